@@ -1,0 +1,37 @@
+# `make` lists what there is to do. NP, CONFIG and LOGDIR can be given: make train NP=4 CONFIG=configs/connect4.json
+# PYTHON and MPI_HOME can be given to any target that sets up; tools/setup.sh says what they do.
+
+NP ?= 2
+CONFIG ?= configs/connect4_quick.json
+LOGDIR ?= runs/$(notdir $(basename $(CONFIG)))
+TESTS ?= tests
+
+# The set-up's python and mpirun come first, also for the tests, which call mpirun themselves.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+# Open MPI refuses to run as root unless told twice.
+ifeq ($(shell id -u),0)
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+endif
+
+.PHONY: help setup train test lint clean
+
+help: ## list the targets (this is the default)
+	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' Makefile
+
+setup: ## make .venv: packages, MPI, Horovod (MPI_HOME=/path/to/mpi: with your site's MPI)
+	@tools/setup.sh
+
+train: setup ## set up and train with NP ranks on this machine (NP=2 CONFIG=... LOGDIR=...)
+	mpirun -np $(NP) -H localhost:$(NP) python run_dist.py --config_file $(CONFIG) --logdir $(LOGDIR)
+
+test: setup ## set up and run every test (TESTS=tests/unit: only those)
+	python -m pytest $(TESTS) -q
+
+lint: setup ## check the style
+	ruff check .
+
+clean: ## remove .venv and caches; runs, and wheels already built, stay
+	rm -rf .venv .pytest_cache .ruff_cache build *.egg-info
+	find . -name __pycache__ -type d -not -path './runs/*' -prune -exec rm -rf {} +

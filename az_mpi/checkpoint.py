@@ -1,0 +1,108 @@
+"""Checkpoints: RUN/checkpoints/IIIIII/ with model.safetensors, optimizer.safetensors, state.json and sha256.
+
+A folder that can be seen is whole; one whose sums do not match was damaged later and is set aside, not used.
+"""
+
+import dataclasses
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from az_mpi.files import sha256, whole_folder
+
+SCHEMA_VERSION = 1
+_FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
+
+
+@dataclass
+class Progress:
+    """How far a run has come. Everything random is keyed by these numbers and the seed."""
+
+    iteration: int = 0  # completed ones; also the index of the next
+    step: int = 0  # optimiser steps taken
+    samples_due: float = 0.0  # of the replay ratio, not yet trained on
+    games_num: int = 0  # in segments
+    positions_num: int = 0  # in segments; the window is counted back from here
+    unfinished_games: int = 0  # under way when this was saved; given up if the run ends here
+
+
+@dataclass
+class Checkpoint:
+    """One checkpoint: progress and tensors by name."""
+
+    progress: Progress
+    model: dict
+    optimizer: dict
+
+
+def save(folder, checkpoint, keep):
+    """Write a checkpoint under `folder` and remove all but the newest `keep`."""
+    path = Path(folder) / f"{checkpoint.progress.iteration:06d}"
+    with whole_folder(path) as temporary:
+        save_file(contiguous(checkpoint.model), temporary / _FILES[0])
+        save_file(contiguous(checkpoint.optimizer), temporary / _FILES[1])
+        state = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(checkpoint.progress)}
+        (temporary / _FILES[2]).write_text(json.dumps(state, indent=1))
+        sums = "".join(f"{sha256(temporary / name)}  {name}\n" for name in _FILES)
+        (temporary / "sha256").write_text(sums)
+    for old in find(folder)[:-keep]:
+        shutil.rmtree(old)
+
+
+def contiguous(tensors):
+    """Return tensors by name in the layout that safetensors stores."""
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+
+
+def find(folder):
+    """Return the checkpoint folders, oldest first."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.name.isdigit())
+
+
+def load_newest(folder):
+    """Return (the newest whole `Checkpoint` or None, lines about damaged ones, which are set aside).
+
+    A checkpoint is judged by its sums before anything of it is used.
+    """
+    lines = []
+    for path in reversed(find(folder)):
+        problem = damage(path)
+        if problem is None:
+            return _load(path), lines
+        aside = _free_name(path.with_name(path.name + ".damaged"))
+        path.rename(aside)
+        lines.append(f"checkpoint {path} is damaged ({problem}); kept as {aside.name}, using the one before")
+    return None, lines
+
+
+def damage(path):
+    """Return what is wrong with a checkpoint folder, one line, or None."""
+    try:
+        sums = dict(reversed(line.split("  ", 1)) for line in (path / "sha256").read_text().splitlines())
+        for name in _FILES:
+            if sums.get(name) != sha256(path / name):
+                return f"the SHA-256 of {name} does not match"
+        version = json.loads((path / "state.json").read_text())["schema_version"]
+        if version != SCHEMA_VERSION:
+            return f"its schema is {version}; this program reads {SCHEMA_VERSION}"
+    except (OSError, ValueError, KeyError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _load(path):
+    state = json.loads((path / "state.json").read_text())
+    del state["schema_version"]
+    return Checkpoint(Progress(**state), load_file(path / _FILES[0]), load_file(path / _FILES[1]))
+
+
+def _free_name(path):
+    """Return `path`, or with the first number behind it that is not taken."""
+    names = [path, *(path.with_name(f"{path.name}-{k}") for k in range(1, 1000))]
+    return next(name for name in names if not name.exists())

@@ -1,0 +1,81 @@
+"""The replay window: the newest positions, split over the trainers and held in their memory.
+
+Every position of the run has an index, counted from 0 in the order in which segments store them. Trainer k of n holds
+those with index = k modulo n, so shards differ by at most one position whoever played them, and a run that resumes
+on another number of ranks deals them out anew.
+
+Shapes: n positions, C planes, H rows, W columns, A actions, K symmetries.
+"""
+
+import numpy as np
+
+
+def sample_dtype(game):
+    """Return the row of a position as it is trained on."""
+    return np.dtype(
+        [
+            ("index", "<i8"),
+            ("state", game.state_dtype, (game.state_size,)),
+            ("policy", "<f4", (game.num_actions,)),
+            ("value", "<f4"),
+            ("weight", "<f4"),
+        ]
+    )
+
+
+def to_samples(record, game, first_index):
+    """Return the positions of a record as rows of `sample_dtype`, numbered from `first_index`."""
+    rows = np.empty(len(record.positions), sample_dtype(game))
+    rows["index"] = first_index + np.arange(len(rows))
+    rows["policy"] = record.dense_policy(game.num_actions)
+    for name in ("state", "value", "weight"):
+        rows[name] = record.positions[name]
+    return rows
+
+
+def window_size(settings, positions_made):
+    """Return how many of the newest positions are trained on. settings: `config.replay`."""
+    grown = int(settings.window_growth * positions_made)
+    return min(max(grown, settings.window_min), settings.window_max)
+
+
+def deal(world, trainers_num, rows):
+    """Send each row to the trainer that holds its index and return the rows for this rank. Collective.
+
+    Trainers are the first `trainers_num` ranks of the world. rows: `sample_dtype` [n].
+    """
+    return world.exchange(rows, rows["index"] % trainers_num)
+
+
+class Replay:
+    """One trainer's shard of the window."""
+
+    def __init__(self, game):
+        self.game = game
+        self.rows = np.empty(0, sample_dtype(game))
+
+    def add(self, rows):
+        """Take in new rows, whose indices follow those held."""
+        self.rows = np.concatenate([self.rows, rows])
+
+    def forget(self, oldest_index):
+        """Drop the rows whose index is below `oldest_index`."""
+        self.rows = self.rows[self.rows["index"] >= oldest_index]
+
+    def sample(self, rng, n):
+        """Draw n positions with replacement, each seen through a random symmetry; none from an empty shard.
+
+        Returns (planes uint8 [n, C, H, W], policy float32 [n, A], value float32 [n], weight float32 [n]).
+        """
+        n = n if len(self.rows) else 0
+        rows = self.rows[rng.integers(len(self.rows), size=n)] if n else self.rows[:0]
+        symmetry = rng.integers(len(self.game.symmetry_cells), size=n)
+        planes, policy = turn(self.game, self.game.planes(rows["state"]), rows["policy"], symmetry)
+        return planes, policy, rows["value"], rows["weight"]
+
+
+def turn(game, planes, policy, symmetry):
+    """Return planes [n, C, H, W] and policy [n, A] seen through symmetry k = symmetry[i] of the game each."""
+    flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
+    turned = np.take_along_axis(flat, game.symmetry_cells[symmetry][:, None, :], axis=2)
+    return turned.reshape(planes.shape), np.take_along_axis(policy, game.symmetry_actions[symmetry], axis=1)

@@ -1,0 +1,153 @@
+"""Matches between two players: every opening is played twice, once with each colour.
+
+The games of a rank are played at once. The players take turns, each moving in all games where it is its turn, so that
+every search runs over as many trees as it can. A player offers `seat(game, states, indices)`: what plays the games
+`indices` of a match from `states` on, with `choose(slots) -> actions` and `advance(slots, actions)`.
+Shapes: S numbers a state.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from az_mpi.evaluate.openings import openings, random_actions
+from az_mpi.search.puct import Search
+from az_mpi.selfplay.quota import split_evenly
+
+GAMES_AT_ONCE = 256  # on one rank: bounds the memory of the trees
+
+
+@dataclass(frozen=True)
+class SearchPlayer:
+    """Plays the most visited move of a search without noise, the first of equals.
+
+    evaluate: states [n, S] -> (logits, value), as for `Search`. settings: a `config.search`.
+    """
+
+    evaluate: object
+    settings: object
+
+    def seat(self, game, states, indices):
+        return _SearchSeat(self, game, states)
+
+    def best_actions(self, game, states):
+        """Return the move the player makes in each state, searched from nothing, int64 [n]. states: [n, S]."""
+        return self.seat(game, states, None).choose(np.arange(len(states)))
+
+
+class _SearchSeat:
+    def __init__(self, player, game, states):
+        self.search = Search(game, player.evaluate, player.settings, len(states), noise=False)
+        self.search.reset(np.arange(len(states)), states, np.zeros(len(states), np.uint64))
+
+    def choose(self, slots):
+        self.search.run(slots)
+        return self.search.choose(slots, np.zeros(len(slots)))
+
+    def advance(self, slots, actions):
+        self.search.advance(slots, actions)
+
+
+@dataclass(frozen=True)
+class RandomPlayer:
+    """Plays uniformly random legal moves; a game's moves depend on `seed`, whole numbers, and its index alone."""
+
+    seed: tuple
+
+    def seat(self, game, states, indices):
+        return _RandomSeat(self, game, states, indices)
+
+
+class _RandomSeat:
+    def __init__(self, player, game, states, indices):
+        self.game, self.states, self.ply = game, states.copy(), np.zeros(len(states), np.int64)
+        draws = [np.random.default_rng([*player.seed, i]).random(game.max_plies) for i in indices]
+        self.draws = np.stack(draws)  # [n, max_plies]
+
+    def choose(self, slots):
+        return random_actions(self.game.legal(self.states[slots]), self.draws[slots, self.ply[slots]])
+
+    def advance(self, slots, actions):
+        self.states[slots] = self.game.play(self.states[slots], actions)
+        self.ply[slots] += 1
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """Games counted for `ours`. as_first and as_second: (wins, draws, losses) where it began and where it did not."""
+
+    as_first: tuple
+    as_second: tuple
+
+    @property
+    def wins(self):
+        return self.as_first[0] + self.as_second[0]
+
+    @property
+    def draws(self):
+        return self.as_first[1] + self.as_second[1]
+
+    @property
+    def losses(self):
+        return self.as_first[2] + self.as_second[2]
+
+    @property
+    def games_num(self):
+        return self.wins + self.draws + self.losses
+
+
+def _silent(finished_num, games_num):
+    pass
+
+
+def _report(on_progress, before, games_num, finished_num):
+    on_progress(before + finished_num, games_num)
+
+
+def play_match(world, game, ours, theirs, games_num, opening_plies, seed, on_progress=_silent):
+    """Play `games_num` games, an even number, and return the `MatchResult` of `ours`. Collective over world.
+
+    Game 2 k is pair k with `ours` as the player who begins, game 2 k + 1 the same opening with the colours exchanged.
+    seed: whole numbers, of the openings. on_progress is called with this rank's own numbers of games.
+    A result above 0 is a win, below 0 a loss; a game that is not over after game.max_plies is a draw.
+    """
+    pairs = games_num // 2
+    share = split_evenly(pairs, world.size)
+    first = 2 * sum(share[: world.rank])
+    mine = np.arange(first, first + 2 * share[world.rank])
+    starts = openings(game, pairs, opening_plies, seed)
+    counts = np.zeros((2, 3), np.int64)  # [ours begins or not, win draw loss]
+    for done in range(0, len(mine), GAMES_AT_ONCE):
+        part = mine[done : done + GAMES_AT_ONCE]
+        report = partial(_report, on_progress, done, len(mine))
+        result = _play(game, ours, theirs, starts[part // 2], part, report)
+        np.add.at(counts, (part % 2, 1 - np.sign(result).astype(np.int64)), 1)
+    as_first, as_second = world.sum(counts).tolist()
+    return MatchResult(tuple(as_first), tuple(as_second))
+
+
+def _play(game, ours, theirs, states, indices, on_progress):
+    """Play the games `indices` from `states` to their ends and return their results for `ours`, float32 [n]."""
+    states, result = states.copy(), np.zeros(len(states), np.float32)
+    colour = indices % 2  # of ours, as `game.to_play` counts
+    seats = [player.seat(game, states, indices) for player in (ours, theirs)]
+    live = np.ones(len(states), bool)
+    for turn in range(2 * game.max_plies):
+        mover = colour if turn % 2 == 0 else 1 - colour
+        slots = np.flatnonzero(live & (game.to_play(states) == mover))
+        if not len(slots):
+            continue
+        actions = seats[turn % 2].choose(slots)
+        for seat in seats:
+            seat.advance(slots, actions)
+        states[slots] = game.play(states[slots], actions)
+        ended, value = game.terminal(states[slots])
+        over = slots[ended]
+        same = game.to_play(states[over]) == colour[over]
+        result[over] = np.where(same, value[ended], -value[ended])
+        live[over] = False
+        on_progress(int((~live).sum()))
+        if not live.any():
+            break
+    return result

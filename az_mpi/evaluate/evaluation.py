@@ -1,0 +1,46 @@
+"""One evaluation of the network: matches against the opponents of `config.evaluate`, and the exact solver."""
+
+from az_mpi.evaluate import solver
+from az_mpi.evaluate.arena import RandomPlayer, SearchPlayer, play_match
+from az_mpi.evaluate.optimal import optimal_share
+from az_mpi.evaluate.rating import summary
+from az_mpi.network.evaluators import RolloutEvaluator
+
+
+def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, on_progress=None):
+    """Return what the network of `network_evaluate` is worth as a JSON-able dict, the same on all ranks. Collective.
+
+    network_evaluate, best_evaluate: states [n, S] -> (logits, value), of the network and of the best so far; the latter
+    may be None, on all ranks or none, and is not played then. on_progress(text) says what this rank is doing.
+    The dict has "iteration", "simulations", "matches": {opponent: `rating.summary`} and, where `game` has a solver
+    on every rank, "solver": `optimal_share`. All opponents meet the same openings, other ones in each iteration.
+    """
+    settings, tell = config.evaluate, on_progress or (lambda text: None)
+    simulations = settings.simulations or config.search.simulations
+    search = config.search.model_copy(update={"simulations": simulations})
+    player, seed = SearchPlayer(network_evaluate, search), (config.seed, iteration)
+    opponents = _opponents(world, config, game, best_evaluate, search, seed)
+    matches = {}
+    for name in settings.opponents:
+        if name in opponents:
+            result = play_match(world, game, player, opponents[name], settings.games_num, settings.opening_plies, seed,
+                                lambda done, total, name=name: tell(f"match against {name}: {done} of {total} games"))
+            matches[name] = summary(result)
+    report = {"iteration": iteration, "simulations": simulations, "matches": matches}
+    # Asked on every rank, since a solver may be missing on some host.
+    if settings.solver_positions and all(world.collect(solver.solvable(game))):
+        tell("comparison with the exact solver")
+        solved = solver.share(game, settings.solver_positions, world.rank, world.size)
+        report["solver"] = optimal_share(world, game, player, solved)
+    return report
+
+
+def _opponents(world, config, game, best_evaluate, search, seed):
+    """Return the players by the names that `evaluate.opponents` uses; "best" only if there is one."""
+    rollout = search.model_copy(update={"simulations": config.evaluate.rollout_simulations})
+    players = {
+        "random": RandomPlayer((*seed, 1)),
+        # Play-outs are drawn in the order in which they are asked for, so each rank has its own.
+        "rollout": SearchPlayer(RolloutEvaluator(game, (*seed, 2, world.rank)), rollout),
+    }
+    return players if best_evaluate is None else players | {"best": SearchPlayer(best_evaluate, search)}

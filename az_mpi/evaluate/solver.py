@@ -1,0 +1,120 @@
+"""Exact values to compare a player with: small games whole, Connect Four by the solver BitBully where it is installed.
+
+Shapes: P positions, S numbers a state, A actions. All values are -1, 0 or 1 for the player to move.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+
+import numpy as np
+
+from az_mpi.evaluate.openings import distinct
+
+# The positions are the same in every run, so that figures of different runs compare.
+POSITIONS_SEED = 0
+# Before ply 4 there is little to choose from; after ply 30 hardly any move can go wrong.
+CONNECT4_PLIES = 4, 30
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Positions in play and what each move is worth."""
+
+    states: np.ndarray  # [P, S]
+    legal: np.ndarray  # bool [P, A]
+    action_values: np.ndarray  # float32 [P, A] for the player to move at the position; nan where illegal
+
+    @property
+    def values(self):
+        """The positions' own values, float32 [P]: those of their best moves."""
+        return np.nanmax(self.action_values, axis=1)
+
+    @property
+    def keeps(self):
+        """Which moves are legal and keep the position's value, bool [P, A]."""
+        return self.action_values == self.values[:, None]
+
+    def part(self, rank, size):
+        """Return every `size`-th position, from number `rank` on."""
+        return Solved(self.states[rank::size], self.legal[rank::size], self.action_values[rank::size])
+
+
+def solvable(game):
+    """Return whether this rank can solve positions of `game`."""
+    return game.name == "tictactoe" or game.name == "connect4" and find_spec("bitbully") is not None
+
+
+@lru_cache(maxsize=4)
+def share(game, positions_num, rank, size):
+    """Return this rank's share of the solved positions of a `solvable` game, kept for the next time.
+
+    Tic-tac-toe: of all positions in play. Connect Four: of a fixed set of `positions_num`.
+    """
+    if game.name == "tictactoe":
+        return enumerate_all(game).part(rank, size)
+    states = positions(game, positions_num, POSITIONS_SEED, *CONNECT4_PLIES)
+    return solve_connect4(game, states[rank::size])
+
+
+def positions(game, n, seed, first_ply, last_ply):
+    """Return up to n different positions in play from random games, state_dtype [m, S], which depend on `seed` alone.
+
+    As many at each ply from `first_ply` to `last_ply`, in random order, all with at least two legal moves; fewer than
+    n where a ply has no more of them.
+    """
+    rng = np.random.default_rng(seed)
+    plies = rng.permutation(first_ply + np.arange(n) % (last_ply - first_ply + 1))
+    return distinct(game, plies, rng, least_legal=2)
+
+
+def enumerate_all(game):
+    """Solve every position in play that can be reached, by working back from the ends: for games of some 10^6 at most.
+
+    A position that can be reached after different numbers of moves is solved for each but listed once.
+    """
+    layers, states = [], game.initial(1)
+    while len(states):
+        ended, value = game.terminal(states)
+        legal = game.legal(states) & ~ended[:, None]
+        rows, actions = np.nonzero(legal)
+        children, child = np.unique(game.play(states[rows], actions), axis=0, return_inverse=True)
+        layers.append((states, ended, value, legal, rows, actions, child.reshape(-1)))
+        states = children
+    solved, below, below_player = [], None, None
+    for states, ended, value, legal, rows, actions, child in reversed(layers):
+        player, action_values = game.to_play(states), np.full(legal.shape, np.nan, np.float32)
+        if len(rows):
+            same = below_player[child] == player[rows]
+            action_values[rows, actions] = np.where(same, below[child], -below[child])
+        solved.append(Solved(states[~ended], legal[~ended], action_values[~ended]))
+        below, below_player = value.copy(), player
+        below[~ended] = solved[-1].values
+    states, legal, action_values = (np.concatenate([getattr(s, k) for s in reversed(solved)])
+                                    for k in ("states", "legal", "action_values"))
+    _, first = np.unique(states, axis=0, return_index=True)
+    return Solved(states[first], legal[first], action_values[first])
+
+
+def solve_connect4(game, states):
+    """Solve positions in play of Connect Four with BitBully (perfect play; Thill). Raises ImportError without it."""
+    from bitbully import Board
+
+    solver = _bitbully()
+    planes, second = game.planes(states), game.to_play(states)
+    action_values = np.full((len(states), game.num_actions), np.nan, np.float32)
+    for i, (own, other) in enumerate(planes):
+        # Its boards say 1 for the stones of the player who began, 2 for the other's, from the top row down.
+        first, later = (other, own) if second[i] else (own, other)
+        # A move's score is positive if it wins, the more the sooner.
+        for column, score in solver.score_all_moves(Board((first + 2 * later).tolist())).items():
+            action_values[i, column] = np.sign(score)
+    return Solved(states, game.legal(states), action_values)
+
+
+@lru_cache(maxsize=1)
+def _bitbully():
+    """Return the solver with its book of all positions up to 12 plies, which comes with the package."""
+    from bitbully import BitBully
+
+    return BitBully(opening_book="12-ply-dist")

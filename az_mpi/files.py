@@ -1,0 +1,62 @@
+"""Writing files that are whole whenever they can be seen: temporary name, fsync, rename, fsync of the folder."""
+
+import hashlib
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def whole_file(path):
+    """Give a temporary path to write to; it becomes `path` when the block ends, and vanishes if the block raises."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path):
+    """Give a temporary folder to fill; it becomes `path`, which must not exist, when the block ends."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for file in temporary.iterdir():
+            _sync(file)
+        _sync(temporary)
+        os.rename(temporary, path)
+        _sync(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text(path, text):
+    """Write a small text file whole."""
+    with whole_file(path) as temporary:
+        temporary.write_text(text)
+
+
+def sha256(path):
+    """Return the SHA-256 of a file's content, hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _sync(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,76 @@
+"""What every game provides: rules over batches of states, with no state of their own.
+
+Shapes: B batch, S numbers a state, A actions, C planes, H rows, W columns, K symmetries.
+A state is one row of a fixed-size array, so it can be stored in a tree node, a message or a file.
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numba import njit
+
+
+class Game(ABC):
+    """Rules of a two-player zero-sum game with perfect information. Values are for the player to move, in [-1, 1]."""
+
+    name: str
+    num_actions: int
+    planes_shape: tuple  # (C, H, W)
+    state_size: int  # S
+    state_dtype: np.dtype
+    max_plies: int  # no game is longer
+    # Row k of each table is one symmetry of the board, row 0 the identity. With cells = symmetry_cells[k] and
+    # actions = symmetry_actions[k], the turned board is planes[..., cells] and its policy is policy[..., actions].
+    symmetry_cells: np.ndarray  # int32 [K, H*W]
+    symmetry_actions: np.ndarray  # int32 [K, A]
+
+    @abstractmethod
+    def initial(self, n):
+        """Return n starting states, state_dtype [n, S]."""
+
+    @abstractmethod
+    def play(self, states, actions):
+        """Return the states after one legal action in each: state_dtype [B, S]. `states` is left as it was."""
+
+    @abstractmethod
+    def legal(self, states):
+        """Return which actions may be played, bool [B, A]; at least one in every state that is not terminal."""
+
+    @abstractmethod
+    def terminal(self, states):
+        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game goes on)."""
+
+    @abstractmethod
+    def to_play(self, states):
+        """Return who is to move, int8 [B]: 0 for the player who began, else 1."""
+
+    @abstractmethod
+    def planes(self, states):
+        """Return the network's input as the player to move sees it, uint8 [B, C, H, W]."""
+
+    @abstractmethod
+    def show(self, state):
+        """Return one state, [S], as a drawing of several lines."""
+
+    def action_name(self, action):
+        """Return what players call an action."""
+        return str(action)
+
+    def key(self, states):
+        """Return a 64-bit key of each state, uint64 [B]; equal states have equal keys."""
+        words = np.ascontiguousarray(states).view(np.uint8).reshape(len(states), -1)
+        return _hash_rows(words)
+
+
+@njit(cache=True, nogil=True)
+def _hash_rows(rows):
+    """FNV-1a over the bytes of each row, finished by the mixer of SplitMix64 (Steele et al. 2014)."""
+    keys = np.empty(len(rows), np.uint64)
+    for b in range(len(rows)):
+        h = np.uint64(0xCBF29CE484222325)
+        for byte in rows[b]:
+            h = (h ^ np.uint64(byte)) * np.uint64(0x100000001B3)
+        h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        keys[b] = h ^ (h >> np.uint64(31))
+    return keys

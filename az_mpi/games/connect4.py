@@ -1,0 +1,109 @@
+"""Connect Four, 6 rows by 7 columns, on bitboards.
+
+A state is (own stones, opponent's stones) for the player to move; the stone in column c, row r from the bottom is bit
+7 c + r. Row 6 stays empty, so that a line cannot run from the top of one column into the next.
+"""
+
+import numpy as np
+from numba import njit
+
+from az_mpi.games.base import Game
+
+ROWS, COLUMNS = 6, 7
+_FULL = np.uint64(sum(1 << (7 * c + r) for c in range(COLUMNS) for r in range(ROWS)))
+_ONE = np.uint64(1)
+
+
+class Rules(Game):
+    """Connect Four: an action is a column, counted from the left."""
+
+    name = "connect4"
+    num_actions = COLUMNS
+    planes_shape = (2, ROWS, COLUMNS)
+    state_size = 2
+    state_dtype = np.dtype(np.uint64)
+    max_plies = ROWS * COLUMNS
+    symmetry_cells = np.stack([np.arange(42).reshape(ROWS, COLUMNS), np.arange(42).reshape(ROWS, COLUMNS)[:, ::-1]])
+    symmetry_cells = np.ascontiguousarray(symmetry_cells.reshape(2, -1), np.int32)
+    symmetry_actions = np.array([range(7), range(6, -1, -1)], np.int32)
+
+    def initial(self, n):
+        return np.zeros((n, 2), np.uint64)
+
+    def play(self, states, actions):
+        return _play(states, np.asarray(actions))
+
+    def legal(self, states):
+        return _legal(states)
+
+    def terminal(self, states):
+        return _terminal(states)
+
+    def to_play(self, states):
+        return (np.bitwise_count(states[:, 0] | states[:, 1]) & 1).astype(np.int8)
+
+    def planes(self, states):
+        return _planes(states)
+
+    def action_name(self, action):
+        return str(int(action) + 1)
+
+    def show(self, state):
+        own, other = self.planes(np.asarray(state)[None])[0]
+        first, second = (own, other) if own.sum() == other.sum() else (other, own)
+        rows = [" ".join("X" if x else "O" if o else "." for x, o in zip(*pair)) for pair in zip(first, second)]
+        return "\n".join([*rows, "1 2 3 4 5 6 7"])
+
+
+@njit(cache=True, nogil=True)
+def _play(states, actions):
+    after = np.empty_like(states)
+    for b in range(len(states)):
+        own, other = states[b, 0], states[b, 1]
+        bottom = _ONE << np.uint64(7 * actions[b])
+        column = bottom * np.uint64(0x3F)
+        # Adding the bottom bit carries through the stones of the column into its lowest empty cell.
+        stone = ((own | other) & column) + bottom
+        after[b, 0], after[b, 1] = other, own | stone
+    return after
+
+
+@njit(cache=True, nogil=True)
+def _legal(states):
+    legal = np.empty((len(states), COLUMNS), np.bool_)
+    for b in range(len(states)):
+        stones = states[b, 0] | states[b, 1]
+        for c in range(COLUMNS):
+            legal[b, c] = (stones >> np.uint64(7 * c + ROWS - 1)) & _ONE == 0
+    return legal
+
+
+@njit(cache=True, nogil=True)
+def _has_four(stones):
+    for step in (1, 6, 7, 8):  # up, down-right, right, up-right
+        pairs = stones & (stones >> np.uint64(step))
+        if pairs & (pairs >> np.uint64(2 * step)):
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _terminal(states):
+    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+    for b in range(len(states)):
+        if _has_four(states[b, 1]):  # only the one who just moved can have completed a four
+            ended[b], value[b] = True, -1.0
+        elif states[b, 0] | states[b, 1] == _FULL:
+            ended[b] = True
+    return ended, value
+
+
+@njit(cache=True, nogil=True)
+def _planes(states):
+    planes = np.empty((len(states), 2, ROWS, COLUMNS), np.uint8)
+    for b in range(len(states)):
+        for p in range(2):
+            for r in range(ROWS):
+                for c in range(COLUMNS):
+                    planes[b, p, r, c] = (states[b, p] >> np.uint64(7 * c + ROWS - 1 - r)) & _ONE
+    return planes

@@ -1,0 +1,71 @@
+"""The invariants that every game must keep, checked on random play-outs."""
+
+import numpy as np
+
+
+def check(game, games_num=64, seed=0):
+    """Play `games_num` random games at once; raise AssertionError with the reason at the first broken invariant."""
+    rng = np.random.default_rng(seed)
+    _check_tables(game)
+    states = game.initial(games_num)
+    # A second set of games plays the same moves seen through one symmetry each: it must stay the mirror of the first.
+    k = rng.integers(len(game.symmetry_cells), size=games_num)
+    mirrored = game.initial(games_num)
+    seen = {}
+    for ply in range(game.max_plies + 1):
+        ended = _check_states(game, states)
+        _check_mirror(game, states, mirrored, k)
+        for state, key in zip(states, game.key(states)):
+            assert seen.setdefault(int(key), state.tobytes()) == state.tobytes(), "two states share a key"
+        live = ~ended
+        if not live.any():
+            return
+        states, mirrored, k = states[live], mirrored[live], k[live]
+        actions = np.argmax(rng.random((len(states), game.num_actions)) * game.legal(states), axis=1)
+        before, mover = states.copy(), game.to_play(states)
+        after = game.play(states, actions)
+        assert (states == before).all(), "play changed the states it was given"
+        assert (game.play(states, actions) == after).all(), "play gives two answers for the same move"
+        assert (mover == game.to_play(before)).all(), "to_play depends on more than the state"
+        mirrored = game.play(mirrored, np.argmax(game.symmetry_actions[k] == actions[:, None], axis=1))
+        states = after
+    raise AssertionError(f"a game is longer than max_plies = {game.max_plies}")
+
+
+def _check_tables(game):
+    """Symmetry tables are permutations of the right size and begin with the identity."""
+    _, height, width = game.planes_shape
+    sizes = ((game.symmetry_cells, height * width), (game.symmetry_actions, game.num_actions))
+    for table, n in sizes:
+        assert table.shape == (len(game.symmetry_cells), n), f"a symmetry table has shape {table.shape}"
+        assert (np.sort(table, axis=1) == np.arange(n)).all(), "a symmetry is not a permutation"
+        assert (table[0] == np.arange(n)).all(), "the first symmetry is not the identity"
+
+
+def _check_states(game, states):
+    """Shapes, dtypes and ranges; return which states are terminal, bool [B]."""
+    n = len(states)
+    assert states.shape == (n, game.state_size) and states.dtype == game.state_dtype, "states have another shape or dtype"
+    legal, planes, player = game.legal(states), game.planes(states), game.to_play(states)
+    ended, value = game.terminal(states)
+    assert legal.shape == (n, game.num_actions) and legal.dtype == bool, "legal is not bool [B, A]"
+    assert planes.shape == (n, *game.planes_shape) and planes.dtype == np.uint8, "planes are not uint8 [B, C, H, W]"
+    assert player.dtype == np.int8 and np.isin(player, (0, 1)).all(), "to_play is not int8 0 or 1"
+    assert ended.dtype == bool and value.dtype == np.float32, "terminal is not (bool, float32)"
+    assert (np.abs(value) <= 1).all() and (value[~ended] == 0).all(), "a value is out of [-1, 1], or not 0 in play"
+    assert legal[~ended].any(axis=1).all(), "a state in play has no legal action"
+    assert isinstance(game.show(states[0]), str), "show does not return text"
+    return ended
+
+
+def _check_mirror(game, states, mirrored, k):
+    """Playing the turned moves leads to the turned board."""
+    cells, actions = game.symmetry_cells[k], game.symmetry_actions[k]
+    planes = game.planes(states).reshape(len(states), game.planes_shape[0], -1)
+    turned = np.take_along_axis(planes, cells[:, None, :], axis=2)
+    assert (turned == game.planes(mirrored).reshape(turned.shape)).all(), "a symmetry does not map boards to boards"
+    ended, value = game.terminal(states)
+    ended_too, value_too = game.terminal(mirrored)
+    assert (ended == ended_too).all() and (value == value_too).all(), "a symmetry changes the result"
+    turned_legal = np.take_along_axis(game.legal(states), actions, axis=1)
+    assert (turned_legal == game.legal(mirrored))[~ended].all(), "a symmetry does not map legal actions"

@@ -1,0 +1,79 @@
+"""Tic-tac-toe on bitboards: a state is (own stones, opponent's stones) for the player to move, bit 3 r + c a cell."""
+
+import numpy as np
+from numba import njit
+
+from az_mpi.games.base import Game
+
+_LINES = np.array([0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100], np.uint16)
+_FULL = 0b111111111
+
+
+def _symmetries():
+    """Return the eight turns and reflections of the board as int32 [8, 9]; a cell is an action, so one table serves."""
+    board = np.arange(9).reshape(3, 3)
+    turns = [np.rot90(side, k) for side in (board, board[:, ::-1]) for k in range(4)]
+    return np.stack(turns).reshape(8, 9).astype(np.int32)
+
+
+class Rules(Game):
+    """Tic-tac-toe: an action is a cell, counted row by row from the top left."""
+
+    name = "tictactoe"
+    num_actions = 9
+    planes_shape = (2, 3, 3)
+    state_size = 2
+    state_dtype = np.dtype(np.uint16)
+    max_plies = 9
+    symmetry_cells = _symmetries()
+    symmetry_actions = symmetry_cells
+
+    def initial(self, n):
+        return np.zeros((n, 2), np.uint16)
+
+    def play(self, states, actions):
+        return _play(states, np.asarray(actions))
+
+    def legal(self, states):
+        stones = states[:, :1] | states[:, 1:]
+        return stones >> np.arange(9, dtype=np.uint16) & 1 == 0
+
+    def terminal(self, states):
+        return _terminal(states)
+
+    def to_play(self, states):
+        return (np.bitwise_count(states[:, 0] | states[:, 1]) & 1).astype(np.int8)
+
+    def planes(self, states):
+        cells = states[:, :, None] >> np.arange(9, dtype=np.uint16) & 1
+        return cells.astype(np.uint8).reshape(-1, 2, 3, 3)
+
+    def action_name(self, action):
+        return "abc"[int(action) % 3] + str(3 - int(action) // 3)
+
+    def show(self, state):
+        own, other = self.planes(np.asarray(state)[None])[0]
+        first, second = (own, other) if own.sum() == other.sum() else (other, own)
+        rows = [" ".join("X" if x else "O" if o else "." for x, o in zip(*pair)) for pair in zip(first, second)]
+        return "\n".join(rows)
+
+
+@njit(cache=True, nogil=True)
+def _play(states, actions):
+    after = np.empty_like(states)
+    for b in range(len(states)):
+        after[b, 0] = states[b, 1]
+        after[b, 1] = states[b, 0] | np.uint16(1 << actions[b])
+    return after
+
+
+@njit(cache=True, nogil=True)
+def _terminal(states):
+    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+    for b in range(len(states)):
+        for line in _LINES:
+            if states[b, 1] & line == line:  # only the one who just moved can have completed a line
+                ended[b], value[b] = True, -1.0
+        if states[b, 0] | states[b, 1] == _FULL:
+            ended[b] = True
+    return ended, value

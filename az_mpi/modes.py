@@ -1,0 +1,71 @@
+"""What --mode asks for. Collective: every rank calls the same function with the same arguments."""
+
+import json
+import time
+
+import numpy as np
+
+from az_mpi import loop, run_folder
+from az_mpi.data import segment
+from az_mpi.report.console import Progress
+from az_mpi.run import assemble
+from az_mpi.run_folder import RunFolderError
+from az_mpi.selfplay import quota
+
+
+def train(arguments, config, world):
+    """Start the run in --logdir, or go on with the one that is there."""
+    folder = arguments.logdir
+    attempt = world.from_root(lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh), RunFolderError)
+    run = assemble(config, world, folder, attempt)
+    loop.train(run)
+    run.metrics.close()
+
+
+def eval(arguments, config, world):
+    """Judge the network of a run as its configuration says and print the result as one JSON object."""
+    run = _open(arguments, config, world)
+    best = loop.load_best(run, before=run.progress.iteration)
+    result = loop.judge(run, best)
+    if world.is_root:
+        print(json.dumps(result))
+
+
+def selfplay(arguments, config, world):
+    """Play `selfplay.games_num` games with a run's newest network into RUN/selfplay and print what came of it."""
+    run = _open(arguments, config, world)
+    folder, index = run.folder / "selfplay", run.progress.iteration
+    begun = time.perf_counter()
+    shown = Progress(run.logger, world.is_root, "self-play", "games")
+    # Attempt numbers tell the games of several such calls apart; only a training run counts attempts itself.
+    if config.selfplay.deterministic:
+        quota.play_share(run.player, world, index, np.arange(config.selfplay.games_num), shown.update)
+    else:
+        call = world.share(len(list(folder.glob("*.h5"))))
+        quota.play_until(run.player, world, index, call, config.selfplay.games_num, shown.update)
+    shown.close()
+    seconds = time.perf_counter() - begun
+    record = run.player.take().gather(world)
+    simulations = world.sum(np.array([run.player.simulations_num], np.int64))[0]
+    if not world.is_root:
+        return
+    folder.mkdir(exist_ok=True)
+    written = segment.write(folder, index, run.game, record, loop.provenance(run))
+    games_num, positions_num = len(record.games), len(record.positions)
+    result = {"segment": str(written.path), "games_num": games_num, "positions_num": positions_num}
+    result |= {"games_per_s": games_num / seconds, "simulations_per_s": simulations / seconds}
+    print(json.dumps(result))
+
+
+def _open(arguments, config, world):
+    """Return the run in --logdir with its newest network, without taking part in its training."""
+    folder = arguments.logdir
+    world.from_root(lambda: _check_holds_network(folder), RunFolderError)
+    run = assemble(config, world, folder, attempt=None)
+    loop.restore(run)
+    return run
+
+
+def _check_holds_network(folder):
+    if not any((folder / "checkpoints").glob("[0-9]*")):
+        raise RunFolderError(f"--logdir {folder}: holds no checkpoint yet\n  train there first, or name another run")

@@ -1,0 +1,1 @@
+"""The network and what evaluates positions with it."""

@@ -1,0 +1,48 @@
+"""What a search asks for the worth of its leaves: states [n, S] -> (logits float32 [n, A], value float32 [n]).
+
+Values are for the player to move. Besides the network there are two without weights, for tests and as opponents.
+"""
+
+import numpy as np
+
+
+class NetworkEvaluator:
+    """The network, through an engine."""
+
+    def __init__(self, game, engine):
+        self.game, self.engine = game, engine
+
+    def __call__(self, states):
+        return self.engine.evaluate(self.game.planes(states))
+
+
+class UniformEvaluator:
+    """Equal priors and value 0: deterministic, so that searches with it can be compared to the last bit."""
+
+    def __init__(self, game):
+        self.num_actions = game.num_actions
+
+    def __call__(self, states):
+        return np.zeros((len(states), self.num_actions), np.float32), np.zeros(len(states), np.float32)
+
+
+class RolloutEvaluator:
+    """Equal priors and the result of one uniformly random play-out, as in plain Monte Carlo tree search."""
+
+    def __init__(self, game, seed):
+        self.game, self.rng = game, np.random.default_rng(seed)
+
+    def __call__(self, states):
+        game, n = self.game, len(states)
+        value = np.zeros(n, np.float32)
+        player = game.to_play(states)
+        rows, states = np.arange(n), states.copy()
+        while len(rows):
+            # The largest of independent uniform numbers picks a legal action uniformly.
+            actions = np.argmax(self.rng.random((len(rows), game.num_actions), np.float32) * game.legal(states), axis=1)
+            states = game.play(states, actions)
+            ended, result = game.terminal(states)
+            same = game.to_play(states[ended]) == player[rows[ended]]
+            value[rows[ended]] = np.where(same, result[ended], -result[ended])
+            rows, states = rows[~ended], states[~ended]
+        return np.zeros((n, game.num_actions), np.float32), value

@@ -1,0 +1,32 @@
+"""Inference with PyTorch: bf16 where the processor or the GPU has it, else fp32."""
+
+import copy
+
+import torch
+
+
+def bf16_on_cpu():
+    """Return whether this processor multiplies bf16 in hardware (AVX512-BF16 or AMX)."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+class TorchEngine:
+    """Evaluate planes with a network on one device. `describe` says which precision was chosen and why."""
+
+    def __init__(self, network, device):
+        self.device = torch.device(device)
+        bf16 = self.device.type == "cuda" or bf16_on_cpu()
+        self.dtype = torch.bfloat16 if bf16 else torch.float32
+        self.describe = f"torch {self.device.type} {'bf16' if bf16 else 'fp32 (no bf16 instructions here)'}"
+        self.network = copy.deepcopy(network).to(self.device, self.dtype, memory_format=torch.channels_last).eval()
+
+    def load(self, network):
+        """Take over the weights of `network`."""
+        self.network.load_state_dict(network.state_dict())
+
+    @torch.inference_mode()
+    def evaluate(self, planes):
+        """Return (logits float32 [B, A], value float32 [B]) of planes uint8 [B, C, H, W]."""
+        x = torch.from_numpy(planes).to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
+        logits, value = self.network(x)
+        return logits.float().cpu().numpy(), value.float().cpu().numpy()

@@ -1,0 +1,86 @@
+"""Lines for people: root's on standard output and in RUN/logs/run.log, every rank's in RUN/logs/rank-NNN.log."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from tqdm import tqdm
+
+PLAIN_EVERY = 0.25  # of the work between two progress lines where there is no terminal
+
+
+def start(rank, run_dir, to_stdout=True):
+    """Return the program's logger; handlers are replaced, so that a process may start it again."""
+    logger = logging.getLogger("az_mpi")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    stamped = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
+    folder = Path(run_dir) / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = logging.FileHandler(folder / f"rank-{rank:03d}.log")
+    file.setFormatter(stamped)
+    logger.addHandler(file)
+    if rank == 0:
+        # With --mode eval or selfplay standard output belongs to the JSON object alone.
+        console = _TqdmHandler(sys.stdout if to_stdout else sys.stderr)
+        console.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(console)
+    return logger
+
+
+class _TqdmHandler(logging.StreamHandler):
+    """Writes lines above a progress bar instead of through it."""
+
+    def emit(self, record):
+        tqdm.write(self.format(record), file=self.stream)
+        self.flush()
+
+
+def on_terminal():
+    """Return whether a person's terminal shows this rank's standard output.
+
+    Open MPI gives every rank a terminal of its own and copies from it to mpirun's output, which may be a file; so
+    under mpirun the launcher's output decides. A launcher on another host has none here.
+    """
+    if "OMPI_COMM_WORLD_RANK" not in os.environ:
+        return sys.stdout.isatty()
+    try:
+        return os.readlink(f"/proc/{os.getppid()}/fd/1").startswith(("/dev/pts/", "/dev/tty"))
+    except OSError:
+        return False
+
+
+class Progress:
+    """Progress of one phase: a bar on a terminal, else a line each `PLAIN_EVERY` of the work. Shown by root alone."""
+
+    def __init__(self, logger, shown, name, unit):
+        self.logger, self.shown, self.name, self.unit = logger, shown, name, unit
+        self.bar, self.next_line = None, PLAIN_EVERY
+        self.on_terminal = shown and on_terminal()
+
+    def update(self, done, total):
+        """Say that `done` of `total` is done; cheap enough for every step."""
+        if not self.shown or not total:
+            return
+        if self.on_terminal:
+            if self.bar is None:
+                self.bar = tqdm(total=total, desc=self.name, unit=self.unit, leave=False, dynamic_ncols=True)
+            self.bar.n = min(done, total)
+            self.bar.refresh()
+        elif done < total and done / total >= self.next_line:
+            self.logger.info("  %s: %d of %d %s", self.name, done, total, self.unit)
+            self.next_line += PLAIN_EVERY
+
+    def close(self):
+        if self.bar is not None:
+            self.bar.close()
+
+
+def table(rows):
+    """Return rows of text, the first of them the heading, as lines of aligned columns."""
+    widths = [max(len(str(row[k])) for row in rows) for k in range(len(rows[0]))]
+    return ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

@@ -1,0 +1,75 @@
+"""Numbers for programs: RUN/metrics.jsonl, one JSON object a line, and TensorBoard beside it. Written by root."""
+
+import json
+import time
+from contextlib import contextmanager
+
+
+class Metrics:
+    """Appends records to `run_dir`; with `shown` false (every rank but root) it accepts and drops them."""
+
+    def __init__(self, run_dir, attempt, tensorboard, shown):
+        self._file = open(run_dir / "metrics.jsonl", "a", buffering=1) if shown else None
+        self._board = None
+        if shown and tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(run_dir / "tensorboard" / f"attempt-{attempt}")
+
+    def write(self, kind, step, values):
+        """Record `values`, numbers by name, as one line of `kind`, at optimiser step `step`."""
+        if self._file is None:
+            return
+        self._file.write(json.dumps({"kind": kind, "time": round(time.time(), 3), "step": step, **values}) + "\n")
+        if self._board is not None:
+            for name, value in flat(values).items():
+                if isinstance(value, (int, float)) and not isinstance(value, bool):
+                    self._board.add_scalar(f"{kind}/{name}", value, step)
+            self._board.flush()
+
+    def close(self):
+        if self._file is not None:
+            self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def flat(values):
+    """Return nested dicts as one, keys joined by dots."""
+    rows = {}
+    for name, value in values.items():
+        inner = flat(value) if isinstance(value, dict) else {"": value}
+        rows.update({f"{name}.{key}".rstrip("."): item for key, item in inner.items()})
+    return rows
+
+
+class Timers:
+    """Seconds spent in named phases since the last `take`."""
+
+    def __init__(self):
+        self._seconds = {}
+
+    @contextmanager
+    def __call__(self, name):
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def take(self):
+        """Return {phase_s: seconds} and begin anew."""
+        seconds, self._seconds = self._seconds, {}
+        return {f"{name}_s": round(value, 4) for name, value in seconds.items()}
+
+
+def read(path):
+    """Return the records of a metrics file in order; a last line cut off by a crash is left out."""
+    records = []
+    with open(path) as file:
+        for line in file:
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                continue
+    return records

@@ -1,0 +1,114 @@
+"""A run's folder: what lies where in it, and whether this command may go on with what is there."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+
+from az_mpi import __version__, config as configuration
+from az_mpi.files import write_text
+
+FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
+
+
+class RunFolderError(Exception):
+    """The folder cannot be used for this command; the text is one block for the user."""
+
+
+def prepare(path, config, hosts, fresh):
+    """Create the folder of a run or join one that is there, and return the number of this attempt, from 1.
+
+    To be called by root alone. Raises RunFolderError before anything is written.
+    """
+    path = Path(path)
+    if (path / "config.json").exists():
+        if fresh:
+            raise RunFolderError(
+                f"--fresh: {path} already holds a run\n"
+                "  leave --fresh away to resume it, or give another --logdir"
+            )
+        _check_unchanged(path, config)
+    try:
+        for name in FOLDERS:
+            (path / name).mkdir(parents=True, exist_ok=True)
+        attempt = _next_attempt(path)
+        description = json.dumps(describe(config, hosts), indent=2) + "\n"
+        write_text(path / "attempts" / f"{attempt:03d}.json", description)
+        if attempt == 1 or not (path / "config.json").exists():
+            write_text(path / "config.json", description)
+    except OSError as error:
+        raise RunFolderError(f"--logdir {path}: {error.strerror}: {error.filename}") from error
+    return attempt
+
+
+def recorded_config(path, overrides=None, sources=None):
+    """Return the configuration of the newest attempt in a run's folder. Raises RunFolderError, ConfigError."""
+    path = Path(path)
+    newest = max(path.glob("attempts/*.json"), default=path / "config.json")
+    try:
+        data = json.loads(newest.read_text())["config"]
+    except (OSError, ValueError, KeyError) as error:
+        raise RunFolderError(
+            f"--logdir {path}: holds no run (no readable {newest.name})\n"
+            "  give --config_file to start one, or the folder of a run"
+        ) from error
+    return configuration.validate(data, str(newest), overrides, sources)
+
+
+def describe(config, hosts):
+    """Return what a run's reader wants to know later: configuration, versions, hosts, commit; JSON-able."""
+    packages = ("torch", "numpy", "numba", "h5py", "mpi4py", "horovod", "safetensors")
+    return {
+        "config": json.loads(configuration.to_json(config)),
+        "az_mpi": __version__,
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in packages},
+        "git_commit": _commit(),
+        "hosts": hosts,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _check_unchanged(path, config):
+    old = recorded_config(path)
+    refused = [change for change in configuration.changes(old, config) if not change.may_change]
+    if refused:
+        lines = [f"  {c.key}: {json.dumps(c.old)} in the run, {json.dumps(c.new)} now" for c in refused]
+        raise RunFolderError(
+            f"{path} holds a run with another configuration; these keys may not change:\n"
+            + "\n".join(lines)
+            + "\n  give another --logdir for a new run; --help_config shows which keys may change on resume"
+        )
+
+
+def _next_attempt(path):
+    """Return a number that no attempt had, by creating its file exclusively."""
+    number = 1 + max((int(p.stem) for p in path.glob("attempts/*.json") if p.stem.isdigit()), default=0)
+    while True:
+        try:
+            os.close(os.open(path / "attempts" / f"{number:03d}.json", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            return number
+        except FileExistsError:
+            number += 1
+
+
+def _commit():
+    """Return the git commit of this program, or None outside a checkout."""
+    here = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,1 @@
+"""Search over batches of trees; knows nothing of any game."""

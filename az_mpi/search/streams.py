@@ -1,0 +1,54 @@
+"""Random streams for compiled code: one 64-bit word a stream, SplitMix64 (Steele, Lea, Flood 2014).
+
+A stream depends only on its key, so a game draws the same numbers wherever and beside whatever it is played.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(cache=True, nogil=True)
+def mix(word):
+    """Return the output function of SplitMix64 of one uint64: a bijection whose bits look independent."""
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def keyed(seed, keys):
+    """Return one stream for each key, uint64 [n], all different for one seed. seed: int; keys: uint64 [n]."""
+    streams = np.empty(len(keys), np.uint64)
+    base = mix(np.uint64(seed) + _STEP)
+    for i in range(len(keys)):
+        streams[i] = mix(base ^ mix(np.uint64(keys[i]) + _STEP))
+    return streams
+
+
+@njit(cache=True, nogil=True)
+def uniform(streams, i):
+    """Draw from [0, 1) with 53 random bits, advancing stream i."""
+    streams[i] += _STEP
+    return (mix(streams[i]) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def gamma(streams, i, shape):
+    """Draw from Gamma(shape, 1) by Marsaglia and Tsang (2000), advancing stream i."""
+    boost = 1.0
+    if shape < 1.0:
+        boost = max(uniform(streams, i), 1e-300) ** (1.0 / shape)
+        shape += 1.0
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        # Box-Muller; 1 - u keeps the logarithm finite.
+        radius = math.sqrt(-2.0 * math.log(1.0 - uniform(streams, i)))
+        x = radius * math.cos(2.0 * math.pi * uniform(streams, i))
+        v = (1.0 + c * x) ** 3
+        if v > 0.0 and math.log(1.0 - uniform(streams, i)) < 0.5 * x * x + d - d * v + d * math.log(v):
+            return boost * d * v

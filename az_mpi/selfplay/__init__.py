@@ -1,0 +1,1 @@
+"""Playing games against oneself."""

@@ -1,0 +1,102 @@
+"""Self-play: a batch of games on one rank, one simulation of every game a step.
+
+Shapes: B games at once, L longest game, A actions, S numbers a state.
+No game waits for another: the games whose search is complete move, and the ones that end are replaced at once, so the
+batch that the evaluator sees stays full.
+"""
+
+import numpy as np
+
+from az_mpi.search import streams
+from az_mpi.search.puct import Search
+from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
+
+
+class Player:
+    """Plays up to `config.selfplay.parallel_games` games of `game` at once, leaves judged by `evaluate`."""
+
+    def __init__(self, config, game, evaluate, rank):
+        self.config, self.game, self.rank = config, game, rank
+        games_num = config.selfplay.parallel_games
+        self.search = Search(game, evaluate, config.search, games_num, noise=True)
+        cap = config.selfplay.max_plies
+        self.max_plies = min(cap, game.max_plies) if cap else game.max_plies
+        moves = (games_num, self.max_plies)
+        self.ids, self.iterations = np.zeros(games_num, np.uint64), np.zeros(games_num, np.int32)
+        self.ply = np.zeros(games_num, np.int32)
+        self.states = np.empty((*moves, game.state_size), game.state_dtype)
+        self.actions = np.empty(moves, np.int32)
+        self.visits = np.empty((*moves, game.num_actions), np.int32)
+        self.root_values = np.empty(moves, np.float32)
+        self.live = np.zeros(games_num, bool)
+        self.finished = []  # records not yet taken
+        self.finished_num = 0
+        self.simulations_num = 0
+
+    def free(self):
+        """Return the slots without a game, int64."""
+        return np.flatnonzero(~self.live)
+
+    def start(self, slots, ids, iteration):
+        """Begin one new game in each slot; its random numbers depend on the seed and its id alone."""
+        self.ids[slots], self.iterations[slots], self.ply[slots], self.live[slots] = ids, iteration, 0, True
+        words = streams.keyed(self.config.seed, np.asarray(ids, np.uint64))
+        self.search.reset(slots, self.game.initial(len(slots)), words)
+
+    def step(self):
+        """Run one simulation in every live game, play the moves that are decided, and collect the games that end."""
+        slots = np.flatnonzero(self.live)
+        self.search.step(slots)
+        self.simulations_num += len(slots)
+        ready = slots[self.search.done(slots)]
+        if len(ready):
+            self._move(ready)
+
+    def take(self):
+        """Return the games finished since the last call as one `Record`."""
+        record, self.finished = Record.join(self.game, self.finished), []
+        return record
+
+    def abandon(self):
+        """Give up the games under way and return how many there were."""
+        lost, self.live[:] = int(self.live.sum()), False
+        return lost
+
+    def _move(self, slots):
+        settings, search, ply = self.config.search, self.search, self.ply[slots]
+        early = ply < settings.temperature_plies
+        actions = search.choose(slots, np.where(early, settings.temperature, settings.temperature_final))
+        self.states[slots, ply] = search.trees.state[slots, 0]
+        self.actions[slots, ply] = actions
+        self.visits[slots, ply] = search.visits(slots)
+        self.root_values[slots, ply] = search.value(slots)
+        search.advance(slots, actions)
+        self.ply[slots] += 1
+        roots = search.trees.state[slots, 0]
+        ended, value = self.game.terminal(roots)
+        outcome = np.where(self.game.to_play(roots) == 0, value, -value)
+        for i in np.flatnonzero(ended | (self.ply[slots] >= self.max_plies)):
+            self.finished.append(self._record(slots[i], outcome[i], truncated=not ended[i]))
+            self.finished_num += 1
+            self.live[slots[i]] = False
+
+    def _record(self, slot, outcome, truncated):
+        length = self.ply[slot]
+        games = np.zeros(1, GAME)
+        games[0] = (self.ids[slot], self.rank, self.iterations[slot], length, outcome, truncated)
+        # The target is the visit distribution itself; temperature only decides what is played.
+        visits = self.visits[slot, :length]
+        ply, action = np.nonzero(visits)
+        policy = np.empty(len(action), POLICY)
+        policy["action"] = action
+        policy["probability"] = visits[ply, action] / visits.sum(axis=1)[ply]
+        positions = np.zeros(length, position_dtype(self.game))
+        positions["game"], positions["ply"] = self.ids[slot], np.arange(length)
+        positions["state"] = self.states[slot, :length]
+        positions["to_play"] = self.game.to_play(positions["state"])
+        positions["action"] = self.actions[slot, :length]
+        positions["value"] = np.where(positions["to_play"] == 0, outcome, -outcome)
+        positions["root_value"] = self.root_values[slot, :length]
+        positions["weight"] = 1.0
+        positions["policy_count"] = (visits > 0).sum(axis=1)
+        return Record(games, positions, policy)

@@ -1,0 +1,128 @@
+"""The learner: optimiser steps over global batches whose parts the trainers draw from their shards of the window."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+
+from az_mpi.network.torch_engine import bf16_on_cpu
+from az_mpi.selfplay.quota import split_evenly
+from az_mpi.train.loss import losses
+from az_mpi.train.schedule import learning_rate
+
+
+class NumericalError(Exception):
+    """The gradient is not finite. Raised on every trainer at the same step, before the step is applied."""
+
+
+class Learner:
+    """Trains `network` over the ranks of `backend.world`. Training is collective over them."""
+
+    def __init__(self, config, game, network, backend, device):
+        self.config, self.game, self.backend, self.world = config, game, backend, backend.world
+        self.device = torch.device(device)
+        # Weights stay in the plain layout: Horovod takes contiguous gradients only. The activations do not.
+        self.network = network.to(self.device)
+        settings = config.train
+        self.step_index = 0
+        self.samples_due = 0.0  # of the replay ratio, less than one batch; carried to the next iteration
+        self.local_batch = split_evenly(settings.batch_size, self.world.size)[self.world.rank]
+        self.bf16 = settings.mixed_precision
+        if self.bf16 == "auto":
+            self.bf16 = self.device.type == "cuda" or bf16_on_cpu()
+        with backend.session():
+            optimizer = torch.optim.AdamW(_groups(network, settings.weight_decay), lr=settings.learning_rate)
+            self.optimizer = backend.wrap(optimizer, network.named_parameters())
+
+    def train(self, replay, new_positions, iteration, on_summary):
+        """Train on `replay_ratio` samples for each new position and return the number of steps.
+
+        Every trainer takes the same steps whatever its shard holds. on_summary(step, metrics) is called on every
+        trainer each `report.summary_frequency` steps with means over the global batches since the last call.
+        """
+        settings = self.config.train
+        self.samples_due += new_positions * settings.replay_ratio
+        steps = int(self.samples_due // settings.batch_size)
+        if settings.max_steps:
+            steps = min(steps, settings.max_steps - self.step_index)
+        self.samples_due -= steps * settings.batch_size
+        local = self.local_batch if len(replay.rows) else 0
+        batch_size = int(self.world.sum(np.array([local], np.int64))[0])
+        if not batch_size:
+            return 0
+        self.network.train()
+        sums, since = np.zeros(3), 0
+        with self.backend.session():
+            for _ in range(steps):
+                # Random numbers depend on the step, so that a resumed run draws what an unbroken one does.
+                rng = np.random.default_rng([self.config.seed, self.step_index, self.world.rank])
+                rate = learning_rate(settings, self.step_index, iteration, self.config.iterations)
+                sums += self._step(replay.sample(rng, local), batch_size, rate)
+                self.step_index, since = self.step_index + 1, since + 1
+                if since == self.config.report.summary_frequency:
+                    on_summary(self.step_index, self._summary(sums, since, batch_size, rate))
+                    sums, since = np.zeros(3), 0
+        return steps
+
+    def gradients(self, batch, batch_size):
+        """Set each parameter's gradient of the mean loss over a global batch and return this rank's two loss sums.
+
+        batch: this rank's part as `Replay.sample` gives it, perhaps empty. batch_size: positions in all parts together.
+        """
+        planes, policy, value, weight = (torch.from_numpy(np.ascontiguousarray(part)).to(self.device) for part in batch)
+        planes = planes.float().contiguous(memory_format=torch.channels_last)
+        precise = nullcontext() if not self.bf16 else torch.autocast(self.device.type, torch.bfloat16)
+        self.optimizer.zero_grad()
+        with precise:
+            policy_loss, value_loss = losses(self.network, planes, policy, value, weight)
+        loss = (policy_loss + self.config.train.value_loss_weight * value_loss) / batch_size
+        loss.backward()
+        self.optimizer.synchronize()
+        return policy_loss.item(), value_loss.item()
+
+    def optimizer_tensors(self):
+        """Return the optimiser's state as tensors by name, for a checkpoint."""
+        state = self.optimizer.state
+        return {
+            f"{name}.{key}": tensor.detach().cpu().clone()
+            for name, parameter in self.network.named_parameters()
+            for key, tensor in state.get(parameter, {}).items()
+        }
+
+    def load_optimizer(self, tensors):
+        """Take over what `optimizer_tensors` returned."""
+        for name, parameter in self.network.named_parameters():
+            mine = {key.rpartition(".")[2]: t for key, t in tensors.items() if key.rpartition(".")[0] == name}
+            if mine:
+                # The step counter stays on the CPU, where AdamW keeps it.
+                self.optimizer.state[parameter] = {
+                    key: t.clone() if key == "step" else t.to(self.device)
+                    for key, t in mine.items()
+                }
+
+    def _step(self, batch, batch_size, rate):
+        policy_loss, value_loss = self.gradients(batch, batch_size)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.train.gradient_clip).item()
+        if not np.isfinite(norm):
+            raise NumericalError(f"the gradient's norm is {norm} at step {self.step_index}; no step was applied")
+        with self.optimizer.skip_synchronize():
+            self.optimizer.step()
+        return np.array([policy_loss, value_loss, norm / self.world.size])
+
+    def _summary(self, sums, steps, batch_size, rate):
+        policy_loss, value_loss, norm = self.world.sum(sums) / steps
+        return {
+            "policy_loss": policy_loss / batch_size,
+            "value_loss": value_loss / batch_size,
+            "gradient_norm": norm,
+            "learning_rate": rate,
+        }
+
+
+def _groups(network, weight_decay):
+    """Weights decay; biases do not."""
+    weights = [p for p in network.parameters() if p.dim() > 1]
+    biases = [p for p in network.parameters() if p.dim() == 1]
+    return [{"params": weights, "weight_decay": weight_decay}, {"params": biases, "weight_decay": 0.0}]

