@@ -18,7 +18,7 @@ from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.network.torch_engine import TorchEngine
 from az_mpi.report import curve
 from az_mpi.report.console import Progress
-from az_mpi.report.summary import iteration_line
+from az_mpi.report.summary import evaluation_lines, iteration_line
 from az_mpi.selfplay import quota
 from az_mpi.selfplay.record import Record
 
@@ -195,7 +195,11 @@ def evaluate(run):
 def judge(run, best):
     """Return what the configured matches and the exact solver say of the network as it is now."""
     ours = NetworkEvaluator(run.game, run.engine)
-    return evaluation.evaluate(run.world, run.config, run.game, ours, best, run.progress.iteration, run.say)
+    result = evaluation.evaluate(run.world, run.config, run.game, ours, best, run.progress.iteration,
+                                 lambda name: Progress(run.logger, run.world.is_root, name, "games"))
+    for line in evaluation_lines(result):
+        run.say(line)
+    return result
 
 
 def load_best(run, before):

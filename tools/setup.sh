@@ -46,11 +46,12 @@ case $version in
     3.1[0-4].*) ;;
     *) die "Python 3.10 to 3.14 is needed and $base_python is $version: install one, for example with \`apt install python3.12 python3.12-venv python3.12-dev\` (Debian, Ubuntu) or \`dnf install python3.12 python3.12-devel\` (RHEL, Fedora), then \`make setup PYTHON=python3.12\`." ;;
 esac
+case $PWD in *[[:space:]]*) die "the path of this folder, $PWD, has a space in it, which Horovod's build cannot take: move the folder." ;; esac
 what=() deb=() rpm=()
 missing() { what+=("$1") deb+=("$2") rpm+=("$3"); }
-"$base_python" -c 'import ensurepip, venv' 2>/dev/null || missing "Python's venv module" python3-venv python3
+"$base_python" -c 'import ensurepip, venv' 2>/dev/null || missing "Python's venv module" "python${version%.*}-venv" "python${version%.*}"
 include=$("$base_python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-[ -e "$include/Python.h" ] || missing "Python's headers ($include/Python.h)" python3-dev python3-devel
+[ -e "$include/Python.h" ] || missing "Python's headers ($include/Python.h)" "python${version%.*}-dev" "python${version%.*}-devel"
 echo '#include <optional>' | "${CXX:-c++}" -std=c++17 -fsyntax-only -x c++ - 2>/dev/null ||
     missing "a C++17 compiler (${CXX:-c++})" g++ gcc-c++
 command -v make >/dev/null || missing "make" make make

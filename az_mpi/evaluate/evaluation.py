@@ -7,15 +7,16 @@ from az_mpi.evaluate.rating import summary
 from az_mpi.network.evaluators import RolloutEvaluator
 
 
-def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, on_progress=None):
+def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, progress):
     """Return what the network of `network_evaluate` is worth as a JSON-able dict, the same on all ranks. Collective.
 
     network_evaluate, best_evaluate: states [n, S] -> (logits, value), of the network and of the best so far; the latter
-    may be None, on all ranks or none, and is not played then. on_progress(text) says what this rank is doing.
+    may be None, on all ranks or none, and is not played then. progress(name) begins a `Progress`
+    of the games of this rank.
     The dict has "iteration", "simulations", "matches": {opponent: `rating.summary`} and, where `game` has a solver
     on every rank, "solver": `optimal_share`. All opponents meet the same openings, other ones in each iteration.
     """
-    settings, tell = config.evaluate, on_progress or (lambda text: None)
+    settings = config.evaluate
     simulations = settings.simulations or config.search.simulations
     search = config.search.model_copy(update={"simulations": simulations})
     player, seed = SearchPlayer(network_evaluate, search), (config.seed, iteration)
@@ -23,13 +24,14 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, on
     matches = {}
     for name in settings.opponents:
         if name in opponents:
+            shown = progress(f"match against {name}")
             result = play_match(world, game, player, opponents[name], settings.games_num, settings.opening_plies, seed,
-                                lambda done, total, name=name: tell(f"match against {name}: {done} of {total} games"))
+                                shown.update)
+            shown.close()
             matches[name] = summary(result)
     report = {"iteration": iteration, "simulations": simulations, "matches": matches}
     # Asked on every rank, since a solver may be missing on some host.
     if settings.solver_positions and all(world.collect(solver.solvable(game))):
-        tell("comparison with the exact solver")
         solved = solver.share(game, settings.solver_positions, world.rank, world.size)
         report["solver"] = optimal_share(world, game, player, solved)
     return report

@@ -46,7 +46,7 @@ def distinct(game, plies, rng, least_legal=1):
 
 
 def random_actions(legal, uniform):
-    """Return the legal action that each number of `uniform`, [n] in [0, 1), stands for, int64 [n]. legal: bool [n, A]"""
+    """Return the legal action that each number in [0, 1) stands for, int64 [n]. legal: bool [n, A]; uniform: [n]."""
     rank = (uniform * legal.sum(axis=1)).astype(np.int64)
     return np.argmax(np.cumsum(legal, axis=1) > rank[:, None], axis=1)
 

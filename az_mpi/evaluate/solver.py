@@ -68,12 +68,13 @@ def positions(game, n, seed, first_ply, last_ply):
     return distinct(game, plies, rng, least_legal=2)
 
 
-def enumerate_all(game):
-    """Solve every position in play that can be reached, by working back from the ends: for games of some 10^6 at most.
+def enumerate_all(game, roots=None):
+    """Solve every position in play that can be reached, by working back from the ends: up to some 10^6 positions.
 
-    A position that can be reached after different numbers of moves is solved for each but listed once.
+    roots: where to begin, [n, S]; by default where the game does. A position that can be reached after different
+    numbers of moves is solved for each but listed once.
     """
-    layers, states = [], game.initial(1)
+    layers, states = [], game.initial(1) if roots is None else roots
     while len(states):
         ended, value = game.terminal(states)
         legal = game.legal(states) & ~ended[:, None]
@@ -86,7 +87,7 @@ def enumerate_all(game):
         player, action_values = game.to_play(states), np.full(legal.shape, np.nan, np.float32)
         if len(rows):
             same = below_player[child] == player[rows]
-            action_values[rows, actions] = np.where(same, below[child], -below[child])
+            action_values[rows, actions] = np.where(same, below[child], 0 - below[child])
         solved.append(Solved(states[~ended], legal[~ended], action_values[~ended]))
         below, below_player = value.copy(), player
         below[~ended] = solved[-1].values

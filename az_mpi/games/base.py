@@ -58,7 +58,8 @@ class Game(ABC):
 
     def key(self, states):
         """Return a 64-bit key of each state, uint64 [B]; equal states have equal keys."""
-        words = np.ascontiguousarray(states).view(np.uint8).reshape(len(states), -1)
+        row_bytes = self.state_dtype.itemsize * self.state_size
+        words = np.ascontiguousarray(states).view(np.uint8).reshape(len(states), row_bytes)
         return _hash_rows(words)
 
 

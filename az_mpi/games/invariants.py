@@ -21,7 +21,7 @@ def check(game, games_num=64, seed=0):
         if not live.any():
             return
         states, mirrored, k = states[live], mirrored[live], k[live]
-        actions = np.argmax(rng.random((len(states), game.num_actions)) * game.legal(states), axis=1)
+        actions = np.argmax((1 - rng.random((len(states), game.num_actions))) * game.legal(states), axis=1)
         before, mover = states.copy(), game.to_play(states)
         after = game.play(states, actions)
         assert (states == before).all(), "play changed the states it was given"

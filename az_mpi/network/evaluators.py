@@ -38,8 +38,9 @@ class RolloutEvaluator:
         player = game.to_play(states)
         rows, states = np.arange(n), states.copy()
         while len(rows):
-            # The largest of independent uniform numbers picks a legal action uniformly.
-            actions = np.argmax(self.rng.random((len(rows), game.num_actions), np.float32) * game.legal(states), axis=1)
+            # The largest of independent uniform numbers, in (0, 1], picks a legal action uniformly.
+            draws = 1 - self.rng.random((len(rows), game.num_actions), np.float32)
+            actions = np.argmax(draws * game.legal(states), axis=1)
             states = game.play(states, actions)
             ended, result = game.terminal(states)
             same = game.to_play(states[ended]) == player[rows[ended]]

@@ -59,9 +59,9 @@ def _draw_solver(axes, evaluations):
     x = [r["iteration"] for r in judged]
     for name, label in (("overall", "all positions"), ("where_moves_differ", "where moves differ")):
         (line,) = axes.plot(x, [r["solver"][name] for r in judged], marker="o", markersize=4, label=label)
-        uniform = [r["solver"].get(f"uniform_{name}") for r in judged]
+        uniform = [r["solver"].get(f"random_{name}") for r in judged]
         if None not in uniform:
-            axes.plot(x, uniform, linestyle=":", color=line.get_color(), label=f"{label}, uniform mover")
+            axes.plot(x, uniform, linestyle=":", color=line.get_color(), label=f"{label}, random mover")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One line for people on what an iteration did."""
+"""Lines for people on what an iteration did and what an evaluation found."""
 
 
 def iteration_line(values):
@@ -10,3 +10,29 @@ def iteration_line(values):
         f"{values['simulations_per_s']:,.0f} simulations/s, length {values['mean_length']:.1f}, "
         f"first player scores {values['first_player_score']:.2f}; {values['steps_num']} steps; {spent}"
     )
+
+
+def evaluation_lines(result):
+    """Return a line for each match and for the exact solver's judgement."""
+    lines = []
+    for name, match in result["matches"].items():
+        elo = "" if match["elo"] is None else f", Elo {match['elo']:+.0f} [{_bounds(match)}]"
+        lines.append(
+            f"  against {name}: {match['wins']} won, {match['draws']} drawn, {match['losses']} lost; score "
+            f"{match['score']:.3f} [{match['score_low']:.3f}, {match['score_high']:.3f}]{elo}"
+        )
+    if solver := result.get("solver"):
+        shares = [
+            f"{_percent(solver[key])} {label} (random mover {_percent(solver['random_' + key])})"
+            for key, label in (("overall", "of all"), ("where_moves_differ", "where moves differ"))
+        ]
+        lines.append(f"  moves that keep the exact value, {solver['positions_num']:,} positions: {', '.join(shares)}")
+    return lines
+
+
+def _bounds(match):
+    return ", ".join("-" if match[key] is None else f"{match[key]:+.0f}" for key in ("elo_low", "elo_high"))
+
+
+def _percent(share):
+    return "-" if share is None else f"{100 * share:.1f} %"

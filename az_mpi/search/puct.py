@@ -22,7 +22,7 @@ class Search:
 
     def __init__(self, game, evaluate, settings, num_trees, noise):
         self.game, self.evaluate, self.settings, self.noise = game, evaluate, settings, noise
-        # A tree stops at `simulations` root visits, carried ones included, and each adds at most one node.
+        # Each simulation adds at most one node to the root; carried nodes were counted when they were visited.
         self.trees = tree.allocate(game, num_trees, settings.simulations + 1)
         self.streams = np.zeros(num_trees, np.uint64)
         self._noise_due = np.zeros(num_trees, np.bool_)
@@ -58,13 +58,14 @@ class Search:
             )
 
     def run(self, slots):
-        """Simulate until every slot's root has `simulations` visits, those carried over included."""
+        """Simulate until `simulations` have gone through every slot's root, those carried over included."""
         while len(slots := slots[~self.done(slots)]):
             self.step(slots)
 
     def done(self, slots):
         """Return whose search is complete, bool [n]."""
-        return self.trees.visits[slots, 0] >= self.settings.simulations
+        # The first visit is the root's own evaluation; each simulation after it descends one edge.
+        return self.trees.visits[slots, 0] > self.settings.simulations
 
     def visits(self, slots):
         """Return N(root, a), int32 [n, A]; 0 for illegal actions."""

@@ -1,0 +1,43 @@
+"""Starting real MPI jobs from tests."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.fixture
+def mpirun():
+    """Return run(ranks, *arguments, status=0): start Python on that many ranks and return the finished process."""
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    environment["PYTHONPATH"] = str(ROOT)
+    launcher = Path(sys.executable).parent / "mpirun"
+
+    def run(ranks, *arguments, status=0, timeout=240):
+        # More ranks than cores are meant here, on any machine.
+        command = [launcher, "-np", ranks, "-H", f"localhost:{ranks}", "--bind-to", "none", sys.executable, *arguments]
+        done = subprocess.run(
+            [str(word) for word in command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout
+        )
+        assert done.returncode == status, f"status {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        return done
+
+    return run
+
+
+@pytest.fixture
+def program(mpirun):
+    """Return run(ranks, name, *arguments): run a program of tests/mpi/programs, whose asserts are the test."""
+
+    def run(ranks, name, *arguments):
+        done = mpirun(ranks, PROGRAMS / f"{name}.py", *arguments)
+        # Each rank says so at its end: a program that ended early has not tested anything.
+        assert done.stdout.count("all checks passed") == ranks, done.stdout + done.stderr
+        return done
+
+    return run

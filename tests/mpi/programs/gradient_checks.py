@@ -1,0 +1,71 @@
+"""The gradient of one global batch, split over the ranks, against the whole batch in this process without Horovod.
+
+In fp32 the two may differ by the order of additions alone: at most 1e-5 of the largest gradient of a tensor.
+"""
+
+import numpy as np
+import torch
+
+from az_mpi import config as configuration, games
+from az_mpi.network import resnet
+from az_mpi.selfplay.quota import split_evenly
+from az_mpi.train.horovod_backend import HorovodBackend
+from az_mpi.train.learner import Learner
+from az_mpi.train.loss import losses
+from az_mpi.world import World
+
+BATCH = 37  # not a multiple of any number of ranks here
+TOLERANCE = 1e-5
+
+
+def random_batch(game, n):
+    rng = np.random.default_rng(11)
+    planes = rng.integers(0, 2, (n, *game.planes_shape)).astype(np.uint8)
+    policy = rng.dirichlet(np.ones(game.num_actions), n).astype(np.float32)
+    value = rng.choice([-1.0, 0.0, 1.0], n).astype(np.float32)
+    return planes, policy, value, rng.uniform(0.5, 1.5, n).astype(np.float32)
+
+
+def network_with_random_heads(game, config):
+    """Fixup starts the heads at zero, which would hide most of the gradient."""
+    network = resnet.build(game, config.network, config.seed)
+    generator = torch.Generator().manual_seed(5)
+    for parameter in network.parameters():
+        parameter.data.add_(torch.randn(parameter.shape, generator=generator), alpha=0.02)
+    return network
+
+
+def main():
+    world = World.start()
+    torch.set_num_threads(1)
+    config = configuration.validate(
+        {"game": "connect4", "network": {"blocks": 2, "channels": 16},
+         "train": {"mixed_precision": False, "batch_size": BATCH, "value_loss_weight": 0.7}}, "test")
+    game = games.make("connect4")
+    batch = random_batch(game, BATCH)
+
+    alone = network_with_random_heads(game, config)
+    whole = [torch.from_numpy(part) for part in batch]
+    policy_loss, value_loss = losses(alone, whole[0].float(), *whole[1:])
+    ((policy_loss + 0.7 * value_loss) / BATCH).backward()
+
+    backend = HorovodBackend(world)
+    network = network_with_random_heads(game, config)
+    learner = Learner(config, game, network, backend, "cpu")
+    counts = split_evenly(BATCH, world.size)
+    for empty_last in (False, True):
+        if empty_last and world.size > 1:  # a rank whose shard is empty takes part all the same
+            counts = [*split_evenly(BATCH, world.size - 1), 0]
+        first = sum(counts[: world.rank])
+        mine = [part[first : first + counts[world.rank]] for part in batch]
+        with backend.session():
+            local = learner.gradients(mine, BATCH)
+        for (name, ours), (_, theirs) in zip(network.named_parameters(), alone.named_parameters()):
+            difference = (ours.grad - theirs.grad).abs().max() / theirs.grad.abs().max()
+            assert difference < TOLERANCE, f"{name}: {difference}"
+        total = world.sum(np.array(local))
+        assert np.allclose(total, [policy_loss.item(), value_loss.item()], rtol=1e-5)
+    print("all checks passed")
+
+
+main()

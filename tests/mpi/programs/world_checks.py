@@ -1,0 +1,103 @@
+"""Each collective of World against its definition, in rounds of a few bytes and of the usual size."""
+
+import sys
+
+import numpy as np
+
+from az_mpi.world import World, wait
+
+ROW = np.dtype([("id", "<u8"), ("x", "<f4", (3,))])
+
+
+def rows_of(rank, n):
+    rows = np.zeros(n, ROW)
+    rows["id"], rows["x"] = rank * 1000 + np.arange(n), rank + 0.5
+    return rows
+
+
+def check_gather(world):
+    for counts in ([50 * (r + 1) for r in range(world.size)], [0] * world.size, [7 * (r % 2) for r in range(world.size)]):
+        whole = world.gather(rows_of(world.rank, counts[world.rank]))
+        if world.is_root:
+            assert (whole == np.concatenate([rows_of(r, n) for r, n in enumerate(counts)])).all()
+            assert len(whole) == sum(counts)
+        else:
+            assert whole is None
+
+
+def check_exchange(world):
+    size = world.size
+    rng = np.random.default_rng(3)
+    counts = rng.integers(0, 60, size)
+    destinations = [rng.integers(0, size, n) for n in counts]
+    got = world.exchange(rows_of(world.rank, counts[world.rank]), destinations[world.rank])
+    expected = [rows_of(r, counts[r])[destinations[r] == world.rank] for r in range(size)]
+    assert (got == np.concatenate(expected)).all() and len(got) == sum(map(len, expected))
+    everything_to_last = world.exchange(rows_of(world.rank, 30), np.full(30, size - 1))
+    assert len(everything_to_last) == (30 * size if world.rank == size - 1 else 0)
+    assert len(world.exchange(rows_of(0, 0), np.zeros(0, int))) == 0
+
+
+def check_small(world):
+    size, rank = world.size, world.rank
+    assert world.collect({"rank": rank, "text": "x" * rank}) == [{"rank": r, "text": "x" * r} for r in range(size)]
+    assert world.share([rank, "root"]) == [0, "root"]
+    assert (world.sum(np.array([rank, 1.5])) == [size * (size - 1) / 2, 1.5 * size]).all()
+    assert world.agree("same") == []
+    assert world.agree(rank == size - 1) == ([size - 1] if size > 1 else [])
+    for array in (np.arange(997.0), np.zeros((3, 0), np.int32), np.arange(6, dtype=np.uint8).reshape(2, 3)):
+        copy = world.broadcast(array if world.is_root else None)
+        assert (copy == array).all() and copy.shape == array.shape and copy.dtype == array.dtype
+
+
+def check_pending_sums(world):
+    """Every rank sees the same totals in the same order although ranks ask at different times."""
+    totals = []
+    for turn in range(20):
+        pending = world.start_sum(world.rank + turn)
+        if (turn + world.rank) % 3 == 0:
+            wait(pending.finished)
+        totals.append(pending.total)
+    assert totals == [world.size * (world.size - 1) // 2 + turn * world.size for turn in range(20)]
+
+
+def check_from_root(world):
+    calls = []
+    assert world.from_root(lambda: calls.append(1) or {"answer": 42}, ValueError) == {"answer": 42}
+    assert len(calls) == (1 if world.is_root else 0)
+
+    def refuse():
+        raise ValueError("root says no")
+
+    try:
+        world.from_root(refuse, ValueError)
+    except ValueError as error:
+        assert str(error) == "root says no"
+    else:
+        raise AssertionError("a refusal on root was not raised")
+
+
+def check_split(world):
+    members = world.split(world.rank % 2 == 0)
+    assert (members is None) == (world.rank % 2 == 1)
+    if members:
+        assert members.size == (world.size + 1) // 2 and members.rank == world.rank // 2
+        assert members.collect(world.rank) == list(range(0, world.size, 2))
+
+
+def main(chunk_bytes):
+    world = World.start()
+    for chunk in (chunk_bytes, 1 << 28):
+        world.chunk_bytes = chunk
+        check_gather(world)
+        check_exchange(world)
+        check_small(world)
+    check_pending_sums(world)
+    check_from_root(world)
+    check_split(world)
+    assert world.local_rank == world.rank  # one host
+    world.barrier()
+    print("all checks passed")
+
+
+main(int(sys.argv[1]))

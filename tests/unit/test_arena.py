@@ -1,0 +1,234 @@
+"""Openings, matches and whole evaluations."""
+
+import json
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from az_mpi import config, games
+from az_mpi.evaluate import arena
+from az_mpi.evaluate.arena import RandomPlayer, SearchPlayer, play_match
+from az_mpi.evaluate.evaluation import evaluate
+from az_mpi.evaluate.openings import openings, random_actions
+from az_mpi.games.tictactoe import Rules
+from az_mpi.network.evaluators import RolloutEvaluator, UniformEvaluator
+
+TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
+
+
+@dataclass
+class Part:
+    """One rank of a world whose other ranks are not there: a sum over ranks is the rank's own number."""
+
+    rank: int
+    size: int
+
+    def sum(self, values):
+        return values
+
+
+@dataclass
+class Scripted:
+    """Plays the lowest legal action, or the highest; notes (game, who is to move) of each move."""
+
+    highest: bool
+    moves: list
+
+    def seat(self, game, states, indices):
+        return _ScriptedSeat(self, game, states.copy(), indices)
+
+
+@dataclass
+class _ScriptedSeat:
+    player: Scripted
+    game: object
+    states: np.ndarray
+    indices: np.ndarray
+
+    def choose(self, slots):
+        self.player.moves += zip(self.indices[slots].tolist(), self.game.to_play(self.states[slots]).tolist())
+        legal = self.game.legal(self.states[slots])
+        lowest, highest = np.argmax(legal, axis=1), legal.shape[1] - 1 - np.argmax(legal[:, ::-1], axis=1)
+        return highest if self.player.highest else lowest
+
+    def advance(self, slots, actions):
+        self.states[slots] = self.game.play(self.states[slots], actions)
+
+
+def searcher(game, simulations, evaluate=None):
+    return SearchPlayer(evaluate or UniformEvaluator(game), config.Search(simulations=simulations))
+
+
+def mirrored(result):
+    """The same games seen by the other player."""
+    return arena.MatchResult(result.as_second[::-1], result.as_first[::-1])
+
+
+# openings
+
+
+def test_openings_differ_while_there_are_enough():
+    """Two plies of Connect Four lead to 7 x 7 positions, all different."""
+    keys = CONNECT4.key(openings(CONNECT4, 60, 2, seed=(1, 5)))
+    assert len(set(keys[:49].tolist())) == 49
+    assert (keys[49:] == keys[:11]).all()
+
+
+def test_openings_are_positions_in_play_of_the_asked_length():
+    states = openings(CONNECT4, 200, 9, seed=3)
+    assert (np.bitwise_count(states).sum(axis=1) == 9).all() and not CONNECT4.terminal(states)[0].any()
+
+
+def test_openings_depend_on_the_seed_alone():
+    one, same, other = (openings(CONNECT4, 20, 4, seed) for seed in ((1, 2), (1, 2), (1, 3)))
+    assert (one == same).all() and (one != other).any()
+
+
+def test_opening_longer_than_any_game():
+    """At nine plies tic-tac-toe is over; at eight it may be in play, with one empty cell."""
+    states = openings(TICTACTOE, 5, 50, seed=1)
+    assert (np.bitwise_count(states).sum(axis=1) == 8).all() and not TICTACTOE.terminal(states)[0].any()
+
+
+def test_no_opening():
+    assert (openings(CONNECT4, 3, 0, seed=1) == 0).all()
+
+
+def test_random_actions_share_the_unit_interval():
+    legal = np.tile([True, False, True, True], (6, 1))
+    uniform = np.array([0.0, 0.333, 0.334, 0.666, 0.667, 0.999999])
+    assert random_actions(legal, uniform).tolist() == [0, 0, 2, 2, 3, 3]
+
+
+# matches
+
+
+def test_scripted_match(world):
+    """X takes cells 0 1 2 and has a line before O has 8 7 6; then the other begins and has 8 7 6 first."""
+    result = play_match(world, TICTACTOE, Scripted(False, []), Scripted(True, []), 6, 0, seed=1)
+    assert result == arena.MatchResult(as_first=(3, 0, 0), as_second=(0, 0, 3))
+    assert (result.wins, result.draws, result.losses, result.games_num) == (3, 0, 3, 6)
+
+
+def test_each_opening_is_played_with_both_colours(world):
+    seen = []
+
+    class Noting(Scripted):
+        def seat(self, game, states, indices):
+            seen.append((states.copy(), indices))
+            return super().seat(game, states, indices)
+
+    ours, theirs = Noting(False, []), Scripted(True, [])
+    play_match(world, CONNECT4, ours, theirs, 20, 3, seed=2)
+    (states, indices), = seen
+    assert indices.tolist() == list(range(20))
+    assert (states[0::2] == states[1::2]).all() and len(set(CONNECT4.key(states).tolist())) == 10
+    assert set(ours.moves) == {(i, i % 2) for i in range(20)}
+    assert set(theirs.moves) == {(i, 1 - i % 2) for i in range(20)}
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_same_games_on_any_number_of_ranks(ranks):
+    """Ten games are five pairs; the ranks' counts add up to those of one rank."""
+    players = searcher(CONNECT4, 20), RandomPlayer((7,))
+    whole = play_match(Part(0, 1), CONNECT4, *players, 10, 2, seed=4)
+    parts = [play_match(Part(rank, ranks), CONNECT4, *players, 10, 2, seed=4) for rank in range(ranks)]
+    assert whole.as_first == tuple(np.sum([part.as_first for part in parts], axis=0))
+    assert whole.as_second == tuple(np.sum([part.as_second for part in parts], axis=0))
+    assert whole.games_num == 10 and all(part.games_num % 2 == 0 for part in parts)
+
+
+def test_more_games_than_are_played_at_once(world, monkeypatch):
+    players, progress = (searcher(TICTACTOE, 10), RandomPlayer((7,))), []
+    whole = play_match(world, TICTACTOE, *players, 10, 2, seed=4)
+    monkeypatch.setattr(arena, "GAMES_AT_ONCE", 4)
+    assert play_match(world, TICTACTOE, *players, 10, 2, 4, lambda *counts: progress.append(counts)) == whole
+    assert progress == sorted(progress) and progress[-1] == (10, 10)
+
+
+def test_exchanging_the_players_mirrors_the_match(world):
+    weak, strong = searcher(CONNECT4, 10), searcher(CONNECT4, 60)
+    result = play_match(world, CONNECT4, weak, strong, 40, 2, seed=1)
+    assert play_match(world, CONNECT4, strong, weak, 40, 2, seed=1) == mirrored(result)
+    assert result.wins != result.losses  # else the match could not tell a mirror
+
+
+def test_a_player_against_itself_scores_half(world):
+    player = searcher(CONNECT4, 30)
+    result = play_match(world, CONNECT4, player, player, 40, 2, seed=1)
+    assert result == mirrored(result) and result.wins == result.losses
+
+
+def test_search_beats_random_moves(world):
+    rollout = searcher(TICTACTOE, 100, RolloutEvaluator(TICTACTOE, 1))
+    result = play_match(world, TICTACTOE, rollout, RandomPlayer((1,)), 60, 0, seed=1)
+    assert result.wins >= 50 and result.losses <= 2
+
+
+def test_search_takes_the_win(world):
+    """X to move has three stones on each other in column 4."""
+    state = CONNECT4.initial(1)
+    for column in (3, 0, 3, 1, 3, 0):
+        state = CONNECT4.play(state, np.array([column]))
+    assert searcher(CONNECT4, 50).best_actions(CONNECT4, state).tolist() == [3]
+
+
+def test_any_result_above_zero_is_a_win(world):
+    class Shares(Rules):
+        def terminal(self, states):
+            ended, value = super().terminal(states)
+            return ended, value * np.float32(0.25)
+
+    result = play_match(world, Shares(), Scripted(False, []), Scripted(True, []), 2, 0, seed=1)
+    assert result == arena.MatchResult(as_first=(1, 0, 0), as_second=(0, 0, 1))
+
+
+# evaluations
+
+
+def settings(game="tictactoe", **more):
+    section = {"games_num": 6, "simulations": 8, "rollout_simulations": 16, "solver_positions": 20} | more
+    return config.validate({"game": game, "evaluate": section}, "test")
+
+
+class Shown:
+    """Takes the place of the progress bars and keeps what each was told."""
+
+    def __init__(self):
+        self.told = []
+
+    def __call__(self, name):
+        told = []
+        self.told.append(told)
+        return SimpleNamespace(update=lambda done, total: told.append((name, done, total)), close=lambda: None)
+
+
+def test_evaluation(world):
+    uniform, shown = UniformEvaluator(TICTACTOE), Shown()
+    report = evaluate(world, settings(), TICTACTOE, uniform, uniform, 3, shown)
+    assert report["iteration"] == 3 and report["simulations"] == 8
+    assert list(report["matches"]) == ["best", "random", "rollout"]
+    assert report["matches"]["best"]["score"] == 0.5 and report["matches"]["random"]["games_num"] == 6
+    assert report["solver"]["positions_num"] == 4520
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+    assert [told[-1] for told in shown.told] == [("match against best", 6, 6), ("match against random", 6, 6),
+                                                 ("match against rollout", 6, 6)]
+
+
+def test_evaluation_does_what_is_asked_only(world):
+    uniform, shown = UniformEvaluator(TICTACTOE), Shown()
+    chosen = settings(opponents=["best", "random"], simulations=0, solver_positions=0)
+    report = evaluate(world, chosen, TICTACTOE, uniform, None, 0, shown)
+    assert list(report["matches"]) == ["random"] and "solver" not in report
+    assert report["simulations"] == chosen.search.simulations
+
+
+def test_no_solver_where_one_rank_lacks_it():
+    class Lacking(Part):
+        def collect(self, item):
+            return [item, False]
+
+    report = evaluate(Lacking(0, 2), settings(opponents=[]), TICTACTOE, UniformEvaluator(TICTACTOE), None, 0, None)
+    assert "solver" not in report
