@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 from az_mpi import command_line, config as configuration
-from az_mpi.problems import ConfigError
+from az_mpi.problems import Refusal
 
 DONE, USAGE, INTERNAL, INTERRUPTED = 0, 2, 70, 130
 
@@ -22,7 +22,7 @@ def main(argv):
     except command_line.PrintAndExit as text:
         print(text, end="") if speaks else None
         return DONE
-    except (command_line.UsageError, ConfigError) as error:
+    except Refusal as error:
         print(error, file=sys.stderr) if speaks else None
         return USAGE
     return start(arguments)
@@ -44,16 +44,14 @@ def start(arguments):
 
     world = World.start()
     try:
-        from az_mpi.run_folder import RunFolderError
-
         try:
-            text = world.from_root(lambda: configuration.to_json(load_config(arguments)), ConfigError)
+            text = world.from_root(lambda: configuration.to_json(load_config(arguments)))
             config = configuration.loads(text)
             world.chunk_bytes = config.exchange.chunk_bytes
             from az_mpi import modes
 
             getattr(modes, arguments.mode)(arguments, config, world)
-        except (ConfigError, RunFolderError) as error:
+        except Refusal as error:
             print(error, file=sys.stderr) if world.is_root else None
             return USAGE
         return DONE

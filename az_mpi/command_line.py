@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from az_mpi import __version__
 from az_mpi.config import KEYS
-from az_mpi.problems import escape, nearest, parse_json, show
+from az_mpi.problems import Refusal, escape, nearest, parse_json, show
 
 PROG = "run_dist.py"
 MODES = ("train", "eval", "selfplay")
@@ -46,7 +46,7 @@ exit codes:
 """
 
 
-class UsageError(Exception):
+class UsageError(Refusal):
     """The command line cannot be used. str() is one block for the user; the exit code is 2."""
 
 

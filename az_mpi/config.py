@@ -93,6 +93,8 @@ class Train(Section):
     backend: Literal["horovod"] = _free("horovod", "What averages gradients over the train ranks.")
     batch_size: _whole(1) = _free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
     replay_ratio: float = _fixed(4.0, "Samples drawn from the window for each new position.", gt=0)
+    root_value_share: float = _fixed(0.5, "Share of the search's root value q in the value target (1 - share) z + "
+                                     "share q, which evens out z's chance (the paper: 0).", ge=0, le=1)
     learning_rate: float = _free(0.002, "Learning rate at its peak, after the warm-up.", gt=0)
     warmup_steps: _whole(0) = _fixed(50, "Optimiser steps in which the learning rate rises to its peak.")
     schedule: Literal["constant", "cosine"] = _fixed("cosine", 'Learning rate after the warm-up; "cosine" falls over '

@@ -118,15 +118,15 @@ def play(run):
 
 def exchange(run, committed, record):
     """Store new games as a segment and deal all positions of the iteration to the trainers; return their number."""
-    world, progress, game = run.world, run.progress, run.game
+    world, progress = run.world, run.progress
     new = record.gather(world)
     if world.is_root and len(new.games):
-        segment.write(run.folder / "games", progress.iteration, game, new, provenance(run))
+        segment.write(run.folder / "games", progress.iteration, run.game, new, provenance(run))
         segment.link_all(run.folder / "games", run.folder / "games.h5")
     counts = world.collect([len(committed.positions), len(record.positions), len(record.games)])
     old, before = counts[0][0], sum(count[1] for count in counts[: world.rank])
-    _deal(run, replay.to_samples(committed, game, progress.positions_num))
-    _deal(run, replay.to_samples(record, game, progress.positions_num + old + before))
+    _deal(run, committed, progress.positions_num)
+    _deal(run, record, progress.positions_num + old + before)
     made = old + sum(count[1] for count in counts)
     progress.positions_num += made
     progress.games_num += world.share(len(committed.games)) + sum(count[2] for count in counts)
@@ -218,13 +218,16 @@ def load_best(run, before):
 def report(run, record, new_positions, steps):
     """Say and record what the iteration did."""
     games, player = record.games, run.player
-    local = [len(games), games["length"].sum(), games["outcome"].sum(), player.simulations_num]
-    total = run.world.sum(np.array(local, np.float64))
+    mine = [len(games), int(games["length"].sum()), float(games["outcome"].sum()), player.simulations_num]
     player.simulations_num = 0
-    values = {"iteration": run.progress.iteration, "games_num": int(total[0]), "positions_num": new_positions}
-    values |= {"steps_num": steps, "mean_length": total[1] / max(total[0], 1)}
-    values |= {"first_player_score": 0.5 + 0.5 * total[2] / max(total[0], 1), **run.timers.take()}
-    values |= {"games_per_s": total[0] / values["play_s"], "simulations_per_s": total[3] / values["play_s"]}
+    by_rank = np.array(run.world.collect(mine))
+    games_num, moves_num, outcome, simulations_num = by_rank.sum(axis=0)
+    values = {"iteration": run.progress.iteration, "games_num": int(games_num), "positions_num": new_positions}
+    values |= {"steps_num": steps, "mean_length": moves_num / max(games_num, 1)}
+    values |= {"first_player_score": 0.5 + 0.5 * outcome / max(games_num, 1), **run.timers.take()}
+    values |= {"games_per_s": games_num / values["play_s"], "simulations_per_s": simulations_num / values["play_s"]}
+    values |= {"games_by_rank": by_rank[:, 0].astype(int).tolist()}
+    values |= {"positions_by_rank": by_rank[:, 1].astype(int).tolist()}
     run.metrics.write("iteration", run.progress.step, values)
     run.say(iteration_line(values))
 
@@ -252,13 +255,15 @@ def _refill(run):
         if index + num > oldest:
             if world.is_root:
                 record = segment.read(segments[0].path, run.game)
-            _deal(run, replay.to_samples(record, run.game, index))
+            _deal(run, record, index)
         segments, index = segments[1:], index + num
     if run.replay:
         run.replay.forget(oldest)
 
 
-def _deal(run, rows):
+def _deal(run, record, first_index):
+    """Give the trainers the positions of every rank's record, the first of this rank's being `first_index`."""
+    rows = replay.to_samples(record, run.game, first_index, run.config.train.root_value_share)
     mine = replay.deal(run.world, run.trainers_num, rows)
     if run.replay:
         run.replay.add(mine)

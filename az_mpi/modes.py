@@ -16,7 +16,7 @@ from az_mpi.selfplay import quota
 def train(arguments, config, world):
     """Start the run in --logdir, or go on with the one that is there."""
     folder = arguments.logdir
-    attempt = world.from_root(lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh), RunFolderError)
+    attempt = world.from_root(lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh))
     run = assemble(config, world, folder, attempt)
     loop.train(run)
     run.metrics.close()
@@ -60,7 +60,7 @@ def selfplay(arguments, config, world):
 def _open(arguments, config, world):
     """Return the run in --logdir with its newest network, without taking part in its training."""
     folder = arguments.logdir
-    world.from_root(lambda: _check_holds_network(folder), RunFolderError)
+    world.from_root(lambda: _check_holds_network(folder))
     run = assemble(config, world, folder, attempt=None)
     loop.restore(run)
     return run

@@ -24,7 +24,11 @@ class Problem(NamedTuple):
         return f"  {self.key} = {self.value}" + f"  ({self.source})" * bool(self.source) + f"\n      {self.message}"
 
 
-class ConfigError(Exception):
+class Refusal(Exception):
+    """What was asked cannot be done as it was asked. str() is one block for the user; the exit status is 2."""
+
+
+class ConfigError(Refusal):
     """A configuration cannot be used. str() is one block for the user that lists the `problems`."""
 
     def __init__(self, name, problems):

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from az_mpi import __version__, config as configuration
 from az_mpi.files import write_text
+from az_mpi.problems import Refusal
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
 
 
-class RunFolderError(Exception):
+class RunFolderError(Refusal):
     """The folder cannot be used for this command; the text is one block for the user."""
 
 

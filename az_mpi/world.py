@@ -12,6 +12,8 @@ import time
 
 import numpy as np
 
+from az_mpi.problems import Refusal
+
 SPIN_S, LONGEST_SLEEP_S = 0.0002, 0.002
 
 
@@ -59,20 +61,20 @@ class World:
         """Return root's small JSON-able item on every rank; the others' is ignored. Collective."""
         return json.loads(self.broadcast(np.frombuffer(json.dumps(item).encode(), np.uint8)).tobytes())
 
-    def from_root(self, make, refusal):
+    def from_root(self, make):
         """Return on every rank the small JSON-able result of `make()`, which root alone calls. Collective.
 
-        Raises `refusal`, with the same text, on every rank where `make` raises it on root.
+        Raises Refusal, with the same text, on every rank where `make` raises one on root.
         """
         outcome = None
         if self.is_root:
             try:
                 outcome = {"result": make()}
-            except refusal as error:
+            except Refusal as error:
                 outcome = {"refusal": str(error)}
         outcome = self.share(outcome)
         if "refusal" in outcome:
-            raise refusal(outcome["refusal"])
+            raise Refusal(outcome["refusal"])
         return outcome["result"]
 
     def agree(self, item):

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs Horovod (and with a site's MPI also mpi4py) into .venv, built against the MPI chosen there.
 # tools/setup.sh calls this; MPI_HOME empty means Open MPI from PyPI. Built wheels are kept in a cache.
+# With HOROVOD_GPU_OPERATIONS=NCCL it needs a CUDA toolkit (nvcc on PATH, or CUDA_HOME) of torch's CUDA version.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -33,7 +34,7 @@ wheels=$cache/horovod-${horovod}_${mpi}_${tags}${HOROVOD_GPU_OPERATIONS:+_$HOROV
 
 # --- Building: in a scratch folder, and moved into the cache whole -------------------------------------------
 build() {
-    local jobs rpath status
+    local jobs nccl rpath status
     mkdir -p "$cache"
     find "$cache" -maxdepth 1 -name 'building.*' -mmin +600 -exec rm -rf {} +  # what a killed build left
     scratch=$(mktemp -d "$cache/building.XXXXXX")
@@ -64,6 +65,15 @@ build() {
         # Without GPU operations asked for, the same build everywhere: no use of a CUDA toolkit that happens to be
         # on PATH, whole or not.
         [ -n "${HOROVOD_GPU_OPERATIONS:-}" ] || sed -i 's/CUDA_HOME is not None/False/' cmake/Modules/FindPytorch.cmake
+        if [ "${HOROVOD_GPU_OPERATIONS:-}" = NCCL ] && [ -z "${HOROVOD_NCCL_HOME:-}" ]; then
+            # torch brings NCCL as a package of its own; Horovod uses the same one.
+            nccl=$("$python" -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])')
+            mkdir -p "$scratch/nccl/lib"
+            ln -s "$nccl/include" "$scratch/nccl/include"
+            ln -s "$nccl/lib/libnccl.so.2" "$scratch/nccl/lib/libnccl.so"
+            export HOROVOD_NCCL_HOME=$scratch/nccl HOROVOD_NCCL_LINK=SHARED
+        fi
+        [ -z "${CUDA_HOME:-}" ] || export HOROVOD_CUDA_HOME="${HOROVOD_CUDA_HOME:-$CUDA_HOME}"
         # MAKEFLAGS: this make's own, not those of the `make setup` around it.
         MAKEFLAGS=-j$((jobs > 8 ? 8 : jobs)) HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1 HOROVOD_CPU_OPERATIONS=MPI \
             HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \

@@ -59,6 +59,9 @@ if [ ${#what[@]} -gt 0 ]; then
     printf -v list '%s, ' "${what[@]}"
     die "missing: ${list%, }: install with \`apt install ${deb[*]}\` (Debian, Ubuntu) or \`dnf install ${rpm[*]}\` (RHEL, Fedora), or ask your site's administrator to."
 fi
+if [ -n "$gpu_operations" ] && ! PATH=${CUDA_HOME:+$CUDA_HOME/bin:}$PATH command -v nvcc >/dev/null; then
+    die "HOROVOD_GPU_OPERATIONS=$gpu_operations needs a CUDA toolkit: load its module, or give CUDA_HOME=/path/to/cuda."
+fi
 if [ -n "$mpi_home" ]; then
     for tool in mpicc mpicxx mpirun; do
         [ -x "$mpi_home/bin/$tool" ] || die "MPI_HOME=$mpi_home has no bin/$tool: give the folder that holds bin/mpicc, bin/mpicxx and bin/mpirun of an MPI with its development files (\`dirname \$(dirname \$(command -v mpicc))\` shows it)."

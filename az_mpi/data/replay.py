@@ -23,13 +23,17 @@ def sample_dtype(game):
     )
 
 
-def to_samples(record, game, first_index):
-    """Return the positions of a record as rows of `sample_dtype`, numbered from `first_index`."""
+def to_samples(record, game, first_index, root_value_share):
+    """Return the positions of a record as rows of `sample_dtype`, numbered from `first_index`.
+
+    The value target is (1 - root_value_share) z + root_value_share q, of the game's outcome and the search's root value.
+    """
     rows = np.empty(len(record.positions), sample_dtype(game))
     rows["index"] = first_index + np.arange(len(rows))
     rows["policy"] = record.dense_policy(game.num_actions)
-    for name in ("state", "value", "weight"):
-        rows[name] = record.positions[name]
+    rows["state"], rows["weight"] = record.positions["state"], record.positions["weight"]
+    outcome, root_value = record.positions["value"], record.positions["root_value"]
+    rows["value"] = (1 - root_value_share) * outcome + root_value_share * root_value
     return rows
 
 

@@ -1,0 +1,36 @@
+"""run_dist.py with a fault on the last rank: failing_rank.py {exception,weights} OPTIONS…"""
+
+import sys
+import time
+from pathlib import Path
+
+import run_dist
+from az_mpi.command_line import environment_rank, parse
+from az_mpi.selfplay.player import Player
+from az_mpi.train.learner import Learner
+
+LAST = 2
+
+
+def note_time():
+    (Path(parse(sys.argv[2:]).logdir).parent / "failed_at").write_text(str(time.time()))
+
+
+def failing_step(player):
+    note_time()
+    raise ZeroDivisionError("a fault in the test")
+
+
+def train_with_flipped_weight(learner, *arguments, train=Learner.train):
+    steps = train(learner, *arguments)
+    learner.network.stem.bias.data[0] += 1e-6
+    note_time()
+    return steps
+
+
+if environment_rank() == LAST:
+    if sys.argv[1] == "exception":
+        Player.step = failing_step
+    else:
+        Learner.train = train_with_flipped_weight
+sys.exit(run_dist.main(sys.argv[2:]))

@@ -1,0 +1,235 @@
+"""Whole runs of run_dist.py on real ranks: what they leave behind, how they resume, how they fail."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+SMOKE = "configs/smoke.json"
+# One small network, every part of a run, in seconds.
+SMALL = ["--set", "selfplay.deterministic=true", "--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0",
+         "--set", "report.summary_frequency=1000", "--set", "report.tensorboard=false"]
+
+
+@pytest.fixture
+def run_dist(mpirun):
+    """Return run(ranks, logdir, *options, status=0): train on configs/smoke.json."""
+
+    def run(ranks, logdir, *options, status=0):
+        return mpirun(ranks, "run_dist.py", "--config_file", SMOKE, "--logdir", logdir, *options, status=status)
+
+    return run
+
+
+def columns(folder):
+    """Return every dataset of a run's segments, joined, by name."""
+    parts = {}
+    for path in sorted((folder / "games").glob("*.h5")):
+        with h5py.File(path) as file:
+            for group in file.values():
+                for column in group.values():
+                    parts.setdefault(column.name.lstrip("/"), []).append(column[:])
+    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
+
+
+def records(folder, kind):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def newest(folder):
+    return sorted(p for p in (folder / "checkpoints").iterdir() if p.name.isdigit())[-1]
+
+
+def assert_same_result(one, other):
+    """Assert that two runs ended with the same weights, optimiser and games, bit for bit."""
+    assert newest(one).name == newest(other).name
+    for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+        assert (newest(one) / name).read_bytes() == (newest(other) / name).read_bytes(), name
+    ours, theirs = columns(one), columns(other)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert np.array_equal(ours[name], theirs[name]), name
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_a_run_completes_and_then_has_nothing_to_do(run_dist, tmp_path, ranks):
+    first = run_dist(ranks, tmp_path / "run")
+    assert f"\n  {ranks - 1}     " in first.stdout  # the table has a row for the last rank
+    [result] = [json.loads(p.read_text()) for p in (tmp_path / "run" / "evaluations").glob("*.json")]
+    assert result["iteration"] == 2 and result["matches"]["rollout"]["games_num"] == 4
+    assert result["solver"]["positions_num"] == 4520
+    assert (tmp_path / "run" / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    before = {p: p.read_bytes() for p in (tmp_path / "run").glob("checkpoints/*/*")}
+    again = run_dist(ranks, tmp_path / "run")
+    assert "is complete" in again.stdout and "Nothing to do" in again.stdout
+    assert {p: p.read_bytes() for p in (tmp_path / "run").glob("checkpoints/*/*")} == before
+    assert len(records(tmp_path / "run", "iteration")) == 2
+
+
+def test_a_deterministic_quota_is_split_exactly(run_dist, tmp_path):
+    run_dist(3, tmp_path / "run", *SMALL, "--games_num", 100, "--set", "iterations=1")
+    rows = columns(tmp_path / "run")
+    assert np.bincount(rows["games/rank"]).tolist() == [34, 33, 33]
+    assert len(np.unique(rows["games/id"])) == 100
+    [record] = records(tmp_path / "run", "iteration")
+    lengths = [int(rows["games/length"][rows["games/rank"] == rank].sum()) for rank in range(3)]
+    assert record["games_by_rank"] == [34, 33, 33] and record["positions_by_rank"] == lengths
+    assert len(rows["positions/game"]) == sum(lengths)
+
+
+def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path):
+    options = [*SMALL, "--set", "network.engine=uniform", "--games_num", 21]
+    for ranks in (1, 2, 4):
+        # Rounds of 1 KiB on four ranks: how messages are cut must not show either.
+        chunks = ["--set", "exchange.chunk_bytes=1024"] if ranks == 4 else []
+        run_dist(ranks, tmp_path / str(ranks), *options, *chunks)
+    alone = columns(tmp_path / "1")
+    assert len(alone["games/id"]) == 42
+    for ranks in ("2", "4"):
+        rows = columns(tmp_path / ranks)
+        assert rows["games/rank"].max() == int(ranks) - 1
+        for name in alone.keys() - {"games/rank"}:
+            assert np.array_equal(rows[name], alone[name]), f"{name} on {ranks} ranks"
+
+
+def test_a_quota_counts_all_ranks_and_ids_stay_unique(run_dist, tmp_path):
+    run_dist(2, tmp_path / "run", *SMALL, "--set", "selfplay.deterministic=false", "--games_num", 40)
+    rows = columns(tmp_path / "run")
+    for record in records(tmp_path / "run", "iteration"):
+        assert record["games_num"] >= 40 and sum(record["games_by_rank"]) == record["games_num"]
+    assert len(np.unique(rows["games/id"])) == len(rows["games/id"]) == rows["games/length"].size
+    assert rows["games/iteration"].max() == 1
+
+
+def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path):
+    options = [*SMALL, "--set", "iterations=6", "--games_num", 64, "--set", "search.simulations=32"]
+    run_dist(1, tmp_path / "whole", *options)
+    broken = tmp_path / "broken"
+    command = [sys.executable, "run_dist.py", "--config_file", SMOKE, "--logdir", str(broken), *map(str, options)]
+    root = Path(__file__).resolve().parents[2]
+    process = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (broken / "checkpoints" / "000003").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert int(newest(broken).name) < 6
+    resumed = run_dist(1, broken, *options)
+    assert "resumed after iteration" in resumed.stdout
+    assert_same_result(tmp_path / "whole", broken)
+
+
+def test_games_of_a_lost_iteration_are_used_not_played_again(run_dist, tmp_path):
+    options = [*SMALL, "--set", "iterations=3"]
+    run_dist(1, tmp_path / "whole", *options)
+    shutil.copytree(tmp_path / "whole", tmp_path / "broken")
+    shutil.rmtree(newest(tmp_path / "broken"))  # killed after the segment was written, before the checkpoint
+    run_dist(1, tmp_path / "broken", *options)
+    assert_same_result(tmp_path / "whole", tmp_path / "broken")
+    assert records(tmp_path / "broken", "iteration")[-1]["games_num"] == 0
+
+
+def test_a_run_goes_on_with_another_number_of_ranks(run_dist, tmp_path):
+    options = [*SMALL, "--games_num", 20]
+    for iterations, ranks in ((1, 2), (2, 3), (3, 1)):
+        run_dist(ranks, tmp_path / "run", *options, "--set", f"iterations={iterations}")
+    rows = columns(tmp_path / "run")
+    assert len(np.unique(rows["games/id"])) == 60
+    state = json.loads((newest(tmp_path / "run") / "state.json").read_text())
+    assert state["iteration"] == 3 and state["games_num"] == 60
+    assert state["positions_num"] == len(rows["positions/game"])
+    assert sorted(p.name for p in (tmp_path / "run" / "attempts").iterdir()) == ["001.json", "002.json", "003.json"]
+
+
+def test_fewer_ranks_may_train_than_play(run_dist, tmp_path):
+    done = run_dist(3, tmp_path / "run", *SMALL, "--set", "train.ranks=2")
+    assert done.stdout.count("play, train") == 2
+    assert records(tmp_path / "run", "iteration")[-1]["games_by_rank"] == [6, 5, 5]
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(run_dist, tmp_path):
+    options = [*SMALL, "--set", "iterations=2"]
+    run_dist(1, tmp_path / "whole", *options)
+    shutil.copytree(tmp_path / "whole", tmp_path / "run")
+    model = newest(tmp_path / "run") / "model.safetensors"
+    content = bytearray(model.read_bytes())
+    content[len(content) // 2] ^= 1
+    model.write_bytes(content)
+    done = run_dist(2, tmp_path / "run", *options)
+    assert "000002 is damaged (the SHA-256 of model.safetensors does not match)" in done.stdout
+    assert (tmp_path / "run" / "checkpoints" / "000002.damaged").is_dir()
+    assert newest(tmp_path / "run").name == "000002"
+    assert np.array_equal(columns(tmp_path / "run")["games/id"], columns(tmp_path / "whole")["games/id"])
+
+
+def test_a_changed_configuration_is_refused_unless_the_key_may_change(run_dist, tmp_path):
+    run_dist(1, tmp_path / "run", *SMALL, "--set", "iterations=1")
+    before = sorted((tmp_path / "run").rglob("*"))
+    refused = run_dist(2, tmp_path / "run", *SMALL, "--set", "network.channels=16", "--set", "seed=9", status=2)
+    assert refused.stderr.count("network.channels: 8 in the run, 16 now") == 1
+    assert "seed: 1 in the run, 9 now" in refused.stderr and "Traceback" not in refused.stderr
+    assert sorted((tmp_path / "run").rglob("*")) == before
+    fresh = run_dist(1, tmp_path / "run", *SMALL, "--fresh", status=2)
+    assert "already holds a run" in fresh.stderr
+    run_dist(1, tmp_path / "run", *SMALL, "--set", "iterations=2", "--learning_rate", "0.01")
+    assert newest(tmp_path / "run").name == "000002"
+
+
+def test_a_wrong_configuration_is_told_once_and_nothing_is_written(run_dist, tmp_path):
+    done = run_dist(4, tmp_path / "run", "--set", "search.simulation=3", "--batch_size", "0", status=2)
+    assert done.stderr.count("did you mean search.simulations?") == 1
+    assert done.stderr.count("train.batch_size = 0") == 1 and "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+    done = run_dist(4, tmp_path / "run", "--batchsize", "3", status=2)
+    assert done.stderr.count("did you mean --batch_size?") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("fault, said", [
+    ("exception", "ZeroDivisionError: a fault in the test"),
+    ("weights", "WeightsDiffer: after step"),
+])
+def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said):
+    program = Path(__file__).parent / "programs" / "failing_rank.py"
+    begun = time.time()
+    done = mpirun(3, program, fault, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, status=70)
+    assert "rank 2 of 3 on " in done.stderr and said in done.stderr
+    assert time.time() - float((tmp_path / "failed_at").read_text()) < 10
+    assert begun < float((tmp_path / "failed_at").read_text())
+    assert said in (tmp_path / "run" / "logs" / "rank-002.log").read_text()
+    if fault == "weights":
+        assert "the weights of rank [2] differ" in done.stderr
+
+
+def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):
+    run_dist(2, tmp_path / "run", *SMALL)
+    before = sorted((tmp_path / "run" / "checkpoints").rglob("*"))
+    options = ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=6"]
+    done = mpirun(2, "run_dist.py", "--mode", "eval", "--logdir", tmp_path / "run", *options)
+    result = json.loads(done.stdout)
+    assert result["iteration"] == 2 and result["matches"]["random"]["games_num"] == 6
+    done = mpirun(2, "run_dist.py", "--mode", "selfplay", "--logdir", tmp_path / "run", "--games_num", 30)
+    result = json.loads(done.stdout)
+    with h5py.File(result["segment"]) as file:
+        assert result["games_num"] == 30 == len(file["games/id"])
+        assert result["positions_num"] == len(file["positions/game"])
+    assert sorted((tmp_path / "run" / "checkpoints").rglob("*")) == before
+    missing = mpirun(2, "run_dist.py", "--mode", "eval", "--logdir", tmp_path / "none", status=2)
+    assert missing.stderr.count("holds no run") == 1
+
+
+def test_max_steps_ends_a_run(run_dist, tmp_path):
+    run_dist(2, tmp_path / "run", *SMALL, "--max_steps", 10)
+    state = json.loads((newest(tmp_path / "run") / "state.json").read_text())
+    assert state["step"] == 10 and state["iteration"] == 1

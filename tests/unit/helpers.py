@@ -1,0 +1,186 @@
+"""What several tests need: boards from drawings, a game small enough for hand computation, a walk over search trees."""
+
+import numpy as np
+
+from az_mpi.config import validate
+from az_mpi.games.base import Game
+
+
+def make_config(game="tictactoe", **sections):
+    """Return a configuration with the given keys, the others at their defaults."""
+    return validate({"game": game, **sections}, "test")
+
+
+def stones(drawing):
+    """Return a drawing as lists of its rows from the top, a character a cell: X began, O is the other, . is empty."""
+    return [line.split() for line in drawing.strip().splitlines()]
+
+
+def moves_of(game, drawing):
+    """Return moves that lead from the empty board to a drawing, X and O in turns from X on."""
+    rows = stones(drawing)
+    if game.name == "tictactoe":
+        cells = sum(rows, [])
+        first, second = ([k for k, cell in enumerate(cells) if cell == who] for who in "XO")
+        assert len(first) - len(second) in (0, 1), "no game leads here"
+        return [(second if ply % 2 else first)[ply // 2] for ply in range(len(first) + len(second))]
+    columns = [[row[c] for row in reversed(rows) if row[c] != "."] for c in range(7)]
+    moves = _order(columns, "X", set())
+    assert moves is not None, "no game leads here"
+    return moves
+
+
+def _order(columns, player, dead):
+    """Return columns in an order that drops these stones (bottom first) by turns, or None. Searched depth first."""
+    heights = tuple(map(len, columns))
+    if not any(heights):
+        return []
+    for c in range(7):
+        if columns[c][:1] == [player] and heights not in dead:
+            rest = _order(columns[:c] + [columns[c][1:]] + columns[c + 1 :], "O" if player == "X" else "X", dead)
+            if rest is not None:
+                return [c, *rest]
+    dead.add(heights)
+    return None
+
+
+def after(game, moves):
+    """Return the state after these moves from the start, [1, S]."""
+    states = game.initial(1)
+    for move in moves:
+        states = game.play(states, np.array([move]))
+    return states
+
+
+def board(game, drawing):
+    """Return the state that a drawing shows, [1, S]; whose turn it is follows from the number of stones."""
+    return after(game, moves_of(game, drawing))
+
+
+class Ways(Game):
+    """A game for hand computation: `plies` times left (0) or right (1); the way taken, read as binary digits, is its end.
+
+    A state is (ply, number). The number of the end, minus half the largest, scaled to [-1, 1], is the result for the
+    player who began. With `twice`, each player moves two times in a row.
+    """
+
+    name, num_actions, planes_shape, state_size, state_dtype = "ways", 2, (1, 1, 2), 2, np.dtype(np.int32)
+    symmetry_cells = symmetry_actions = np.array([[0, 1]], np.int32)
+
+    def __init__(self, plies, twice=False):
+        self.max_plies, self.twice = plies, twice
+
+    def initial(self, n):
+        return np.zeros((n, 2), np.int32)
+
+    def play(self, states, actions):
+        return np.stack([states[:, 0] + 1, 2 * states[:, 1] + actions], axis=1).astype(np.int32)
+
+    def legal(self, states):
+        return np.ones((len(states), 2), bool)
+
+    def terminal(self, states):
+        ended = states[:, 0] == self.max_plies
+        first = states[:, 1] / (2**self.max_plies - 1) * 2 - 1
+        value = np.where(self.to_play(states) == 0, first, -first)
+        return ended, np.where(ended, value, 0).astype(np.float32)
+
+    def to_play(self, states):
+        return (states[:, 0] // (2 if self.twice else 1) % 2).astype(np.int8)
+
+    def planes(self, states):
+        return np.zeros((len(states), 1, 1, 2), np.uint8)
+
+    def show(self, state):
+        return str(state)
+
+
+class Table:
+    """An evaluator from a table: the state as a tuple -> (priors, value for the player to move); else equal, 0."""
+
+    def __init__(self, game, table):
+        self.game, self.table, self.seen = game, table, []
+
+    def __call__(self, states):
+        self.seen += [tuple(map(int, state)) for state in states]
+        equal = [1.0] * self.game.num_actions, 0.0
+        rows = [self.table.get(tuple(map(int, state)), equal) for state in states]
+        priors = np.array([row[0] for row in rows], np.float32).reshape(len(states), self.game.num_actions)
+        with np.errstate(divide="ignore"):
+            return np.log(priors), np.array([row[1] for row in rows], np.float32)
+
+
+class Hashed:
+    """Logits and a value in (-1, 1) that look random and depend on the state alone."""
+
+    def __init__(self, game):
+        self.game = game
+
+    def __call__(self, states):
+        keys = self.game.key(states)
+        words = keys[:, None] * (np.arange(self.game.num_actions + 1, dtype=np.uint64) * np.uint64(2) + np.uint64(3))
+        numbers = ((words >> np.uint64(40)).astype(np.float64) / 2**24).astype(np.float32)
+        return 3 * numbers[:, :-1], 2 * numbers[:, -1] - 1
+
+
+def tree_as_dict(trees, b, node=0):
+    """Return tree b below `node`: what it holds, without the indices at which it lies."""
+    first = trees.first_edge[b, node]
+    edges = range(first, first + trees.edge_count[b, node])
+    children = [int(trees.edge_child[b, e]) for e in edges]
+    return {
+        "state": tuple(trees.state[b, node].tolist()),
+        "player": int(trees.player[b, node]),
+        "ended": bool(trees.ended[b, node]),
+        "visits": int(trees.visits[b, node]),
+        "value_sum": float(trees.value_sum[b, node]),
+        "edges": {
+            int(trees.edge_action[b, e]): (
+                float(trees.edge_prior[b, e]),
+                int(trees.edge_visits[b, e]),
+                float(trees.edge_value_sum[b, e]),
+                None if child < 0 else tree_as_dict(trees, b, child),
+            )
+            for e, child in zip(edges, children)
+        },
+    }
+
+
+def check_tree(game, trees, b, root_state):
+    """Assert what must hold in tree b at all times; return its number of nodes."""
+    seen = {0}
+    assert (trees.state[b, 0] == root_state).all() and trees.parent[b, 0] == -1
+    edges_seen = 0
+    for node in range(trees.nodes_used[b]):
+        assert node in seen, "a node that no edge leads to"
+        state = trees.state[b, node][None]
+        ended, value = game.terminal(state)
+        assert trees.ended[b, node] == ended[0] and trees.player[b, node] == game.to_play(state)[0]
+        edges = np.arange(trees.first_edge[b, node], trees.first_edge[b, node] + trees.edge_count[b, node])
+        visits, value_sum = trees.visits[b, node], trees.value_sum[b, node]
+        if ended[0]:
+            assert len(edges) == 0 and value_sum == visits * value[0]
+            continue
+        if visits == 0:  # a root that is not expanded yet
+            assert node == 0 and len(edges) == 0
+            continue
+        edges_seen += len(edges)
+        assert trees.edge_action[b, edges].tolist() == np.flatnonzero(game.legal(state)[0]).tolist()
+        assert abs(trees.edge_prior[b, edges].sum(dtype=np.float64) - 1) < 1e-6 and (trees.edge_prior[b, edges] >= 0).all()
+        assert visits == 1 + trees.edge_visits[b, edges].sum()
+        own = value_sum - trees.edge_value_sum[b, edges].sum()  # the node's own evaluation
+        assert abs(own) <= 1 + 1e-9
+        for e in edges:
+            child = trees.edge_child[b, e]
+            assert (child < 0) == (trees.edge_visits[b, e] == 0)
+            if child < 0:
+                assert trees.edge_value_sum[b, e] == 0
+                continue
+            assert node < child < trees.nodes_used[b] and child not in seen and trees.parent[b, child] == node
+            seen.add(int(child))
+            assert (trees.state[b, child] == game.play(state, trees.edge_action[b, [e]])[0]).all()
+            assert trees.visits[b, child] == trees.edge_visits[b, e]
+            sign = 1 if trees.player[b, child] == trees.player[b, node] else -1
+            assert abs(trees.edge_value_sum[b, e] - sign * trees.value_sum[b, child]) < 1e-9
+    assert edges_seen == trees.edges_used[b], "edges that belong to no node"
+    return len(seen)

@@ -1,0 +1,447 @@
+"""The rules: drawn boards, numbers known from elsewhere, and a second implementation on lists."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from helpers import board, moves_of, stones
+
+from az_mpi import games
+from az_mpi.games import connect4, tictactoe
+
+CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
+BOTH = pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: game.name)
+
+FOURS = {
+    "upright": """
+        . . . . . . .
+        . . . . . . .
+        . . X . . . .
+        . . X . . . .
+        . . X O . . .
+        . . X O O . .""",
+    "level": """
+        . . . . . . .
+        . . . . . . .
+        . . . . . . .
+        . . . . . . .
+        . . . O O O .
+        . . . X X X X""",
+    "rising": """
+        . . . . . . .
+        . . . . . . .
+        . . . X . . .
+        . . X O . . .
+        . X O O . . .
+        X O X O X . .""",
+    "falling": """
+        X . . . . . .
+        O X . . . . .
+        O O X . . . .
+        X O X X . . .
+        X X O O . . .
+        O X O X . . O""",
+    "by the player who came second": """
+        . . . . . . .
+        . . . . . . .
+        . . . . . . .
+        . . . . . . X
+        . . . . . . X
+        O O O O X . X""",
+}
+
+# Four stones of the player who moved last, one after the other where one column's top or one edge meets the next.
+NOT_FOURS = {
+    "upright, from column 3 into 4": """
+        . . X . . . .
+        . . X . . . .
+        . . X . . . .
+        . . O . . . .
+        O . O . . . .
+        O . O X . X X""",
+    "upright, two and two": """
+        . . X . . . .
+        . . X . . . .
+        . . O . . . .
+        . . O . . . .
+        . . X X . . .
+        . . O X . O .""",
+    "level, from the right edge to the left": """
+        . . . . . . .
+        . . . . . . .
+        . . . . . . .
+        . . . . . . .
+        O . . . . . O
+        X X . . O X X""",
+    "level with a gap": """
+        . . . . . . .
+        . . . . . . .
+        . . . . . . .
+        . . . . . . .
+        . O O . . O .
+        . X X . X X .""",
+}
+
+FULL = """
+    O X O X O X O
+    O X O X O X O
+    X O X O X O X
+    X O X O X O X
+    O X O X O X O
+    X O X O X O X"""
+
+
+@pytest.mark.parametrize("drawing", FOURS.values(), ids=FOURS)
+def test_four_in_a_row_ends_the_game_and_the_player_to_move_has_lost(drawing):
+    ended, value = CONNECT4.terminal(board(CONNECT4, drawing))
+    assert ended.tolist() == [True] and value.tolist() == [-1.0]
+
+
+@pytest.mark.parametrize("drawing", NOT_FOURS.values(), ids=NOT_FOURS)
+def test_no_line_runs_over_the_edge_of_the_board(drawing):
+    ended, value = CONNECT4.terminal(board(CONNECT4, drawing))
+    assert ended.tolist() == [False] and value.tolist() == [0.0]
+
+
+def test_of_all_sets_of_four_cells_just_the_69_lines_win():
+    cells = [(c, r) for c in range(7) for r in range(6)]
+    lines = {
+        frozenset((c + k * dc, r + k * dr) for k in range(4))
+        for c, r in cells
+        for dc, dr in ((0, 1), (1, 0), (1, 1), (1, -1))
+        if (c + 3 * dc, r + 3 * dr) in cells
+    }
+    assert len(lines) == 69
+    fours = list(combinations(cells, 4))
+    bits = np.array([[1 << (7 * c + r) for c, r in four] for four in fours], np.uint64).sum(axis=1, dtype=np.uint64)
+    ended, value = CONNECT4.terminal(np.stack([np.zeros_like(bits), bits], axis=1))
+    assert {frozenset(fours[k]) for k in np.flatnonzero(ended)} == lines and (value == -ended.astype(float)).all()
+
+
+def test_full_column_is_illegal():
+    state = board(CONNECT4, """
+        . . X . . . O
+        . . O . . . X
+        . . X . . . O
+        . . O X . . X
+        . . X O . . O
+        . O O X . . X""")
+    assert CONNECT4.legal(state)[0].tolist() == [True, True, False, True, True, True, False]
+
+
+def test_full_board_without_a_line_is_a_draw():
+    """Reached by moves, the last of them in the last open cell."""
+    moves = moves_of(CONNECT4, FULL)
+    assert len(moves) == CONNECT4.max_plies == 42
+    states = CONNECT4.initial(1)
+    for move in moves:
+        assert CONNECT4.terminal(states)[0].tolist() == [False] and CONNECT4.legal(states)[0, move]
+        states = CONNECT4.play(states, np.array([move]))
+    ended, value = CONNECT4.terminal(states)
+    assert ended.tolist() == [True] and value.tolist() == [0.0] and not CONNECT4.legal(states).any()
+
+
+def test_the_last_stone_can_win():
+    ninth = board(TICTACTOE, """
+        X O X
+        O X O
+        O X X""")
+    assert [part.tolist() for part in TICTACTOE.terminal(ninth)] == [[True], [-1.0]]
+
+
+LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("who", ["X", "O"])
+def test_each_line_of_tictactoe_wins_with_its_third_stone(line, who):
+    others = [cell for cell in range(9) if cell not in line]
+    # Three stones elsewhere that are no line themselves.
+    others = next(o for o in (others[:3], others[1:4], [others[0], others[2], others[4]]) if tuple(o) not in LINES)
+    mine, theirs = (line, others[:2]) if who == "X" else (line, others)
+    states = TICTACTOE.initial(1)
+    for ply in range(len(mine) + len(theirs)):
+        assert TICTACTOE.terminal(states)[0].tolist() == [False]
+        turn = "XO"[ply % 2]
+        states = TICTACTOE.play(states, np.array([(mine if turn == who else theirs)[ply // 2]]))
+    assert [part.tolist() for part in TICTACTOE.terminal(states)] == [[True], [-1.0]]
+
+
+def test_all_games_of_tictactoe_are_counted_right():
+    """Known counts: 5478 positions; 255168 games, of which 131184 X wins, 77904 O wins and 46080 are drawn."""
+    states, ways = TICTACTOE.initial(1), np.array([1])
+    positions, results = 0, {1: 0, -1: 0, 0: 0}
+    while len(states):
+        positions += len(states)
+        ended, value = TICTACTOE.terminal(states)
+        first = np.where(TICTACTOE.to_play(states) == 0, value, -value)
+        for k in np.flatnonzero(ended):
+            results[int(first[k])] += int(ways[k])
+        row, action = np.nonzero(TICTACTOE.legal(states) & ~ended[:, None])
+        states, index = np.unique(TICTACTOE.play(states[row], action), axis=0, return_inverse=True)
+        ways = np.bincount(index.reshape(-1), weights=ways[row], minlength=len(states)).astype(np.int64)
+    assert positions == 5478 and results == {1: 131184, -1: 77904, 0: 46080}
+
+
+def test_positions_of_connect_four_are_counted_right():
+    """Known counts of the positions after 0, 1, … stones (OEIS A212693)."""
+    states, counts = CONNECT4.initial(1), []
+    for _ in range(8):
+        counts.append(len(states))
+        row, action = np.nonzero(CONNECT4.legal(states) & ~CONNECT4.terminal(states)[0][:, None])
+        states = np.unique(CONNECT4.play(states[row], action), axis=0)
+    assert counts == [1, 7, 49, 238, 1120, 4263, 16422, 54859]
+
+
+def _rows(state):
+    """Return a state of Connect Four as lists of rows, by its drawing."""
+    return stones("\n".join(CONNECT4.show(state[0]).splitlines()[:6]))
+
+
+def _has_line(rows):
+    """Whether any player has four in a row, looked for cell by cell."""
+    cells = {(r, c): rows[r][c] for r in range(6) for c in range(7) if rows[r][c] != "."}
+    directions = ((0, 1), (1, 0), (1, 1), (1, -1))
+    return any(
+        all(cells.get((r + k * dr, c + k * dc)) == who for k in range(4))
+        for (r, c), who in cells.items()
+        for dr, dc in directions
+    )
+
+
+def test_connect_four_agrees_with_a_game_on_lists():
+    """40 random games played to their ends beside one on lists of rows, every position compared."""
+    rng = np.random.default_rng(5)
+    results = {True: 0, False: 0}
+    for _ in range(40):
+        states, rows = CONNECT4.initial(1), [["."] * 7 for _ in range(6)]
+        for ply in range(43):
+            line, open_columns = _has_line(rows), [rows[0][c] == "." for c in range(7)]
+            ended, value = CONNECT4.terminal(states)
+            assert ended[0] == (line or not any(open_columns)) and value[0] == -float(line)
+            assert CONNECT4.legal(states)[0].tolist() == open_columns
+            assert CONNECT4.to_play(states).tolist() == [ply % 2]
+            assert _rows(states) == rows
+            if ended[0]:
+                results[line] += 1
+                break
+            column = int(rng.choice(np.flatnonzero(open_columns)))
+            lowest = max(r for r in range(6) if rows[r][column] == ".")
+            rows[lowest][column] = "XO"[ply % 2]
+            states = CONNECT4.play(states, np.array([column]))
+    assert results[True] + results[False] == 40
+
+
+DRAWINGS = [
+    (CONNECT4, ". . . . . . .\n. . . . . . .\n. . . . . . .\n. . . . . . .\n. O . . . . .\n. X . X . . O"),
+    (CONNECT4, ". . . . . . .\n. . . . . . .\n. . . . . . .\n. . . . . . .\n. O . . . . .\n. X . X . . ."),
+    (TICTACTOE, "X . .\n. O .\n. O X"),
+    (TICTACTOE, "X . X\n. O .\n. O X"),
+]
+
+
+@pytest.mark.parametrize("game, drawing", DRAWINGS)
+def test_show_draws_the_board_with_x_for_the_player_who_began(game, drawing):
+    footer = "\n1 2 3 4 5 6 7" if game is CONNECT4 else ""
+    assert game.show(board(game, drawing)[0]) == drawing + footer
+
+
+@BOTH
+def test_planes_show_own_stones_first_from_the_top_row(game):
+    drawing = {
+        "connect4": """
+            . . . . . . .
+            . . . . . . .
+            . . . . . . .
+            . . . . . . .
+            . . . . . . O
+            X . . . . . X""",
+        "tictactoe": """
+            . O .
+            . . .
+            X . X""",
+    }[game.name]
+    cells = np.array(stones(drawing))
+    assert (game.planes(board(game, drawing))[0] == [cells == "O", cells == "X"]).all()  # O is to move
+
+
+@BOTH
+def test_players_move_in_turns(game):
+    states, players = game.initial(1), []
+    for _ in range(4):
+        players += game.to_play(states).tolist()
+        states = game.play(states, np.argmax(game.legal(states), axis=1))
+    assert players == [0, 1, 0, 1]
+
+
+@BOTH
+def test_a_batch_is_its_rows_played_alone(game):
+    rng = np.random.default_rng(0)
+    states = np.concatenate([game.play(game.initial(1), np.array([a])) for a in range(game.num_actions)])
+    actions = rng.integers(game.num_actions, size=len(states))
+    actions = (actions + (actions == np.arange(game.num_actions))) % game.num_actions
+    alone = [game.play(states[k : k + 1], actions[k : k + 1]) for k in range(len(states))]
+    assert (game.play(states, actions) == np.concatenate(alone)).all()
+    for rules in (game.legal, game.planes, game.to_play, game.key):
+        assert (rules(states) == np.concatenate([rules(states[k : k + 1]) for k in range(len(states))])).all()
+
+
+def test_names_of_actions():
+    assert [CONNECT4.action_name(a) for a in range(7)] == list("1234567")
+    assert [TICTACTOE.action_name(a) for a in range(9)] == ["a3", "b3", "c3", "a2", "b2", "c2", "a1", "b1", "c1"]
+
+
+def test_keys_are_equal_for_transpositions_and_differ_otherwise():
+    both = [CONNECT4.key(_played(moves)) for moves in ([0, 1, 2, 3], [2, 3, 0, 1])]
+    assert both[0] == both[1]
+    # The same stones with the colours exchanged, and one stone moved: other keys.
+    others = [CONNECT4.key(_played(moves)) for moves in ([1, 0, 3, 2], [0, 1, 2, 4], [0, 1, 2])]
+    assert len({int(key[0]) for key in [both[0], *others]}) == 4
+
+
+def _played(moves):
+    states = CONNECT4.initial(1)
+    for move in moves:
+        states = CONNECT4.play(states, np.array([move]))
+    return states
+
+
+def test_keys_of_all_positions_of_tictactoe_differ():
+    states = [TICTACTOE.initial(1)]
+    for _ in range(9):
+        row, action = np.nonzero(TICTACTOE.legal(states[-1]) & ~TICTACTOE.terminal(states[-1])[0][:, None])
+        states.append(np.unique(TICTACTOE.play(states[-1][row], action), axis=0))
+    keys = TICTACTOE.key(np.concatenate(states))
+    assert len(keys) == len(set(keys.tolist())) == 5478
+
+
+def test_the_mirror_of_connect_four():
+    drawing = """
+        . . . . . . .
+        . . . . . . .
+        . . . . . . .
+        X . . . . . .
+        O O . . . . .
+        X X . O . . ."""
+    mirrored = "\n".join(" ".join(reversed(row)) for row in stones(drawing))
+    cells, actions = CONNECT4.symmetry_cells, CONNECT4.symmetry_actions
+    planes = CONNECT4.planes(board(CONNECT4, drawing)).reshape(2, 42)
+    assert len(cells) == 2
+    assert (planes[:, cells[1]] == CONNECT4.planes(board(CONNECT4, mirrored)).reshape(2, 42)).all()
+    assert actions[1].tolist() == [6, 5, 4, 3, 2, 1, 0]
+
+
+def test_the_eight_turns_of_tictactoe():
+    """X in a corner and O beside it: seen from all sides, each corner with each of its two neighbours."""
+    cells, actions = TICTACTOE.symmetry_cells, TICTACTOE.symmetry_actions
+    x, o = (np.arange(9) == cell for cell in (0, 1))
+    turned = {(int(np.argmax(x[table])), int(np.argmax(o[table]))) for table in cells}
+    assert turned == {(0, 1), (0, 3), (2, 1), (2, 5), (6, 3), (6, 7), (8, 5), (8, 7)}
+    assert len(cells) == 8 and (cells == actions).all()
+
+
+# games.check
+
+
+@BOTH
+def test_check_accepts_the_games(game):
+    games.check(game, games_num=32, seed=3)
+
+
+def _broken(base, **members):
+    return type("Broken", (base,), members)()
+
+
+def _changes_its_input(self, states, actions):
+    after = connect4.Rules.play(self, states, actions)
+    states[:, 0] |= np.uint64(1)
+    return after
+
+
+def _loses_twice(self, states):
+    ended, value = connect4.Rules.terminal(self, states)
+    return ended, value * 2
+
+
+BROKEN = {
+    "play changes its input": (connect4.Rules, {"play": _changes_its_input}, "changed the states"),
+    "value out of range": (connect4.Rules, {"terminal": _loses_twice}, "out of"),
+    "value while in play": (
+        connect4.Rules,
+        {"terminal": lambda self, s: (connect4.Rules.terminal(self, s)[0], np.full(len(s), 0.5, np.float32))},
+        "not 0 in play",
+    ),
+    "no legal action": (
+        tictactoe.Rules,
+        {"legal": lambda self, s: tictactoe.Rules.legal(self, s) & (np.bitwise_count(s).sum(axis=1) < 5)[:, None]},
+        "no legal action",
+    ),
+    "longer than it says": (connect4.Rules, {"max_plies": 9}, "longer than max_plies"),
+    "never ends": (
+        tictactoe.Rules,
+        {
+            "play": lambda self, s, a: s[:, ::-1].copy(),
+            "terminal": lambda self, s: (np.zeros(len(s), bool), np.zeros(len(s), np.float32)),
+        },
+        "longer than max_plies",
+    ),
+    "actions are not mirrored": (
+        connect4.Rules,
+        {"symmetry_actions": np.array([range(7), range(7)], np.int32)},
+        "does not map boards",
+    ),
+    "cells are not mirrored": (
+        connect4.Rules,
+        {"symmetry_cells": np.array([range(42), range(42)], np.int32)},
+        "does not map boards",
+    ),
+    "a table that is no permutation": (
+        tictactoe.Rules,
+        {"symmetry_actions": np.zeros((8, 9), np.int32)},
+        "not a permutation",
+    ),
+    "the identity is not first": (
+        connect4.Rules,
+        {name: getattr(connect4.Rules, name)[::-1] for name in ("symmetry_cells", "symmetry_actions")},
+        "not the identity",
+    ),
+    "legal actions are not mirrored": (
+        connect4.Rules,
+        {"legal": lambda self, s: connect4.Rules.legal(self, s) & (np.arange(7) > 0)},
+        "does not map legal actions",
+    ),
+    "keys that are too short": (connect4.Rules, {"key": lambda self, s: s[:, 0] % np.uint64(64)}, "share a key"),
+    "planes of another type": (
+        connect4.Rules,
+        {"planes": lambda self, s: connect4.Rules.planes(self, s).astype(np.float32)},
+        "uint8",
+    ),
+    "states of another type": (tictactoe.Rules, {"state_dtype": np.dtype(np.int32)}, "another shape or dtype"),
+    "players counted from 1": (
+        tictactoe.Rules,
+        {"to_play": lambda self, s: tictactoe.Rules.to_play(self, s) + np.int8(1)},
+        "to_play",
+    ),
+}
+
+
+@pytest.mark.parametrize("base, members, reason", BROKEN.values(), ids=BROKEN)
+def test_check_finds_the_broken_invariant(base, members, reason):
+    with pytest.raises(AssertionError, match=reason):
+        games.check(_broken(base, **members))
+
+
+def test_turned_tables_that_do_not_belong_together_are_found():
+    """Tic-tac-toe's turns in another order for the actions: each is a permutation, the pairs are wrong."""
+    order = [0, 3, 2, 1, 4, 5, 6, 7]
+    with pytest.raises(AssertionError, match="does not map boards"):
+        games.check(_broken(tictactoe.Rules, symmetry_actions=tictactoe.Rules.symmetry_actions[order]))
+
+
+def test_every_name_makes_a_game_of_that_name():
+    assert [games.make(name).name for name in games.NAMES] == list(games.NAMES)
+
+
+def test_unknown_name_is_refused_with_those_there_are():
+    with pytest.raises(KeyError, match="'chess'.*connect4, tictactoe"):
+        games.make("chess")

@@ -1,0 +1,148 @@
+"""The arrays that hold search trees, and the kernels that change them."""
+
+import copy
+
+import numpy as np
+import pytest
+from helpers import Hashed, Ways, check_tree, tree_as_dict
+
+from az_mpi import config, games
+from az_mpi.search import tree
+from az_mpi.search.puct import Search
+from az_mpi.search.tree import NO_CHILD
+
+TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
+NONE = np.zeros(2, np.int32)
+
+
+def slots(*numbers):
+    return np.array(numbers, np.int64)
+
+
+def one_tree(game=TICTACTOE, nodes=10):
+    trees = tree.allocate(game, 1, nodes)
+    tree.reset(trees, slots(0), game.initial(1), np.zeros(1, np.int8), np.zeros(1, bool))
+    return trees
+
+
+def grown(game, simulations, num_trees, evaluate=None, **settings):
+    search = Search(game, evaluate or Hashed(game), config.Search(simulations=simulations, **settings), num_trees, False)
+    search.reset(np.arange(num_trees), game.initial(num_trees), np.arange(num_trees, dtype=np.uint64))
+    search.run(np.arange(num_trees))
+    return search
+
+
+def test_priors_are_the_softmax_of_the_legal_logits():
+    """exp of 0, log 2, log 5 is 1, 2, 5: priors 1/8, 2/8, 5/8. The highest logit of all is illegal and does not count."""
+    trees = one_tree()
+    logits = np.full(9, 50, np.float32)
+    legal = np.isin(np.arange(9), (1, 4, 8))
+    logits[[1, 4, 8]] = np.log([1, 2, 5])
+    tree.expand(trees, 0, 0, logits, legal)
+    assert trees.edge_count[0, 0] == 3 and trees.edges_used[0] == 3
+    assert trees.edge_action[0, :3].tolist() == [1, 4, 8]
+    assert trees.edge_prior[0, :3] == pytest.approx([1 / 8, 2 / 8, 5 / 8], rel=1e-6)
+    assert (trees.edge_child[0, :3] == NO_CHILD).all()
+    assert not trees.edge_visits[0, :3].any() and not trees.edge_value_sum[0, :3].any()
+
+
+def test_priors_of_extreme_logits_are_finite():
+    trees = one_tree()
+    tree.expand(trees, 0, 0, np.array([3e38, 0, -3e38, 3e38, 0, 0, 0, 0, 0], np.float32), np.ones(9, bool))
+    assert trees.edge_prior[0, :9].tolist() == [0.5, 0, 0, 0.5, 0, 0, 0, 0, 0]
+
+
+def chain(players, value):
+    """Back up `value` from the last of nodes in a row, whose players are given, and return the trees."""
+    game = Ways(len(players) - 1)
+    trees = tree.allocate(game, 1, len(players))
+    tree.reset(trees, slots(0), np.zeros((1, 2), np.int32), np.array(players[:1], np.int8), np.zeros(1, bool))
+    for depth, player in enumerate(players[1:]):
+        tree.expand(trees, 0, depth, np.zeros(2, np.float32), np.ones(2, bool))
+        edge = trees.first_edge[0, depth] + 1
+        trees.path[0, depth] = edge
+        trees.edge_child[0, edge] = tree.add_node(trees, 0, depth, NONE, player, False)
+    trees.path_length[0] = len(players) - 1
+    tree.backup(trees, 0, len(players) - 1, value)
+    return trees
+
+
+@pytest.mark.parametrize(
+    "players, signs",
+    [
+        ([0, 1, 0, 1], [-1, 1, -1, 1]),
+        ([0, 0, 1, 1], [-1, -1, 1, 1]),  # a player who moves twice keeps the sign
+        ([1, 0, 0, 1], [1, -1, -1, 1]),
+        ([1], [1]),
+    ],
+)
+def test_backup_gives_each_node_the_value_for_its_own_player(players, signs):
+    trees = chain(players, 0.75)
+    nodes = range(len(players))
+    assert [trees.value_sum[0, n] for n in nodes] == [0.75 * sign for sign in signs]
+    assert [trees.visits[0, n] for n in nodes] == [1] * len(players)
+    # Edges: even numbers were not taken; W(s, a) is for the player who chooses, at the upper end.
+    edges = range(2 * (len(players) - 1))
+    assert [trees.edge_visits[0, e] for e in edges] == [e % 2 for e in edges]
+    assert [trees.edge_value_sum[0, e] for e in edges] == [e % 2 * 0.75 * signs[e // 2] for e in edges]
+
+
+def test_reset_leaves_nothing_of_the_tree_before():
+    search = grown(TICTACTOE, 30, 2)
+    states = TICTACTOE.play(TICTACTOE.initial(1), np.array([4]))
+    kept = tree_as_dict(search.trees, 0)
+    tree.reset(search.trees, slots(1), states, np.ones(1, np.int8), np.zeros(1, bool))
+    assert tree_as_dict(search.trees, 1) == {
+        "state": tuple(states[0].tolist()), "player": 1, "ended": False, "visits": 0, "value_sum": 0.0, "edges": {},
+    }  # fmt: skip
+    assert search.trees.nodes_used.tolist() == [31, 1] and search.trees.edges_used[1] == 0
+    assert search.trees.parent[1, 0] == NO_CHILD
+    assert tree_as_dict(search.trees, 0) == kept
+
+
+def test_child_of_root_finds_searched_moves_only():
+    trees = one_tree()
+    tree.expand(trees, 0, 0, np.zeros(9, np.float32), np.isin(np.arange(9), (2, 5)))
+    trees.edge_child[0, 1] = tree.add_node(trees, 0, 0, np.zeros(2, np.uint16), 1, False)
+    assert [tree.child_of_root(trees, 0, action) for action in (5, 2, 7)] == [1, NO_CHILD, NO_CHILD]
+
+
+@pytest.mark.parametrize("game", [TICTACTOE, CONNECT4, Ways(6), Ways(6, twice=True)], ids=["ttt", "c4", "ways", "twice"])
+def test_reroot_keeps_exactly_the_subtree(game):
+    """For each child of the root in turn: what hangs below it, statistics and all, and nothing else."""
+    full = grown(game, 120, 2).trees
+    before, first = tree_as_dict(full, 1), tree_as_dict(full, 0)
+    searched = [a for a, edge in before["edges"].items() if edge[3] is not None]
+    assert len(searched) >= 2
+    for action in searched:
+        trees = copy.deepcopy(full)
+        tree.reroot(trees, 1, tree.child_of_root(trees, 1, action))
+        subtree = before["edges"][action][3]
+        assert tree_as_dict(trees, 1) == subtree
+        if not subtree["ended"]:
+            nodes = check_tree(game, trees, 1, np.array(subtree["state"], game.state_dtype))
+            assert trees.nodes_used[1] == nodes == _count(subtree)
+        assert tree_as_dict(trees, 0) == first
+
+
+def _count(node):
+    return 1 + sum(_count(edge[3]) for edge in node["edges"].values() if edge[3])
+
+
+def test_reroot_to_a_grandchild_equals_two_steps():
+    one, two = (grown(TICTACTOE, 200, 1).trees for _ in range(2))
+    child = tree.child_of_root(one, 0, 4)
+    edges = range(one.first_edge[0, child], one.first_edge[0, child] + one.edge_count[0, child])
+    most = max(edges, key=lambda e: one.edge_visits[0, e])
+    action = one.edge_action[0, most]
+    tree.reroot(one, 0, one.edge_child[0, most])
+    for a in (4, action):
+        tree.reroot(two, 0, tree.child_of_root(two, 0, a))
+    assert tree_as_dict(one, 0) == tree_as_dict(two, 0) and one.nodes_used[0] == two.nodes_used[0] > 2
+
+
+def test_bytes_per_tree_counts_every_array_with_the_edges_in_use():
+    """With as many edges as there is room for: all arrays. One edge is int32 + int32 + float32 + int32 + float64."""
+    trees = tree.allocate(CONNECT4, 1, 101)
+    assert tree.bytes_per_tree(CONNECT4, 101, 7) == sum(array.nbytes for array in trees)
+    assert tree.bytes_per_tree(CONNECT4, 101, 7) - tree.bytes_per_tree(CONNECT4, 101, 5) == 101 * 2 * (4 * 4 + 8)
