@@ -103,7 +103,7 @@ def play(run):
     config, world, player, index = run.config, run.world, run.player, run.progress.iteration
     committed = Record.empty(run.game)
     if world.is_root:
-        old = [s for s in segment.find(run.folder / "games") if s.iteration == index]
+        old = segment.find(run.folder / "games", index)
         committed = Record.join(run.game, [segment.read(s.path, run.game) for s in old])
     done = world.share(committed.games["id"].tolist() if world.is_root else None)
     shown = Progress(run.logger, world.is_root, "self-play", "games")
@@ -229,7 +229,10 @@ def report(run, record, new_positions, steps):
     values |= {"games_by_rank": by_rank[:, 0].astype(int).tolist()}
     values |= {"positions_by_rank": by_rank[:, 1].astype(int).tolist()}
     run.metrics.write("iteration", run.progress.step, values)
-    run.say(iteration_line(values))
+    if run.world.is_root:
+        run.logger.info(iteration_line(values))
+    else:
+        run.logger.info("iteration %d: %d games, %d positions, outcomes %.0f, %d simulations here", values["iteration"], *mine)
 
 
 def _summary(run, step, values):

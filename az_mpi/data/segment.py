@@ -35,7 +35,7 @@ class Segment:
 
 def write(folder, iteration, game, record, provenance):
     """Write `record` as the next segment of `iteration` and return it. provenance: attributes, str or numbers."""
-    index = sum(segment.iteration == iteration for segment in find(folder))
+    index = sum(number == iteration for number, _ in _names(folder))
     path = Path(folder) / f"{iteration:06d}-{index:03d}.h5"
     with whole_file(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
         file.attrs.update({"schema_version": SCHEMA_VERSION, "game": game.name, "iteration": iteration, **provenance})
@@ -63,20 +63,26 @@ def read(path, game):
     return Record(games, positions, policy)
 
 
-def find(folder):
-    """Return the segments in a folder, oldest first. Raises SegmentError for one whose header cannot be read."""
-    found = []
-    for entry in os.scandir(folder):
-        if match := _NAME.fullmatch(entry.name):
-            found.append((int(match[1]), int(match[2]), Path(entry.path)))
-    return [_header(path, iteration) for iteration, _, path in sorted(found)]
+def find(folder, iteration=None):
+    """Return the segments in a folder, or those of one iteration, oldest first.
+
+    Raises SegmentError for one whose header cannot be read.
+    """
+    return [_header(path, number) for number, path in _names(folder) if iteration in (None, number)]
 
 
 def link_all(folder, path):
     """Write the file `path` whose groups link to all segments of `folder`, for readers that want one file."""
     with whole_file(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
-        for segment in find(folder):
-            file[segment.path.stem] = h5py.ExternalLink(os.path.relpath(segment.path, path.parent), "/")
+        for _, segment in _names(folder):
+            file[segment.stem] = h5py.ExternalLink(os.path.relpath(segment, path.parent), "/")
+
+
+def _names(folder):
+    """Return (iteration, path) of the segments in a folder, oldest first, without opening them."""
+    matches = [(_NAME.fullmatch(entry.name), Path(entry.path)) for entry in os.scandir(folder)]
+    found = sorted((int(match[1]), int(match[2]), path) for match, path in matches if match)
+    return [(iteration, path) for iteration, _, path in found]
 
 
 def _header(path, iteration):

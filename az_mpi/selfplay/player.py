@@ -53,9 +53,9 @@ class Player:
             self._move(ready)
 
     def take(self):
-        """Return the games finished since the last call as one `Record`."""
-        record, self.finished = Record.join(self.game, self.finished), []
-        return record
+        """Return the games finished since the last call as one `Record`, in the order of their ids."""
+        games, self.finished = sorted(self.finished, key=lambda record: record.games["id"][0]), []
+        return Record.join(self.game, games)
 
     def abandon(self):
         """Give up the games under way and return how many there were."""

@@ -58,7 +58,7 @@ def board(game, drawing):
 
 
 class Ways(Game):
-    """A game for hand computation: `plies` times left (0) or right (1); the way taken, read as binary digits, is its end.
+    """A game for hand computation: `plies` times left (0) or right (1); the way, read as binary digits, is its end.
 
     A state is (ply, number). The number of the end, minus half the largest, scaled to [-1, 1], is the result for the
     player who began. With `twice`, each player moves two times in a row.
@@ -166,7 +166,8 @@ def check_tree(game, trees, b, root_state):
             continue
         edges_seen += len(edges)
         assert trees.edge_action[b, edges].tolist() == np.flatnonzero(game.legal(state)[0]).tolist()
-        assert abs(trees.edge_prior[b, edges].sum(dtype=np.float64) - 1) < 1e-6 and (trees.edge_prior[b, edges] >= 0).all()
+        priors = trees.edge_prior[b, edges].astype(float)
+        assert abs(priors.sum() - 1) < 1e-6 and (priors >= 0).all()
         assert visits == 1 + trees.edge_visits[b, edges].sum()
         own = value_sum - trees.edge_value_sum[b, edges].sum()  # the node's own evaluation
         assert abs(own) <= 1 + 1e-9
@@ -184,3 +185,30 @@ def check_tree(game, trees, b, root_state):
             assert abs(trees.edge_value_sum[b, e] - sign * trees.value_sum[b, child]) < 1e-9
     assert edges_seen == trees.edges_used[b], "edges that belong to no node"
     return len(seen)
+
+
+def play_games(player, ids, iteration=0):
+    """Play the games with these ids to their ends, begun in this order as slots get free; return the record."""
+    ids, begun = np.asarray(ids, np.uint64), 0
+    while begun < len(ids) or player.live.any():
+        slots = player.free()[: len(ids) - begun]
+        if len(slots):
+            player.start(slots, ids[begun : begun + len(slots)], iteration)
+            begun += len(slots)
+        player.step()
+    return player.take()
+
+
+def by_id(record):
+    """Return {game id: all there is of the game but who played it}, comparable by ==."""
+    games, positions, entries = {}, 0, 0
+    for game in record.games:
+        rows = record.positions[positions : positions + game["length"]]
+        policy = record.policy[entries : entries + rows["policy_count"].sum()]
+        assert (rows["game"] == game["id"]).all() and rows["ply"].tolist() == list(range(len(rows)))
+        positions, entries = positions + len(rows), entries + len(policy)
+        content = [game[name].item() for name in game.dtype.names if name != "rank"]
+        assert int(game["id"]) not in games, "a game is there twice"
+        games[int(game["id"])] = (content, rows.tobytes(), policy.tobytes())
+    assert positions == len(record.positions) and entries == len(record.policy)
+    return games

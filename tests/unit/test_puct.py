@@ -77,18 +77,14 @@ def test_larger_first_play_urgency_reduction_turns_the_choice():
 
 
 def test_root_has_no_reduction_with_noise_and_other_nodes_have():
-    """As above with the reduction 2 for self-play: right at the root, for it is not reduced there. Below, it is: after
-    7 more visits with equal priors and values the left move was taken again before the right one was tried."""
-    evaluate = Table(Ways(4), BY_HAND)
-    search, slots = searching(
-        Ways(4), evaluate, Ways(4).initial(1), noise=True, simulations=20, fpu_reduction=2.0, dirichlet_fraction=0.0, **FLAT
-    )
+    """With the reduction 2 for self-play the root's third simulation still goes right: Q is not reduced there. Below
+    the root it is, so that the left move is taken again before the right one is tried."""
+    settings = {"simulations": 20, "fpu_reduction": 2.0, "dirichlet_fraction": 0.0, **FLAT}
+    search, slots = searching(Ways(4), Table(Ways(4), BY_HAND), Ways(4).initial(1), noise=True, **settings)
     steps(search, slots, 3)
     assert search.visits(slots).tolist() == [[1, 1]]
     evaluate = Table(Ways(4), {(0, 0): ([1 - 1e-6, 1e-6], 0.0)})
-    search, slots = searching(
-        Ways(4), evaluate, Ways(4).initial(1), noise=True, simulations=20, fpu_reduction=2.0, dirichlet_fraction=0.0, **FLAT
-    )
+    search, slots = searching(Ways(4), evaluate, Ways(4).initial(1), noise=True, **settings)
     steps(search, slots, 4)
     # (1, 0) chose left first; left again: 0 + sqrt(2) / 4 = 0.35; right: 0 - 2 sqrt(0.5) + sqrt(2) / 2 = -0.71.
     assert evaluate.seen == [(0, 0), (1, 0), (2, 0), (3, 0)]
@@ -316,7 +312,7 @@ def test_trees_stay_sound_through_whole_games_with_reuse(game, simulations, nois
 
 
 def test_capacity_is_just_enough_for_a_chain_of_new_nodes():
-    """Every simulation adds a node, one below the other, to the longest game's end, and memory beyond is not touched."""
+    """Every simulation adds a node, one below the other, to the longest game's end."""
     game = Ways(12)
     table = {(ply, 0): ([1, 0], 0.0) for ply in range(12)}
     search, slots = searching(game, Table(game, table), np.repeat(game.initial(1), 2, axis=0), simulations=12)
@@ -422,7 +418,7 @@ def noisy(num, alpha=10.0, fraction=0.25, game=CONNECT4):
 
 @pytest.mark.parametrize("alpha", [0.7, 10.0])
 def test_noise_is_a_dirichlet_distribution_of_total_concentration_alpha(alpha):
-    """Whole noise on 7 actions, 4000 roots: mean 1/7, variance 1/7 6/7 / (alpha + 1), covariance -1/49 / (alpha + 1)."""
+    """Whole noise, 7 actions, 4000 roots: mean 1/7, variance 1/7 6/7 / (alpha + 1), covariance -1/49 / (alpha + 1)."""
     search, slots = noisy(4000, alpha, fraction=1.0)
     search.step(slots)
     drawn = search.trees.edge_prior[:, :7].astype(float)

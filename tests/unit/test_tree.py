@@ -25,15 +25,16 @@ def one_tree(game=TICTACTOE, nodes=10):
     return trees
 
 
-def grown(game, simulations, num_trees, evaluate=None, **settings):
-    search = Search(game, evaluate or Hashed(game), config.Search(simulations=simulations, **settings), num_trees, False)
+def grown(game, simulations, num_trees):
+    settings = config.Search(simulations=simulations)
+    search = Search(game, Hashed(game), settings, num_trees, noise=False)
     search.reset(np.arange(num_trees), game.initial(num_trees), np.arange(num_trees, dtype=np.uint64))
     search.run(np.arange(num_trees))
     return search
 
 
 def test_priors_are_the_softmax_of_the_legal_logits():
-    """exp of 0, log 2, log 5 is 1, 2, 5: priors 1/8, 2/8, 5/8. The highest logit of all is illegal and does not count."""
+    """exp of 0, log 2, log 5 is 1, 2, 5: priors 1/8, 2/8, 5/8. The highest logit is illegal."""
     trees = one_tree()
     logits = np.full(9, 50, np.float32)
     legal = np.isin(np.arange(9), (1, 4, 8))
@@ -107,7 +108,7 @@ def test_child_of_root_finds_searched_moves_only():
     assert [tree.child_of_root(trees, 0, action) for action in (5, 2, 7)] == [1, NO_CHILD, NO_CHILD]
 
 
-@pytest.mark.parametrize("game", [TICTACTOE, CONNECT4, Ways(6), Ways(6, twice=True)], ids=["ttt", "c4", "ways", "twice"])
+@pytest.mark.parametrize("game", [TICTACTOE, CONNECT4, Ways(6), Ways(6, twice=True)], ids=["3", "4", "ways", "twice"])
 def test_reroot_keeps_exactly_the_subtree(game):
     """For each child of the root in turn: what hangs below it, statistics and all, and nothing else."""
     full = grown(game, 120, 2).trees

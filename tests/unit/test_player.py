@@ -1,0 +1,187 @@
+"""Self-play: what is played and what is recorded of it."""
+
+import numpy as np
+import pytest
+from helpers import Hashed, by_id, make_config, play_games
+
+from az_mpi import config, games
+from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.search.puct import Search
+from az_mpi.selfplay.player import Player
+
+TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
+QUICK = {"simulations": 15, "temperature_plies": 4}
+
+
+def make_player(game=TICTACTOE, parallel_games=8, rank=0, evaluate=None, search=QUICK, seed=1, max_plies=0):
+    selfplay = {"parallel_games": parallel_games, "max_plies": max_plies}
+    settings = make_config(game.name, seed=seed, search=search, selfplay=selfplay)
+    return Player(settings, game, evaluate or UniformEvaluator(game), rank)
+
+
+def rows_of_games(record):
+    """Yield (game, its positions) of a record."""
+    for game, end in zip(record.games, np.cumsum(record.games["length"])):
+        yield game, record.positions[end - game["length"] : end]
+
+
+@pytest.fixture(scope="module", params=[TICTACTOE, CONNECT4], ids=lambda game: game.name)
+def played(request):
+    """40 games with values that look random, and the game's rules."""
+    return request.param, play_games(make_player(request.param, evaluate=Hashed(request.param)), range(40))
+
+
+def test_positions_follow_each_other_by_the_recorded_moves_from_the_start_to_an_end(played):
+    game, record = played
+    assert sorted(record.games["id"].tolist()) == list(range(40))
+    for row, positions in rows_of_games(record):
+        state = game.initial(1)
+        for position in positions:
+            assert not game.terminal(state)[0][0] and (position["state"] == state[0]).all()
+            assert game.legal(state)[0, position["action"]] and position["to_play"] == game.to_play(state)[0]
+            state = game.play(state, position["action"][None])
+        ended, value = game.terminal(state)
+        assert ended[0] and not row["truncated"] and row["length"] == len(positions)
+        # Who moves at the end has lost or drawn: the result for the player who began.
+        assert row["outcome"] == (value[0] if len(positions) % 2 == 0 else -value[0])
+
+
+def test_values_are_the_outcome_for_the_player_to_move(played):
+    _, record = played
+    for row, positions in rows_of_games(record):
+        assert positions["value"].tolist() == [row["outcome"] * (-1) ** ply for ply in range(row["length"])]
+        if row["outcome"]:
+            assert positions["value"][-1] == 1  # only the one who moves last can have won
+    assert {-1, 1} <= set(record.games["outcome"].tolist())
+
+
+def test_policies_are_distributions_over_legal_moves(played):
+    game, record = played
+    dense = record.dense_policy(game.num_actions)
+    assert np.abs(dense.sum(axis=1, dtype=float) - 1).max() < 1e-6 and (record.policy["probability"] > 0).all()
+    assert not dense[~game.legal(record.positions["state"])].any()
+    assert (record.positions["weight"] == 1).all()
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 0.0, 1.0])
+def test_policies_are_the_visit_counts_whatever_the_temperature(temperature):
+    """Without noise or reuse each search can be repeated alone: its counts over their sum are the policy, its mean is
+    the root value."""
+    search = {"simulations": 40, "dirichlet_fraction": 0.0, "reuse_tree": False, "temperature_plies": 2}
+    search |= {"temperature": 1.0, "temperature_final": temperature}
+    record = play_games(make_player(CONNECT4, evaluate=Hashed(CONNECT4), search=search), range(6))
+    again = Search(CONNECT4, Hashed(CONNECT4), config.Search(**search), len(record.positions), noise=True)
+    slots = np.arange(len(record.positions))
+    again.reset(slots, record.positions["state"], slots.astype(np.uint64))
+    again.run(slots)
+    visits = again.visits(slots)
+    assert (visits.sum(axis=1) == 40).all() and ((visits > 0).sum(axis=1) > 1).mean() > 0.5
+    assert (record.dense_policy(7) == (visits / 40).astype(np.float32)).all()
+    assert (record.positions["root_value"] == again.value(slots)).all()
+    late = record.positions["ply"] >= 2
+    best = record.positions["action"][late] == np.argmax(visits[late], axis=1)
+    top = np.sort(visits[late], axis=1)
+    if temperature < 1:
+        assert (best | (top[:, -1] == top[:, -2])).all()
+    else:
+        assert not best.all()
+
+
+def test_early_moves_are_drawn_and_later_ones_are_the_most_visited():
+    search = QUICK | {"temperature_plies": 3, "temperature_final": 0.0}
+    record = play_games(make_player(CONNECT4, search=search), range(60))
+    dense = record.dense_policy(7)
+    best = dense[np.arange(len(dense)), record.positions["action"]] == dense.max(axis=1)
+    ply = record.positions["ply"]
+    assert best[ply >= 3].all() and all(not best[ply == k].all() for k in range(3))
+
+
+def test_the_same_games_come_out_however_many_are_played_at_once_and_in_any_order():
+    ids = [7, 2**40 + 3, 0, 1, 2**63 + 5, 12, 99, 4, 50]
+    expected = by_id(play_games(make_player(parallel_games=1), ids))
+    assert len(expected) == 9 and len({content[1:] for content in expected.values()}) > 5
+    for parallel_games, order in ((3, ids), (16, ids), (4, ids[::-1])):
+        assert by_id(play_games(make_player(parallel_games=parallel_games, rank=2), order)) == expected
+
+
+def test_another_seed_plays_other_games():
+    one, other = (play_games(make_player(seed=seed), range(10)) for seed in (1, 2))
+    assert one.positions["action"].tolist() != other.positions["action"].tolist()
+
+
+def test_a_finished_game_does_not_stain_the_next_one_in_its_slot():
+    """Longer and shorter games follow each other in two slots: policy, values and states are those of fresh slots."""
+    busy = by_id(play_games(make_player(CONNECT4, 2, evaluate=Hashed(CONNECT4)), range(30, 50)))
+    for k in (30, 37, 49):
+        alone = by_id(play_games(make_player(CONNECT4, 2, evaluate=Hashed(CONNECT4)), [k]))
+        assert alone[k] == busy[k]
+
+
+@pytest.mark.parametrize("cap", [1, 6, 8])
+def test_games_longer_than_the_cap_are_draws_and_say_so(cap):
+    """A game that ends by the rules at the cap is no draw and not truncated."""
+    record = play_games(make_player(max_plies=cap), range(80))
+    results = set()
+    for row, positions in rows_of_games(record):
+        state = TICTACTOE.play(positions["state"][-1:], positions["action"][-1:])
+        ended, value = TICTACTOE.terminal(state)
+        assert row["length"] == cap or ended[0]
+        assert row["truncated"] == (not ended[0])
+        if row["truncated"]:
+            assert row["outcome"] == 0 and not positions["value"].any()
+        elif value[0]:
+            assert positions["value"][-1] == 1
+        results.add((bool(row["truncated"]), int(row["length"]) == cap))
+    assert (True, True) in results and (cap == 1 or (False, True) in results)
+
+
+def test_no_cap_is_as_long_as_the_game():
+    record = play_games(make_player(), range(60))
+    assert record.games["length"].max() == 9 and not record.games["truncated"].any()
+
+
+def test_take_gives_each_game_once():
+    player = make_player()
+    first = play_games(player, range(5))
+    assert sorted(first.games["id"]) == [0, 1, 2, 3, 4] and player.finished_num == 5
+    empty = player.take()
+    assert len(empty.games) == len(empty.positions) == len(empty.policy) == 0
+    assert empty.positions.dtype == first.positions.dtype
+    assert sorted(play_games(player, [8, 9]).games["id"]) == [8, 9] and player.finished_num == 7
+
+
+def test_games_under_way_are_finished_later_and_keep_their_iteration():
+    """Half-played games, carried into the next iteration, end as they would have without the break."""
+    player = make_player(parallel_games=6)
+    player.start(player.free(), range(6), 3)
+    while not player.finished:
+        player.step()
+    early = player.take()
+    carried = np.flatnonzero(player.live)
+    assert len(carried) and set(player.free()) == set(range(6)) - set(carried)
+    late = play_games(player, [100, 101], iteration=4)
+    assert sorted([*early.games["id"], *late.games["id"]]) == [0, 1, 2, 3, 4, 5, 100, 101]
+    iterations = dict(zip(late.games["id"].tolist(), late.games["iteration"].tolist()))
+    assert {iterations.pop(100), iterations.pop(101)} == {4} and set(iterations.values()) == {3}
+    unbroken = by_id(play_games(make_player(parallel_games=6), range(6), iteration=3))
+    assert {**by_id(early), **by_id(late)}.items() >= unbroken.items()
+
+
+def test_abandoned_games_leave_nothing():
+    player = make_player(parallel_games=4)
+    player.start(player.free()[:3], [1, 2, 3], 0)
+    for _ in range(20):
+        player.step()
+    assert player.abandon() == 3 and len(player.free()) == 4 and player.abandon() == 0
+    assert by_id(play_games(player, [6, 2])) == by_id(play_games(make_player(), [2, 6]))
+
+
+def test_one_game_alone_is_counted_by_the_simulation():
+    """Without reuse each position takes the root's evaluation and 15 simulations."""
+    player = make_player(search=QUICK | {"reuse_tree": False})
+    record = play_games(player, range(3))
+    assert player.simulations_num == 16 * len(record.positions)
+
+
+def test_rank_is_written_down():
+    assert play_games(make_player(rank=5), [1, 2]).games["rank"].tolist() == [5, 5]
