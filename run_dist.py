@@ -5,7 +5,8 @@ import sys
 import traceback
 from pathlib import Path
 
-from az_mpi import command_line, config as configuration
+from az_mpi import command_line
+from az_mpi import config as configuration
 from az_mpi.problems import Refusal
 
 DONE, USAGE, INTERNAL, INTERRUPTED = 0, 2, 70, 130

@@ -9,7 +9,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from safetensors.torch import load as load_bytes
 from safetensors.torch import load_file, save_file
+from safetensors.torch import save as save_bytes
 
 from az_mpi.files import sha256, whole_folder
 
@@ -55,6 +58,12 @@ def save(folder, checkpoint, keep):
 def contiguous(tensors):
     """Return tensors by name in the layout that safetensors stores."""
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
+
+
+def broadcast(world, tensors):
+    """Return root's tensors by name on every rank; the others' are ignored. Collective."""
+    content = save_bytes(contiguous(tensors)) if world.is_root else b""
+    return load_bytes(world.broadcast(np.frombuffer(content, np.uint8)).tobytes())
 
 
 def find(folder):

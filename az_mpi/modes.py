@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from az_mpi import loop, run_folder
+from az_mpi import exchange, judge, loop, run_folder
 from az_mpi.data import segment
 from az_mpi.report.console import Progress
 from az_mpi.run import assemble
@@ -25,8 +25,8 @@ def train(arguments, config, world):
 def eval(arguments, config, world):
     """Judge the network of a run as its configuration says and print the result as one JSON object."""
     run = _open(arguments, config, world)
-    best = loop.load_best(run, before=run.progress.iteration)
-    result = loop.judge(run, best)
+    best = judge.load_best(run, before=run.progress.iteration)
+    result = judge.verdict(run, best)
     if world.is_root:
         print(json.dumps(result))
 
@@ -50,7 +50,7 @@ def selfplay(arguments, config, world):
     if not world.is_root:
         return
     folder.mkdir(exist_ok=True)
-    written = segment.write(folder, index, run.game, record, loop.provenance(run))
+    written = segment.write(folder, index, run.game, record, exchange.provenance(run))
     games_num, positions_num = len(record.games), len(record.positions)
     result = {"segment": str(written.path), "games_num": games_num, "positions_num": positions_num}
     result |= {"games_per_s": games_num / seconds, "simulations_per_s": simulations / seconds}

@@ -8,7 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from az_mpi import __version__, config as configuration
+from az_mpi import __version__
+from az_mpi import config as configuration
 from az_mpi.files import write_text
 from az_mpi.problems import Refusal
 

@@ -87,12 +87,10 @@ pip_install() { .venv/bin/python -m pip install "$@"; }
 if [ -n "$mpi_home" ]; then
     leave_out='# (optional|mpi)$'
     mpi_name="the MPI in $mpi_home"
-    # shellcheck disable=SC2016
-    send_path='export OMPI_MCA_mca_base_env_list="${OMPI_MCA_mca_base_env_list:-PATH}"  # for Open MPI: "python" means the same on every host'
     # .venv/bin/mpirun is always the right one. A script, since some MPIs find their files by the path they
     # are called by, which a link would change.
     for tool in mpicc mpicxx mpirun mpiexec; do
-        printf '#!/bin/sh\n%s\nexec "%s" "$@"\n' "$send_path" "$mpi_home/bin/$tool" >".venv/bin/$tool"
+        printf '#!/bin/sh\nexec "%s" "$@"\n' "$mpi_home/bin/$tool" >".venv/bin/$tool"
         chmod +x ".venv/bin/$tool"
     done
 else

@@ -26,7 +26,7 @@ def sample_dtype(game):
 def to_samples(record, game, first_index, root_value_share):
     """Return the positions of a record as rows of `sample_dtype`, numbered from `first_index`.
 
-    The value target is (1 - root_value_share) z + root_value_share q, of the game's outcome and the search's root value.
+    The value target is (1 - root_value_share) z + root_value_share q, of the outcome and the search's root value.
     """
     rows = np.empty(len(record.positions), sample_dtype(game))
     rows["index"] = first_index + np.arange(len(rows))

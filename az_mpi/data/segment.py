@@ -1,7 +1,7 @@
 """Segments: the games of one exchange as one immutable HDF5 file, RUN/games/IIIIII-KKK.h5.
 
-P positions, M policy entries; the columns are those of `selfplay.record`. In `policy`, `offset` int64 [P + 1] says where
-each position's entries begin. Every dataset has a Fletcher-32 checksum, so that a flipped bit is an error, not data.
+P positions, M policy entries; the columns are those of `selfplay.record`. In `policy`, `offset` int64 [P + 1] says
+where each position's entries begin. Every dataset has a Fletcher-32 checksum, so that a flipped bit is an error, not data.
 """
 
 import os
@@ -44,7 +44,8 @@ def write(folder, iteration, game, record, provenance):
             for name in rows.dtype.names:
                 if name != "policy_count":
                     _store(file, f"{group}/{name}", rows[name])
-        _store(file, "policy/offset", np.concatenate([[0], np.cumsum(record.positions["policy_count"], dtype=np.int64)]))
+        ends = np.cumsum(record.positions["policy_count"], dtype=np.int64)
+        _store(file, "policy/offset", np.concatenate([[0], ends]))
     return Segment(path, iteration, len(record.games), len(record.positions))
 
 

@@ -14,7 +14,7 @@ def make(name):
 
 
 def check(game, games_num=64, seed=0):
-    """Play `games_num` random games of `game` and raise AssertionError, with the reason, at the first broken invariant."""
+    """Play `games_num` random games of `game`; raise AssertionError at the first broken invariant, saying which."""
     from az_mpi.games.invariants import check as run
 
     run(game, games_num, seed)

@@ -12,7 +12,7 @@ def check(game, games_num=64, seed=0):
     k = rng.integers(len(game.symmetry_cells), size=games_num)
     mirrored = game.initial(games_num)
     seen = {}
-    for ply in range(game.max_plies + 1):
+    for _ in range(game.max_plies + 1):
         ended = _check_states(game, states)
         _check_mirror(game, states, mirrored, k)
         for state, key in zip(states, game.key(states)):
@@ -45,7 +45,8 @@ def _check_tables(game):
 def _check_states(game, states):
     """Shapes, dtypes and ranges; return which states are terminal, bool [B]."""
     n = len(states)
-    assert states.shape == (n, game.state_size) and states.dtype == game.state_dtype, "states have another shape or dtype"
+    shape_fits = states.shape == (n, game.state_size) and states.dtype == game.state_dtype
+    assert shape_fits, "states have another shape or dtype"
     legal, planes, player = game.legal(states), game.planes(states), game.to_play(states)
     ended, value = game.terminal(states)
     assert legal.shape == (n, game.num_actions) and legal.dtype == bool, "legal is not bool [B, A]"

@@ -73,7 +73,7 @@ class Progress:
             self.bar.refresh()
         elif done < total and done / total >= self.next_line:
             self.logger.info("  %s: %d of %d %s", self.name, done, total, self.unit)
-            self.next_line += PLAIN_EVERY
+            self.next_line = done / total + PLAIN_EVERY
 
     def close(self):
         if self.bar is not None:

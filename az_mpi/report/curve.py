@@ -10,7 +10,7 @@ NAME = "learning_curve.png"
 
 
 def draw(folder):
-    """Draw losses, matches and the solver's judgement over iterations from RUN/metrics.jsonl; return the picture's path."""
+    """Draw losses, matches and the solver's judgement from RUN/metrics.jsonl; return the picture's path."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -77,7 +77,7 @@ class Search:
         return (trees.value_sum[slots, 0] / np.maximum(trees.visits[slots, 0], 1)).astype(np.float32)
 
     def choose(self, slots, temperature):
-        """Draw an action for each slot from N(root, a)^(1/temperature), int64 [n]; the most visited at temperature 0."""
+        """Draw an action a slot from N(root, a)^(1/temperature), int64 [n]; at temperature 0 the most visited."""
         return _choose(self.visits(slots), slots, temperature, self.streams)
 
     def advance(self, slots, actions):

@@ -1,0 +1,76 @@
+"""From games played to positions trained on: segments on disk, shards of the window in the trainers' memory.
+
+Every function here is collective: every rank calls it.
+"""
+
+from az_mpi import __version__
+from az_mpi.data import replay, segment
+from az_mpi.network import resnet
+from az_mpi.selfplay.record import Record
+
+
+def committed(run):
+    """Return, on root, the games of this iteration that a broken-off attempt has stored; none elsewhere."""
+    if not run.world.is_root:
+        return Record.empty(run.game)
+    stored = segment.find(run.folder / "games", run.progress.iteration)
+    return Record.join(run.game, [segment.read(old.path, run.game) for old in stored])
+
+
+def exchange(run, old, record):
+    """Store this rank's new games and deal all positions of the iteration; return how many these are over all ranks.
+
+    old: what `committed` returned. Root writes one segment with the new games of all ranks.
+    """
+    world, progress = run.world, run.progress
+    new = record.gather(world)
+    if world.is_root and len(new.games):
+        segment.write(run.folder / "games", progress.iteration, run.game, new, provenance(run))
+        segment.link_all(run.folder / "games", run.folder / "games.h5")
+    counts = world.collect([len(old.positions), len(record.positions), len(record.games)])
+    old_num, before = counts[0][0], sum(count[1] for count in counts[: world.rank])
+    _deal(run, old, progress.positions_num)
+    _deal(run, record, progress.positions_num + old_num + before)
+    made = old_num + sum(count[1] for count in counts)
+    progress.positions_num += made
+    progress.games_num += world.share(len(old.games)) + sum(count[2] for count in counts)
+    if run.replay:
+        run.replay.forget(progress.positions_num - replay.window_size(run.config.replay, progress.positions_num))
+    return made
+
+
+def refill(run):
+    """Deal the window's positions anew from the segments of completed iterations, read by root."""
+    world, progress = run.world, run.progress
+    oldest = progress.positions_num - replay.window_size(run.config.replay, progress.positions_num)
+    segments = []
+    if world.is_root:
+        segments = [s for s in segment.find(run.folder / "games") if s.iteration < progress.iteration]
+        held = sum(s.positions_num for s in segments)
+        if held != progress.positions_num:
+            raise segment.SegmentError(f"{run.folder}/games: the checkpoint counts {progress.positions_num} positions "
+                                       f"before iteration {progress.iteration}, the segments hold {held}")
+    index = 0
+    for num in world.share([s.positions_num for s in segments]):
+        record = Record.empty(run.game)
+        if index + num > oldest:
+            if world.is_root:
+                record = segment.read(segments[0].path, run.game)
+            _deal(run, record, index)
+        segments, index = segments[1:], index + num
+    if run.replay:
+        run.replay.forget(oldest)
+
+
+def provenance(run):
+    """Return a segment's attributes: where its games come from."""
+    weights = resnet.weights_hash(run.network)
+    return {"weights": weights, "host": run.world.host, "ranks": run.world.size, "az_mpi": __version__}
+
+
+def _deal(run, record, first_index):
+    """Give the trainers the positions of every rank's record, the first of this rank's being `first_index`."""
+    rows = replay.to_samples(record, run.game, first_index, run.config.train.root_value_share)
+    mine = replay.deal(run.world, run.trainers_num, rows)
+    if run.replay:
+        run.replay.add(mine)

@@ -1,0 +1,66 @@
+"""Judging the network: matches and the exact solver, what they found on disk, and the best network so far.
+
+Every function here is collective: every rank calls it.
+"""
+
+import json
+
+import safetensors.torch
+
+from az_mpi import checkpoint
+from az_mpi.evaluate import evaluation
+from az_mpi.files import whole_file, write_text
+from az_mpi.network.evaluators import NetworkEvaluator
+from az_mpi.network.torch_engine import TorchEngine
+from az_mpi.report.console import Progress
+from az_mpi.report.summary import evaluation_lines
+
+
+def judged(run):
+    """Return whether the network as it is now has been judged already, perhaps before a restart."""
+    return run.world.share(_evaluation_file(run).exists())
+
+
+def evaluate(run):
+    """Play the configured matches, write their result, and keep the network if it is the best so far."""
+    world, iteration_index = run.world, run.progress.iteration
+    best = load_best(run, before=iteration_index)
+    with run.timers("evaluate"):
+        result = verdict(run, best)
+    if world.is_root:
+        match = result["matches"].get("best")
+        result["promoted"] = match is None or match["score"] >= 0.5
+        if result["promoted"]:
+            with whole_file(run.folder / "best" / f"{iteration_index:06d}.safetensors") as temporary:
+                safetensors.torch.save_file(checkpoint.contiguous(run.network.state_dict()), temporary)
+        # The file's appearance commits the evaluation: it comes last.
+        write_text(_evaluation_file(run), json.dumps(result, indent=1) + "\n")
+        run.metrics.write("evaluation", run.progress.step, result)
+    return result
+
+
+def verdict(run, best):
+    """Return what the configured matches and the exact solver say of the network as it is now."""
+    ours = NetworkEvaluator(run.game, run.engine)
+    result = evaluation.evaluate(run.world, run.config, run.game, ours, best, run.progress.iteration,
+                                 lambda name: Progress(run.logger, run.world.is_root, name, "games"))
+    for line in evaluation_lines(result):
+        run.say(line)
+    return result
+
+
+def load_best(run, before):
+    """Return an evaluator of the best network found before an iteration, or None where there is none."""
+    world, tensors = run.world, None
+    if world.is_root:
+        files = [p for p in sorted((run.folder / "best").glob("*.safetensors")) if int(p.stem) < before]
+        tensors = safetensors.torch.load_file(files[-1]) if files else None
+    if not world.share(tensors is not None):
+        return None
+    engine = TorchEngine(run.network, run.engine.device)
+    engine.network.load_state_dict(checkpoint.broadcast(world, tensors))
+    return NetworkEvaluator(run.game, engine)
+
+
+def _evaluation_file(run):
+    return run.folder / "evaluations" / f"{run.progress.iteration:06d}.json"

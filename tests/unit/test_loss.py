@@ -1,0 +1,95 @@
+"""The loss: numbers by hand, and parts of a batch that add up to the whole."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from az_mpi import config, games
+from az_mpi.network import resnet
+from az_mpi.train.loss import losses
+
+
+class Fixed:
+    """A network that says what it was told to."""
+
+    def __init__(self, logits, value):
+        self.answer = torch.tensor(logits), torch.tensor(value)
+
+    def __call__(self, planes):
+        return self.answer
+
+
+def batch(policy, value, weight):
+    return [torch.zeros(len(value), 1), *(torch.tensor(part, dtype=torch.float32) for part in (policy, value, weight))]
+
+
+# The logarithms of 1, 2, 5 give probabilities 1/8, 2/8, 5/8.
+LOGITS = [[math.log(1), math.log(2), math.log(5)], [0.0, 0.0, 0.0]]
+POLICY, VALUE = [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], [1.0, -0.5]
+CROSS_ENTROPY = [0.5 * math.log(8) + 0.5 * math.log(4), math.log(3)]
+SQUARED_ERROR = [0.25**2, 0.75**2]  # against 0.75 and 0.25
+
+
+@pytest.mark.parametrize("weight", [[1, 1], [2, 0.5], [0, 3]])
+def test_two_positions_by_hand(weight):
+    policy_loss, value_loss = losses(Fixed(LOGITS, [0.75, 0.25]), *batch(POLICY, VALUE, weight))
+    assert policy_loss.item() == pytest.approx(np.dot(weight, CROSS_ENTROPY), rel=1e-6)
+    assert value_loss.item() == pytest.approx(np.dot(weight, SQUARED_ERROR), rel=1e-6)
+
+
+def test_value_loss_is_about_the_sign():
+    """A sure win called a sure loss costs 4."""
+    _, value_loss = losses(Fixed([[0.0, 0.0]], [-1.0]), *batch([[1, 0]], [1.0], [1]))
+    assert value_loss.item() == 4
+
+
+def test_a_perfect_policy_costs_its_entropy():
+    _, entropy = None, -sum(p * math.log(p) for p in (1 / 8, 2 / 8, 5 / 8))
+    policy_loss, _ = losses(Fixed(LOGITS[:1], [0.0]), *batch([[1 / 8, 2 / 8, 5 / 8]], [0.0], [1]))
+    assert policy_loss.item() == pytest.approx(entropy, rel=1e-6)
+
+
+def test_illegal_actions_with_tiny_probability_cost_nothing():
+    """Target 0 where the logit is very low: no 0 times infinity."""
+    policy_loss, _ = losses(Fixed([[0.0, -1e30]], [0.0]), *batch([[1, 0]], [0.0], [1]))
+    assert policy_loss.item() == 0
+
+
+@pytest.fixture(scope="module")
+def network_and_batch():
+    game, rng = games.make("tictactoe"), np.random.default_rng(0)
+    network = resnet.build(game, config.Network(blocks=1, channels=8), 1)
+    with torch.no_grad():
+        for layer in (network.policy_out, network.value_out):
+            layer.weight.normal_(0, 0.1, generator=torch.Generator().manual_seed(0))
+    planes = torch.from_numpy(rng.integers(0, 2, (10, 2, 3, 3))).float()
+    policy = torch.from_numpy(rng.dirichlet(np.ones(9), 10)).float()
+    value, weight = (torch.from_numpy(rng.uniform(low, 1, 10)).float() for low in (-1, 0))
+    return network, (planes, policy, value, weight)
+
+
+def test_an_empty_batch_costs_nothing_and_has_zero_gradients(network_and_batch):
+    """A trainer whose shard is empty takes part in the same step."""
+    network, whole = network_and_batch
+    network.zero_grad()
+    parts = losses(network, *(part[:0] for part in whole))
+    assert [part.item() for part in parts] == [0, 0]
+    sum(parts).backward()
+    assert all(p.grad is not None and not p.grad.any() for p in network.parameters())
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 9])
+def test_losses_and_gradients_of_parts_add_up_to_those_of_the_whole(network_and_batch, cut):
+    network, whole = network_and_batch
+
+    def run(rows):
+        network.zero_grad()
+        parts = losses(network, *(part[rows] for part in whole))
+        sum(parts).backward()
+        return [part.item() for part in parts], torch.cat([p.grad.flatten() for p in network.parameters()])
+
+    one, two, all_rows = run(slice(0, cut)), run(slice(cut, None)), run(slice(None))
+    assert np.add(one[0], two[0]) == pytest.approx(all_rows[0], rel=1e-5)
+    assert torch.allclose(one[1] + two[1], all_rows[1], rtol=1e-4, atol=1e-5)

@@ -1,0 +1,149 @@
+"""The replay window: its size, its rows, and samples seen through symmetries."""
+
+import numpy as np
+import pytest
+from helpers import Hashed, board, make_config, play_games
+
+from az_mpi import config, games
+from az_mpi.data.replay import Replay, sample_dtype, to_samples, turn, window_size
+from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.search.puct import Search
+from az_mpi.selfplay.player import Player
+from az_mpi.selfplay.record import Record
+
+TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
+
+
+def rows_numbered(*indices, game=TICTACTOE):
+    rows = np.zeros(len(indices), sample_dtype(game))
+    rows["index"], rows["value"], rows["weight"] = indices, np.array(indices) / 1000, 1
+    return rows
+
+
+@pytest.mark.parametrize(
+    "made, expected",
+    [(0, 100), (150, 100), (200, 100), (203, 101), (300, 150), (1999, 999), (2000, 1000), (10**9, 1000)],
+)
+def test_window_by_hand(made, expected):
+    """Half of the positions made, never under 100 nor over 1000."""
+    settings = config.Replay(window_min=100, window_max=1000, window_growth=0.5)
+    assert window_size(settings, made) == expected
+
+
+def test_samples_are_the_positions_of_the_record_in_order():
+    settings = make_config("connect4", search={"simulations": 10}, selfplay={"parallel_games": 4})
+    record = play_games(Player(settings, CONNECT4, Hashed(CONNECT4), 0), range(6))
+    samples = to_samples(record, CONNECT4, 1000)
+    n = len(record.positions)
+    assert samples["index"].tolist() == list(range(1000, 1000 + n))
+    assert (samples["state"] == record.positions["state"]).all()
+    assert (samples["value"] == record.positions["value"]).all() and (samples["weight"] == 1).all()
+    assert (samples["policy"] == record.dense_policy(7)).all()
+    assert len(to_samples(Record.empty(CONNECT4), CONNECT4, 5)) == 0
+
+
+def test_forget_drops_what_is_older():
+    replay = Replay(TICTACTOE)
+    replay.add(rows_numbered(3, 5, 7))
+    replay.add(rows_numbered(9, 11))
+    replay.forget(7)
+    assert replay.rows["index"].tolist() == [7, 9, 11]
+    replay.forget(0)
+    assert len(replay.rows) == 3
+    replay.forget(12)
+    assert len(replay.rows) == 0
+
+
+def test_an_empty_shard_gives_no_samples_of_the_right_shape():
+    planes, policy, value, weight = Replay(CONNECT4).sample(np.random.default_rng(0), 5)
+    assert planes.shape == (0, 2, 6, 7) and planes.dtype == np.uint8
+    assert policy.shape == (0, 7) and value.shape == weight.shape == (0,)
+    replay = Replay(CONNECT4)
+    replay.add(rows_numbered(1, game=CONNECT4))
+    assert [len(part) for part in replay.sample(np.random.default_rng(0), 0)] == [0] * 4
+
+
+def test_samples_are_drawn_uniformly_with_replacement():
+    """9000 draws of 30 rows: chi-square with 29 degrees of freedom is above 70 by chance once in 30,000."""
+    replay = Replay(TICTACTOE)
+    replay.add(rows_numbered(*range(30)))
+    planes, policy, value, weight = replay.sample(np.random.default_rng(1), 9000)
+    assert planes.shape == (9000, 2, 3, 3) and policy.shape == (9000, 9) and (weight == 1).all()
+    counts = np.bincount(np.rint(value * 1000).astype(int), minlength=30)
+    assert len(counts) == 30 and ((counts - 300) ** 2 / 300).sum() < 70
+
+
+def test_samples_depend_on_the_generator_alone():
+    replay = Replay(TICTACTOE)
+    replay.add(rows_numbered(*range(30)))
+    one, same, other = (replay.sample(np.random.default_rng(seed), 50) for seed in (1, 1, 2))
+    assert all((a == b).all() for a, b in zip(one, same)) and (one[2] != other[2]).any()
+
+
+def test_each_symmetry_is_as_likely_and_value_and_weight_stay_with_their_position():
+    """X in a corner, O beside it: each of the 8 views is told by where they are."""
+    corner = board(TICTACTOE, """
+        X O .
+        . . .
+        . . .""")
+    rows = np.zeros(2, sample_dtype(TICTACTOE))
+    rows["state"] = np.concatenate([corner, TICTACTOE.initial(1)])
+    rows["value"], rows["weight"], rows["policy"][:, 1] = [0.5, -0.25], [2, 3], 1
+    replay = Replay(TICTACTOE)
+    replay.add(rows)
+    planes, policy, value, weight = replay.sample(np.random.default_rng(3), 4000)
+    ours = planes.any(axis=(1, 2, 3))
+    assert ((value == 0.5) == ours).all() and ((value == -0.25) == ~ours).all()
+    assert (weight == np.where(ours, 2, 3)).all()
+    flat = planes[ours].reshape(-1, 2, 9)
+    x, o = flat[:, 0].argmax(axis=1), flat[:, 1].argmax(axis=1)
+    assert (policy[ours][np.arange(len(o)), o] == 1).all()  # the policy's cell was O's
+    views, counts = np.unique(np.stack([x, o], axis=1), axis=0, return_counts=True)
+    assert len(views) == 8 and ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 35  # 7 degrees of freedom
+
+
+@pytest.mark.parametrize("game, drawing, action, cell", [
+    (TICTACTOE, "X X .\nO O .\n. . .", 2, (0, 2)),
+    (TICTACTOE, "X O .\nO X .\n. . .", 8, (2, 2)),
+    (CONNECT4, "\n".join([". . . . . . ."] * 3 + ["O . . . . . .", "O . . . . . .", "O X X . X . ."]), 3, (5, 3)),
+    (CONNECT4, "\n".join([". . . . . . ."] * 3 + ["O X . . . . .", "O X . . . . .", "O X . . . . ."]), 1, (2, 1)),
+])  # fmt: skip
+def test_the_winning_move_turns_with_the_board(game, drawing, action, cell):
+    """In each symmetry, the turned policy's move played on the turned board wins: its stone makes the line."""
+    state = board(game, drawing)
+    policy = np.zeros((1, game.num_actions), np.float32)
+    policy[0, action] = 1
+    after = game.planes(game.play(state, np.array([action])))[:, ::-1]  # as the one who moved sees it
+    assert after[0, 0][cell] == 1 and game.planes(state)[0, 0][cell] == 0
+    for k in range(len(game.symmetry_cells)):
+        turned, turned_policy = turn(game, game.planes(state), policy, np.array([k]))
+        assert turned.shape == (1, *game.planes_shape) and turned_policy.sum() == 1
+        turned_after, _ = turn(game, after, policy, np.array([k]))
+        row, column = np.argwhere(turned_after[0, 0] != turned[0, 0])[0]  # where the winning stone comes to lie
+        move = int(turned_policy[0].argmax())
+        assert move == (3 * row + column if game is TICTACTOE else column)
+
+
+def test_search_on_a_turned_board_finds_the_turned_policy():
+    """The board after c3, b2 in its eight views, each searched anew: the views of one policy up to ties.
+
+    The evaluator prefers nothing, so the search treats all views alike but for the order of equal moves; the best
+    move, alone in its worth, is the same cell of the board."""
+    state = board(TICTACTOE, """
+        X O X
+        . O .
+        . . .""")
+    planes = TICTACTOE.planes(state)
+    search = Search(TICTACTOE, UniformEvaluator(TICTACTOE), config.Search(simulations=600), 8, noise=False)
+    policy = np.zeros((1, 9), np.float32)
+    policy[0, 7] = 1  # X must block at b1
+    starts = []
+    for k in range(8):
+        turned, _ = turn(TICTACTOE, planes, policy, np.array([k]))
+        bits = (turned.reshape(2, 9) * (1 << np.arange(9))).sum(axis=1)
+        starts.append(bits)
+    search.reset(np.arange(8), np.array(starts, np.uint16), np.zeros(8, np.uint64))
+    search.run(np.arange(8))
+    expected = [turn(TICTACTOE, planes, policy, np.array([k]))[1].argmax() for k in range(8)]
+    assert search.choose(np.arange(8), np.zeros(8)).tolist() == expected
+    assert len(set(expected)) == 4

@@ -1,0 +1,48 @@
+"""The learning rate, by hand."""
+
+import pytest
+
+from az_mpi import config
+from az_mpi.train.schedule import learning_rate
+
+
+def rate(step, iteration, iterations, **settings):
+    return learning_rate(config.Train(learning_rate=0.01, **settings), step, iteration, iterations)
+
+
+@pytest.mark.parametrize("step, expected", [(0, 0.0025), (1, 0.005), (2, 0.0075), (3, 0.01), (4, 0.01), (999, 0.01)])
+def test_four_warm_up_steps(step, expected):
+    assert rate(step, 0, 10, warmup_steps=4, schedule="constant") == pytest.approx(expected)
+
+
+def test_no_warm_up_begins_at_the_peak():
+    assert rate(0, 0, 10, warmup_steps=0, schedule="constant") == 0.01
+
+
+@pytest.mark.parametrize(
+    "iteration, expected",
+    [(0, 0.01), (1, 0.01 * (0.2 + 0.4 * (1 + 2**-0.5))), (2, 0.006), (3, 0.01 * (0.2 + 0.4 * (1 - 2**-0.5))), (4, 0.002)],
+)
+def test_cosine_over_five_iterations_down_to_a_fifth(iteration, expected):
+    """Angles 0, 45, 90, 135 and 180 degrees."""
+    found = rate(100, iteration, 5, warmup_steps=50, schedule="cosine", final_learning_rate=0.2)
+    assert found == pytest.approx(expected)
+
+
+def test_warm_up_and_cosine_multiply():
+    """Half of the warm-up, half-way down to 0."""
+    found = rate(4, 2, 5, warmup_steps=10, schedule="cosine", final_learning_rate=0.0)
+    assert found == pytest.approx(0.0025)
+
+
+def test_a_run_that_is_extended_beyond_its_end_stays_at_the_end():
+    for iteration in (4, 5, 50):
+        assert rate(100, iteration, 5, schedule="cosine", final_learning_rate=0.2) == pytest.approx(0.002)
+
+
+def test_a_run_of_one_iteration_trains_at_the_peak():
+    assert rate(100, 0, 1, schedule="cosine") == 0.01
+
+
+def test_constant_does_not_fall():
+    assert {rate(100, iteration, 5, schedule="constant") for iteration in range(5)} == {0.01}
