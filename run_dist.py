@@ -18,7 +18,8 @@ def main(argv):
     try:
         arguments = command_line.parse(argv)
         if arguments.check_config:
-            print(configuration.to_json(load_config(arguments)), end="")
+            text = configuration.to_json(load_config(arguments))
+            print(text, end="") if speaks else None
             return DONE
     except command_line.PrintAndExit as text:
         print(text, end="") if speaks else None

@@ -24,6 +24,7 @@ base_python=$("$python" -c 'import os, sys; print(os.path.realpath(getattr(sys, 
     die "Python 3.10 or newer is missing: install it with \`apt install python3 python3-venv python3-dev\` (Debian, Ubuntu) or \`dnf install python3.11 python3.11-devel\` (RHEL), or name one with PYTHON=/path/to/python3."
 mpi_home=${MPI_HOME-$(recorded mpi_home)}
 mpi_home=${mpi_home%/}
+case $mpi_home in '' | /*) ;; *) mpi_home=$PWD/$mpi_home ;; esac
 gpu_operations=${HOROVOD_GPU_OPERATIONS-$(recorded gpu_operations)}
 
 # .venv/setup.txt is written last and says what .venv was made of: the same text means nothing to do. The
@@ -38,6 +39,14 @@ files=$(cat requirements.txt tools/setup.sh tools/build_horovod.sh | sha256sum |
 if [ "$(cat .venv/setup.txt 2>/dev/null)" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; then
     say ".venv is ready"
     exit 0
+fi
+
+# One set-up at a time in this folder: the lock is on this file, and ends with the process.
+exec 9<tools/setup.sh
+if command -v flock >/dev/null && ! flock --nonblock 9; then
+    say "another set-up is running in this folder; waiting for it"
+    flock 9
+    exec tools/setup.sh
 fi
 
 # --- Is everything here that the long steps need? Everything that is missing goes into one sentence. ---------

@@ -46,7 +46,7 @@ def test_value_loss_is_about_the_sign():
 
 
 def test_a_perfect_policy_costs_its_entropy():
-    _, entropy = None, -sum(p * math.log(p) for p in (1 / 8, 2 / 8, 5 / 8))
+    entropy = -sum(p * math.log(p) for p in (1 / 8, 2 / 8, 5 / 8))
     policy_loss, _ = losses(Fixed(LOGITS[:1], [0.0]), *batch([[1 / 8, 2 / 8, 5 / 8]], [0.0], [1]))
     assert policy_loss.item() == pytest.approx(entropy, rel=1e-6)
 

@@ -9,7 +9,7 @@ from az_mpi.data.replay import Replay, sample_dtype, to_samples, turn, window_si
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search.puct import Search
 from az_mpi.selfplay.player import Player
-from az_mpi.selfplay.record import Record
+from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 
@@ -30,16 +30,29 @@ def test_window_by_hand(made, expected):
     assert window_size(settings, made) == expected
 
 
-def test_samples_are_the_positions_of_the_record_in_order():
+@pytest.fixture(scope="module")
+def record():
     settings = make_config("connect4", search={"simulations": 10}, selfplay={"parallel_games": 4})
-    record = play_games(Player(settings, CONNECT4, Hashed(CONNECT4), 0), range(6))
-    samples = to_samples(record, CONNECT4, 1000)
+    return play_games(Player(settings, CONNECT4, Hashed(CONNECT4), 0), range(6))
+
+
+def test_samples_are_the_positions_of_the_record_in_order(record):
+    samples = to_samples(record, CONNECT4, 1000, 0.0)
     n = len(record.positions)
     assert samples["index"].tolist() == list(range(1000, 1000 + n))
     assert (samples["state"] == record.positions["state"]).all()
     assert (samples["value"] == record.positions["value"]).all() and (samples["weight"] == 1).all()
     assert (samples["policy"] == record.dense_policy(7)).all()
-    assert len(to_samples(Record.empty(CONNECT4), CONNECT4, 5)) == 0
+    assert len(to_samples(Record.empty(CONNECT4), CONNECT4, 5, 0.5)) == 0
+
+
+def test_value_target_by_hand():
+    """Outcomes 1 and -1, the search thought 0.5 and 0.25: with a quarter of its opinion 0.875 and -0.6875."""
+    record = Record(np.zeros(1, GAME), np.zeros(2, position_dtype(TICTACTOE)), np.zeros(0, POLICY))
+    record.positions["value"], record.positions["root_value"] = [1, -1], [0.5, 0.25]
+    for share, expected in ((0.25, [0.875, -0.6875]), (0.0, [1, -1]), (1.0, [0.5, 0.25])):
+        assert to_samples(record, TICTACTOE, 0, share)["value"].tolist() == expected
+    assert record.positions["value"].tolist() == [1, -1]  # what is stored stays the outcome
 
 
 def test_forget_drops_what_is_older():

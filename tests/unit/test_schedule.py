@@ -21,7 +21,7 @@ def test_no_warm_up_begins_at_the_peak():
 
 @pytest.mark.parametrize(
     "iteration, expected",
-    [(0, 0.01), (1, 0.01 * (0.2 + 0.4 * (1 + 2**-0.5))), (2, 0.006), (3, 0.01 * (0.2 + 0.4 * (1 - 2**-0.5))), (4, 0.002)],
+    [(0, 0.01), (1, 0.01 * (0.6 + 0.4 * 2**-0.5)), (2, 0.006), (3, 0.01 * (0.6 - 0.4 * 2**-0.5)), (4, 0.002)],
 )
 def test_cosine_over_five_iterations_down_to_a_fifth(iteration, expected):
     """Angles 0, 45, 90, 135 and 180 degrees."""

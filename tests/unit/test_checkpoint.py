@@ -1,0 +1,167 @@
+"""Checkpoints: what is saved is what is loaded, and a damaged one is passed over, told about and kept."""
+
+import json
+import os
+
+import pytest
+import torch
+
+from az_mpi import checkpoint, config, games
+from az_mpi.checkpoint import Checkpoint, Progress
+from az_mpi.network import resnet
+
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "sha256")
+
+
+def make(iteration, seed=1):
+    network = resnet.build(games.make("tictactoe"), config.Network(blocks=1, channels=8), seed)
+    optimizer = {"stem.weight.exp_avg": torch.rand(8, 2, 3, 3), "stem.weight.step": torch.tensor(float(iteration))}
+    progress = Progress(iteration, step=10 * iteration, samples_due=0.1 + iteration, games_num=7, positions_num=60,
+                        unfinished_games=3)  # fmt: skip
+    return Checkpoint(progress, network.state_dict(), optimizer)
+
+
+def same_tensors(one, other):
+    """Whether the names, types, shapes and bits are the same."""
+    return list(sorted(one)) == list(sorted(other)) and all(
+        one[k].dtype == other[k].dtype and one[k].shape == other[k].shape
+        and one[k].contiguous().numpy().tobytes() == other[k].contiguous().numpy().tobytes()
+        for k in one
+    )  # fmt: skip
+
+
+def assert_same(found, expected):
+    assert found.progress == expected.progress
+    assert same_tensors(found.model, expected.model) and same_tensors(found.optimizer, expected.optimizer)
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path):
+    """To the last bit, also numbers that are not finite or not plain, and tensors that do not lie in order."""
+    saved = make(3)
+    saved.model["stem.weight"][0, 0, 0, :3] = torch.tensor([float("nan"), -0.0, 1e-45])
+    saved.model["turned"] = torch.arange(24.0).reshape(2, 3, 2, 2).to(memory_format=torch.channels_last)
+    saved.optimizer["transposed"] = torch.arange(6.0).reshape(2, 3).t()
+    saved.progress.samples_due = 0.1 + 0.2
+    checkpoint.save(tmp_path, saved, keep=3)
+    found, lines = checkpoint.load_newest(tmp_path)
+    assert_same(found, saved)
+    assert lines == [] and sorted(p.name for p in (tmp_path / "000003").iterdir()) == sorted(FILES)
+
+
+def test_sums_are_those_that_sha256sum_checks(tmp_path):
+    checkpoint.save(tmp_path, make(1), keep=1)
+    assert os.system(f"cd {tmp_path}/000001 && sha256sum --check --quiet --strict sha256") == 0
+
+
+def test_an_optimizer_that_has_not_stepped_yet(tmp_path):
+    saved = make(0)
+    saved.optimizer = {}
+    checkpoint.save(tmp_path, saved, keep=1)
+    assert_same(checkpoint.load_newest(tmp_path)[0], saved)
+
+
+def test_the_newest_are_kept(tmp_path):
+    for iteration in (1, 2, 3, 10, 11):
+        checkpoint.save(tmp_path, make(iteration), keep=2)
+    assert [p.name for p in checkpoint.find(tmp_path)] == ["000010", "000011"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000010", "000011"]
+    assert checkpoint.load_newest(tmp_path)[0].progress.iteration == 11
+
+
+def test_no_checkpoint(tmp_path):
+    assert checkpoint.load_newest(tmp_path) == (None, []) == checkpoint.load_newest(tmp_path / "nowhere")
+
+
+def flip(path):
+    """Flip one bit in the middle of the file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "flipped bit": flip,
+    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "empty": lambda path: os.truncate(path, 0),
+    "missing": lambda path: path.unlink(),
+    "noise": lambda path: path.write_bytes(bytes(range(128, 256))),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(tmp_path, name, damage):
+    for iteration in (1, 2):
+        checkpoint.save(tmp_path, make(iteration), keep=3)
+    damage(tmp_path / "000002" / name)
+    found, lines = checkpoint.load_newest(tmp_path)
+    assert_same(found, make_like(found, 1))
+    assert len(lines) == 1 and "000002" in lines[0] and "000002.damaged" in lines[0] and "\n" not in lines[0]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000001", "000002.damaged"]
+    # It is told once, and its number is free for the checkpoint that comes instead.
+    assert checkpoint.load_newest(tmp_path)[1] == []
+    checkpoint.save(tmp_path, make(2, seed=9), keep=3)
+    assert checkpoint.load_newest(tmp_path)[0].progress.iteration == 2
+
+
+def make_like(found, iteration):
+    """Return what `make(iteration)` saved; its random optimiser part is taken over."""
+    expected = make(iteration)
+    expected.optimizer["stem.weight.exp_avg"] = found.optimizer["stem.weight.exp_avg"]
+    return expected
+
+
+def test_sums_of_another_checkpoint_do_not_serve(tmp_path):
+    """Whole files, but of two checkpoints: refused."""
+    for iteration in (1, 2):
+        checkpoint.save(tmp_path, make(iteration, seed=iteration), keep=3)
+    os.replace(tmp_path / "000001" / "model.safetensors", tmp_path / "000002" / "model.safetensors")
+    found, lines = checkpoint.load_newest(tmp_path)
+    assert found is None and ["000002" in lines[0], "000001" in lines[1]] == [True, True]
+
+
+def test_where_all_are_damaged_there_is_none(tmp_path):
+    for iteration in (1, 2, 3):
+        checkpoint.save(tmp_path, make(iteration), keep=3)
+        flip(tmp_path / f"{iteration:06d}" / "model.safetensors")
+    found, lines = checkpoint.load_newest(tmp_path)
+    assert found is None and len(lines) == 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000001.damaged", "000002.damaged", "000003.damaged"]
+
+
+def test_damaged_twice_both_are_kept(tmp_path):
+    for seed in (1, 2):
+        checkpoint.save(tmp_path, make(5, seed), keep=3)
+        flip(tmp_path / "000005" / "state.json")
+        assert checkpoint.load_newest(tmp_path)[0] is None
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000005.damaged", "000005.damaged-1"]
+
+
+def test_another_schema_is_not_used(tmp_path):
+    """Its sums are right; its version is not."""
+    checkpoint.save(tmp_path, make(1), keep=3)
+    state, sums = tmp_path / "000001" / "state.json", tmp_path / "000001" / "sha256"
+    old = checkpoint.sha256(state)
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"schema_version": 2}))
+    sums.write_text(sums.read_text().replace(old, checkpoint.sha256(state)))
+    found, lines = checkpoint.load_newest(tmp_path)
+    assert found is None and "schema is 2" in lines[0]
+
+
+def test_saving_that_fails_leaves_the_checkpoints_as_they_were(tmp_path):
+    checkpoint.save(tmp_path, make(1), keep=1)
+    bad = make(2)
+    bad.progress.samples_due = object()  # nothing that JSON can hold
+    with pytest.raises(TypeError):
+        checkpoint.save(tmp_path, bad, keep=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["000001"]
+    assert checkpoint.load_newest(tmp_path)[0].progress.iteration == 1
+
+
+def test_a_folder_that_was_being_written_when_the_program_died_is_not_seen(tmp_path):
+    checkpoint.save(tmp_path, make(1), keep=3)
+    half = tmp_path / ".000002.4711.tmp"
+    half.mkdir()
+    (half / "model.safetensors").write_bytes(b"half")
+    found, lines = checkpoint.load_newest(tmp_path)
+    assert found.progress.iteration == 1 and lines == []

@@ -1,0 +1,126 @@
+"""Files that can be seen are whole."""
+
+import hashlib
+import os
+
+import pytest
+
+from az_mpi import files
+
+
+def test_a_new_file_is_not_seen_before_it_is_whole(tmp_path):
+    path = tmp_path / "a.txt"
+    with files.whole_file(path) as temporary:
+        temporary.write_text("half")
+        assert not path.exists() and temporary.parent == tmp_path
+        temporary.write_text("whole")
+    assert path.read_text() == "whole" and list(tmp_path.iterdir()) == [path]
+
+
+def test_an_old_file_stays_as_it_was_until_the_end(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with open(path) as reader:
+        with files.whole_file(path) as temporary:
+            temporary.write_text("new")
+            assert path.read_text() == "old"
+        assert path.read_text() == "new"
+        assert reader.read() == "old"  # who had it open reads on in the old one
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("written", [True, False])
+def test_nothing_is_left_of_a_file_whose_writing_fails(tmp_path, error, written):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(error), files.whole_file(path) as temporary:
+        if written:
+            temporary.write_text("half")
+        raise error
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_was_never_written_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError), files.whole_file(tmp_path / "a.txt"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_folder_is_not_seen_before_it_is_whole(tmp_path):
+    path = tmp_path / "deep" / "folder"
+    with files.whole_folder(path) as temporary:
+        (temporary / "a").write_text("1")
+        (temporary / "b").write_text("2")
+        assert not path.exists()
+    assert {p.name: p.read_text() for p in path.iterdir()} == {"a": "1", "b": "2"}
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_nothing_is_left_of_a_folder_whose_writing_fails(tmp_path, error):
+    with pytest.raises(error), files.whole_folder(tmp_path / "folder") as temporary:
+        (temporary / "a").write_text("1")
+        raise error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_there_is_never_replaced(tmp_path):
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "a").write_text("old")
+    with pytest.raises(OSError), files.whole_folder(path) as temporary:
+        (temporary / "a").write_text("new")
+    assert (path / "a").read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_process_of_the_same_number_left_is_not_mixed_in(tmp_path):
+    """A program that died has left its temporary folder, and this one has the same process number."""
+    with files.whole_folder(tmp_path / "folder") as temporary:
+        left = temporary
+    left.mkdir()
+    (left / "stale").write_text("of another run")
+    os.rename(tmp_path / "folder", tmp_path / "moved")
+    with files.whole_folder(tmp_path / "folder") as temporary:
+        assert temporary == left
+        (temporary / "a").write_text("1")
+    assert [p.name for p in (tmp_path / "folder").iterdir()] == ["a"]
+
+
+def test_data_reach_the_disk_before_the_name_does(tmp_path, monkeypatch):
+    """fsync of the file, the rename, fsync of the folder: in this order."""
+    events = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
+    with files.whole_file(tmp_path / "a.txt") as temporary:
+        temporary.write_text("x")
+    assert events == [str(temporary), "rename", str(tmp_path)]
+
+
+def test_every_file_of_a_folder_reaches_the_disk_before_its_name_does(tmp_path, monkeypatch):
+    events = []
+    fsync, rename = os.fsync, os.rename
+    monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+    monkeypatch.setattr(os, "rename", lambda a, b: (events.append("rename"), rename(a, b)))
+    with files.whole_folder(tmp_path / "folder") as temporary:
+        for name in ("a", "b"):
+            (temporary / name).write_text(name)
+    assert sorted(events[:2]) == [str(temporary / "a"), str(temporary / "b")]
+    assert events[2:] == [str(temporary), "rename", str(tmp_path)]
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", bytes(range(256)) * 10_000])
+def test_sha256(tmp_path, content):
+    (tmp_path / "a").write_bytes(content)
+    assert files.sha256(tmp_path / "a") == hashlib.sha256(content).hexdigest()
+
+
+def test_sha256_known_answer(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert files.sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_write_text(tmp_path):
+    files.write_text(tmp_path / "a", "one\n")
+    files.write_text(tmp_path / "a", "two\n")
+    assert (tmp_path / "a").read_text() == "two\n" and len(list(tmp_path.iterdir())) == 1

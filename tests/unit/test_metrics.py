@@ -1,0 +1,117 @@
+"""Numbers for programs: metrics.jsonl, TensorBoard, timers; and what people read of them."""
+
+import time
+
+import numpy as np
+import pytest
+
+from az_mpi.report import console, metrics
+from az_mpi.report.metrics import Metrics, Timers, flat
+
+
+def test_records_are_read_as_they_were_written(tmp_path):
+    written = Metrics(tmp_path, 1, tensorboard=False, shown=True)
+    before = time.time()
+    written.write("train", 50, {"policy_loss": np.float64(0.1), "steps": 3})
+    written.write("evaluation", 60, {"matches": {"best": {"score": 0.5}}, "none": None})
+    written.close()
+    train, evaluation = metrics.read(tmp_path / "metrics.jsonl")
+    assert abs(train.pop("time") - before) < 60 and evaluation.pop("time") >= before - 1
+    assert train == {"kind": "train", "step": 50, "policy_loss": 0.1, "steps": 3}
+    assert evaluation == {"kind": "evaluation", "step": 60, "matches": {"best": {"score": 0.5}}, "none": None}
+
+
+def test_each_record_is_there_as_soon_as_it_is_written(tmp_path):
+    """A run that is killed has lost nothing."""
+    written = Metrics(tmp_path, 1, tensorboard=False, shown=True)
+    written.write("train", 1, {})
+    assert len(metrics.read(tmp_path / "metrics.jsonl")) == 1
+    written.close()
+
+
+def test_a_resumed_run_appends(tmp_path):
+    for attempt in (1, 2):
+        written = Metrics(tmp_path, attempt, tensorboard=False, shown=True)
+        written.write("train", attempt, {})
+        written.close()
+    assert [record["step"] for record in metrics.read(tmp_path / "metrics.jsonl")] == [1, 2]
+
+
+def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"kind": "train", "step": 1}\n{"kind": "train", "st')
+    assert metrics.read(path) == [{"kind": "train", "step": 1}]
+
+
+def test_other_ranks_write_nothing(tmp_path):
+    silent = Metrics(tmp_path, 1, tensorboard=True, shown=False)
+    silent.write("train", 1, {"loss": 1.0})
+    silent.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensorboard_has_the_numbers_by_their_dotted_names(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    written = Metrics(tmp_path, 3, tensorboard=True, shown=True)
+    values = {"score": 0.25, "matches": {"best": {"wins": 4}}, "text": "no number", "yes": True, "list": [1, 2]}
+    written.write("evaluation", 7, values)
+    written.write("evaluation", 9, {"score": 0.5})
+    written.close()
+    board = EventAccumulator(str(tmp_path / "tensorboard" / "attempt-3"))
+    board.Reload()
+    assert set(board.Tags()["scalars"]) == {"evaluation/score", "evaluation/matches.best.wins"}
+    assert [(e.step, e.value) for e in board.Scalars("evaluation/score")] == [(7, 0.25), (9, 0.5)]
+    assert [(e.step, e.value) for e in board.Scalars("evaluation/matches.best.wins")] == [(7, 4)]
+
+
+def test_flat_by_hand():
+    assert flat({"a": 1, "b": {"c": 2, "d": {"e": None}}, "f": {}}) == {"a": 1, "b.c": 2, "b.d.e": None}
+
+
+def test_timers_add_up_and_begin_anew(monkeypatch):
+    """A clock that goes one second a look: each block takes one."""
+    seconds = iter(range(100))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
+    timers = Timers()
+    for name in ("play", "train", "play"):
+        with timers(name):
+            pass
+    with pytest.raises(ValueError), timers("train"):
+        raise ValueError
+    assert timers.take() == {"play_s": 2, "train_s": 2}
+    assert timers.take() == {}
+
+
+def test_table_aligns_its_columns():
+    rows = [("rank", "host", "n"), (0, "node01", 8), (11, "b", 16)]
+    assert console.table(rows) == ["rank  host    n", "0     node01  8", "11    b       16"]
+
+
+def test_log_lines_go_to_a_file_of_each_rank(tmp_path, capsys):
+    for rank in (0, 2):
+        logger = console.start(rank, tmp_path)
+        logger.info("from rank %d", rank)
+    console.start(0, tmp_path)
+    lines = {p.name: p.read_text() for p in (tmp_path / "logs").iterdir()}
+    assert set(lines) == {"rank-000.log", "rank-002.log"}
+    assert lines["rank-000.log"].endswith(" INFO from rank 0\n") and lines["rank-000.log"].count("\n") == 1
+    assert capsys.readouterr().out == "from rank 0\n"
+
+
+def test_progress_without_a_terminal_is_a_line_each_quarter():
+    lines = []
+
+    class Logger:
+        def info(self, text, *values):
+            lines.append(text % values)
+
+    shown = console.Progress(Logger(), True, "self-play", "games")
+    shown.on_terminal = False
+    for done in range(0, 41):
+        shown.update(done, 40)
+    assert lines == [f"  self-play: {n} of 40 games" for n in (10, 20, 30)]
+    hidden = console.Progress(Logger(), False, "self-play", "games")
+    hidden.update(20, 40)
+    hidden.close()
+    assert len(lines) == 3

@@ -1,0 +1,159 @@
+"""A run's folder: who may go on with it, and what it remembers."""
+
+import json
+import os
+
+import pytest
+from helpers import make_config
+
+from az_mpi import __version__, run_folder
+from az_mpi import config as configuration
+from az_mpi.problems import ConfigError, Refusal
+from az_mpi.run_folder import RunFolderError, prepare, recorded_config
+
+HOSTS = ["node01", "node02"]
+
+
+def listing(folder):
+    """Return {relative path: content} of all files under a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def refused(path, config, fresh=False):
+    """Return the text of a refusal, which must leave everything as it was."""
+    before = listing(path) if path.exists() else None
+    with pytest.raises(RunFolderError) as caught:
+        prepare(path, config, HOSTS, fresh)
+    assert (listing(path) if path.exists() else None) == before
+    assert isinstance(caught.value, Refusal)
+    return str(caught.value)
+
+
+def test_a_new_run_is_attempt_1_and_has_its_folders(tmp_path):
+    path = tmp_path / "deep" / "run"
+    assert prepare(path, make_config(), HOSTS, fresh=False) == 1
+    names = {"checkpoints", "games", "best", "evaluations", "attempts", "config.json"}
+    assert {p.name for p in path.iterdir()} == names
+    assert [p.name for p in (path / "attempts").iterdir()] == ["001.json"]
+
+
+def test_each_start_is_one_more_attempt(tmp_path):
+    assert [prepare(tmp_path, make_config(), HOSTS, fresh=False) for _ in range(3)] == [1, 2, 3]
+    assert sorted(p.name for p in (tmp_path / "attempts").iterdir()) == ["001.json", "002.json", "003.json"]
+
+
+def test_an_attempt_number_is_never_given_twice(tmp_path):
+    """Also where an earlier file is gone, or where another program takes the number in the same moment."""
+    for _ in range(3):
+        prepare(tmp_path, make_config(), HOSTS, fresh=False)
+    (tmp_path / "attempts" / "002.json").unlink()
+    assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 4
+
+
+def test_two_starts_in_the_same_moment_have_two_numbers(tmp_path, monkeypatch):
+    """Another program takes number 1 after this one has looked."""
+    link, taken = os.link, []
+
+    def late(source, target):
+        if not taken:
+            taken.append(target)
+            target.write_text("another's")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", late)
+    assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 2
+    assert taken[0].read_text() == "another's" and taken[0].name == "001.json"
+    assert len(list((tmp_path / "attempts").iterdir())) == 2
+
+
+def test_what_is_remembered(tmp_path):
+    config = make_config(seed=5, iterations=3)
+    prepare(tmp_path, config, HOSTS, fresh=True)
+    data = json.loads((tmp_path / "config.json").read_text())
+    assert configuration.validate(data["config"], "test") == config
+    assert data["hosts"] == HOSTS and data["az_mpi"] == __version__
+    assert data["packages"].keys() >= {"torch", "numpy", "mpi4py", "h5py"} and data["packages"]["numpy"]
+    assert json.loads((tmp_path / "attempts" / "001.json").read_text()) == data
+
+
+def test_the_first_configuration_stays_and_each_attempt_has_its_own(tmp_path):
+    prepare(tmp_path, make_config(iterations=3), HOSTS, fresh=False)
+    first = (tmp_path / "config.json").read_bytes()
+    prepare(tmp_path, make_config(iterations=4), HOSTS, fresh=False)
+    assert (tmp_path / "config.json").read_bytes() == first
+    assert recorded_config(tmp_path).iterations == 4
+
+
+def test_fresh_never_touches_a_run_that_is_there(tmp_path):
+    prepare(tmp_path, make_config(), HOSTS, fresh=True)
+    text = refused(tmp_path, make_config(), fresh=True)
+    assert "--fresh" in text and str(tmp_path) in text and "--logdir" in text
+
+
+def test_changed_fixed_keys_are_refused_with_both_values(tmp_path):
+    prepare(tmp_path, make_config(seed=1, search={"simulations": 50}), HOSTS, fresh=False)
+    text = refused(tmp_path, make_config("connect4", seed=2, search={"simulations": 60}))
+    assert 'game: "tictactoe" in the run, "connect4" now' in text
+    assert "seed: 1 in the run, 2 now" in text and "search.simulations: 50 in the run, 60 now" in text
+
+
+def test_refusal_names_the_fixed_keys_alone(tmp_path):
+    prepare(tmp_path, make_config(seed=1, iterations=3), HOSTS, fresh=False)
+    assert "iterations" not in refused(tmp_path, make_config(seed=2, iterations=4))
+
+
+@pytest.mark.parametrize("change", [
+    {"iterations": 99},
+    {"train": {"batch_size": 64, "learning_rate": 0.5, "ranks": 1}},
+    {"selfplay": {"games_num": 7, "parallel_games": 3}},
+    {"evaluate": {"every": 1}, "checkpoint": {"every": 2, "keep": 9}, "report": {"tensorboard": False}},
+])  # fmt: skip
+def test_keys_that_may_change_are_accepted(tmp_path, change):
+    prepare(tmp_path, make_config(), HOSTS, fresh=False)
+    assert prepare(tmp_path, make_config(**change), HOSTS, fresh=False) == 2
+    assert recorded_config(tmp_path) == make_config(**change)
+
+
+def test_a_change_is_compared_with_the_newest_attempt_not_the_first(tmp_path):
+    """What was changed and is changed back is a change of the free key alone: accepted each time."""
+    for iterations in (3, 4, 3):
+        prepare(tmp_path, make_config(iterations=iterations), HOSTS, fresh=False)
+    assert "seed" in refused(tmp_path, make_config(seed=2))
+
+
+def test_recorded_config_takes_overrides(tmp_path):
+    prepare(tmp_path, make_config(), HOSTS, fresh=False)
+    found = recorded_config(tmp_path, {"evaluate.games_num": 8}, {"evaluate.games_num": "--set"})
+    assert found == make_config(evaluate={"games_num": 8})
+    with pytest.raises(ConfigError, match="evaluate.games_num"):
+        recorded_config(tmp_path, {"evaluate.games_num": 7}, {"evaluate.games_num": "--set"})
+
+
+@pytest.mark.parametrize("content", [None, "", "{", '{"other": 1}'])
+def test_a_folder_without_a_run_is_told(tmp_path, content):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(RunFolderError, match="holds no run") as caught:
+        recorded_config(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunFolderError, match="--logdir .*file/run"):
+        prepare(tmp_path / "file" / "run", make_config(), HOSTS, fresh=False)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_a_start_that_died_before_its_attempt_was_written_is_no_obstacle(tmp_path, monkeypatch):
+    """Whatever it leaves: the next start goes on with the run."""
+    prepare(tmp_path, make_config(), HOSTS, fresh=False)
+
+    def full(*_):
+        raise OSError(28, "No space left on device", "attempts")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, "write_text", full)
+        with pytest.raises(RunFolderError, match="No space left"):
+            prepare(tmp_path, make_config(), HOSTS, fresh=False)
+    assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 2
