@@ -40,7 +40,8 @@ build() {
     scratch=$(mktemp -d "$cache/building.XXXXXX")
     trap 'rm -rf "$scratch"' EXIT
     mkdir "$scratch/wheels"
-    jobs=$(nproc)
+    jobs=$(awk -v cores="$(nproc)" '/^MemAvailable/ { n = int($2 / 2e6); if (n > cores) n = cores; print (n > 1 ? n : 1) }' \
+        /proc/meminfo)  # 2 GB a compiler
     say "building Horovod $horovod against $mpi${MPI_HOME:+ in $MPI_HOME}: 1 to 5 minutes, log in .venv/horovod-build.log"
     set +e  # bash ignores -e inside ( ) where the result is tested at once
     (
@@ -75,7 +76,7 @@ build() {
         fi
         [ -z "${CUDA_HOME:-}" ] || export HOROVOD_CUDA_HOME="${HOROVOD_CUDA_HOME:-$CUDA_HOME}"
         # MAKEFLAGS: this make's own, not those of the `make setup` around it.
-        MAKEFLAGS=-j$((jobs > 8 ? 8 : jobs)) HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1 HOROVOD_CPU_OPERATIONS=MPI \
+        MAKEFLAGS=-j$jobs HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1 HOROVOD_CPU_OPERATIONS=MPI \
             HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
             "$python" -m pip wheel --verbose --no-deps --no-build-isolation --no-cache-dir --wheel-dir "$scratch/wheels" .
     ) >"$log" 2>&1

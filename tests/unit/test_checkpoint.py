@@ -111,6 +111,16 @@ def make_like(found, iteration):
     return expected
 
 
+def test_a_number_that_was_changed_by_hand_is_damage(tmp_path):
+    """state.json still reads well; it is not what was saved."""
+    checkpoint.save(tmp_path, make(4), keep=3)
+    state = tmp_path / "000004" / "state.json"
+    assert '"step": 40' in state.read_text()
+    state.write_text(state.read_text().replace('"step": 40', '"step": 41'))
+    found, lines = checkpoint.load_newest(tmp_path)
+    assert found is None and "state.json" in lines[0]
+
+
 def test_sums_of_another_checkpoint_do_not_serve(tmp_path):
     """Whole files, but of two checkpoints: refused."""
     for iteration in (1, 2):
