@@ -15,10 +15,10 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 endif
 
-.PHONY: help setup train test lint clean
+.PHONY: help setup train test test-long lint clean
 
 help: ## list the targets (this is the default)
-	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile
 
 setup: ## make .venv: packages, MPI, Horovod (MPI_HOME=/path/to/mpi: with your site's MPI)
 	@tools/setup.sh
@@ -28,6 +28,9 @@ train: setup ## set up and train with NP ranks on this machine (NP=2 CONFIG=... 
 
 test: setup ## set up and run every test (TESTS=tests/unit: only those)
 	python -m pytest $(TESTS) -q
+
+test-long: setup ## what the shipped configurations reach: perfect tic-tac-toe, a good Connect Four (about 15 minutes)
+	python -m pytest tests/slow -q -m slow
 
 lint: setup ## check the style
 	ruff check .

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Train AlphaZero over MPI: command line -> configuration -> world -> loop -> exit status. See --help."""
+"""Train AlphaZero over MPI: command line -> configuration -> world -> mode -> exit status. See --help."""
 
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -10,24 +11,30 @@ from az_mpi import config as configuration
 from az_mpi.problems import Refusal
 
 DONE, USAGE, INTERNAL, INTERRUPTED = 0, 2, 70, 130
+LAST_WORDS_S = 1.0
 
 
 def main(argv):
     """Run the program and return its exit status."""
-    speaks = command_line.environment_rank() == 0
     try:
         arguments = command_line.parse(argv)
-        if arguments.check_config:
-            text = configuration.to_json(load_config(arguments))
-            print(text, end="") if speaks else None
-            return DONE
+        if not arguments.check_config:
+            return start(arguments)
+        return finish(DONE, configuration.to_json(load_config(arguments)), sys.stdout)
     except command_line.PrintAndExit as text:
-        print(text, end="") if speaks else None
-        return DONE
+        return finish(DONE, text, sys.stdout)
     except Refusal as error:
-        print(error, file=sys.stderr) if speaks else None
-        return USAGE
-    return start(arguments)
+        return finish(USAGE, f"{error}\n", sys.stderr)
+
+
+def finish(status, text, stream):
+    """Let one rank print what every rank knows without MPI; return the exit status."""
+    if command_line.environment_rank() == 0:
+        print(text, end="", file=stream, flush=True)
+    elif status:
+        # mpirun ends the others when the first rank fails: leave rank 0 the time to speak.
+        time.sleep(LAST_WORDS_S)
+    return status
 
 
 def load_config(arguments):
@@ -46,32 +53,34 @@ def start(arguments):
 
     world = World.start()
     try:
-        try:
-            text = world.from_root(lambda: configuration.to_json(load_config(arguments)))
-            config = configuration.loads(text)
-            world.chunk_bytes = config.exchange.chunk_bytes
-            from az_mpi import modes
+        config = configuration.loads(world.from_root(lambda: configuration.to_json(load_config(arguments))))
+        world.chunk_bytes = config.exchange.chunk_bytes
+        from az_mpi import modes
 
-            getattr(modes, arguments.mode)(arguments, config, world)
-        except Refusal as error:
-            print(error, file=sys.stderr) if world.is_root else None
-            return USAGE
+        getattr(modes, arguments.mode)(arguments, config, world)
         return DONE
+    except Refusal as error:  # raised on every rank
+        if world.is_root:
+            print(error, file=sys.stderr, flush=True)
+        return USAGE
     except KeyboardInterrupt:
         world.abort(INTERRUPTED)
     except BaseException:
-        crash(world, Path(arguments.logdir))
+        crash(world, arguments.logdir)
 
 
 def crash(world, folder):
     """Say which rank failed and why, here and in its log file, and end every rank with status 70."""
     text = f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{traceback.format_exc()}"
-    print(text, file=sys.stderr, flush=True)
-    log = folder / "logs" / f"rank-{world.rank:03d}.log"
-    if log.exists():
-        with open(log, "a") as file:
+    try:
+        print(text, file=sys.stderr, flush=True)
+        with open(Path(folder) / "logs" / f"rank-{world.rank:03d}.log", "r+") as file:  # only if there is one
+            file.seek(0, 2)
             file.write(text)
-    world.abort(INTERNAL)
+    except OSError:
+        pass  # a full disk may be why we are here; the others must not wait for us
+    finally:
+        world.abort(INTERNAL)
 
 
 if __name__ == "__main__":

@@ -71,22 +71,26 @@ def find(folder):
     folder = Path(folder)
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if path.name.isdigit())
+    return sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
 
 
-def load_newest(folder):
-    """Return (the newest whole `Checkpoint` or None, lines about damaged ones, which are set aside).
+def load_newest(folder, set_aside):
+    """Return (the newest whole `Checkpoint` or None, a line about each damaged one after it).
 
-    A checkpoint is judged by its sums before anything of it is used.
+    A checkpoint is judged by its sums before anything of it is used. set_aside: rename the damaged ones, which the run
+    that writes here must do before it writes another of the same name; whoever only looks leaves them.
     """
     lines = []
     for path in reversed(find(folder)):
         problem = damage(path)
         if problem is None:
             return _load(path), lines
-        aside = _free_name(path.with_name(path.name + ".damaged"))
-        path.rename(aside)
-        lines.append(f"checkpoint {path} is damaged ({problem}); kept as {aside.name}, using the one before")
+        line = f"checkpoint {path} is damaged ({problem}); an older one is used, or the run begins anew"
+        if set_aside:
+            aside = _free_name(path.with_name(path.name + ".damaged"))
+            path.rename(aside)
+            line += f"; it is kept as {aside.name}"
+        lines.append(line)
     return None, lines
 
 

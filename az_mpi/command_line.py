@@ -30,7 +30,7 @@ EPILOG = """\
 examples:
   python run_dist.py --config_file configs/smoke.json
   mpirun -n 4 python run_dist.py --config_file configs/tictactoe.json --logdir runs/first
-  mpirun -n 16 --hostfile hostfiles/lab python run_dist.py --config_file configs/connect4.json --batch_size 4096
+  mpirun -n 16 -H node1:8,node2:8 python run_dist.py --config_file configs/connect4.json --batch_size 4096
   mpirun -n 4 python run_dist.py --mode eval --logdir runs/first --set evaluate.games_num=400
   python run_dist.py --config_file configs/connect4.json --check_config
 
@@ -41,8 +41,7 @@ exit codes:
   0    done
   2    usage or configuration: nothing was started
   70   internal error
-  75   stopped and resumable: start the same command again
-  130  interrupted (SIGINT)      143  terminated (SIGTERM)
+  130  interrupted (SIGINT): start the same command again to go on
 """
 
 

@@ -46,7 +46,7 @@ class Network(Section):
     blocks: _whole(1, 80) = _fixed(5, "Residual blocks in the tower (the paper: 19).")
     channels: _whole(8, 1024, multiple_of=8) = _fixed(64, "Filters of each convolution (the paper: 256).")
     engine: Literal["auto", "torch", "uniform", "rollout"] = _free("auto", (
-        'What evaluates positions in self-play. "auto": the fastest engine for the network on this rank; "uniform": '
+        'What evaluates positions in self-play. "auto": the network, by the fastest engine there is; "uniform": '
         'equal priors and value 0, no network, deterministic, for tests; "rollout": random play-outs.'))
 
 
@@ -106,7 +106,8 @@ class Train(Section):
                                       "v are for the player to move, in [-1, 1].", gt=0)
     mixed_precision: Literal["auto"] | bool = _free("auto", 'bf16 autocast; "auto": where the processor has bf16 '
                                                     'instructions.')
-    max_steps: _whole(0) = _free(0, "Optimiser steps of the whole run, after which it ends; 0: no limit.")
+    max_steps: _whole(0) = _free(0, "Optimiser steps after which the run ends, with that iteration, which trains no "
+                                 "further; 0: no limit.")
 
 
 class Evaluate(Section):

@@ -26,6 +26,7 @@ def exchange(run, old, record):
     new = record.gather(world)
     if world.is_root and len(new.games):
         segment.write(run.folder / "games", progress.iteration, run.game, new, provenance(run))
+    if world.is_root:  # also after an attempt that ended between the two
         segment.link_all(run.folder / "games", run.folder / "games.h5")
     counts = world.collect([len(old.positions), len(record.positions), len(record.games)])
     old_num, before = counts[0][0], sum(count[1] for count in counts[: world.rank])

@@ -39,6 +39,15 @@ def whole_folder(path):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def remove_leftovers(folder):
+    """Remove what writers that were killed left under their temporary names, one level below `folder`."""
+    for path in Path(folder).glob("*/.*.tmp"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
 def write_text(path, text):
     """Write a small text file whole."""
     with whole_file(path) as temporary:

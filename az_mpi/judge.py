@@ -12,7 +12,7 @@ from az_mpi.evaluate import evaluation
 from az_mpi.files import whole_file, write_text
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.network.torch_engine import TorchEngine
-from az_mpi.report.console import Progress
+from az_mpi.report.console import ProgressBar
 from az_mpi.report.summary import evaluation_lines
 
 
@@ -30,12 +30,15 @@ def evaluate(run):
     if world.is_root:
         match = result["matches"].get("best")
         result["promoted"] = match is None or match["score"] >= 0.5
+        file = run.folder / "best" / f"{iteration_index:06d}.safetensors"
         if result["promoted"]:
-            with whole_file(run.folder / "best" / f"{iteration_index:06d}.safetensors") as temporary:
+            with whole_file(file) as temporary:
                 safetensors.torch.save_file(checkpoint.contiguous(run.network.state_dict()), temporary)
+        else:
+            file.unlink(missing_ok=True)  # of an attempt that ended before it could save this iteration
+        run.metrics.write("evaluation", run.progress.step, result | run.timers.take())
         # The file's appearance commits the evaluation: it comes last.
         write_text(_evaluation_file(run), json.dumps(result, indent=1) + "\n")
-        run.metrics.write("evaluation", run.progress.step, result)
     return result
 
 
@@ -43,7 +46,7 @@ def verdict(run, best):
     """Return what the configured matches and the exact solver say of the network as it is now."""
     ours = NetworkEvaluator(run.game, run.engine)
     result = evaluation.evaluate(run.world, run.config, run.game, ours, best, run.progress.iteration,
-                                 lambda name: Progress(run.logger, run.world.is_root, name, "games"))
+                                 lambda name: ProgressBar(run.logger, run.world.is_root, name, "games"))
     for line in evaluation_lines(result):
         run.say(line)
     return result

@@ -9,7 +9,7 @@ from az_mpi import checkpoint, exchange, judge
 from az_mpi.checkpoint import Checkpoint
 from az_mpi.network import resnet
 from az_mpi.report import curve
-from az_mpi.report.console import Progress
+from az_mpi.report.console import ProgressBar
 from az_mpi.report.summary import iteration_line
 from az_mpi.selfplay import quota
 
@@ -20,10 +20,13 @@ class WeightsDiffer(Exception):
 
 def train(run):
     """Train until the run is finished; say so if it already is."""
-    resume(run)
-    if finished(run) and judge.judged(run):
-        run.say("%s is complete: %s. Nothing to do.", run.folder, _how_far(run))
-        return
+    if restore(run, set_aside=True):
+        if finished(run) and judge.judged(run):
+            run.say("%s is complete: %s. Nothing to do.", run.folder, _how_far(run))
+            if run.world.is_root and not (run.folder / curve.NAME).exists():
+                curve.draw(run.folder)
+            return
+        resume(run)
     if evaluation_due(run) and not judge.judged(run):
         judge.evaluate(run)
     while not finished(run):
@@ -67,20 +70,19 @@ def evaluation_due(run):
 
 
 def resume(run):
-    """Take up the newest whole checkpoint, if there is one, and refill the window from the segments before it."""
-    if not restore(run):
-        return
+    """Refill the window from the segments before the checkpoint that was restored, and say where the run stands."""
     exchange.refill(run)
     run.say("resumed after %s (attempt %d)", _how_far(run), run.attempt)
     if run.progress.unfinished_games:
-        run.say("  %d games that were under way are lost", run.progress.unfinished_games)
+        run.say("  lost: %d games that were under way then, and what was played after it and not yet stored",
+                run.progress.unfinished_games)
 
 
-def restore(run):
-    """Load the newest whole checkpoint and return whether there is one."""
+def restore(run, set_aside):
+    """Load the newest whole checkpoint and return whether there is one. set_aside: see `checkpoint.load_newest`."""
     newest = None
     if run.world.is_root:
-        newest, lines = checkpoint.load_newest(run.folder / "checkpoints")
+        newest, lines = checkpoint.load_newest(run.folder / "checkpoints", set_aside)
         for line in lines:
             run.logger.warning(line)
     if not run.world.share(newest is not None):
@@ -100,10 +102,11 @@ def play(run):
     config, world, player, index = run.config, run.world, run.player, run.progress.iteration
     committed = exchange.committed(run)
     done = world.share(committed.games["id"].tolist() if world.is_root else None)
-    shown = Progress(run.logger, world.is_root, "self-play", "games")
+    run.restart_evaluator()
+    shown = ProgressBar(run.logger, world.is_root, "self-play", "games")
     if config.selfplay.deterministic:
         ids = quota.game_ids(index, 0, np.arange(config.selfplay.games_num))
-        quota.play_share(player, world, index, np.flatnonzero(~np.isin(ids, done)), shown.update)
+        quota.play_share(player, world, index, np.flatnonzero(~np.isin(ids, np.array(done, np.uint64))), shown.update)
     elif len(done) < config.selfplay.games_num:
         quota.play_until(player, world, index, run.attempt, config.selfplay.games_num - len(done), shown.update)
     shown.close()

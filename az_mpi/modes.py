@@ -7,7 +7,7 @@ import numpy as np
 
 from az_mpi import exchange, judge, loop, run_folder
 from az_mpi.data import segment
-from az_mpi.report.console import Progress
+from az_mpi.report.console import ProgressBar
 from az_mpi.run import assemble
 from az_mpi.run_folder import RunFolderError
 from az_mpi.selfplay import quota
@@ -36,12 +36,12 @@ def selfplay(arguments, config, world):
     run = _open(arguments, config, world)
     folder, index = run.folder / "selfplay", run.progress.iteration
     begun = time.perf_counter()
-    shown = Progress(run.logger, world.is_root, "self-play", "games")
-    # Attempt numbers tell the games of several such calls apart; only a training run counts attempts itself.
+    shown = ProgressBar(run.logger, world.is_root, "self-play", "games")
     if config.selfplay.deterministic:
         quota.play_share(run.player, world, index, np.arange(config.selfplay.games_num), shown.update)
     else:
-        call = world.share(len(list(folder.glob("*.h5"))))
+        # Training counts its attempts from 1; these calls count from the upper half, so that no id is given twice.
+        call = 0x800 + world.share(len(list(folder.glob("*.h5"))))
         quota.play_until(run.player, world, index, call, config.selfplay.games_num, shown.update)
     shown.close()
     seconds = time.perf_counter() - begun
@@ -60,12 +60,8 @@ def selfplay(arguments, config, world):
 def _open(arguments, config, world):
     """Return the run in --logdir with its newest network, without taking part in its training."""
     folder = arguments.logdir
-    world.from_root(lambda: _check_holds_network(folder))
+    world.from_root(lambda: run_folder.check_same_run(folder, config))
     run = assemble(config, world, folder, attempt=None)
-    loop.restore(run)
+    if not loop.restore(run, set_aside=False):
+        raise RunFolderError(f"--logdir {folder}: holds no whole checkpoint\n  train there first, or name another run")
     return run
-
-
-def _check_holds_network(folder):
-    if not any((folder / "checkpoints").glob("[0-9]*")):
-        raise RunFolderError(f"--logdir {folder}: holds no checkpoint yet\n  train there first, or name another run")

@@ -1,8 +1,11 @@
 """Everything one rank holds while it trains, put together from the configuration."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numba
+import numpy as np
 import torch
 
 from az_mpi import games
@@ -11,6 +14,7 @@ from az_mpi.data.replay import Replay
 from az_mpi.network import resnet
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
 from az_mpi.network.torch_engine import TorchEngine
+from az_mpi.problems import Refusal
 from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.search.tree import bytes_per_tree
@@ -40,6 +44,11 @@ class Run:
     progress: Progress = field(default_factory=Progress)
     timers: Timers = field(default_factory=Timers)
 
+    def restart_evaluator(self):
+        """Make the evaluator's random numbers, where it draws any, depend on the iteration alone."""
+        if isinstance(self.evaluate, RolloutEvaluator):
+            self.evaluate.rng = np.random.default_rng([self.config.seed, self.progress.iteration, self.world.rank])
+
     def say(self, text, *values):
         """Log a line on root."""
         if self.world.is_root:
@@ -49,19 +58,24 @@ class Run:
 def assemble(config, world, folder, attempt):
     """Return this rank's `Run`, with new weights; the start-up table is printed. Collective.
 
-    attempt: None for a run that is only looked at: no metrics are written, and standard output is left alone.
+    attempt: None for a run that is only looked at: nothing is trained or written, and standard output is left alone.
     """
     cores = world.cores()
     torch.set_num_threads(cores)
+    numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
+    if config.selfplay.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before CUDA starts
     torch.use_deterministic_algorithms(config.selfplay.deterministic)
-    logger = console.start(world.rank, folder, to_stdout=attempt is not None)
+    logger = console.start(world.rank, None if attempt is None else folder)
     device = choose_device(world)
     game = games.make(config.game)
     network = resnet.build(game, config.network, config.seed)
     engine = TorchEngine(network, device)
     evaluate, reason = choose_evaluator(config, game, engine, world.rank)
-    trainers_num = world.size if config.train.ranks == "all" else min(config.train.ranks, world.size)
+    trainers_num = 0 if attempt is None else count_trainers(config, world)
     trainers = world.split(world.rank < trainers_num)
+    if trainers_num:
+        check_devices(world, device, trainers)
     learner = trainers and Learner(config, game, network, HorovodBackend(trainers), device)
     run = Run(
         config=config,
@@ -83,6 +97,24 @@ def assemble(config, world, folder, attempt):
     return run
 
 
+def count_trainers(config, world):
+    """Return how many ranks train: the first ones."""
+    return world.size if config.train.ranks == "all" else min(config.train.ranks, world.size)
+
+
+def check_devices(world, device, trainers):
+    """Refuse trainers between whose devices Horovod cannot reduce gradients. Collective over world."""
+    gpu = trainers is not None and trainers.size > 1 and device.startswith("cuda")
+    rows = world.collect([world.host, device, HorovodBackend.reduces_on_gpu()] if gpu else None)
+    places = [tuple(row[:2]) for row in rows if row]
+    if any(row and not row[2] for row in rows):
+        raise Refusal("this Horovod reduces gradients on CPUs only, and several ranks are to train on GPUs\n"
+                      "  build it for them with make setup HOROVOD_GPU_OPERATIONS=NCCL, or --set train.ranks=1")
+    if len(set(places)) < len(places):
+        raise Refusal("two ranks are to train on one GPU, which NCCL does not allow\n"
+                      "  start as many ranks a host as it has GPUs, or fewer trainers with --set train.ranks=N")
+
+
 def choose_device(world):
     """Return the torch device of this rank: a GPU of its host where there is one, shared out by local rank."""
     return f"cuda:{world.local_rank % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
@@ -94,7 +126,7 @@ def choose_evaluator(config, game, engine, rank):
     if name == "uniform":
         return UniformEvaluator(game), "uniform (as configured)"
     if name == "rollout":
-        return RolloutEvaluator(game, [config.seed, rank]), "rollout (as configured)"
+        return RolloutEvaluator(game, [config.seed, 0, rank]), "rollout (as configured)"
     return NetworkEvaluator(game, engine), f"{engine.describe} ({'as configured' if name == 'torch' else 'auto'})"
 
 
@@ -104,8 +136,8 @@ def _say_start(run, device, cores, engine):
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
     roles = "play, train" if run.learner else "play"
     rows = world.collect([world.rank, world.host, cores, f"{device} {name}".removesuffix(" cpu"), engine, roles])
-    run.say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), HorovodBackend.describe(), config.game,
-            config.seed, run.folder)
+    backend = HorovodBackend.describe() if run.learner else "nothing trained"
+    run.say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, config.game, config.seed, run.folder)
     for line in console.table([("rank", "host", "cores", "device", "engine", "roles"), *rows]):
         run.say("  %s", line)
     trees = config.selfplay.parallel_games

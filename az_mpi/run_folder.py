@@ -10,7 +10,7 @@ from pathlib import Path
 
 from az_mpi import __version__
 from az_mpi import config as configuration
-from az_mpi.files import write_text
+from az_mpi.files import remove_leftovers, write_text
 from az_mpi.problems import Refusal
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
@@ -26,16 +26,17 @@ def prepare(path, config, hosts, fresh):
     To be called by root alone. Raises RunFolderError before anything is written.
     """
     path = Path(path)
-    if (path / "config.json").exists():
-        if fresh:
-            raise RunFolderError(
-                f"--fresh: {path} already holds a run\n"
-                "  leave --fresh away to resume it, or give another --logdir"
-            )
-        _check_unchanged(path, config)
     try:
+        if (path / "config.json").exists():
+            if fresh:
+                raise RunFolderError(
+                    f"--fresh: {path} already holds a run\n"
+                    "  leave --fresh away to resume it, or give another --logdir"
+                )
+            check_same_run(path, config)
         for name in FOLDERS:
             (path / name).mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path)
         description = json.dumps(describe(config, hosts), indent=2) + "\n"
         attempt = _write_attempt(path / "attempts", description)
         if not (path / "config.json").exists():
@@ -48,10 +49,11 @@ def prepare(path, config, hosts, fresh):
 def recorded_config(path, overrides=None, sources=None):
     """Return the configuration of the newest attempt in a run's folder. Raises RunFolderError, ConfigError."""
     path = Path(path)
-    newest = max(path.glob("attempts/[0-9]*.json"), default=path / "config.json")
+    starts = path.glob("attempts/[0-9]*.json")
+    newest = max(starts, key=lambda start: int(start.stem), default=path / "config.json")
     try:
         data = json.loads(newest.read_text())["config"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(
             f"--logdir {path}: holds no run (no readable {newest.name})\n"
             "  give --config_file to start one, or the folder of a run"
@@ -80,7 +82,8 @@ def _version(name):
         return None
 
 
-def _check_unchanged(path, config):
+def check_same_run(path, config):
+    """Raise RunFolderError unless `path` holds a run that this configuration can go on with."""
     old = recorded_config(path)
     refused = [change for change in configuration.changes(old, config) if not change.may_change]
     if refused:
@@ -96,7 +99,7 @@ def _write_attempt(folder, description):
     """Write the description of this start under a number that no start had, and return the number."""
     numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
     number = 1 + max(numbers, default=0)
-    whole = folder / f".{os.getpid()}.json"
+    whole = folder / f".{os.getpid()}.tmp"
     write_text(whole, description)
     try:
         while True:

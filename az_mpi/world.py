@@ -38,6 +38,14 @@ class World:
         os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
         from mpi4py import MPI
 
+        size = MPI.COMM_WORLD.Get_size()
+        for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+            started = int(os.environ.get(name, size))
+            if started != size:
+                raise Refusal(
+                    f"{name} says that {started} ranks were started, MPI sees {size}: the launcher is of another MPI\n"
+                    f"  this program uses {MPI.Get_library_version().splitlines()[0]}; start it with that mpirun"
+                )
         return cls(MPI.COMM_WORLD)
 
     def library(self):
@@ -215,6 +223,11 @@ class PendingSum:
         if self._request.Test():
             self._request = None
         return self._request is None
+
+
+def split_evenly(total, parts):
+    """Return `parts` counts that add up to `total` and differ by at most one, the larger ones first."""
+    return [total // parts + (k < total % parts) for k in range(parts)]
 
 
 def wait(done):

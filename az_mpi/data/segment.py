@@ -1,7 +1,7 @@
 """Segments: the games of one exchange as one immutable HDF5 file, RUN/games/IIIIII-KKK.h5.
 
 P positions, M policy entries; the columns are those of `selfplay.record`. In `policy`, `offset` int64 [P + 1] says
-where each position's entries begin. Every dataset has a Fletcher-32 checksum, so that a flipped bit is an error, not data.
+where each position's entries begin. Every dataset has a Fletcher-32 checksum: a flipped bit is an error, not data.
 """
 
 import os
@@ -35,7 +35,8 @@ class Segment:
 
 def write(folder, iteration, game, record, provenance):
     """Write `record` as the next segment of `iteration` and return it. provenance: attributes, str or numbers."""
-    index = sum(number == iteration for number, _ in _names(folder))
+    # Not their count: one may have been set aside, and no name may be given twice.
+    index = 1 + max((index for number, index, _ in _names(folder) if number == iteration), default=-1)
     path = Path(folder) / f"{iteration:06d}-{index:03d}.h5"
     with whole_file(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
         file.attrs.update({"schema_version": SCHEMA_VERSION, "game": game.name, "iteration": iteration, **provenance})
@@ -69,21 +70,20 @@ def find(folder, iteration=None):
 
     Raises SegmentError for one whose header cannot be read.
     """
-    return [_header(path, number) for number, path in _names(folder) if iteration in (None, number)]
+    return [_header(path, number) for number, _, path in _names(folder) if iteration in (None, number)]
 
 
 def link_all(folder, path):
     """Write the file `path` whose groups link to all segments of `folder`, for readers that want one file."""
     with whole_file(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
-        for _, segment in _names(folder):
+        for _, _, segment in _names(folder):
             file[segment.stem] = h5py.ExternalLink(os.path.relpath(segment, path.parent), "/")
 
 
 def _names(folder):
-    """Return (iteration, path) of the segments in a folder, oldest first, without opening them."""
+    """Return (iteration, index, path) of the segments in a folder, oldest first, without opening them."""
     matches = [(_NAME.fullmatch(entry.name), Path(entry.path)) for entry in os.scandir(folder)]
-    found = sorted((int(match[1]), int(match[2]), path) for match, path in matches if match)
-    return [(iteration, path) for iteration, _, path in found]
+    return sorted((int(match[1]), int(match[2]), path) for match, path in matches if match)
 
 
 def _header(path, iteration):

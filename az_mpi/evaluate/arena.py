@@ -13,7 +13,7 @@ import numpy as np
 
 from az_mpi.evaluate.openings import openings, random_actions
 from az_mpi.search.puct import Search
-from az_mpi.selfplay.quota import split_evenly
+from az_mpi.world import split_evenly
 
 GAMES_AT_ONCE = 256  # on one rank: bounds the memory of the trees
 

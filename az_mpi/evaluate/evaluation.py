@@ -11,7 +11,7 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, pr
     """Return what the network of `network_evaluate` is worth as a JSON-able dict, the same on all ranks. Collective.
 
     network_evaluate, best_evaluate: states [n, S] -> (logits, value), of the network and of the best so far; the latter
-    may be None, on all ranks or none, and is not played then. progress(name) begins a `Progress`
+    may be None, on all ranks or none, and is not played then. progress(name) begins a `ProgressBar`
     of the games of this rank.
     The dict has "iteration", "simulations", "matches": {opponent: `rating.summary`} and, where `game` has a solver
     on every rank, "solver": `optimal_share`. All opponents meet the same openings, other ones in each iteration.

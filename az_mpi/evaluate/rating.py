@@ -35,6 +35,7 @@ def summary(result):
     n = result.games_num
     score = (result.wins + result.draws / 2) / n
     low, high = score_interval(score, n)
+    win_low, win_high = score_interval(result.wins / n, n)
     return {
         "wins": result.wins,
         "draws": result.draws,
@@ -43,6 +44,8 @@ def summary(result):
         "as_first": list(result.as_first),
         "as_second": list(result.as_second),
         "win_rate": result.wins / n,
+        "win_rate_low": win_low,
+        "win_rate_high": win_high,
         "score": score,
         "score_low": low,
         "score_high": high,

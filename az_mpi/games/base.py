@@ -52,10 +52,6 @@ class Game(ABC):
     def show(self, state):
         """Return one state, [S], as a drawing of several lines."""
 
-    def action_name(self, action):
-        """Return what players call an action."""
-        return str(action)
-
     def key(self, states):
         """Return a 64-bit key of each state, uint64 [B]; equal states have equal keys."""
         row_bytes = self.state_dtype.itemsize * self.state_size

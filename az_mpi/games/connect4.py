@@ -45,9 +45,6 @@ class Rules(Game):
     def planes(self, states):
         return _planes(states)
 
-    def action_name(self, action):
-        return str(int(action) + 1)
-
     def show(self, state):
         own, other = self.planes(np.asarray(state)[None])[0]
         first, second = (own, other) if own.sum() == other.sum() else (other, own)

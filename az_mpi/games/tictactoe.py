@@ -48,9 +48,6 @@ class Rules(Game):
         cells = states[:, :, None] >> np.arange(9, dtype=np.uint16) & 1
         return cells.astype(np.uint8).reshape(-1, 2, 3, 3)
 
-    def action_name(self, action):
-        return "abc"[int(action) % 3] + str(3 - int(action) // 3)
-
     def show(self, state):
         own, other = self.planes(np.asarray(state)[None])[0]
         first, second = (own, other) if own.sum() == other.sum() else (other, own)

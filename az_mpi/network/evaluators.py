@@ -27,7 +27,10 @@ class UniformEvaluator:
 
 
 class RolloutEvaluator:
-    """Equal priors and the result of one uniformly random play-out, as in plain Monte Carlo tree search."""
+    """Equal priors and the result of one uniformly random play-out, as in plain Monte Carlo tree search.
+
+    seed: whole numbers; play-outs are drawn one after the other in the order in which they are asked for.
+    """
 
     def __init__(self, game, seed):
         self.game, self.rng = game, np.random.default_rng(seed)

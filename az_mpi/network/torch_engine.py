@@ -5,8 +5,10 @@ import copy
 import torch
 
 
-def bf16_on_cpu():
-    """Return whether this processor multiplies bf16 in hardware (AVX512-BF16 or AMX)."""
+def has_bf16(device):
+    """Return whether a torch device multiplies bf16 in hardware; a processor does with AVX512-BF16 or AMX."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
@@ -15,7 +17,7 @@ class TorchEngine:
 
     def __init__(self, network, device):
         self.device = torch.device(device)
-        bf16 = self.device.type == "cuda" or bf16_on_cpu()
+        bf16 = has_bf16(self.device)
         self.dtype = torch.bfloat16 if bf16 else torch.float32
         self.describe = f"torch {self.device.type} {'bf16' if bf16 else 'fp32 (no bf16 instructions here)'}"
         self.network = copy.deepcopy(network).to(self.device, self.dtype, memory_format=torch.channels_last).eval()

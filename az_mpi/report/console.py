@@ -1,4 +1,4 @@
-"""Lines for people: root's on standard output and in RUN/logs/run.log, every rank's in RUN/logs/rank-NNN.log."""
+"""Lines for people: root's on standard output, every rank's in RUN/logs/rank-NNN.log."""
 
 import logging
 import os
@@ -10,23 +10,25 @@ from tqdm import tqdm
 PLAIN_EVERY = 0.25  # of the work between two progress lines where there is no terminal
 
 
-def start(rank, run_dir, to_stdout=True):
-    """Return the program's logger; handlers are replaced, so that a process may start it again."""
+def start(rank, run_dir):
+    """Return the program's logger; handlers are replaced, so that a process may start it again.
+
+    run_dir: where the ranks' log files go, or None to write none and to leave standard output to the result.
+    """
     logger = logging.getLogger("az_mpi")
     logger.setLevel(logging.INFO)
     logger.propagate = False
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
         handler.close()
-    stamped = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
-    folder = Path(run_dir) / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    file = logging.FileHandler(folder / f"rank-{rank:03d}.log")
-    file.setFormatter(stamped)
-    logger.addHandler(file)
+    if run_dir is not None:
+        folder = Path(run_dir) / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        file = logging.FileHandler(folder / f"rank-{rank:03d}.log")
+        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+        logger.addHandler(file)
     if rank == 0:
-        # With --mode eval or selfplay standard output belongs to the JSON object alone.
-        console = _TqdmHandler(sys.stdout if to_stdout else sys.stderr)
+        console = _TqdmHandler(sys.stderr if run_dir is None else sys.stdout)
         console.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(console)
     return logger
@@ -54,7 +56,7 @@ def on_terminal():
         return False
 
 
-class Progress:
+class ProgressBar:
     """Progress of one phase: a bar on a terminal, else a line each `PLAIN_EVERY` of the work. Shown by root alone."""
 
     def __init__(self, logger, shown, name, unit):

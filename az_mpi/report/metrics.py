@@ -9,19 +9,21 @@ class Metrics:
     """Appends records to `run_dir`; with `shown` false (every rank but root) it accepts and drops them."""
 
     def __init__(self, run_dir, attempt, tensorboard, shown):
-        self._file = open(run_dir / "metrics.jsonl", "a", buffering=1) if shown else None
-        self._board = None
+        self._file = _append(run_dir / "metrics.jsonl") if shown else None
+        self._board, self._board_dir = None, None
         if shown and tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(run_dir / "tensorboard" / f"attempt-{attempt}")
+            self._board_dir = run_dir / "tensorboard" / f"attempt-{attempt}"
 
     def write(self, kind, step, values):
         """Record `values`, numbers by name, as one line of `kind`, at optimiser step `step`."""
         if self._file is None:
             return
         self._file.write(json.dumps({"kind": kind, "time": round(time.time(), 3), "step": step, **values}) + "\n")
-        if self._board is not None:
+        if self._board_dir is not None:
+            if self._board is None:  # slow to import, and an attempt with nothing to do leaves none
+                from torch.utils.tensorboard import SummaryWriter
+
+                self._board = SummaryWriter(self._board_dir)
             for name, value in flat(values).items():
                 if isinstance(value, (int, float)) and not isinstance(value, bool):
                     self._board.add_scalar(f"{kind}/{name}", value, step)
@@ -32,6 +34,17 @@ class Metrics:
             self._file.close()
         if self._board is not None:
             self._board.close()
+
+
+def _append(path):
+    """Open a file of lines to add to it; a last line that a crash cut off is ended first."""
+    file = open(path, "a+b")
+    if file.tell():
+        file.seek(-1, 2)
+        if file.read() != b"\n":
+            file.write(b"\n")
+    file.close()
+    return open(path, "a", buffering=1)
 
 
 def flat(values):

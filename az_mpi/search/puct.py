@@ -38,6 +38,7 @@ class Search:
     def step(self, slots):
         """Run one simulation in the tree of each slot; slots: int64 [n], all different."""
         trees, game = self.trees, self.game
+        self._mix_noise(slots)  # into roots that were searched before they became roots
         root_reduction = 0.0 if self.noise else self.settings.fpu_reduction
         node, action = _select(trees, slots, self._exploration, self.settings.fpu_reduction, root_reduction)
         states = trees.state[slots, node]
@@ -51,11 +52,12 @@ class Search:
             logits, value[live] = self.evaluate(live_states)
         legal, player = game.legal(live_states), game.to_play(states)
         _expand_and_backup(trees, slots, node, action, states, player, ended, value, logits, legal)
+        self._mix_noise(slots)
+
+    def _mix_noise(self, slots):
         if self.noise:
-            settings = self.settings
-            _mix_noise(
-                trees, slots, self._noise_due, self.streams, settings.dirichlet_alpha, settings.dirichlet_fraction
-            )
+            alpha, fraction = self.settings.dirichlet_alpha, self.settings.dirichlet_fraction
+            _mix_noise(self.trees, slots, self._noise_due, self.streams, alpha, fraction)
 
     def run(self, slots):
         """Simulate until `simulations` have gone through every slot's root, those carried over included."""
@@ -175,7 +177,10 @@ def _mix_noise(trees, slots, due, random, alpha, fraction):
         noise = np.empty(count)
         for k in range(count):
             noise[k] = streams.gamma(random, b, alpha / count)
-        noise /= max(noise.sum(), 1e-300)
+        total = noise.sum()
+        if total == 0.0:  # an alpha so small that every draw underflows
+            continue
+        noise /= total
         for k in range(count):
             trees.edge_prior[b, first + k] = (1 - fraction) * trees.edge_prior[b, first + k] + fraction * noise[k]
 

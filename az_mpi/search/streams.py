@@ -23,7 +23,7 @@ def mix(word):
 def keyed(seed, keys):
     """Return one stream for each key, uint64 [n], all different for one seed. seed: int; keys: uint64 [n]."""
     streams = np.empty(len(keys), np.uint64)
-    base = mix(np.uint64(seed) + _STEP)
+    base = mix(mix(np.uint64(seed) + _STEP) + _STEP)  # once more than the key, so that the two do not trade places
     for i in range(len(keys)):
         streams[i] = mix(base ^ mix(np.uint64(keys[i]) + _STEP))
     return streams

@@ -57,11 +57,6 @@ class Player:
         games, self.finished = sorted(self.finished, key=lambda record: record.games["id"][0]), []
         return Record.join(self.game, games)
 
-    def abandon(self):
-        """Give up the games under way and return how many there were."""
-        lost, self.live[:] = int(self.live.sum()), False
-        return lost
-
     def _move(self, slots):
         settings, search, ply = self.config.search, self.search, self.ply[slots]
         early = ply < settings.temperature_plies

@@ -5,6 +5,7 @@ import time
 import numpy as np
 
 from az_mpi.selfplay.record import game_ids
+from az_mpi.world import split_evenly
 
 ASK_EVERY_S = 0.005
 
@@ -47,8 +48,3 @@ def play_until(player, world, iteration, attempt, games_num, on_progress):
             if pending.total >= games_num:
                 return
             pending, asked = world.start_sum(player.finished_num - finished_before), time.monotonic()
-
-
-def split_evenly(total, parts):
-    """Return `parts` counts that add up to `total` and differ by at most one, the larger ones first."""
-    return [total // parts + (k < total % parts) for k in range(parts)]

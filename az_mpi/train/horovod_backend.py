@@ -34,6 +34,13 @@ class HorovodBackend:
         return hvd.DistributedOptimizer(optimizer, named_parameters=named_parameters, op=hvd.Sum)
 
     @staticmethod
+    def reduces_on_gpu():
+        """Return whether this Horovod was built to reduce tensors that are on GPUs."""
+        import horovod.torch as hvd
+
+        return bool(hvd.cuda_built())
+
+    @staticmethod
     def describe():
         """Return Horovod's version and what carries its reductions, one line."""
         import horovod

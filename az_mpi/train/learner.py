@@ -5,10 +5,10 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 
-from az_mpi.network.torch_engine import bf16_on_cpu
-from az_mpi.selfplay.quota import split_evenly
+from az_mpi.network.torch_engine import has_bf16
 from az_mpi.train.loss import losses
 from az_mpi.train.schedule import learning_rate
+from az_mpi.world import split_evenly
 
 
 class NumericalError(Exception):
@@ -25,11 +25,12 @@ class Learner:
         self.network = network.to(self.device)
         settings = config.train
         self.step_index = 0
-        self.samples_due = 0.0  # of the replay ratio, less than one batch; carried to the next iteration
+        self.samples_due = 0.0  # of the replay ratio; what is less than a batch, or beyond max_steps, is carried over
+        self._sums, self._summed_steps = np.zeros(3), 0  # since the last summary, perhaps in an earlier iteration
         self.local_batch = split_evenly(settings.batch_size, self.world.size)[self.world.rank]
         self.bf16 = settings.mixed_precision
         if self.bf16 == "auto":
-            self.bf16 = self.device.type == "cuda" or bf16_on_cpu()
+            self.bf16 = has_bf16(self.device)
         with backend.session():
             optimizer = torch.optim.AdamW(_groups(network, settings.weight_decay), lr=settings.learning_rate)
             self.optimizer = backend.wrap(optimizer, network.named_parameters())
@@ -51,17 +52,16 @@ class Learner:
         if not batch_size:
             return 0
         self.network.train()
-        sums, since = np.zeros(3), 0
         with self.backend.session():
             for _ in range(steps):
                 # Random numbers depend on the step, so that a resumed run draws what an unbroken one does.
                 rng = np.random.default_rng([self.config.seed, self.step_index, self.world.rank])
                 rate = learning_rate(settings, self.step_index, iteration, self.config.iterations)
-                sums += self._step(replay.sample(rng, local), batch_size, rate)
-                self.step_index, since = self.step_index + 1, since + 1
-                if since == self.config.report.summary_frequency:
-                    on_summary(self.step_index, self._summary(sums, since, batch_size, rate))
-                    sums, since = np.zeros(3), 0
+                self._sums += self._step(replay.sample(rng, local), batch_size, rate)
+                self._summed_steps += 1
+                self.step_index += 1
+                if self.step_index % self.config.report.summary_frequency == 0:
+                    on_summary(self.step_index, self._take_summary(rate))
         return steps
 
     def gradients(self, batch, batch_size):
@@ -109,13 +109,14 @@ class Learner:
             raise NumericalError(f"the gradient's norm is {norm} at step {self.step_index}; no step was applied")
         with self.optimizer.skip_synchronize():
             self.optimizer.step()
-        return np.array([policy_loss, value_loss, norm / self.world.size])
+        return np.array([policy_loss / batch_size, value_loss / batch_size, norm / self.world.size])
 
-    def _summary(self, sums, steps, batch_size, rate):
-        policy_loss, value_loss, norm = self.world.sum(sums) / steps
+    def _take_summary(self, rate):
+        policy_loss, value_loss, norm = self.world.sum(self._sums) / self._summed_steps
+        self._sums, self._summed_steps = np.zeros(3), 0
         return {
-            "policy_loss": policy_loss / batch_size,
-            "value_loss": value_loss / batch_size,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
             "gradient_norm": norm,
             "learning_rate": rate,
         }

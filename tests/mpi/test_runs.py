@@ -16,8 +16,9 @@ pytestmark = pytest.mark.mpi
 
 SMOKE = "configs/smoke.json"
 # One small network, every part of a run, in seconds.
-SMALL = ["--set", "selfplay.deterministic=true", "--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0",
-         "--set", "report.summary_frequency=1000", "--set", "report.tensorboard=false"]
+SMALL = ["--set", "selfplay.deterministic=true", "--set", "evaluate.opponents=[]",
+         "--set", "evaluate.solver_positions=0", "--set", "report.summary_frequency=1000",
+         "--set", "report.tensorboard=false"]
 
 
 @pytest.fixture
@@ -233,3 +234,55 @@ def test_max_steps_ends_a_run(run_dist, tmp_path):
     run_dist(2, tmp_path / "run", *SMALL, "--max_steps", 10)
     state = json.loads((newest(tmp_path / "run") / "state.json").read_text())
     assert state["step"] == 10 and state["iteration"] == 1
+
+
+def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_dist, tmp_path):
+    run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=1")
+    log = tmp_path / "run" / "logs" / "rank-000.log"
+    log.unlink()
+    log.symlink_to("/dev/full")
+    too_long = tmp_path / ("x" * 300)
+    refused = run_dist(2, too_long, *SMALL, status=2)
+    assert refused.stderr.count("File name too long") == 1
+    games = tmp_path / "run" / "games"
+    for path in games.glob("*.h5"):
+        path.write_bytes(b"no segment")  # root alone fails, reading it, while rank 1 waits
+    done = run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=2", status=70)
+    assert "rank 0 of 2 on" in done.stderr and "SegmentError" in done.stderr
+
+
+def test_only_a_whole_checkpoint_is_evaluated(run_dist, mpirun, tmp_path):
+    run_dist(1, tmp_path / "run", *SMALL, "--set", "iterations=1")
+    (newest(tmp_path / "run") / "model.safetensors").write_bytes(b"")
+    for mode in ("eval", "selfplay"):
+        done = mpirun(2, "run_dist.py", "--mode", mode, "--logdir", tmp_path / "run", status=2)
+        assert done.stderr.count("holds no whole checkpoint") == 1 and done.stdout == ""
+    assert newest(tmp_path / "run").name == "000001"  # looking does not set aside
+    other = ["--mode", "eval", "--logdir", tmp_path / "run", "--set", "network.channels=16"]
+    assert "network.channels: 8 in the run, 16 now" in mpirun(1, "run_dist.py", *other, status=2).stderr
+
+
+def test_play_outs_are_drawn_anew_each_iteration(run_dist, tmp_path):
+    """A resumed run whose searches draw random play-outs plays what an unbroken one does."""
+    options = [*SMALL, "--set", "network.engine=rollout", "--set", "iterations=3"]
+    run_dist(1, tmp_path / "whole", *options)
+    shutil.copytree(tmp_path / "whole", tmp_path / "broken")
+    shutil.rmtree(newest(tmp_path / "broken"))
+    (tmp_path / "broken" / "games" / "000002-000.h5").unlink()
+    (tmp_path / "broken" / "games.h5").unlink()
+    run_dist(1, tmp_path / "broken", *options)
+    assert_same_result(tmp_path / "whole", tmp_path / "broken")
+    with h5py.File(tmp_path / "broken" / "games.h5") as file:
+        assert sorted(file) == ["000000-000", "000001-000", "000002-000"]
+
+
+def test_summaries_do_not_depend_on_where_iterations_end(run_dist, tmp_path):
+    run_dist(2, tmp_path / "run", *SMALL, "--summary_frequency", 20, "--set", "iterations=4")
+    steps = json.loads((newest(tmp_path / "run") / "state.json").read_text())["step"]
+    assert [record["step"] for record in records(tmp_path / "run", "train")] == list(range(20, steps + 1, 20))
+    assert steps > 40
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_each_rank_has_its_share_of_the_cores(program, ranks):
+    program(ranks, "cores_checks")

@@ -43,7 +43,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
     saved.optimizer["transposed"] = torch.arange(6.0).reshape(2, 3).t()
     saved.progress.samples_due = 0.1 + 0.2
     checkpoint.save(tmp_path, saved, keep=3)
-    found, lines = checkpoint.load_newest(tmp_path)
+    found, lines = checkpoint.load_newest(tmp_path, set_aside=True)
     assert_same(found, saved)
     assert lines == [] and sorted(p.name for p in (tmp_path / "000003").iterdir()) == sorted(FILES)
 
@@ -57,7 +57,7 @@ def test_an_optimizer_that_has_not_stepped_yet(tmp_path):
     saved = make(0)
     saved.optimizer = {}
     checkpoint.save(tmp_path, saved, keep=1)
-    assert_same(checkpoint.load_newest(tmp_path)[0], saved)
+    assert_same(checkpoint.load_newest(tmp_path, set_aside=True)[0], saved)
 
 
 def test_the_newest_are_kept(tmp_path):
@@ -65,11 +65,12 @@ def test_the_newest_are_kept(tmp_path):
         checkpoint.save(tmp_path, make(iteration), keep=2)
     assert [p.name for p in checkpoint.find(tmp_path)] == ["000010", "000011"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000010", "000011"]
-    assert checkpoint.load_newest(tmp_path)[0].progress.iteration == 11
+    assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 11
 
 
 def test_no_checkpoint(tmp_path):
-    assert checkpoint.load_newest(tmp_path) == (None, []) == checkpoint.load_newest(tmp_path / "nowhere")
+    assert checkpoint.load_newest(tmp_path, set_aside=True) == (None, [])
+    assert checkpoint.load_newest(tmp_path / "nowhere", set_aside=True) == (None, [])
 
 
 def flip(path):
@@ -94,14 +95,14 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(tmp_path, nam
     for iteration in (1, 2):
         checkpoint.save(tmp_path, make(iteration), keep=3)
     damage(tmp_path / "000002" / name)
-    found, lines = checkpoint.load_newest(tmp_path)
+    found, lines = checkpoint.load_newest(tmp_path, set_aside=True)
     assert_same(found, make_like(found, 1))
     assert len(lines) == 1 and "000002" in lines[0] and "000002.damaged" in lines[0] and "\n" not in lines[0]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000001", "000002.damaged"]
     # It is told once, and its number is free for the checkpoint that comes instead.
-    assert checkpoint.load_newest(tmp_path)[1] == []
+    assert checkpoint.load_newest(tmp_path, set_aside=True)[1] == []
     checkpoint.save(tmp_path, make(2, seed=9), keep=3)
-    assert checkpoint.load_newest(tmp_path)[0].progress.iteration == 2
+    assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 2
 
 
 def make_like(found, iteration):
@@ -117,7 +118,7 @@ def test_a_number_that_was_changed_by_hand_is_damage(tmp_path):
     state = tmp_path / "000004" / "state.json"
     assert '"step": 40' in state.read_text()
     state.write_text(state.read_text().replace('"step": 40', '"step": 41'))
-    found, lines = checkpoint.load_newest(tmp_path)
+    found, lines = checkpoint.load_newest(tmp_path, set_aside=True)
     assert found is None and "state.json" in lines[0]
 
 
@@ -126,7 +127,7 @@ def test_sums_of_another_checkpoint_do_not_serve(tmp_path):
     for iteration in (1, 2):
         checkpoint.save(tmp_path, make(iteration, seed=iteration), keep=3)
     os.replace(tmp_path / "000001" / "model.safetensors", tmp_path / "000002" / "model.safetensors")
-    found, lines = checkpoint.load_newest(tmp_path)
+    found, lines = checkpoint.load_newest(tmp_path, set_aside=True)
     assert found is None and ["000002" in lines[0], "000001" in lines[1]] == [True, True]
 
 
@@ -134,7 +135,7 @@ def test_where_all_are_damaged_there_is_none(tmp_path):
     for iteration in (1, 2, 3):
         checkpoint.save(tmp_path, make(iteration), keep=3)
         flip(tmp_path / f"{iteration:06d}" / "model.safetensors")
-    found, lines = checkpoint.load_newest(tmp_path)
+    found, lines = checkpoint.load_newest(tmp_path, set_aside=True)
     assert found is None and len(lines) == 3
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000001.damaged", "000002.damaged", "000003.damaged"]
 
@@ -143,7 +144,7 @@ def test_damaged_twice_both_are_kept(tmp_path):
     for seed in (1, 2):
         checkpoint.save(tmp_path, make(5, seed), keep=3)
         flip(tmp_path / "000005" / "state.json")
-        assert checkpoint.load_newest(tmp_path)[0] is None
+        assert checkpoint.load_newest(tmp_path, set_aside=True)[0] is None
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000005.damaged", "000005.damaged-1"]
 
 
@@ -154,7 +155,7 @@ def test_another_schema_is_not_used(tmp_path):
     old = checkpoint.sha256(state)
     state.write_text(json.dumps(json.loads(state.read_text()) | {"schema_version": 2}))
     sums.write_text(sums.read_text().replace(old, checkpoint.sha256(state)))
-    found, lines = checkpoint.load_newest(tmp_path)
+    found, lines = checkpoint.load_newest(tmp_path, set_aside=True)
     assert found is None and "schema is 2" in lines[0]
 
 
@@ -165,7 +166,7 @@ def test_saving_that_fails_leaves_the_checkpoints_as_they_were(tmp_path):
     with pytest.raises(TypeError):
         checkpoint.save(tmp_path, bad, keep=1)
     assert [p.name for p in tmp_path.iterdir()] == ["000001"]
-    assert checkpoint.load_newest(tmp_path)[0].progress.iteration == 1
+    assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 1
 
 
 def test_a_folder_that_was_being_written_when_the_program_died_is_not_seen(tmp_path):
@@ -173,5 +174,20 @@ def test_a_folder_that_was_being_written_when_the_program_died_is_not_seen(tmp_p
     half = tmp_path / ".000002.4711.tmp"
     half.mkdir()
     (half / "model.safetensors").write_bytes(b"half")
-    found, lines = checkpoint.load_newest(tmp_path)
+    found, lines = checkpoint.load_newest(tmp_path, set_aside=True)
     assert found.progress.iteration == 1 and lines == []
+
+
+def test_checkpoints_beyond_a_million(tmp_path):
+    for k in (999999, 1000000):
+        (tmp_path / str(k)).mkdir()
+    assert [p.name for p in checkpoint.find(tmp_path)] == ["999999", "1000000"]
+
+
+def test_whoever_only_looks_leaves_a_damaged_checkpoint_where_it_is(tmp_path):
+    for iteration in (1, 2):
+        checkpoint.save(tmp_path, make(iteration), keep=3)
+    (tmp_path / "000002" / "state.json").write_text("")
+    found, lines = checkpoint.load_newest(tmp_path, set_aside=False)
+    assert found.progress.iteration == 1 and "000002 is damaged" in lines[0]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000001", "000002"]

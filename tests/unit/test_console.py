@@ -21,7 +21,7 @@ class Lines(logging.Handler):
 def progress_lines(updates, shown=True):
     logger, lines = logging.Logger("test"), Lines()
     logger.addHandler(lines)
-    progress = console.Progress(logger, shown, "self-play", "games")
+    progress = console.ProgressBar(logger, shown, "self-play", "games")
     progress.on_terminal = False
     for done, total in updates:
         progress.update(done, total)

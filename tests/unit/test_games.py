@@ -286,11 +286,6 @@ def test_a_batch_is_its_rows_played_alone(game):
         assert (rules(states) == np.concatenate([rules(states[k : k + 1]) for k in range(len(states))])).all()
 
 
-def test_names_of_actions():
-    assert [CONNECT4.action_name(a) for a in range(7)] == list("1234567")
-    assert [TICTACTOE.action_name(a) for a in range(9)] == ["a3", "b3", "c3", "a2", "b2", "c2", "a1", "b1", "c1"]
-
-
 def test_keys_are_equal_for_transpositions_and_differ_otherwise():
     both = [CONNECT4.key(_played(moves)) for moves in ([0, 1, 2, 3], [2, 3, 0, 1])]
     assert both[0] == both[1]

@@ -1,4 +1,4 @@
-"""Numbers for programs: metrics.jsonl, TensorBoard, timers; and what people read of them."""
+"""Numbers for programs: metrics.jsonl, TensorBoard, timers; and the logs of the ranks."""
 
 import time
 
@@ -83,11 +83,6 @@ def test_timers_add_up_and_begin_anew(monkeypatch):
     assert timers.take() == {}
 
 
-def test_table_aligns_its_columns():
-    rows = [("rank", "host", "n"), (0, "node01", 8), (11, "b", 16)]
-    assert console.table(rows) == ["rank  host    n", "0     node01  8", "11    b       16"]
-
-
 def test_log_lines_go_to_a_file_of_each_rank(tmp_path, capsys):
     for rank in (0, 2):
         logger = console.start(rank, tmp_path)
@@ -99,19 +94,9 @@ def test_log_lines_go_to_a_file_of_each_rank(tmp_path, capsys):
     assert capsys.readouterr().out == "from rank 0\n"
 
 
-def test_progress_without_a_terminal_is_a_line_each_quarter():
-    lines = []
-
-    class Logger:
-        def info(self, text, *values):
-            lines.append(text % values)
-
-    shown = console.Progress(Logger(), True, "self-play", "games")
-    shown.on_terminal = False
-    for done in range(0, 41):
-        shown.update(done, 40)
-    assert lines == [f"  self-play: {n} of 40 games" for n in (10, 20, 30)]
-    hidden = console.Progress(Logger(), False, "self-play", "games")
-    hidden.update(20, 40)
-    hidden.close()
-    assert len(lines) == 3
+def test_metrics_after_a_cut_off_line_keep_the_first_new_record(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "train", "step": 1}\n{"kind": "train", "st')
+    resumed = metrics.Metrics(tmp_path, 2, tensorboard=False, shown=True)
+    resumed.write("train", 2, {})
+    resumed.close()
+    assert [r["step"] for r in metrics.read(tmp_path / "metrics.jsonl")] == [1, 2]

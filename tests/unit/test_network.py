@@ -140,7 +140,7 @@ def test_hash_changes_with_the_last_bit_of_one_weight_and_not_with_the_layout():
 def test_engine_agrees_with_the_fp32_network(bf16, bound, monkeypatch):
     """fp32: to the order of additions. bf16 has 8 bits, an error of 2^-9 a number: 0.03 of the largest output is the
     bound after the 8 layers here."""
-    monkeypatch.setattr(torch_engine, "bf16_on_cpu", lambda: bf16)
+    monkeypatch.setattr(torch_engine, "has_bf16", lambda device: bf16)
     network, states = trained(), positions(64)
     engine = TorchEngine(network, "cpu")
     assert ("bf16" if bf16 else "fp32") in engine.describe.split("(")[0]
@@ -154,7 +154,7 @@ def test_engine_agrees_with_the_fp32_network(bf16, bound, monkeypatch):
 
 @pytest.mark.parametrize("bf16", [False, True])
 def test_engine_uses_the_weights_it_was_given_last(bf16, monkeypatch):
-    monkeypatch.setattr(torch_engine, "bf16_on_cpu", lambda: bf16)
+    monkeypatch.setattr(torch_engine, "has_bf16", lambda device: bf16)
     planes = CONNECT4.planes(positions(8))
     first, second = trained(1), trained(2)
     engine = TorchEngine(first, "cpu")

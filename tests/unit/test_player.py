@@ -167,15 +167,6 @@ def test_games_under_way_are_finished_later_and_keep_their_iteration():
     assert {**by_id(early), **by_id(late)}.items() >= unbroken.items()
 
 
-def test_abandoned_games_leave_nothing():
-    player = make_player(parallel_games=4)
-    player.start(player.free()[:3], [1, 2, 3], 0)
-    for _ in range(20):
-        player.step()
-    assert player.abandon() == 3 and len(player.free()) == 4 and player.abandon() == 0
-    assert by_id(play_games(player, [6, 2])) == by_id(play_games(make_player(), [2, 6]))
-
-
 def test_one_game_alone_is_counted_by_the_simulation():
     """Without reuse each position takes the root's evaluation and 15 simulations."""
     player = make_player(search=QUICK | {"reuse_tree": False})

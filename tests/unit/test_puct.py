@@ -526,3 +526,22 @@ def test_choice_leaves_the_visits_alone():
     search, slots = with_visits([1, 2, 3, 4, 5, 6, 7, 8, 9], 3)
     search.choose(slots, np.array([0.0, 0.1, 1.0]))
     assert search.visits(slots).tolist() == [[1, 2, 3, 4, 5, 6, 7, 8, 9]] * 3
+
+
+def test_tiny_alpha_keeps_priors_a_distribution():
+    search, slots = noisy(200, alpha=0.001)
+    search.step(slots)
+    assert np.abs(search.trees.edge_prior[:, :7].sum(axis=1) - 1).max() < 1e-6
+
+
+def test_noise_is_in_the_priors_before_the_first_simulation_of_a_reused_root():
+    search = Search(TICTACTOE, Hashed(TICTACTOE), config.Search(simulations=30), 1, True)
+    slots = np.arange(1)
+    search.reset(slots, TICTACTOE.initial(1), np.ones(1, np.uint64))
+    search.run(slots)
+    search.advance(slots, np.array([int(search.visits(slots).argmax())]))
+    priors = search.trees.edge_prior
+    before, during, evaluate = priors[0, :8].copy(), [], search.evaluate
+    search.evaluate = lambda states: (during.append(priors[0, :8].copy()), evaluate(states))[1]
+    search.step(slots)
+    assert (during[0] != before).any()

@@ -10,8 +10,9 @@ from az_mpi import games
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.selfplay import quota
 from az_mpi.selfplay.player import Player
-from az_mpi.selfplay.quota import play_share, play_until, split_evenly
+from az_mpi.selfplay.quota import play_share, play_until
 from az_mpi.selfplay.record import Record, game_ids
+from az_mpi.world import split_evenly
 
 TICTACTOE = games.make("tictactoe")
 

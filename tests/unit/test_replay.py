@@ -138,10 +138,7 @@ def test_the_winning_move_turns_with_the_board(game, drawing, action, cell):
 
 
 def test_search_on_a_turned_board_finds_the_turned_policy():
-    """The board after c3, b2 in its eight views, each searched anew: the views of one policy up to ties.
-
-    The evaluator prefers nothing, so the search treats all views alike but for the order of equal moves; the best
-    move, alone in its worth, is the same cell of the board."""
+    """X must block at b1: a search of each of the eight views finds that cell where the table puts it."""
     state = board(TICTACTOE, """
         X O X
         . O .
@@ -149,7 +146,7 @@ def test_search_on_a_turned_board_finds_the_turned_policy():
     planes = TICTACTOE.planes(state)
     search = Search(TICTACTOE, UniformEvaluator(TICTACTOE), config.Search(simulations=600), 8, noise=False)
     policy = np.zeros((1, 9), np.float32)
-    policy[0, 7] = 1  # X must block at b1
+    policy[0, 7] = 1
     starts = []
     for k in range(8):
         turned, _ = turn(TICTACTOE, planes, policy, np.array([k]))

@@ -157,3 +157,18 @@ def test_a_start_that_died_before_its_attempt_was_written_is_no_obstacle(tmp_pat
         with pytest.raises(RunFolderError, match="No space left"):
             prepare(tmp_path, make_config(), HOSTS, fresh=False)
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 2
+
+
+@pytest.mark.parametrize("content", ["[]", "3", '"text"'])
+def test_config_json_that_is_no_object_is_told(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(RunFolderError, match="holds no run"):
+        recorded_config(tmp_path)
+
+
+def test_newest_attempt_after_999(tmp_path):
+    prepare(tmp_path, make_config(iterations=3), [], False)
+    a = tmp_path / "attempts"
+    (a / "001.json").rename(a / "999.json")
+    prepare(tmp_path, make_config(iterations=4), [], False)
+    assert recorded_config(tmp_path).iterations == 4

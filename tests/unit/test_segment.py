@@ -206,3 +206,11 @@ def test_links_lead_to_all_segments_even_after_the_folder_has_moved(record, tmp_
             assert (file[name]["positions/state"][:] == record.positions["state"]).all()
         assert file["000003-000"].attrs["iteration"] == 3
     assert sorted(p.name for p in (tmp_path / "moved").iterdir()) == ["games", "games.h5"]
+
+
+def test_a_new_segment_never_replaces_one_that_is_there(tmp_path):
+    for n in (1, 2):
+        segment.write(tmp_path, 0, TICTACTOE, record_of(range(n), TICTACTOE), {})
+    (tmp_path / "000000-000.h5").rename(tmp_path / "000000-000.h5.damaged")
+    segment.write(tmp_path, 0, TICTACTOE, record_of(range(5), TICTACTOE), {})
+    assert [s.games_num for s in segment.find(tmp_path)] == [2, 5]

@@ -104,3 +104,11 @@ def test_drawing_advances_one_stream_only():
     streams.uniform(words, 1)
     assert int(words[1]) == (int(before[1]) + STEP) % 2**64
     assert words[[0, 2]].tolist() == before[[0, 2]].tolist()
+
+
+def test_seed_and_key_are_not_interchangeable():
+    def stream(seed, key):
+        return streams.keyed(seed, np.array([key], np.uint64))[0]
+
+    assert stream(1, 2) != stream(2, 1)
+    assert stream(5, 5) != stream(6, 6)

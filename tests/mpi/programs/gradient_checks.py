@@ -6,13 +6,13 @@ In fp32 the two may differ by the order of additions alone: at most 1e-5 of the 
 import numpy as np
 import torch
 
-from az_mpi import config as configuration, games
+from az_mpi import config as configuration
+from az_mpi import games
 from az_mpi.network import resnet
-from az_mpi.selfplay.quota import split_evenly
 from az_mpi.train.horovod_backend import HorovodBackend
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
-from az_mpi.world import World
+from az_mpi.world import World, split_evenly
 
 BATCH = 37  # not a multiple of any number of ranks here
 TOLERANCE = 1e-5
