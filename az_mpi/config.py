@@ -49,6 +49,9 @@ class Network(Section):
         'What evaluates positions in self-play. "auto": the network, by the fastest engine there is; "uniform": '
         'equal priors and value 0, no network, deterministic, for tests; "rollout": random play-outs.'))
 
+    cache_entries: _whole(0) = _free(2**18, "Positions whose evaluation each rank remembers in self-play until "
+                                     "the weights change; 0: none. An entry takes 4 bytes an action and 16 more.")
+
 
 class Search(Section):  # AlphaZero: Silver et al. 2018, Methods and pseudocode
     simulations: _whole(1, 100_000) = _fixed(100, "Simulations for each move (the paper: 800).")

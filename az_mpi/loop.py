@@ -130,7 +130,7 @@ def publish(run):
         raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
     if run.trainers_num < run.world.size:
         run.network.load_state_dict(checkpoint.broadcast(run.world, run.network.state_dict()))
-    run.engine.load(run.network)
+    run.load_weights()
 
 
 def save(run):
@@ -145,13 +145,17 @@ def report(run, record, new_positions, steps):
     """Say and record what the iteration did."""
     games, player = record.games, run.player
     mine = [len(games), int(games["length"].sum()), float(games["outcome"].sum()), player.simulations_num]
+    mine += run.take_cache_counts()
     player.simulations_num = 0
     by_rank = np.array(run.world.collect(mine))
-    games_num, moves_num, outcome, simulations_num = by_rank.sum(axis=0)
+    games_num, moves_num, outcome, simulations_num, asked_num, evaluated_num = by_rank.sum(axis=0)
     values = {"iteration": run.progress.iteration, "games_num": int(games_num), "positions_num": new_positions}
     values |= {"steps_num": steps, "mean_length": moves_num / max(games_num, 1)}
     values |= {"first_player_score": 0.5 + 0.5 * outcome / max(games_num, 1), **run.timers.take()}
     values |= {"games_per_s": games_num / values["play_s"], "simulations_per_s": simulations_num / values["play_s"]}
+    if asked_num:
+        values["evaluations_per_s"] = evaluated_num / values["play_s"]
+        values["cache_hit_rate"] = 1 - evaluated_num / asked_num
     values |= {"games_by_rank": by_rank[:, 0].astype(int).tolist()}
     values |= {"positions_by_rank": by_rank[:, 1].astype(int).tolist()}
     run.metrics.write("iteration", run.progress.step, values)
@@ -159,7 +163,7 @@ def report(run, record, new_positions, steps):
         run.logger.info(iteration_line(values))
     else:
         text = "iteration %d: this rank finished %d games, %d positions, outcomes %.0f in sum, %d simulations"
-        run.logger.info(text, values["iteration"], *mine)
+        run.logger.info(text, values["iteration"], *mine[:4])
 
 
 def _summary(run, step, values):

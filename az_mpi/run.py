@@ -12,6 +12,7 @@ from az_mpi import games
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
 from az_mpi.network import resnet
+from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
 from az_mpi.network.torch_engine import TorchEngine
 from az_mpi.problems import Refusal
@@ -48,6 +49,16 @@ class Run:
         """Make the evaluator's random numbers, where it draws any, depend on the iteration alone."""
         if isinstance(self.evaluate, RolloutEvaluator):
             self.evaluate.rng = np.random.default_rng([self.config.seed, self.progress.iteration, self.world.rank])
+
+    def load_weights(self):
+        """Take the network's weights into self-play's engine and forget what the old ones said."""
+        self.engine.load(self.network)
+        if isinstance(self.evaluate, CachedEvaluator):
+            self.evaluate.clear()
+
+    def take_cache_counts(self):
+        """Return (positions asked for, positions evaluated) by self-play since the last call; 0, 0 if uncounted."""
+        return self.evaluate.take_counts() if isinstance(self.evaluate, CachedEvaluator) else (0, 0)
 
     def say(self, text, *values):
         """Log a line on root."""
@@ -127,7 +138,9 @@ def choose_evaluator(config, game, engine, rank):
         return UniformEvaluator(game), "uniform (as configured)"
     if name == "rollout":
         return RolloutEvaluator(game, [config.seed, 0, rank]), "rollout (as configured)"
-    return NetworkEvaluator(game, engine), f"{engine.describe} ({'as configured' if name == 'torch' else 'auto'})"
+    reason = f"{engine.describe} ({'as configured' if name == 'torch' else 'auto'})"
+    entries = config.network.cache_entries
+    return (CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)), reason
 
 
 def _say_start(run, device, cores, engine):

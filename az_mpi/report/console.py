@@ -28,18 +28,10 @@ def start(rank, run_dir):
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
         logger.addHandler(file)
     if rank == 0:
-        console = _TqdmHandler(sys.stderr if run_dir is None else sys.stdout)
+        console = logging.StreamHandler(sys.stderr if run_dir is None else sys.stdout)
         console.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(console)
     return logger
-
-
-class _TqdmHandler(logging.StreamHandler):
-    """Writes lines above a progress bar instead of through it."""
-
-    def emit(self, record):
-        tqdm.write(self.format(record), file=self.stream)
-        self.flush()
 
 
 def on_terminal():
@@ -70,9 +62,10 @@ class ProgressBar:
             return
         if self.on_terminal:
             if self.bar is None:
-                self.bar = tqdm(total=total, desc=self.name, unit=self.unit, leave=False, dynamic_ncols=True)
-            self.bar.n = min(done, total)
-            self.bar.refresh()
+                # mpirun holds back standard error until a line ends. The terminal it gives a rank has no size.
+                place = {"file": sys.stdout, "ncols": 100, "nrows": 20, "leave": False}
+                self.bar = tqdm(total=total, desc=self.name, unit=f" {self.unit}", **place)
+            self.bar.update(min(done, total) - self.bar.n)
         elif done < total and done / total >= self.next_line:
             self.logger.info("  %s: %d of %d %s", self.name, done, total, self.unit)
             self.next_line = done / total + PLAIN_EVERY

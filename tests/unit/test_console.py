@@ -3,8 +3,11 @@
 import logging
 import os
 import pty
+import select
 import subprocess
 import sys
+
+import pytest
 
 from az_mpi.report import console, summary
 
@@ -47,23 +50,41 @@ def test_a_table_has_aligned_columns():
         "rank  host", "0     node-with-a-name", "10    b"]
 
 
-def on_terminal(launched, output):
-    """Return what a process says that mpirun's shell would start, its output a terminal or a pipe."""
-    program = "import sys; from az_mpi.report import console; sys.stderr.write(str(console.on_terminal()))"
-    launcher = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {program!r}])"
+def said(program, launched, output):
+    """Run a program whose launcher's output is `output`, and return what it writes to standard error.
+
+    launched: as by mpirun, which gives the program another output than its own.
+    """
+    own = "subprocess.PIPE" if launched else "None"
+    launcher = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {program!r}], stdout={own}, check=True)"
     environment = dict(os.environ)
     environment.pop("OMPI_COMM_WORLD_RANK", None)
     if launched:
         environment["OMPI_COMM_WORLD_RANK"] = "0"
-    done = subprocess.run(
-        [sys.executable, "-c", launcher], stdout=output, stderr=subprocess.PIPE, text=True, env=environment, check=True)
-    return done.stderr
+    command = [sys.executable, "-c", launcher]
+    return subprocess.run(command, stdout=output, stderr=subprocess.PIPE, env=environment, check=True).stderr
 
 
-def test_the_launchers_output_decides_whether_there_is_a_terminal():
+@pytest.mark.parametrize("launched", [True, False])
+def test_the_launchers_output_decides_whether_there_is_a_terminal(launched):
+    program = "import sys; from az_mpi.report import console; sys.stderr.write(str(console.on_terminal()))"
     ours, theirs = pty.openpty()
-    assert on_terminal(True, theirs) == on_terminal(False, theirs) == "True"
-    assert on_terminal(True, subprocess.PIPE) == on_terminal(False, subprocess.PIPE) == "False"
+    assert said(program, launched, theirs) == b"True"
+    assert said(program, launched, subprocess.DEVNULL) == b"False"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_bar_is_drawn_on_a_terminal_even_of_unknown_size():
+    program = (
+        "import logging; from az_mpi.report.console import ProgressBar\n"
+        "bar = ProgressBar(logging.Logger('test'), True, 'self-play', 'games'); bar.update(0, 8); bar.update(4, 8)\n"
+        "bar.bar.refresh()"
+    )
+    ours, theirs = pty.openpty()  # 0 by 0, like the one that mpirun gives a rank
+    said(program, False, theirs)
+    assert select.select([ours], [], [], 0)[0], "nothing was drawn"
+    assert b"self-play:  50%" in os.read(ours, 1 << 16)
     os.close(ours)
     os.close(theirs)
 

@@ -1,0 +1,138 @@
+"""The evaluation cache: the same evaluations as without it, each position asked for once."""
+
+import numpy as np
+import pytest
+from helpers import make_config
+
+from az_mpi import games
+from az_mpi.network.cache import CachedEvaluator
+from az_mpi.search.puct import Search
+
+CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
+
+
+class Counting:
+    """An engine of fixed random weights that keeps what it was asked; it does not know the symmetries."""
+
+    def __init__(self, game):
+        rng = np.random.default_rng(8)
+        size = int(np.prod(game.planes_shape))
+        self.policy, self.worth = rng.normal(size=(size, game.num_actions)), rng.normal(size=size)
+        self.asked = []
+
+    def evaluate(self, planes):
+        self.asked.append(planes.copy())
+        flat = planes.reshape(len(planes), -1).astype(np.float64)
+        return (flat @ self.policy).astype(np.float32), np.tanh(flat @ self.worth).astype(np.float32)
+
+
+class Equivariant(Counting):
+    """The mean of an engine over all images of a position, each turned back: the same for all images."""
+
+    def __init__(self, game):
+        super().__init__(game)
+        self.game = game
+
+    def evaluate(self, planes):
+        flat, logits, value = planes.reshape(*planes.shape[:2], -1), 0.0, 0.0
+        for cells, actions in zip(self.game.symmetry_cells, self.game.symmetry_actions):
+            turned = super().evaluate(flat[:, :, cells].reshape(planes.shape))
+            back = np.empty_like(turned[0])
+            back[:, actions] = turned[0]
+            logits, value = logits + back, value + turned[1]
+        # Coarse numbers, so that the order of additions cannot show.
+        mean = value / len(self.game.symmetry_cells)
+        return np.round(logits, 3).astype(np.float32), np.round(mean, 3).astype(np.float32)
+
+
+def random_states(game, num, seed, longest):
+    rng = np.random.default_rng(seed)
+    states = game.initial(num)
+    for _ in range(longest):
+        ended, _ = game.terminal(states)
+        going = ~ended & (rng.random(num) < 0.9)
+        actions = np.argmax((1 - rng.random((num, game.num_actions))) * game.legal(states), axis=1)
+        states[going] = game.play(states, actions)[going]
+    return states
+
+
+def images(game, states):
+    """Return the planes of every image, uint8 [n, K, C * H * W]."""
+    flat = game.planes(states).reshape(len(states), game.planes_shape[0], -1)
+    return np.stack([flat[:, :, cells].reshape(len(states), -1) for cells in game.symmetry_cells], axis=1)
+
+
+@pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=["connect4", "tictactoe"])
+def test_an_evaluation_is_the_engines_of_one_image_turned_back(game):
+    engine = Counting(game)
+    cached = CachedEvaluator(game, engine, 1 << 14)
+    states = random_states(game, 300, 1, 6)
+    for _ in range(2):
+        logits, value = cached(states)
+    seen = np.concatenate(engine.asked).reshape(-1, int(np.prod(game.planes_shape)))
+    for i, row in enumerate(images(game, states)):
+        [k, *_] = [k for k in range(len(row)) if (seen == row[k]).all(axis=1).any()]
+        expected, worth = Counting(game).evaluate(row[k].reshape(1, *game.planes_shape))
+        assert np.allclose(logits[i, game.symmetry_actions[k]], expected[0], atol=1e-5)
+        assert np.isclose(value[i], worth[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=["connect4", "tictactoe"])
+def test_each_position_is_asked_for_once_whatever_its_image(game):
+    engine = Counting(game)
+    cached = CachedEvaluator(game, engine, 1 << 14)
+    states = random_states(game, 400, 2, 5)
+    distinct = {min(map(bytes, row)) for row in images(game, states)}
+    cached(states[:250])
+    cached(states)
+    cached(states[::-1])
+    assert sum(map(len, engine.asked)) == len(distinct) < 400
+    assert cached.positions_num == 1050 and cached.evaluations_num == len(distinct)
+
+
+def test_what_was_cleared_is_asked_for_again():
+    engine = Counting(TICTACTOE)
+    cached = CachedEvaluator(TICTACTOE, engine, 64)
+    before = cached(TICTACTOE.initial(3))
+    assert [len(planes) for planes in engine.asked] == [1]
+    engine.worth = engine.worth + 1.0
+    engine.policy = engine.policy + 1.0
+    assert (cached(TICTACTOE.initial(3))[1] == before[1]).all() and len(engine.asked) == 1
+    cached.clear()
+    cached(TICTACTOE.initial(3))
+    assert len(engine.asked) == 2
+
+
+@pytest.mark.parametrize("entries", [1, 4, 64])
+def test_a_full_table_forgets_but_never_lies(entries):
+    """Far more positions than entries, many in one batch: each answer is still that of its own position."""
+    engine = Equivariant(CONNECT4)
+    cached = CachedEvaluator(CONNECT4, engine, entries)
+    for seed in range(5):
+        states = random_states(CONNECT4, 500, seed, 12)
+        logits, value = cached(states)
+        expected, worth = engine.evaluate(CONNECT4.planes(states))
+        assert (logits == expected).all() and (value == worth).all()
+
+
+@pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=["connect4", "tictactoe"])
+def test_a_search_makes_the_same_visits_with_and_without_it(game):
+    settings = make_config(game.name).search.model_copy(update={"simulations": 60})
+    slots = np.arange(12)
+    found = []
+    for entries in (None, 256):
+        engine = Equivariant(game)
+        if entries:
+            evaluate = CachedEvaluator(game, engine, entries)
+        else:
+            def evaluate(states, engine=engine):
+                return engine.evaluate(game.planes(states))
+        search = Search(game, evaluate, settings, len(slots), noise=True)
+        search.reset(slots, game.initial(len(slots)), np.arange(len(slots), dtype=np.uint64))
+        visits = []
+        for _ in range(4):
+            search.run(slots)
+            visits.append(search.visits(slots))
+            search.advance(slots, search.choose(slots, np.ones(len(slots))))
+        found.append((np.array(visits), search.value(slots)))
+    assert (found[0][0] == found[1][0]).all() and (found[0][1] == found[1][1]).all()
