@@ -15,7 +15,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 endif
 
-.PHONY: help setup train test test-long lint clean
+.PHONY: help setup train test test-long bench lint clean
 
 help: ## list the targets (this is the default)
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile
@@ -31,6 +31,10 @@ test: setup ## set up and run every test (TESTS=tests/unit: only those)
 
 test-long: setup ## what the shipped configurations reach: perfect tic-tac-toe, a good Connect Four (about 15 minutes)
 	python -m pytest tests/slow -q -m slow
+
+bench: setup ## measure the search alone and self-play against the bare engine, on one core (2 minutes)
+	python benchmarks/search.py
+	python benchmarks/selfplay.py --config_file $(CONFIG)
 
 lint: setup ## check the style
 	ruff check .

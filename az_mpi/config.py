@@ -48,7 +48,6 @@ class Network(Section):
     engine: Literal["auto", "torch", "uniform", "rollout"] = _free("auto", (
         'What evaluates positions in self-play. "auto": the network, by the fastest engine there is; "uniform": '
         'equal priors and value 0, no network, deterministic, for tests; "rollout": random play-outs.'))
-
     cache_entries: _whole(0) = _free(2**18, "Positions whose evaluation each rank remembers in self-play until "
                                      "the weights change; 0: none. An entry takes 4 bytes an action and 16 more.")
 

@@ -1,0 +1,41 @@
+"""What the benchmarks share: medians with their spread, and where they were measured."""
+
+import json
+import os
+import platform
+import statistics
+from pathlib import Path
+
+import torch
+
+import az_mpi
+
+
+def machine():
+    """Return where this runs, JSON-able."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "processor": names[0] if names else platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "az_mpi": az_mpi.__version__,
+    }
+
+
+def spread(values):
+    """Return the median, the least and the largest of some measurements."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "runs": len(values)}
+
+
+def tell(title, rows, as_json):
+    """Print figures, {metric name: spread}, as a table or as one JSON object."""
+    if as_json:
+        print(json.dumps({"benchmark": title, "machine": machine(), **rows}))
+        return
+    place = machine()
+    print(f"{title}: {place['processor']}, {place['threads']} thread(s), torch {place['torch']}")
+    for name, row in rows.items():
+        print(f"  {name:<26} {row['median']:>12,.4g}   [{row['min']:,.4g}, {row['max']:,.4g}] of {row['runs']}")

@@ -1,0 +1,56 @@
+"""What the search itself costs: microseconds a simulation with an evaluator that does nothing, on one core.
+
+    python benchmarks/search.py --game connect4
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+from common import spread, tell
+
+from az_mpi import config as configuration
+from az_mpi import games
+from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.search.puct import Search
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", default="connect4", choices=games.NAMES)
+    parser.add_argument("--trees", type=int, default=256)
+    parser.add_argument("--simulations", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
+    game = games.make(arguments.game)
+    settings = configuration.Search(simulations=arguments.simulations)
+    search = Search(game, UniformEvaluator(game), settings, arguments.trees, noise=True)
+    slots = np.arange(arguments.trees)
+    costs = [one_game_each(game, search, slots, settings.simulations, seed) for seed in range(arguments.runs + 1)]
+    rows = {"microseconds_per_simulation": spread(costs[1:])}  # the first compiled the kernels
+    tell(f"search {arguments.game}, {arguments.trees} trees", rows, arguments.json)
+
+
+def one_game_each(game, search, slots, simulations, seed):
+    """Search and play the first plies of a game in every tree; return the microseconds a simulation took."""
+    search.reset(slots, game.initial(len(slots)), np.arange(len(slots), dtype=np.uint64) + np.uint64(1000 * seed))
+    begun, num = time.perf_counter(), 0
+    for _ in range(4):  # nobody has won yet
+        before = int(search.trees.visits[slots, 0].sum())
+        search.run(slots)
+        num += int(search.trees.visits[slots, 0].sum()) - before
+        search.advance(slots, search.choose(slots, np.ones(len(slots))))
+    return (time.perf_counter() - begun) / num * 1e6
+
+
+if __name__ == "__main__":
+    main()
