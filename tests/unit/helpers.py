@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from az_mpi import config
 from az_mpi.config import validate
 from az_mpi.games.base import Game
+from az_mpi.search.puct import Search
 
 
 def make_config(game="tictactoe", **sections):
@@ -212,3 +214,23 @@ def by_id(record):
         games[int(game["id"])] = (content, rows.tobytes(), policy.tobytes())
     assert positions == len(record.positions) and entries == len(record.policy)
     return games
+
+
+def searching(game, evaluate, states, noise=False, words=None, **settings):
+    """Return a search with one tree for each of `states`, nothing simulated yet, and its slots."""
+    search = Search(game, evaluate, config.Search(**settings), len(states), noise)
+    slots = np.arange(len(states))
+    search.reset(slots, states, slots.astype(np.uint64) if words is None else words)
+    return search, slots
+
+
+def steps(search, slots, n):
+    for _ in range(n):
+        search.step(slots)
+
+
+def edges_of_root(search, b=0):
+    """Return the priors, visits and value sums of the root's edges."""
+    trees = search.trees
+    at = slice(trees.first_edge[b, 0], trees.first_edge[b, 0] + trees.edge_count[b, 0])
+    return trees.edge_prior[b, at], trees.edge_visits[b, at], trees.edge_value_sum[b, at]

@@ -1,0 +1,109 @@
+"""games.check accepts the games and finds each broken invariant."""
+
+
+import numpy as np
+import pytest
+
+from az_mpi import games
+from az_mpi.games import connect4, tictactoe
+
+CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
+BOTH = pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: game.name)
+
+
+# games.check
+
+
+@BOTH
+def test_check_accepts_the_games(game):
+    games.check(game, games_num=32, seed=3)
+
+
+def _broken(base, **members):
+    return type("Broken", (base,), members)()
+
+
+def _changes_its_input(self, states, actions):
+    after = connect4.Rules.play(self, states, actions)
+    states[:, 0] |= np.uint64(1)
+    return after
+
+
+def _loses_twice(self, states):
+    ended, value = connect4.Rules.terminal(self, states)
+    return ended, value * 2
+
+
+BROKEN = {
+    "play changes its input": (connect4.Rules, {"play": _changes_its_input}, "changed the states"),
+    "value out of range": (connect4.Rules, {"terminal": _loses_twice}, "out of"),
+    "value while in play": (
+        connect4.Rules,
+        {"terminal": lambda self, s: (connect4.Rules.terminal(self, s)[0], np.full(len(s), 0.5, np.float32))},
+        "not 0 in play",
+    ),
+    "no legal action": (
+        tictactoe.Rules,
+        {"legal": lambda self, s: tictactoe.Rules.legal(self, s) & (np.bitwise_count(s).sum(axis=1) < 5)[:, None]},
+        "no legal action",
+    ),
+    "longer than it says": (connect4.Rules, {"max_plies": 9}, "longer than max_plies"),
+    "never ends": (
+        tictactoe.Rules,
+        {
+            "play": lambda self, s, a: s[:, ::-1].copy(),
+            "terminal": lambda self, s: (np.zeros(len(s), bool), np.zeros(len(s), np.float32)),
+        },
+        "longer than max_plies",
+    ),
+    "actions are not mirrored": (
+        connect4.Rules,
+        {"symmetry_actions": np.array([range(7), range(7)], np.int32)},
+        "does not map boards",
+    ),
+    "cells are not mirrored": (
+        connect4.Rules,
+        {"symmetry_cells": np.array([range(42), range(42)], np.int32)},
+        "does not map boards",
+    ),
+    "a table that is no permutation": (
+        tictactoe.Rules,
+        {"symmetry_actions": np.zeros((8, 9), np.int32)},
+        "not a permutation",
+    ),
+    "the identity is not first": (
+        connect4.Rules,
+        {name: getattr(connect4.Rules, name)[::-1] for name in ("symmetry_cells", "symmetry_actions")},
+        "not the identity",
+    ),
+    "legal actions are not mirrored": (
+        connect4.Rules,
+        {"legal": lambda self, s: connect4.Rules.legal(self, s) & (np.arange(7) > 0)},
+        "does not map legal actions",
+    ),
+    "keys that are too short": (connect4.Rules, {"key": lambda self, s: s[:, 0] % np.uint64(64)}, "share a key"),
+    "planes of another type": (
+        connect4.Rules,
+        {"planes": lambda self, s: connect4.Rules.planes(self, s).astype(np.float32)},
+        "uint8",
+    ),
+    "states of another type": (tictactoe.Rules, {"state_dtype": np.dtype(np.int32)}, "another shape or dtype"),
+    "players counted from 1": (
+        tictactoe.Rules,
+        {"to_play": lambda self, s: tictactoe.Rules.to_play(self, s) + np.int8(1)},
+        "to_play",
+    ),
+}
+
+
+@pytest.mark.parametrize("base, members, reason", BROKEN.values(), ids=BROKEN)
+def test_check_finds_the_broken_invariant(base, members, reason):
+    with pytest.raises(AssertionError, match=reason):
+        games.check(_broken(base, **members))
+
+
+def test_turned_tables_that_do_not_belong_together_are_found():
+    """Tic-tac-toe's turns in another order for the actions: each is a permutation, the pairs are wrong."""
+    order = [0, 3, 2, 1, 4, 5, 6, 7]
+    with pytest.raises(AssertionError, match="does not map boards"):
+        games.check(_broken(tictactoe.Rules, symmetry_actions=tictactoe.Rules.symmetry_actions[order]))
