@@ -4,6 +4,8 @@ import copy
 
 import torch
 
+PAD = 8  # batches are filled up to a multiple of this
+
 
 def has_bf16(device):
     """Return whether a torch device multiplies bf16 in hardware; a processor does with AVX512-BF16 or AMX."""
@@ -29,6 +31,10 @@ class TorchEngine:
     @torch.inference_mode()
     def evaluate(self, planes):
         """Return (logits float32 [B, A], value float32 [B]) of planes uint8 [B, C, H, W]."""
-        x = torch.from_numpy(planes).to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
+        n = len(planes)
+        # Kernels are made and kept for each batch size: a few sizes, not hundreds.
+        x = torch.zeros((-(-n // PAD) * PAD, *planes.shape[1:]), dtype=self.dtype)
+        x[:n] = torch.from_numpy(planes)
+        x = x.to(self.device).contiguous(memory_format=torch.channels_last)
         logits, value = self.network(x)
-        return logits.float().cpu().numpy(), value.float().cpu().numpy()
+        return logits[:n].float().cpu().numpy(), value[:n].float().cpu().numpy()
