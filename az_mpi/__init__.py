@@ -13,7 +13,8 @@ def _numba_cache():
     Numba looks only at the file of a kernel for changes, but kernels have those of other files compiled into them.
     """
     here = Path(__file__).parent
-    sources = sorted([*here.glob("games/*.py"), *here.glob("search/*.py")])
+    patterns = ("hashing.py", "games/*.py", "search/*.py", "network/*.py")
+    sources = sorted(path for pattern in patterns for path in here.glob(pattern))
     stamp = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     return str(here / "__pycache__" / f"numba-{stamp}")
 

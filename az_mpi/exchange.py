@@ -28,13 +28,14 @@ def exchange(run, old, record):
         segment.write(run.folder / "games", progress.iteration, run.game, new, provenance(run))
     if world.is_root:  # also after an attempt that ended between the two
         segment.link_all(run.folder / "games", run.folder / "games.h5")
-    counts = world.collect([len(old.positions), len(record.positions), len(record.games)])
-    old_num, before = counts[0][0], sum(count[1] for count in counts[: world.rank])
+    # Only root holds old games, and their positions are numbered first.
+    counts = world.collect([len(old.positions), len(record.positions), len(old.games) + len(record.games)])
+    before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
     _deal(run, old, progress.positions_num)
-    _deal(run, record, progress.positions_num + old_num + before)
-    made = old_num + sum(count[1] for count in counts)
+    _deal(run, record, progress.positions_num + before)
+    made = sum(count[0] + count[1] for count in counts)
     progress.positions_num += made
-    progress.games_num += world.share(len(old.games)) + sum(count[2] for count in counts)
+    progress.games_num += sum(count[2] for count in counts)
     if run.replay:
         run.replay.forget(progress.positions_num - replay.window_size(run.config.replay, progress.positions_num))
     return made

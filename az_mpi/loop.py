@@ -119,8 +119,9 @@ def learn(run, new_positions):
     if run.learner:
         steps = run.learner.train(run.replay, new_positions, run.progress.iteration, lambda *what: _summary(run, *what))
         run.progress.step, run.progress.samples_due = run.learner.step_index, run.learner.samples_due
-    run.progress.step, run.progress.samples_due = run.world.share([run.progress.step, run.progress.samples_due])
-    return run.world.share(steps)
+    progress = run.progress
+    steps, progress.step, progress.samples_due = run.world.share([steps, progress.step, progress.samples_due])
+    return steps
 
 
 def publish(run):

@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numba import njit
 
+from az_mpi.hashing import FNV_OFFSET, FNV_PRIME, mix
+
 
 class Game(ABC):
     """Rules of a two-player zero-sum game with perfect information. Values are for the player to move, in [-1, 1]."""
@@ -61,13 +63,11 @@ class Game(ABC):
 
 @njit(cache=True, nogil=True)
 def _hash_rows(rows):
-    """FNV-1a over the bytes of each row, finished by the mixer of SplitMix64 (Steele et al. 2014)."""
+    """Hash the bytes of each row, uint8 [n, bytes] -> uint64 [n]."""
     keys = np.empty(len(rows), np.uint64)
     for b in range(len(rows)):
-        h = np.uint64(0xCBF29CE484222325)
+        h = FNV_OFFSET
         for byte in rows[b]:
-            h = (h ^ np.uint64(byte)) * np.uint64(0x100000001B3)
-        h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        keys[b] = h ^ (h >> np.uint64(31))
+            h = (h ^ np.uint64(byte)) * FNV_PRIME
+        keys[b] = mix(h)
     return keys

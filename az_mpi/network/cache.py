@@ -8,6 +8,8 @@ Shapes: n positions, C planes, H rows, W columns, A actions, K symmetries, E ent
 import numpy as np
 from numba import njit
 
+from az_mpi.hashing import FNV_OFFSET, FNV_PRIME, mix
+
 WAYS = 4  # entries a key may be in; the oldest of them makes way
 
 
@@ -61,13 +63,11 @@ def canonical_keys(planes, cells):
     for i in range(len(planes)):
         keys[i] = np.uint64(0xFFFFFFFFFFFFFFFF)
         for k in range(len(cells)):
-            h = np.uint64(0xCBF29CE484222325)
+            h = FNV_OFFSET
             for c in range(planes.shape[1]):
                 for j in cells[k]:
-                    h = (h ^ np.uint64(planes[i, c, j])) * np.uint64(0x100000001B3)
-            h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            h = max(h ^ (h >> np.uint64(31)), np.uint64(1))  # 0 marks an empty entry
+                    h = (h ^ np.uint64(planes[i, c, j])) * FNV_PRIME
+            h = max(mix(h), np.uint64(1))  # 0 marks an empty entry
             if h < keys[i]:
                 keys[i], best[i] = h, k
     return keys, best
@@ -75,10 +75,10 @@ def canonical_keys(planes, cells):
 
 @njit(cache=True, nogil=True)
 def _find(table, oldest, claimed, keys):
-    """Look up keys. Return, for each position, (its entry or -1, the row of `missing` that evaluates it or -1) and
+    """Look up keys. Return, for each position, (its entry, the row of `missing` that evaluates it or -1) and
     which positions must be evaluated. A key that is not there claims the oldest entry of its set at once."""
     n, sets = len(keys), len(table)
-    entry, row = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    entry, row = np.empty(n, np.int64), np.empty(n, np.int64)
     missing, count = np.empty(n, np.int64), 0
     for i in range(n):
         s = np.int64(keys[i] & np.uint64(sets - 1))

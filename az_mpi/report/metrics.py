@@ -38,12 +38,11 @@ class Metrics:
 
 def _append(path):
     """Open a file of lines to add to it; a last line that a crash cut off is ended first."""
-    file = open(path, "a+b")
-    if file.tell():
-        file.seek(-1, 2)
-        if file.read() != b"\n":
-            file.write(b"\n")
-    file.close()
+    with open(path, "a+b") as file:
+        if file.tell():
+            file.seek(-1, 2)
+            if file.read() != b"\n":
+                file.write(b"\n")
     return open(path, "a", buffering=1)
 
 

@@ -8,15 +8,9 @@ import math
 import numpy as np
 from numba import njit
 
+from az_mpi.hashing import mix
+
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-
-
-@njit(cache=True, nogil=True)
-def mix(word):
-    """Return the output function of SplitMix64 of one uint64: a bijection whose bits look independent."""
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
 
 
 @njit(cache=True, nogil=True)
