@@ -45,11 +45,12 @@ class Section(BaseModel):
 class Network(Section):
     blocks: _whole(1, 80) = _fixed(5, "Residual blocks in the tower (the paper: 19).")
     channels: _whole(8, 1024, multiple_of=8) = _fixed(64, "Filters of each convolution (the paper: 256).")
-    engine: Literal["auto", "torch", "uniform", "rollout"] = _free("auto", (
-        'What evaluates positions in self-play. "auto": the network, by the fastest engine there is; "uniform": '
-        'equal priors and value 0, no network, deterministic, for tests; "rollout": random play-outs.'))
+    engine: Literal["auto", "openvino", "torch", "uniform", "rollout"] = _free("auto", (
+        'What evaluates positions in self-play. "auto": the network, by the fastest engine there is (a GPU, else '
+        'OpenVINO, else torch); "uniform": equal priors and value 0, no network, deterministic, for tests; "rollout": '
+        'random play-outs.'))
     cache_entries: _whole(0) = _free(2**18, "Positions whose evaluation each rank remembers in self-play until "
-                                     "the weights change; 0: none. An entry takes 4 bytes an action and 16 more.")
+                                     "the weights change; 0: none. An entry takes 4 bytes an action and 20 more.")
 
 
 class Search(Section):  # AlphaZero: Silver et al. 2018, Methods and pseudocode

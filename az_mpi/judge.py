@@ -3,6 +3,7 @@
 Every function here is collective: every rank calls it.
 """
 
+import copy
 import json
 
 import safetensors.torch
@@ -11,7 +12,6 @@ from az_mpi import checkpoint
 from az_mpi.evaluate import evaluation
 from az_mpi.files import whole_file, write_text
 from az_mpi.network.evaluators import NetworkEvaluator
-from az_mpi.network.torch_engine import TorchEngine
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.summary import evaluation_lines
 
@@ -60,9 +60,9 @@ def load_best(run, before):
         tensors = safetensors.torch.load_file(files[-1]) if files else None
     if not world.share(tensors is not None):
         return None
-    engine = TorchEngine(run.network, run.engine.device)
-    engine.network.load_state_dict(checkpoint.broadcast(world, tensors))
-    return NetworkEvaluator(run.game, engine)
+    network = copy.deepcopy(run.network)
+    network.load_state_dict(checkpoint.broadcast(world, tensors))
+    return NetworkEvaluator(run.game, run.make_engine(network)[0])
 
 
 def _evaluation_file(run):

@@ -1,5 +1,6 @@
 """Everything one rank holds while it trains, put together from the configuration."""
 
+import functools
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +12,10 @@ import torch
 from az_mpi import games
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
-from az_mpi.network import resnet
+from az_mpi.network import engines, openvino_engine, resnet
 from az_mpi.network.cache import CachedEvaluator
+from az_mpi.network.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
-from az_mpi.network.torch_engine import TorchEngine
 from az_mpi.problems import Refusal
 from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
@@ -34,7 +35,8 @@ class Run:
     attempt: int
     game: object
     network: torch.nn.Module
-    engine: TorchEngine
+    engine: Engine
+    make_engine: object  # network -> (engine, the choice in words), of the same kind
     evaluate: object  # what self-play searches with
     player: Player
     trainers_num: int
@@ -81,8 +83,9 @@ def assemble(config, world, folder, attempt):
     device = choose_device(world)
     game = games.make(config.game)
     network = resnet.build(game, config.network, config.seed)
-    engine = TorchEngine(network, device)
-    evaluate, reason = choose_evaluator(config, game, engine, world.rank)
+    make_engine = engine_maker(config, world, game, device, cores)
+    engine, reason = make_engine(network)
+    evaluate = choose_evaluator(config, game, engine, world.rank)
     trainers_num = 0 if attempt is None else count_trainers(config, world)
     trainers = world.split(world.rank < trainers_num)
     if trainers_num:
@@ -96,8 +99,9 @@ def assemble(config, world, folder, attempt):
         game=game,
         network=network,
         engine=engine,
+        make_engine=make_engine,
         evaluate=evaluate,
-        player=Player(config, game, evaluate, world.rank),
+        player=Player(config, game, evaluate, world.rank, cores, groups_num=2 if engine.in_background else 1),
         trainers_num=trainers_num,
         learner=learner,
         replay=trainers and Replay(game),
@@ -131,16 +135,25 @@ def choose_device(world):
     return f"cuda:{world.local_rank % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
 
 
-def choose_evaluator(config, game, engine, rank):
-    """Return (what self-play searches with, the choice and its reason in words) for `network.engine`."""
+def engine_maker(config, world, game, device, cores):
+    """Return a function from a network to (an engine for it on this rank, the choice in words). Collective."""
     name = config.network.engine
-    if name == "uniform":
-        return UniformEvaluator(game), "uniform (as configured)"
-    if name == "rollout":
-        return RolloutEvaluator(game, [config.seed, 0, rank]), "rollout (as configured)"
-    reason = f"{engine.describe} ({'as configured' if name == 'torch' else 'auto'})"
+    wanted = name if name in ("openvino", "torch") else "auto"
+    missing = world.collect(openvino_engine.missing() if wanted == "openvino" else None)
+    if ranks := [rank for rank, reason in enumerate(missing) if reason]:
+        raise Refusal(f'network.engine: "openvino" cannot be had on rank {ranks}: {missing[ranks[0]]}\n'
+                      '  install it (make setup does), or let each rank choose with --set network.engine=auto')
+    return functools.partial(engines.make, game=game, wanted=wanted, device=device, threads=cores)
+
+
+def choose_evaluator(config, game, engine, rank):
+    """Return what self-play searches with."""
+    if config.network.engine == "uniform":
+        return UniformEvaluator(game)
+    if config.network.engine == "rollout":
+        return RolloutEvaluator(game, [config.seed, 0, rank])
     entries = config.network.cache_entries
-    return (CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)), reason
+    return CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)
 
 
 def _say_start(run, device, cores, engine):

@@ -21,15 +21,14 @@ from common import spread, tell
 
 from az_mpi import checkpoint, games, run_folder
 from az_mpi import config as configuration
-from az_mpi.network import resnet
+from az_mpi.network import engines, resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.evaluators import NetworkEvaluator
-from az_mpi.network.torch_engine import TorchEngine
 from az_mpi.problems import parse_json
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 
-BATCHES = (64, 128, 256, 512, 1024)
+BATCHES = (32, 64, 128, 256, 512)
 
 
 def main():
@@ -37,6 +36,7 @@ def main():
     parser.add_argument("--run", type=Path, help="the folder of a run: its configuration and newest network")
     parser.add_argument("--config_file", type=Path, default=Path("configs/connect4_quick.json"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
+    parser.add_argument("--engine", choices=("auto", "openvino", "torch"), default="auto")
     parser.add_argument("--seconds", type=float, default=5.0, help="of self-play in each of the runs")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
@@ -53,14 +53,14 @@ def main():
     if arguments.run:
         newest, _ = checkpoint.load_newest(arguments.run / "checkpoints", set_aside=False)
         network.load_state_dict(newest.model)
-    engine = TorchEngine(network, "cpu")
+    engine, choice = engines.make(network, game, arguments.engine, "cpu", threads=1)
     entries = config.network.cache_entries
     evaluate = CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)
     player = Player(config, game, evaluate, rank=0)
     ids = itertools.count()
     play(player, ids, arguments.seconds)  # kernels compiled, games spread over all plies
     figures = [measure(player, ids, engine, game, arguments.seconds) for _ in range(arguments.runs)]
-    tell(f"selfplay {config.game} {config.network.blocks}x{config.network.channels}",
+    tell(f"selfplay {config.game} {config.network.blocks}x{config.network.channels}, {choice}",
          {name: spread([f[name] for f in figures]) for name in figures[0]}, arguments.json)
 
 

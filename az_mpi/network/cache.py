@@ -5,30 +5,43 @@ the network sees them. Positions that a batch holds twice are evaluated once.
 Shapes: n positions, C planes, H rows, W columns, A actions, K symmetries, E entries.
 """
 
+from collections import namedtuple
+
 import numpy as np
 from numba import njit
 
 from az_mpi.hashing import FNV_OFFSET, FNV_PRIME, mix
+from az_mpi.network.evaluators import Evaluator
 
 WAYS = 4  # entries a key may be in; the oldest of them makes way
+NOBODY = 0  # batches are numbered from 1
+
+# keys uint64 [E / WAYS, WAYS], 0: empty; oldest uint8 [E / WAYS], which way; logits float32 [E, A]; value float32 [E];
+# claimed_by, claimed_row int32 [E]: the batch, and its row, that will fill the entry; until then it holds nothing.
+Table = namedtuple("Table", ["keys", "oldest", "logits", "value", "claimed_by", "claimed_row"])
 
 
-class CachedEvaluator:
+class CachedEvaluator(Evaluator):
     """The network through an engine and a table of at least `entries` entries; `clear` when the weights change."""
 
     def __init__(self, game, engine, entries):
         self.game, self.engine = game, engine
         sets = 1 << max(0, int(np.ceil(np.log2(entries / WAYS))))
-        self._keys = np.zeros((sets, WAYS), np.uint64)  # 0: empty
-        self._next = np.zeros(sets, np.uint8)  # which way is the oldest
-        self._logits = np.empty((sets * WAYS, game.num_actions), np.float32)
-        self._value = np.empty(sets * WAYS, np.float32)
-        self._claimed = np.full(sets * WAYS, -1, np.int32)  # row of the batch under way that will fill the entry
+        self._table = Table(
+            keys=np.zeros((sets, WAYS), np.uint64),
+            oldest=np.zeros(sets, np.uint8),
+            logits=np.empty((sets * WAYS, game.num_actions), np.float32),
+            value=np.empty(sets * WAYS, np.float32),
+            claimed_by=np.zeros(sets * WAYS, np.int32),
+            claimed_row=np.empty(sets * WAYS, np.int32),
+        )
+        self._batch = NOBODY
         self.positions_num = self.evaluations_num = 0
 
     def clear(self):
-        """Forget everything but the counts."""
-        self._keys[:] = 0
+        """Forget everything but the counts; what is being evaluated now will not be remembered."""
+        self._table.keys[:] = 0
+        self._table.claimed_by[:] = NOBODY
 
     def take_counts(self):
         """Return (positions asked for, positions that the engine evaluated) since the last call."""
@@ -36,21 +49,24 @@ class CachedEvaluator:
         self.positions_num = self.evaluations_num = 0
         return counts
 
-    def __call__(self, states):
-        """Return (logits float32 [n, A], value float32 [n]) of states [n, S]."""
-        game, planes = self.game, self.game.planes(states)
+    def begin(self, states):
+        game, table, planes = self.game, self._table, self.game.planes(states)
+        self._batch = batch = self._batch % (2**31 - 1) + 1
         flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
         keys, symmetry = canonical_keys(flat, game.symmetry_cells)
-        entry, row, missing = _find(self._keys, self._next, self._claimed, keys)
+        logits, value, entry, row, missing = _look_up(table, batch, keys, symmetry, game.symmetry_actions)
         self.positions_num += len(states)
         self.evaluations_num += len(missing)
-        logits, value = np.empty((len(missing), game.num_actions), np.float32), np.empty(len(missing), np.float32)
-        if len(missing):
-            cells = game.symmetry_cells[symmetry[missing]]
-            turned = np.take_along_axis(flat[missing], cells[:, None, :], axis=2)
-            logits, value = self.engine.evaluate(turned.reshape(-1, *game.planes_shape))
-        turned_actions = game.symmetry_actions[symmetry]
-        return _collect(self._logits, self._value, self._claimed, entry, row, logits, value, missing, turned_actions)
+        if not len(missing):
+            return lambda: (logits, value)
+        turned = _turn(flat, missing, symmetry, game.symmetry_cells)
+        evaluation = self.engine.begin(turned.reshape(-1, *game.planes_shape))
+
+        def complete():
+            _fill(table, batch, entry, row, symmetry, game.symmetry_actions, missing, *evaluation(), logits, value)
+            return logits, value
+
+        return complete
 
 
 @njit(cache=True, nogil=True)
@@ -74,45 +90,63 @@ def canonical_keys(planes, cells):
 
 
 @njit(cache=True, nogil=True)
-def _find(table, oldest, claimed, keys):
-    """Look up keys. Return, for each position, (its entry, the row of `missing` that evaluates it or -1) and
-    which positions must be evaluated. A key that is not there claims the oldest entry of its set at once."""
-    n, sets = len(keys), len(table)
-    entry, row = np.empty(n, np.int64), np.empty(n, np.int64)
+def _turn(planes, rows, symmetry, cells):
+    """Return the planes of these rows turned to their canonical images, uint8 [len(rows), C, H * W]."""
+    turned = np.empty((len(rows), planes.shape[1], planes.shape[2]), np.uint8)
+    for i in range(len(rows)):
+        for c in range(planes.shape[1]):
+            for j in range(planes.shape[2]):
+                turned[i, c, j] = planes[rows[i], c, cells[symmetry[rows[i]], j]]
+    return turned
+
+
+@njit(cache=True, nogil=True)
+def _look_up(table, batch, keys, symmetry, actions):
+    """Return (logits [n, A], value [n], entry, row, missing) for keys [n], turned back by `symmetry`.
+
+    What is remembered is filled in and has row -1. Of the rest, row says which of the positions `missing`, to be
+    evaluated, gives the result. A key that is not there, or that another batch still evaluates, claims its entry.
+    """
+    n, num_actions, sets = len(keys), table.logits.shape[1], len(table.keys)
+    logits, value = np.empty((n, num_actions), np.float32), np.empty(n, np.float32)
+    entry, row = np.empty(n, np.int64), np.full(n, -1, np.int64)
     missing, count = np.empty(n, np.int64), 0
     for i in range(n):
         s = np.int64(keys[i] & np.uint64(sets - 1))
         found = -1
         for way in range(WAYS):
-            if table[s, way] == keys[i]:
+            if table.keys[s, way] == keys[i]:
                 found = way
-        if found < 0:
-            found = oldest[s]
-            oldest[s] = (found + 1) % WAYS
-            table[s, found] = keys[i]
-            claimed[s * WAYS + found] = count
-            missing[count] = i
-            count += 1
-        entry[i] = s * WAYS + found
-        row[i] = claimed[entry[i]]
-    return entry, row, missing[:count]
+        known = found >= 0
+        if not known:
+            found = table.oldest[s]
+            table.oldest[s] = (found + 1) % WAYS
+            table.keys[s, found] = keys[i]
+        e = entry[i] = s * WAYS + found
+        if known and table.claimed_by[e] == NOBODY:
+            for j in range(num_actions):
+                logits[i, actions[symmetry[i], j]] = table.logits[e, j]
+            value[i] = table.value[e]
+        else:
+            if not known or table.claimed_by[e] != batch:
+                table.claimed_by[e], table.claimed_row[e] = batch, count
+                missing[count] = i
+                count += 1
+            row[i] = table.claimed_row[e]
+    return logits, value, entry, row, missing[:count]
 
 
 @njit(cache=True, nogil=True)
-def _collect(logits, value, claimed, entry, row, new_logits, new_value, missing, actions):
-    """Return each position's evaluation, turned back, from its row of the new ones or from its entry; then store the
-    new ones whose entry no later position of the batch has taken."""
-    n, num_actions = len(entry), logits.shape[1]
-    out_logits, out_value = np.empty((n, num_actions), np.float32), np.empty(n, np.float32)
-    for i in range(n):
-        for j in range(num_actions):
-            out_logits[i, actions[i, j]] = new_logits[row[i], j] if row[i] >= 0 else logits[entry[i], j]
-        out_value[i] = new_value[row[i]] if row[i] >= 0 else value[entry[i]]
+def _fill(table, batch, entry, row, symmetry, actions, missing, new_logits, new_value, logits, value):
+    """Fill in the evaluations of the positions `missing`; store those whose entry nobody has claimed since."""
+    for i in range(len(entry)):
+        if row[i] >= 0:
+            for j in range(logits.shape[1]):
+                logits[i, actions[symmetry[i], j]] = new_logits[row[i], j]
+            value[i] = new_value[row[i]]
     for r in range(len(missing)):
         e = entry[missing[r]]
-        if claimed[e] == r:
-            logits[e] = new_logits[r]
-            value[e] = new_value[r]
-    for r in range(len(missing)):
-        claimed[entry[missing[r]]] = -1
-    return out_logits, out_value
+        if table.claimed_by[e] == batch and table.claimed_row[e] == r:
+            table.logits[e] = new_logits[r]
+            table.value[e] = new_value[r]
+            table.claimed_by[e] = NOBODY

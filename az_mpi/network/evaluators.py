@@ -6,17 +6,31 @@ Values are for the player to move. Besides the network there are two without wei
 import numpy as np
 
 
-class NetworkEvaluator:
+class Evaluator:
+    """What a search asks. One of the two methods is to be given."""
+
+    def __call__(self, states):
+        """Return (logits, value) of states."""
+        return self.begin(states)()
+
+    def begin(self, states):
+        """Begin to evaluate states and return a function that waits for the result and returns it. Batches that are
+        under way at the same time are completed in the order in which they were begun."""
+        result = self(states)
+        return lambda: result
+
+
+class NetworkEvaluator(Evaluator):
     """The network, through an engine."""
 
     def __init__(self, game, engine):
         self.game, self.engine = game, engine
 
-    def __call__(self, states):
-        return self.engine.evaluate(self.game.planes(states))
+    def begin(self, states):
+        return self.engine.begin(self.game.planes(states))
 
 
-class UniformEvaluator:
+class UniformEvaluator(Evaluator):
     """Equal priors and value 0: deterministic, so that searches with it can be compared to the last bit."""
 
     def __init__(self, game):
@@ -26,7 +40,7 @@ class UniformEvaluator:
         return np.zeros((len(states), self.num_actions), np.float32), np.zeros(len(states), np.float32)
 
 
-class RolloutEvaluator:
+class RolloutEvaluator(Evaluator):
     """Equal priors and the result of one uniformly random play-out, as in plain Monte Carlo tree search.
 
     seed: whole numbers; play-outs are drawn one after the other in the order in which they are asked for.

@@ -1,96 +1,113 @@
 """PUCT search (Silver et al. 2018, "A general reinforcement learning algorithm…") over a batch of trees in lock step.
 
 One `step` runs one simulation in every tree it is given: select a leaf, evaluate all leaves as one batch, expand, back
-up. A simulation that ends where the game ends backs up the exact result and asks for no evaluation.
+up. A simulation that reaches a node whose result is known, by the rules or by proof, backs that up exactly and asks for
+no evaluation; a proven loss is chosen only where there is nothing else, and a root whose result is known is searched
+no further.
 """
 
 import math
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
-from az_mpi.search import streams, tree
-from az_mpi.search.tree import NO_CHILD
+from az_mpi.search import root, tree
+from az_mpi.search.tree import NO_CHILD, WIN
+
+LAST = 1e6  # less than any score: for proven losses
 
 
 class Search:
     """Trees for `num_trees` games, called slots.
 
-    game: a `Game`. evaluate: states [n, S] -> (logits float32 [n, A], value float32 [n] for the player to move).
-    settings: `config.search`. noise: mix Dirichlet noise into the root's priors (self-play, not matches).
+    game: a `Game`. evaluate: an evaluator, see `network.evaluators`. settings: `config.search`. noise: mix Dirichlet
+    noise into the root's priors (self-play, not matches). threads: of the kernels; 1 unless told.
     """
 
-    def __init__(self, game, evaluate, settings, num_trees, noise):
+    def __init__(self, game, evaluate, settings, num_trees, noise, threads=1):
         self.game, self.evaluate, self.settings, self.noise = game, evaluate, settings, noise
         # Each simulation adds at most one node to the root; carried nodes were counted when they were visited.
         self.trees = tree.allocate(game, num_trees, settings.simulations + 1)
         self.streams = np.zeros(num_trees, np.uint64)
         self._noise_due = np.zeros(num_trees, np.bool_)
         self._exploration = exploration_table(settings)
+        root_reduction = 0.0 if noise else settings.fpu_reduction
+        self._reductions = np.array([settings.fpu_reduction, root_reduction])
+        self._noise = self._noise_due, self.streams, settings.dirichlet_alpha, settings.dirichlet_fraction
+        self._select, self._complete = (_select, _complete) if threads == 1 else (_select_parallel, _complete_parallel)
 
     def reset(self, slots, states, stream_words):
         """Start new trees at `states` [n, S], drawing from the random streams `stream_words`, uint64 [n]."""
-        ended, _ = self.game.terminal(states)
-        tree.reset(self.trees, slots, states, self.game.to_play(states), ended)
+        self._start(slots, states)
         self.streams[slots] = stream_words
         self._noise_due[slots] = self.noise
 
     def step(self, slots):
         """Run one simulation in the tree of each slot; slots: int64 [n], all different."""
-        trees, game = self.trees, self.game
-        self._mix_noise(slots)  # into roots that were searched before they became roots
-        root_reduction = 0.0 if self.noise else self.settings.fpu_reduction
-        node, action = _select(trees, slots, self._exploration, self.settings.fpu_reduction, root_reduction)
-        states = trees.state[slots, node]
-        new = action >= 0
-        states[new] = game.play(states[new], action[new])
+        self.begin(slots)()
+
+    def begin(self, slots):
+        """Begin one simulation in the tree of each slot and return a function that completes it: between the two the
+        evaluator may be at work. Until then these slots must be left alone."""
+        game = self.game
+        slots, nodes, actions, states, leaves_num = self._select(
+            self.trees, slots, self._exploration, self._reductions, self._noise)
+        states[:leaves_num] = game.play(states[:leaves_num], actions[:leaves_num])
         ended, value = game.terminal(states)
         live = ~ended
         live_states = states[live]
-        logits = np.empty((0, game.num_actions), np.float32)
-        if len(live_states):
-            logits, value[live] = self.evaluate(live_states)
+        evaluation = self.evaluate.begin(live_states) if len(live_states) else None
         legal, player = game.legal(live_states), game.to_play(states)
-        _expand_and_backup(trees, slots, node, action, states, player, ended, value, logits, legal)
-        self._mix_noise(slots)
 
-    def _mix_noise(self, slots):
-        if self.noise:
-            alpha, fraction = self.settings.dirichlet_alpha, self.settings.dirichlet_fraction
-            _mix_noise(self.trees, slots, self._noise_due, self.streams, alpha, fraction)
+        def complete():
+            logits = np.empty(legal.shape, np.float32)
+            if evaluation:
+                logits, value[live] = evaluation()
+            self._complete(self.trees, slots, nodes, actions, states, player, ended, value, logits, legal, self._noise)
+
+        return complete
 
     def run(self, slots):
-        """Simulate until `simulations` have gone through every slot's root, those carried over included."""
+        """Simulate until every slot's search is complete."""
         while len(slots := slots[~self.done(slots)]):
             self.step(slots)
 
     def done(self, slots):
-        """Return whose search is complete, bool [n]."""
+        """Return whose search is complete, bool [n]: `simulations` have gone through the root, those carried over
+        included, or its result is known."""
+        node = self.trees.node[slots, 0]
         # The first visit is the root's own evaluation; each simulation after it descends one edge.
-        return self.trees.visits[slots, 0] > self.settings.simulations
+        return (node["visits"] > self.settings.simulations) | node["exact"]
 
     def visits(self, slots):
         """Return N(root, a), int32 [n, A]; 0 for illegal actions."""
-        return _root_visits(self.trees, slots, self.game.num_actions)
+        return root.visits(self.trees, slots, self.game.num_actions)
+
+    def policy(self, slots):
+        """Return N(root, a) of the actions that are not proven to be worse than others, int32 [n, A]: what moves are
+        drawn from and trained towards. A proven win leaves only the proven wins, a proven loss falls away."""
+        return root.policy(self.trees, slots, self.game.num_actions)
 
     def value(self, slots):
-        """Return the mean value of each root for its player to move, float32 [n]."""
-        trees = self.trees
-        return (trees.value_sum[slots, 0] / np.maximum(trees.visits[slots, 0], 1)).astype(np.float32)
+        """Return the result of each root for its player to move if it is known, else its mean value, float32 [n]."""
+        node = self.trees.node[slots, 0]
+        mean = node["value_sum"] / np.maximum(node["visits"], 1)
+        return np.where(node["exact"], node["exact_value"], mean).astype(np.float32)
 
     def choose(self, slots, temperature):
-        """Draw an action a slot from N(root, a)^(1/temperature), int64 [n]; at temperature 0 the most visited."""
-        return _choose(self.visits(slots), slots, temperature, self.streams)
+        """Draw an action a slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited."""
+        return root.choose(self.policy(slots), slots, temperature, self.streams)
 
     def advance(self, slots, actions):
         """Play an action in each slot; what was searched below it is kept if `reuse_tree`, else dropped."""
-        trees = self.trees
-        states = self.game.play(trees.state[slots, 0], actions)
-        kept = _advance(trees, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
-        fresh = slots[~kept]
-        ended, _ = self.game.terminal(states[~kept])
-        tree.reset(trees, fresh, states[~kept], self.game.to_play(states[~kept]), ended)
+        states = self.game.play(self.trees.state[slots, 0], actions)
+        kept = root.advance(self.trees, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
+        self._start(slots[~kept], states[~kept])
         self._noise_due[slots] = self.noise
+
+    def _start(self, slots, states):
+        ended, value = self.game.terminal(states)
+        tree.reset(self.trees, slots, states, self.game.to_play(states), ended, value)
 
 
 def exploration_table(settings):
@@ -105,123 +122,126 @@ def exploration_table(settings):
 
 
 @njit(cache=True, nogil=True)
-def best_edge(trees, b, node, exploration, fpu_reduction):
+def best_edge(trees, b, n, exploration, fpu_reduction):
     """Return the edge with the highest Q(s, a) + c(s) P(s, a) sqrt(N(s)) / (1 + N(s, a)); the first of equals.
 
     First-play urgency: an unvisited action counts as Q = V(s) - fpu_reduction sqrt(sum of the visited priors).
+    Where the result behind an edge is known, Q is that result, and a loss comes after all other actions.
     """
-    first = trees.first_edge[b, node]
-    last = first + trees.edge_count[b, node]
+    node = trees.node[b, n]
+    first, last = node.first_edge, node.first_edge + node.edge_count
     visited = 0.0
     for e in range(first, last):
-        if trees.edge_visits[b, e] > 0:
-            visited += trees.edge_prior[b, e]
-    visits = trees.visits[b, node]
-    unvisited_q = trees.value_sum[b, node] / visits - fpu_reduction * math.sqrt(visited)
-    scale = exploration[visits]
+        if trees.edge[b, e].edge_visits > 0:
+            visited += trees.edge[b, e].edge_prior
+    unvisited_q = node.value_sum / node.visits - fpu_reduction * math.sqrt(visited)
+    scale = exploration[node.visits]
     best, best_score = first, -np.inf
     for e in range(first, last):
-        n = trees.edge_visits[b, e]
-        q = trees.edge_value_sum[b, e] / n if n > 0 else unvisited_q
-        score = q + scale * trees.edge_prior[b, e] / (1 + n)
+        edge = trees.edge[b, e]
+        q, visits = unvisited_q, edge.edge_visits
+        if visits > 0:
+            q = edge.edge_value_sum / visits
+            known, value = tree.exact_edge(trees, b, n, e)
+            if known:
+                q = value if value > -WIN else -LAST
+        score = q + scale * edge.edge_prior / (1 + visits)
         if score > best_score:
             best, best_score = e, score
     return best
 
 
 @njit(cache=True, nogil=True)
-def _select(trees, slots, exploration, fpu_reduction, root_reduction):
-    """Descend each tree. Return (node int64 [n], action int64 [n]): action >= 0 asks for a new child of node, and -1
-    says that the leaf is the node itself: an ended game or a root that is not expanded yet."""
-    nodes, actions = np.empty(len(slots), np.int64), np.full(len(slots), -1, np.int64)
-    for i in range(len(slots)):
-        b, node, depth = slots[i], 0, 0
-        while trees.edge_count[b, node] > 0:
-            e = best_edge(trees, b, node, exploration, root_reduction if node == 0 else fpu_reduction)
-            trees.path[b, depth] = e
-            depth += 1
-            child = trees.edge_child[b, e]
-            if child == NO_CHILD:
-                actions[i] = trees.edge_action[b, e]
-                break
-            node = child
-        nodes[i] = node
-        trees.path_length[b] = depth
-    return nodes, actions
+def _descend(trees, b, exploration, reductions, noise):
+    """Descend tree b. Return (node, action): action >= 0 asks for a new child of node, NO_CHILD for the evaluation of
+    node, a root that is not expanded yet. An exact node where the descent ends is backed up, and node is NO_CHILD."""
+    if noise[0][b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
+        root.mix_noise(trees, b, noise)
+    n, depth = 0, 0
+    while trees.node[b, n].edge_count > 0 and not trees.node[b, n].exact:
+        e = best_edge(trees, b, n, exploration, reductions[1] if n == 0 else reductions[0])
+        trees.path[b, depth] = e
+        depth += 1
+        trees.tree[b].path_length = depth
+        child = trees.edge[b, e].edge_child
+        if child == NO_CHILD:
+            return n, trees.edge[b, e].edge_action
+        n = child
+    trees.tree[b].path_length = depth
+    if trees.node[b, n].exact:
+        tree.backup(trees, b, n, trees.node[b, n].exact_value)
+        n = NO_CHILD
+    return n, NO_CHILD
 
 
 @njit(cache=True, nogil=True)
-def _expand_and_backup(trees, slots, nodes, actions, states, player, ended, value, logits, legal):
-    """Add the new leaves, expand those in play (rows of logits and legal, in order) and back up every value."""
-    row = 0
-    for i in range(len(slots)):
-        b, leaf = slots[i], nodes[i]
-        if actions[i] >= 0:
-            leaf = tree.add_node(trees, b, nodes[i], states[i], player[i], ended[i])
-            trees.edge_child[b, trees.path[b, trees.path_length[b] - 1]] = leaf
-        if not ended[i]:
-            tree.expand(trees, b, leaf, logits[row], legal[row])
-            row += 1
-        tree.backup(trees, b, leaf, value[i])
+def _gather(trees, slots, nodes, actions):
+    """Return what `_select` does, from what `_descend` returned for each slot."""
+    n, m, num_new = len(slots), 0, 0
+    rows, states = np.empty(n, np.int64), np.empty((n, trees.state.shape[2]), trees.state.dtype)
+    for new in (True, False):
+        for i in range(n):
+            if nodes[i] != NO_CHILD and (actions[i] != NO_CHILD) == new:
+                rows[m] = i
+                for k in range(states.shape[1]):
+                    states[m, k] = trees.state[slots[i], nodes[i], k]
+                m += 1
+        if new:
+            num_new = m
+    rows = rows[:m]
+    return slots[rows], nodes[rows], actions[rows], states[:m], num_new
 
 
 @njit(cache=True, nogil=True)
-def _mix_noise(trees, slots, due, random, alpha, fraction):
-    """P(root, a) <- (1 - fraction) P(root, a) + fraction Dir(alpha / legal actions), once a root, once expanded."""
-    for b in slots:
-        count = trees.edge_count[b, 0]
-        if not due[b] or count == 0:
-            continue
-        due[b] = False
-        first = trees.first_edge[b, 0]
-        noise = np.empty(count)
-        for k in range(count):
-            noise[k] = streams.gamma(random, b, alpha / count)
-        total = noise.sum()
-        if total == 0.0:  # an alpha so small that every draw underflows
-            continue
-        noise /= total
-        for k in range(count):
-            trees.edge_prior[b, first + k] = (1 - fraction) * trees.edge_prior[b, first + k] + fraction * noise[k]
+def _select(trees, slots, exploration, reductions, noise):
+    """Descend the trees. Return the simulations that lead to new leaves or new roots: (slots int64 [m], nodes int64
+    [m], actions int64 [m], states [m, S], how many are leaves): first the leaves, each with the node and the action
+    that lead there and that node's state, then the roots.
+
+    reductions: first-play urgency below the root and at it, float64 [2]. noise: see `Search`.
+    """
+    nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    for i in range(len(slots)):
+        nodes[i], actions[i] = _descend(trees, slots[i], exploration, reductions, noise)
+    return _gather(trees, slots, nodes, actions)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _select_parallel(trees, slots, exploration, reductions, noise):
+    nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    for i in prange(len(slots)):
+        nodes[i], actions[i] = _descend(trees, slots[i], exploration, reductions, noise)
+    return _gather(trees, slots, nodes, actions)
 
 
 @njit(cache=True, nogil=True)
-def _root_visits(trees, slots, num_actions):
-    visits = np.zeros((len(slots), num_actions), np.int32)
-    for i in range(len(slots)):
-        b = slots[i]
-        first = trees.first_edge[b, 0]
-        for e in range(first, first + trees.edge_count[b, 0]):
-            visits[i, trees.edge_action[b, e]] = trees.edge_visits[b, e]
-    return visits
+def _complete_one(trees, b, n, action, state, player, ended, value, logits, legal, row, noise):
+    """Add the leaf that `action` leads to, unless it is the root, expand it if the game goes on, back up its value."""
+    leaf = n
+    if action != NO_CHILD:
+        leaf = tree.add_node(trees, b, n, state, player, ended, value)
+        trees.edge[b, trees.path[b, trees.tree[b].path_length - 1]].edge_child = leaf
+    if not ended:
+        tree.expand(trees, b, leaf, logits[row], legal[row])
+        if noise[0][b] and leaf == 0:
+            root.mix_noise(trees, b, noise)
+    tree.backup(trees, b, leaf, value)
+    if ended:
+        tree.prove(trees, b, leaf)
 
 
 @njit(cache=True, nogil=True)
-def _choose(visits, slots, temperature, random):
-    actions = np.empty(len(slots), np.int64)
+def _complete(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
+    """Complete the simulations that `_select` returned. logits, legal: a row for each that has not ended, in order."""
+    row = np.cumsum(~ended) - 1
     for i in range(len(slots)):
-        best = np.argmax(visits[i])
-        actions[i] = best
-        if temperature[i] > 0:
-            # Relative to the most visited, so that a low temperature cannot overflow.
-            weights = (visits[i] / visits[i, best]) ** (1.0 / temperature[i])
-            mark = streams.uniform(random, slots[i]) * weights.sum()
-            for a in range(len(weights)):
-                mark -= weights[a]
-                if weights[a] > 0:
-                    actions[i] = a
-                    if mark < 0:
-                        break
-    return actions
+        _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
+                      row[i], noise)
 
 
-@njit(cache=True, nogil=True)
-def _advance(trees, slots, actions):
-    """Reroot where the action was searched; return where it was, bool [n]."""
-    kept = np.zeros(len(slots), np.bool_)
-    for i in range(len(slots)):
-        child = tree.child_of_root(trees, slots[i], actions[i])
-        if child != NO_CHILD:
-            tree.reroot(trees, slots[i], child)
-            kept[i] = True
-    return kept
+@njit(cache=True, nogil=True, parallel=True)
+def _complete_parallel(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
+    row = np.cumsum(~ended) - 1
+    for i in prange(len(slots)):
+        _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
+                      row[i], noise)

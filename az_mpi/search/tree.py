@@ -3,6 +3,9 @@
 Shapes: B trees, N nodes a tree, E edges a tree, S numbers a state, A actions.
 Node 0 is the root. A node's edges lie side by side, one for each legal action, so that selection reads them in order
 and illegal actions cost nothing. Children have larger indices than their parents; compaction relies on it.
+
+A node is exact when the result under best play is known: the game ends there, a move wins at once or by proof, or all
+moves are exact (MCTS-Solver: Winands, Björnsson, Saito 2008, with the results of any game instead of win and loss).
 """
 
 from collections import namedtuple
@@ -11,139 +14,184 @@ import numpy as np
 from numba import njit
 
 NO_CHILD = -1
+WIN = 1.0  # no result is better for the player to move
 
-Trees = namedtuple(
-    "Trees",
+# What is read together lies together: a node in half a cache line, a move's edges in a row.
+NODE = np.dtype(
     [
-        "state",  # [B, N, S] the game's own states
-        "player",  # int8 [B, N] who is to move
-        "parent",  # int32 [B, N]
-        "ended",  # bool [B, N] the game is over here
-        "visits",  # int32 [B, N] N(s): simulations that ended at or passed through the node
-        "value_sum",  # float64 [B, N] W(s), for the player to move here
-        "first_edge",  # int32 [B, N]
-        "edge_count",  # int32 [B, N] 0 until expanded
-        "edge_action",  # int32 [B, E]
-        "edge_child",  # int32 [B, E] or NO_CHILD
-        "edge_prior",  # float32 [B, E] P(s, a)
-        "edge_visits",  # int32 [B, E] N(s, a)
-        "edge_value_sum",  # float64 [B, E] W(s, a), for the player who chooses the edge
-        "nodes_used",  # int32 [B]
-        "edges_used",  # int32 [B]
-        "path",  # int32 [B, D] edges from the root to the leaf of the simulation under way
-        "path_length",  # int32 [B]
+        ("value_sum", np.float64),  # W(s), for the player to move here
+        ("visits", np.int32),  # N(s): simulations that ended at or passed through the node
+        ("parent", np.int32),
+        ("first_edge", np.int32),
+        ("edge_count", np.int32),  # 0 until expanded
+        ("exact_value", np.float32),  # where `exact`: the result for the player to move here
+        ("player", np.int8),  # who is to move
+        ("ended", np.bool_),  # the game is over here
+        ("exact", np.bool_),
     ],
+    align=True,
 )
+EDGE = np.dtype(
+    [
+        ("edge_value_sum", np.float64),  # W(s, a), for the player who chooses the edge
+        ("edge_visits", np.int32),  # N(s, a)
+        ("edge_child", np.int32),  # node or NO_CHILD
+        ("edge_prior", np.float32),  # P(s, a)
+        ("edge_action", np.int32),
+    ],
+    align=True,
+)
+TREE = np.dtype(
+    [
+        ("nodes_used", np.int32),
+        ("edges_used", np.int32),
+        ("path_length", np.int32),  # of the simulation under way
+    ],
+    align=True,
+)
+
+
+class Trees(namedtuple("Trees", ["tree", "node", "edge", "state", "path"])):
+    """tree TREE [B], node NODE [B, N], edge EDGE [B, E], state [B, N, S], path int32 [B, D]: the edges from the root to
+    the leaf of the simulation under way. Outside compiled code a column is an attribute too: trees.visits [B, N]."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name):
+        for rows in (self.tree, self.node, self.edge):
+            if name in rows.dtype.names:
+                return rows[name]
+        raise AttributeError(name)
 
 
 def allocate(game, num_trees, num_nodes):
     """Return empty trees. Memory is taken from the system as it is touched: edges for legal actions only."""
-    nodes, edges = (num_trees, num_nodes), (num_trees, num_nodes * game.num_actions)
+    nodes = (num_trees, num_nodes)
     depth = min(num_nodes, game.max_plies) + 1
     return Trees(
+        tree=np.zeros(num_trees, TREE),
+        node=np.empty(nodes, NODE),
+        edge=np.empty((num_trees, num_nodes * game.num_actions), EDGE),
         state=np.empty((*nodes, game.state_size), game.state_dtype),
-        player=np.empty(nodes, np.int8),
-        parent=np.empty(nodes, np.int32),
-        ended=np.empty(nodes, np.bool_),
-        visits=np.empty(nodes, np.int32),
-        value_sum=np.empty(nodes, np.float64),
-        first_edge=np.empty(nodes, np.int32),
-        edge_count=np.empty(nodes, np.int32),
-        edge_action=np.empty(edges, np.int32),
-        edge_child=np.empty(edges, np.int32),
-        edge_prior=np.empty(edges, np.float32),
-        edge_visits=np.empty(edges, np.int32),
-        edge_value_sum=np.empty(edges, np.float64),
-        nodes_used=np.zeros(num_trees, np.int32),
-        edges_used=np.zeros(num_trees, np.int32),
         path=np.empty((num_trees, depth), np.int32),
-        path_length=np.zeros(num_trees, np.int32),
     )
 
 
 def bytes_per_tree(game, num_nodes, legal_actions):
     """Return how many bytes one full tree touches with `legal_actions` edges a node."""
     one = allocate(game, 1, num_nodes)
-    edge_arrays = [a for name, a in one._asdict().items() if name.startswith("edge_") and name != "edge_count"]
-    edges = sum(a.itemsize for a in edge_arrays) * num_nodes * legal_actions
-    return int(edges + sum(a.nbytes for a in one) - sum(a.nbytes for a in edge_arrays))
+    return sum(part.nbytes for part in one) - (game.num_actions - legal_actions) * num_nodes * EDGE.itemsize
 
 
 @njit(cache=True, nogil=True)
-def add_node(trees, b, parent, state, player, ended):
-    """Append a node without edges to tree b and return its index."""
-    n = trees.nodes_used[b]
-    trees.nodes_used[b] = n + 1
-    trees.state[b, n] = state
-    trees.player[b, n] = player
-    trees.parent[b, n] = parent
-    trees.ended[b, n] = ended
-    trees.visits[b, n] = 0
-    trees.value_sum[b, n] = 0.0
-    trees.first_edge[b, n] = 0
-    trees.edge_count[b, n] = 0
+def add_node(trees, b, parent, state, player, ended, value):
+    """Append a node without edges to tree b and return its index. value: the result, where `ended`."""
+    n = trees.tree[b].nodes_used
+    trees.tree[b].nodes_used = n + 1
+    for k in range(len(state)):
+        trees.state[b, n, k] = state[k]
+    node = trees.node[b, n]
+    node.value_sum = 0.0
+    node.visits = 0
+    node.parent = parent
+    node.first_edge = 0
+    node.edge_count = 0
+    node.exact_value = value
+    node.player = player
+    node.ended = ended
+    node.exact = ended
     return n
 
 
 @njit(cache=True, nogil=True)
-def reset(trees, slots, states, players, ended):
+def reset(trees, slots, states, players, ended, values):
     """Make the tree of each slot a single root node."""
     for i in range(len(slots)):
-        trees.nodes_used[slots[i]] = 0
-        trees.edges_used[slots[i]] = 0
-        add_node(trees, slots[i], NO_CHILD, states[i], players[i], ended[i])
+        trees.tree[slots[i]].nodes_used = 0
+        trees.tree[slots[i]].edges_used = 0
+        add_node(trees, slots[i], NO_CHILD, states[i], players[i], ended[i], values[i])
 
 
 @njit(cache=True, nogil=True)
-def expand(trees, b, node, logits, legal):
-    """Give a node one edge for each legal action; priors are the softmax of the legal logits. logits, legal: [A]."""
+def expand(trees, b, n, logits, legal):
+    """Give node n one edge for each legal action; priors are the softmax of the legal logits. logits, legal: [A]."""
     highest = -np.inf
     for a in range(len(legal)):
         if legal[a]:
             highest = max(highest, logits[a])
-    first, count, total = trees.edges_used[b], 0, 0.0
+    first, count, total = trees.tree[b].edges_used, 0, 0.0
     for a in range(len(legal)):
         if legal[a]:
-            e = first + count
+            edge = trees.edge[b, first + count]
             weight = np.exp(logits[a] - highest)
-            trees.edge_action[b, e] = a
-            trees.edge_child[b, e] = NO_CHILD
-            trees.edge_prior[b, e] = weight
-            trees.edge_visits[b, e] = 0
-            trees.edge_value_sum[b, e] = 0.0
+            edge.edge_value_sum = 0.0
+            edge.edge_visits = 0
+            edge.edge_child = NO_CHILD
+            edge.edge_prior = weight
+            edge.edge_action = a
             total += weight
             count += 1
     for e in range(first, first + count):
-        trees.edge_prior[b, e] /= total
-    trees.first_edge[b, node] = first
-    trees.edge_count[b, node] = count
-    trees.edges_used[b] = first + count
+        trees.edge[b, e].edge_prior /= total
+    trees.node[b, n].first_edge = first
+    trees.node[b, n].edge_count = count
+    trees.tree[b].edges_used = first + count
 
 
 @njit(cache=True, nogil=True)
 def backup(trees, b, leaf, value):
     """Add `value`, for the player to move at `leaf`, to the leaf and to every edge and node on the path to it."""
-    player = trees.player[b, leaf]
-    trees.visits[b, leaf] += 1
-    trees.value_sum[b, leaf] += value
-    node = leaf
-    for depth in range(trees.path_length[b] - 1, -1, -1):
-        node = trees.parent[b, node]
-        e = trees.path[b, depth]
-        signed = value if trees.player[b, node] == player else -value
-        trees.edge_visits[b, e] += 1
-        trees.edge_value_sum[b, e] += signed
-        trees.visits[b, node] += 1
-        trees.value_sum[b, node] += signed
+    n, node = leaf, trees.node[b, leaf]
+    player = node.player
+    node.visits += 1
+    node.value_sum += value
+    for depth in range(trees.tree[b].path_length - 1, -1, -1):
+        n = node.parent
+        node, edge = trees.node[b, n], trees.edge[b, trees.path[b, depth]]
+        signed = value if node.player == player else -value
+        edge.edge_visits += 1
+        edge.edge_value_sum += signed
+        node.visits += 1
+        node.value_sum += signed
+
+
+@njit(cache=True, nogil=True)
+def exact_edge(trees, b, n, e):
+    """Return (whether the result of edge e of node n is known, that result for the player who chooses the edge)."""
+    child = trees.edge[b, e].edge_child
+    if child == NO_CHILD or not trees.node[b, child].exact:
+        return False, 0.0
+    value = trees.node[b, child].exact_value
+    return True, value if trees.node[b, child].player == trees.node[b, n].player else -value
+
+
+@njit(cache=True, nogil=True)
+def prove(trees, b, n):
+    """Make every node above node n, which is exact, exact that is so by it."""
+    n = trees.node[b, n].parent
+    while n != NO_CHILD and not trees.node[b, n].exact:
+        first = trees.node[b, n].first_edge
+        best, unknown = -np.inf, False
+        for e in range(first, first + trees.node[b, n].edge_count):
+            known, value = exact_edge(trees, b, n, e)
+            if known:
+                best = max(best, value)
+            else:
+                unknown = True
+        if unknown and best < WIN:
+            return
+        trees.node[b, n].exact = True
+        trees.node[b, n].exact_value = best
+        n = trees.node[b, n].parent
 
 
 @njit(cache=True, nogil=True)
 def child_of_root(trees, b, action):
     """Return the node that `action` leads to from the root, or NO_CHILD if no simulation went there."""
-    first = trees.first_edge[b, 0]
-    for e in range(first, first + trees.edge_count[b, 0]):
-        if trees.edge_action[b, e] == action:
-            return trees.edge_child[b, e]
+    first = trees.node[b, 0].first_edge
+    for e in range(first, first + trees.node[b, 0].edge_count):
+        if trees.edge[b, e].edge_action == action:
+            return trees.edge[b, e].edge_child
     return NO_CHILD
 
 
@@ -154,12 +202,12 @@ def reroot(trees, b, root):
     Nodes and edges keep their order, so each moves to an index no larger than its own and nothing is overwritten
     before it has been moved.
     """
-    used = trees.nodes_used[b]
+    used = trees.tree[b].nodes_used
     moved = np.full(used, NO_CHILD, np.int32)
     moved[root] = 0
     kept = 1
     for n in range(root + 1, used):
-        if moved[trees.parent[b, n]] != NO_CHILD:
+        if moved[trees.node[b, n].parent] != NO_CHILD:
             moved[n] = kept
             kept += 1
     edges = 0
@@ -167,24 +215,16 @@ def reroot(trees, b, root):
         to = moved[n]
         if to == NO_CHILD:
             continue
-        first, count = trees.first_edge[b, n], trees.edge_count[b, n]
-        for k in range(count):
-            e, f = first + k, edges + k
-            child = trees.edge_child[b, e]
-            trees.edge_action[b, f] = trees.edge_action[b, e]
-            trees.edge_child[b, f] = NO_CHILD if child == NO_CHILD else moved[child]
-            trees.edge_prior[b, f] = trees.edge_prior[b, e]
-            trees.edge_visits[b, f] = trees.edge_visits[b, e]
-            trees.edge_value_sum[b, f] = trees.edge_value_sum[b, e]
-        parent = trees.parent[b, n]
-        trees.parent[b, to] = NO_CHILD if n == root else moved[parent]
+        first, count = trees.node[b, n].first_edge, trees.node[b, n].edge_count
+        for e in range(first, first + count):
+            child = trees.edge[b, e].edge_child
+            trees.edge[b, edges + e - first] = trees.edge[b, e]
+            trees.edge[b, edges + e - first].edge_child = NO_CHILD if child == NO_CHILD else moved[child]
+        parent = trees.node[b, n].parent
         trees.state[b, to] = trees.state[b, n]
-        trees.player[b, to] = trees.player[b, n]
-        trees.ended[b, to] = trees.ended[b, n]
-        trees.visits[b, to] = trees.visits[b, n]
-        trees.value_sum[b, to] = trees.value_sum[b, n]
-        trees.first_edge[b, to] = edges
-        trees.edge_count[b, to] = count
+        trees.node[b, to] = trees.node[b, n]
+        trees.node[b, to].parent = NO_CHILD if n == root else moved[parent]
+        trees.node[b, to].first_edge = edges
         edges += count
-    trees.nodes_used[b] = kept
-    trees.edges_used[b] = edges
+    trees.tree[b].nodes_used = kept
+    trees.tree[b].edges_used = edges

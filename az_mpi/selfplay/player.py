@@ -1,9 +1,14 @@
 """Self-play: a batch of games on one rank, one simulation of every game a step.
 
+With an engine that works in the background the games are two groups, each step is one group's, and while the engine
+evaluates one group's leaves the other is searched.
+
 Shapes: B games at once, L longest game, A actions, S numbers a state.
 No game waits for another: the games whose search is complete move, and the ones that end are replaced at once, so the
 batch that the evaluator sees stays full.
 """
+
+from collections import deque
 
 import numpy as np
 
@@ -13,12 +18,17 @@ from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 
 
 class Player:
-    """Plays up to `config.selfplay.parallel_games` games of `game` at once, leaves judged by `evaluate`."""
+    """Plays up to `config.selfplay.parallel_games` games of `game` at once, leaves judged by `evaluate`.
 
-    def __init__(self, config, game, evaluate, rank):
+    threads: of the search. groups_num: batches that are under way at the same time.
+    """
+
+    def __init__(self, config, game, evaluate, rank, threads=1, groups_num=1):
         self.config, self.game, self.rank = config, game, rank
         games_num = config.selfplay.parallel_games
-        self.search = Search(game, evaluate, config.search, games_num, noise=True)
+        self.search = Search(game, evaluate, config.search, games_num, noise=True, threads=threads)
+        self._groups = deque(np.arange(first, games_num, groups_num) for first in range(groups_num))
+        self._under_way = deque()  # (slots, function that completes their simulation), oldest first
         cap = config.selfplay.max_plies
         self.max_plies = min(cap, game.max_plies) if cap else game.max_plies
         moves = (games_num, self.max_plies)
@@ -26,7 +36,7 @@ class Player:
         self.ply = np.zeros(games_num, np.int32)
         self.states = np.empty((*moves, game.state_size), game.state_dtype)
         self.actions = np.empty(moves, np.int32)
-        self.visits = np.empty((*moves, game.num_actions), np.int32)
+        self.policy = np.empty((*moves, game.num_actions), np.int32)
         self.root_values = np.empty(moves, np.float32)
         self.live = np.zeros(games_num, bool)
         self.finished = []  # records not yet taken
@@ -44,13 +54,29 @@ class Player:
         self.search.reset(slots, self.game.initial(len(slots)), words)
 
     def step(self):
-        """Run one simulation in every live game, play the moves that are decided, and collect the games that end."""
-        slots = np.flatnonzero(self.live)
-        self.search.step(slots)
-        self.simulations_num += len(slots)
-        ready = slots[self.search.done(slots)]
-        if len(ready):
-            self._move(ready)
+        """Run one simulation in every live game of a group. Play the moves that are then decided, also those of the
+        group before where two are under way, and collect the games that end."""
+        group = self._groups[0]
+        self._groups.rotate(-1)
+        slots = group[self.live[group]]
+        if len(slots):
+            self._under_way.append((slots, self.search.begin(slots)))
+            self.simulations_num += len(slots)
+        if len(self._under_way) == len(self._groups) or not len(slots):
+            self._complete_oldest()
+
+    def pause(self):
+        """Complete what is under way; weights may change then."""
+        while self._under_way:
+            self._complete_oldest()
+
+    def _complete_oldest(self):
+        if self._under_way:
+            slots, complete = self._under_way.popleft()
+            complete()
+            ready = slots[self.search.done(slots)]
+            if len(ready):
+                self._move(ready)
 
     def take(self):
         """Return the games finished since the last call as one `Record`, in the order of their ids."""
@@ -63,7 +89,7 @@ class Player:
         actions = search.choose(slots, np.where(early, settings.temperature, settings.temperature_final))
         self.states[slots, ply] = search.trees.state[slots, 0]
         self.actions[slots, ply] = actions
-        self.visits[slots, ply] = search.visits(slots)
+        self.policy[slots, ply] = search.policy(slots)
         self.root_values[slots, ply] = search.value(slots)
         search.advance(slots, actions)
         self.ply[slots] += 1
@@ -79,8 +105,8 @@ class Player:
         length = self.ply[slot]
         games = np.zeros(1, GAME)
         games[0] = (self.ids[slot], self.rank, self.iterations[slot], length, outcome, truncated)
-        # The target is the visit distribution itself; temperature only decides what is played.
-        visits = self.visits[slot, :length]
+        # The target is the search's policy itself; temperature only decides what is played.
+        visits = self.policy[slot, :length]
         ply, action = np.nonzero(visits)
         policy = np.empty(len(action), POLICY)
         policy["action"] = action

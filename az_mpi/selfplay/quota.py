@@ -26,6 +26,7 @@ def play_share(player, world, iteration, missing, on_progress):
             begun += len(slots)
         player.step()
         on_progress(player.finished_num - finished_before, len(mine))
+    player.pause()
 
 
 def play_until(player, world, iteration, attempt, games_num, on_progress):
@@ -46,5 +47,6 @@ def play_until(player, world, iteration, attempt, games_num, on_progress):
         if time.monotonic() - asked >= ASK_EVERY_S and pending.finished():
             on_progress(pending.total, games_num)
             if pending.total >= games_num:
+                player.pause()
                 return
             pending, asked = world.start_sum(player.finished_num - finished_before), time.monotonic()

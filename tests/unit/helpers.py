@@ -1,11 +1,18 @@
 """What several tests need: boards from drawings, a game small enough for hand computation, a walk over search trees."""
 
-import numpy as np
+import math
 
-from az_mpi import config
+import numpy as np
+import torch
+
+from az_mpi import config, games
 from az_mpi.config import validate
 from az_mpi.games.base import Game
+from az_mpi.network import resnet
+from az_mpi.network.evaluators import Evaluator
 from az_mpi.search.puct import Search
+
+CONNECT4 = games.make("connect4")
 
 
 def make_config(game="tictactoe", **sections):
@@ -97,7 +104,7 @@ class Ways(Game):
         return str(state)
 
 
-class Table:
+class Table(Evaluator):
     """An evaluator from a table: the state as a tuple -> (priors, value for the player to move); else equal, 0."""
 
     def __init__(self, game, table):
@@ -112,7 +119,7 @@ class Table:
             return np.log(priors), np.array([row[1] for row in rows], np.float32)
 
 
-class Hashed:
+class Hashed(Evaluator):
     """Logits and a value in (-1, 1) that look random and depend on the state alone."""
 
     def __init__(self, game):
@@ -134,6 +141,7 @@ def tree_as_dict(trees, b, node=0):
         "state": tuple(trees.state[b, node].tolist()),
         "player": int(trees.player[b, node]),
         "ended": bool(trees.ended[b, node]),
+        "exact": float(trees.exact_value[b, node]) if trees.exact[b, node] else None,
         "visits": int(trees.visits[b, node]),
         "value_sum": float(trees.value_sum[b, node]),
         "edges": {
@@ -160,8 +168,9 @@ def check_tree(game, trees, b, root_state):
         assert trees.ended[b, node] == ended[0] and trees.player[b, node] == game.to_play(state)[0]
         edges = np.arange(trees.first_edge[b, node], trees.first_edge[b, node] + trees.edge_count[b, node])
         visits, value_sum = trees.visits[b, node], trees.value_sum[b, node]
+        exact, exact_value = trees.exact[b, node], trees.exact_value[b, node]
         if ended[0]:
-            assert len(edges) == 0 and value_sum == visits * value[0]
+            assert len(edges) == 0 and value_sum == visits * value[0] and exact and exact_value == value[0]
             continue
         if visits == 0:  # a root that is not expanded yet
             assert node == 0 and len(edges) == 0
@@ -170,9 +179,11 @@ def check_tree(game, trees, b, root_state):
         assert trees.edge_action[b, edges].tolist() == np.flatnonzero(game.legal(state)[0]).tolist()
         priors = trees.edge_prior[b, edges].astype(float)
         assert abs(priors.sum() - 1) < 1e-6 and (priors >= 0).all()
-        assert visits == 1 + trees.edge_visits[b, edges].sum()
+        ended_here = visits - 1 - trees.edge_visits[b, edges].sum()  # simulations, since the node was proven
+        assert ended_here == 0 or ended_here > 0 and exact
         own = value_sum - trees.edge_value_sum[b, edges].sum()  # the node's own evaluation
-        assert abs(own) <= 1 + 1e-9
+        assert abs(own - ended_here * exact_value if exact else own) <= 1 + 1e-9
+        known = {}
         for e in edges:
             child = trees.edge_child[b, e]
             assert (child < 0) == (trees.edge_visits[b, e] == 0)
@@ -184,7 +195,11 @@ def check_tree(game, trees, b, root_state):
             assert (trees.state[b, child] == game.play(state, trees.edge_action[b, [e]])[0]).all()
             assert trees.visits[b, child] == trees.edge_visits[b, e]
             sign = 1 if trees.player[b, child] == trees.player[b, node] else -1
+            if trees.exact[b, child]:
+                known[e] = sign * trees.exact_value[b, child]
             assert abs(trees.edge_value_sum[b, e] - sign * trees.value_sum[b, child]) < 1e-9
+        assert exact == (len(known) == len(edges) or 1 in known.values())
+        assert not exact or exact_value == max(known.values())
     assert edges_seen == trees.edges_used[b], "edges that belong to no node"
     return len(seen)
 
@@ -234,3 +249,35 @@ def edges_of_root(search, b=0):
     trees = search.trees
     at = slice(trees.first_edge[b, 0], trees.first_edge[b, 0] + trees.edge_count[b, 0])
     return trees.edge_prior[b, at], trees.edge_visits[b, at], trees.edge_value_sum[b, at]
+
+
+SMALL = config.Network(blocks=2, channels=16)
+
+
+def untrained(seed=1, settings=SMALL, game=CONNECT4):
+    return resnet.build(game, settings, seed)
+
+
+def trained(seed=1, settings=SMALL, game=CONNECT4):
+    """Return a network whose weights are all random, as if it had learnt something."""
+    network = untrained(seed, settings, game)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            fan_in = parameter[0].numel() if parameter.dim() > 1 else 100
+            parameter.normal_(0, 1 / math.sqrt(fan_in), generator=generator)
+    return network
+
+
+def positions(n, game=CONNECT4, seed=0):
+    """Return n positions some random moves into games, not ended."""
+    rng, states = np.random.default_rng(seed), game.initial(n)
+    for ply in range(6):
+        further = game.play(states, np.argmax(rng.random((n, game.num_actions)) * game.legal(states), axis=1))
+        going = ~game.terminal(further)[0] & (np.arange(n) % 7 >= ply)
+        states[going] = further[going]
+    return states
+
+
+def float_planes(states, game=CONNECT4):
+    return torch.from_numpy(game.planes(states)).float()

@@ -6,12 +6,14 @@ from helpers import make_config
 
 from az_mpi import games
 from az_mpi.network.cache import CachedEvaluator
+from az_mpi.network.engine import Engine
+from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.search.puct import Search
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
 
 
-class Counting:
+class Counting(Engine):
     """An engine of fixed random weights that keeps what it was asked; it does not know the symmetries."""
 
     def __init__(self, game):
@@ -122,11 +124,7 @@ def test_a_search_makes_the_same_visits_with_and_without_it(game):
     found = []
     for entries in (None, 256):
         engine = Equivariant(game)
-        if entries:
-            evaluate = CachedEvaluator(game, engine, entries)
-        else:
-            def evaluate(states, engine=engine):
-                return engine.evaluate(game.planes(states))
+        evaluate = CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)
         search = Search(game, evaluate, settings, len(slots), noise=True)
         search.reset(slots, game.initial(len(slots)), np.arange(len(slots), dtype=np.uint64))
         visits = []
@@ -136,3 +134,35 @@ def test_a_search_makes_the_same_visits_with_and_without_it(game):
             search.advance(slots, search.choose(slots, np.ones(len(slots))))
         found.append((np.array(visits), search.value(slots)))
     assert (found[0][0] == found[1][0]).all() and (found[0][1] == found[1][1]).all()
+
+
+# two batches under way
+
+
+@pytest.mark.parametrize("entries", [4, 64, 1 << 12])
+def test_batches_that_overlap_get_their_own_answers(entries):
+    """Each is begun before the one before it is complete, with many positions in common."""
+    engine, rng = Equivariant(CONNECT4), np.random.default_rng(2)
+    cached, pool = CachedEvaluator(CONNECT4, engine, entries), random_states(CONNECT4, 300, 3, 10)
+    under_way = None
+    for _ in range(20):
+        states = pool[rng.integers(len(pool), size=90)]
+        begun = states, cached.begin(states)
+        for states, complete in filter(None, [under_way]):
+            logits, value = complete()
+            expected, worth = engine.evaluate(CONNECT4.planes(states))
+            assert (logits == expected).all() and (value == worth).all()
+        under_way = begun
+
+
+def test_a_batch_begun_before_the_table_was_cleared_leaves_nothing_in_it():
+    engine = Counting(TICTACTOE)
+    cached = CachedEvaluator(TICTACTOE, engine, 64)
+    states = TICTACTOE.play(TICTACTOE.initial(1), np.array([4]))
+    old = cached.begin(states)
+    cached.clear()
+    engine.worth = engine.worth + 1.0  # new weights
+    new = cached.begin(states)
+    was = old()[1]
+    now = new()[1]
+    assert now != was and cached(states)[1] == now and len(engine.asked) == 2

@@ -40,7 +40,7 @@ BAD_VALUES = [
     ("network", "blocks", 81, "a whole number from 1 to 80"),
     ("network", "channels", 60, "a whole number from 8 to 1024, a multiple of 8"),
     ("network", "channels", 1032, "a whole number from 8 to 1024, a multiple of 8"),
-    ("network", "engine", "Torch", 'allowed: "auto" or "torch" or "uniform" or "rollout"; did you mean torch?'),
+    ("network", "engine", "Torch", '"auto" or "openvino" or "torch" or "uniform" or "rollout"; did you mean torch?'),
     ("search", "simulations", 100_001, "a whole number from 1 to 100000"),
     ("search", "c_puct", 0, "a finite number above 0"),
     ("search", "c_puct", "1.75", "a finite number above 0"),

@@ -1,4 +1,4 @@
-"""The network, its engine, and what evaluates positions without one."""
+"""The network, and what evaluates positions without one."""
 
 import copy
 import math
@@ -6,44 +6,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import after, board
+from helpers import after, board, float_planes, positions, trained, untrained
 
 from az_mpi import config, games
-from az_mpi.network import resnet, torch_engine
+from az_mpi.network import resnet
+from az_mpi.network.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
-from az_mpi.network.torch_engine import TorchEngine
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
-SMALL = config.Network(blocks=2, channels=16)
-
-
-def untrained(seed=1, settings=SMALL, game=CONNECT4):
-    return resnet.build(game, settings, seed)
-
-
-def trained(seed=1, settings=SMALL, game=CONNECT4):
-    """Return a network whose weights are all random, as if it had learnt something."""
-    network = untrained(seed, settings, game)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            fan_in = parameter[0].numel() if parameter.dim() > 1 else 100
-            parameter.normal_(0, 1 / math.sqrt(fan_in), generator=generator)
-    return network
-
-
-def positions(n, game=CONNECT4, seed=0):
-    """Return n positions some random moves into games, not ended."""
-    rng, states = np.random.default_rng(seed), game.initial(n)
-    for ply in range(6):
-        further = game.play(states, np.argmax(rng.random((n, game.num_actions)) * game.legal(states), axis=1))
-        going = ~game.terminal(further)[0] & (np.arange(n) % 7 >= ply)
-        states[going] = further[going]
-    return states
-
-
-def float_planes(states, game=CONNECT4):
-    return torch.from_numpy(game.planes(states)).float()
 
 
 # resnet
@@ -133,59 +103,16 @@ def test_hash_changes_with_the_last_bit_of_one_weight_and_not_with_the_layout():
     assert resnet.weights_hash(network) != before
 
 
-# TorchEngine
-
-
-@pytest.mark.parametrize("bf16, bound", [(False, 1e-5), (True, 0.03)])
-def test_engine_agrees_with_the_fp32_network(bf16, bound, monkeypatch):
-    """fp32: to the order of additions. bf16 has 8 bits, an error of 2^-9 a number: 0.03 of the largest output is the
-    bound after the 8 layers here."""
-    monkeypatch.setattr(torch_engine, "has_bf16", lambda device: bf16)
-    network, states = trained(), positions(64)
-    engine = TorchEngine(network, "cpu")
-    assert ("bf16" if bf16 else "fp32") in engine.describe.split("(")[0]
-    with torch.inference_mode():
-        expected = [part.numpy() for part in network(float_planes(states))]
-    for found, exact in zip(engine.evaluate(CONNECT4.planes(states)), expected):
-        assert found.dtype == np.float32 and found.shape == exact.shape
-        assert np.abs(found - exact).max() < bound * max(1, np.abs(exact).max())
-        assert np.corrcoef(found.ravel(), exact.ravel())[0, 1] > 0.999
-
-
-@pytest.mark.parametrize("bf16", [False, True])
-def test_engine_uses_the_weights_it_was_given_last(bf16, monkeypatch):
-    monkeypatch.setattr(torch_engine, "has_bf16", lambda device: bf16)
-    planes = CONNECT4.planes(positions(8))
-    first, second = trained(1), trained(2)
-    engine = TorchEngine(first, "cpu")
-    before = engine.evaluate(planes)
-    expected = TorchEngine(second, "cpu").evaluate(planes)
-    with torch.no_grad():
-        first.policy_out.bias += 1  # the network it was made from goes on learning
-    assert (engine.evaluate(planes)[0] == before[0]).all()
-    engine.load(second)
-    for found, exact in zip(engine.evaluate(planes), expected):
-        assert (found == exact).all()
-    assert all(p.dtype == torch.float32 for p in second.parameters())
-
-
-def test_engine_leaves_its_input_alone_and_needs_no_gradient():
-    planes = CONNECT4.planes(positions(8))
-    before = planes.copy()
-    logits, value = TorchEngine(trained(), "cpu").evaluate(planes)
-    assert (planes == before).all() and isinstance(logits, np.ndarray) and isinstance(value, np.ndarray)
-
-
 # evaluators
 
 
 def test_network_evaluator_shows_the_engine_the_board_of_the_player_to_move():
-    class Engine:
+    class Asked(Engine):
         def evaluate(self, planes):
             self.planes = planes
             return "answer"
 
-    engine = Engine()
+    engine = Asked()
     state = board(TICTACTOE, """
         X . .
         . O .

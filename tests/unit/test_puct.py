@@ -81,34 +81,45 @@ class Node:
 
     def __init__(self, state):
         self.state, self.children, self.priors, self.n, self.w = state, {}, None, 0, 0.0
+        self.exact = None  # the result for the player to move, where it is known
 
 
 def search_on_objects(game, evaluate, state, simulations, c_init, c_base, reduction):
     """Return the root after the simulations, by recursion; values are for the player to move at each node."""
 
+    def sign(node, child):
+        return 1 if game.to_play(child.state)[0] == game.to_play(node.state)[0] else -1
+
     def simulate(node):
         ended, value = (part[0] for part in game.terminal(node.state))
-        if not ended and node.priors is None:
+        if ended:
+            node.exact = float(value)
+        if node.exact is not None:
+            value = node.exact
+        elif node.priors is None:
             logits, value = (part[0] for part in evaluate(node.state))
             legal = np.flatnonzero(game.legal(node.state)[0])
             weights = np.exp(logits[legal].astype(float))
             node.priors = dict(zip(legal.tolist(), weights / weights.sum()))
-        elif not ended:
+        else:
             c = math.log((1 + node.n + c_base) / c_base) + c_init
             tried = sum(p for a, p in node.priors.items() if a in node.children)
 
             def score(a):
+                """In two parts: what is proven lost comes after everything else."""
                 if child := node.children.get(a):
-                    same = game.to_play(child.state)[0] == game.to_play(node.state)[0]
-                    q = child.w / child.n * (1 if same else -1)
+                    q = (child.w / child.n if child.exact is None else child.exact) * sign(node, child)
                 else:
                     q = node.w / node.n - reduction * math.sqrt(tried)
-                return q + c * node.priors[a] * math.sqrt(node.n) / (1 + (child.n if child else 0))
+                lost = child is not None and child.exact is not None and q == -1
+                return not lost, q + c * node.priors[a] * math.sqrt(node.n) / (1 + (child.n if child else 0))
 
             action = max(node.priors, key=score)
             child = node.children.setdefault(action, Node(game.play(node.state, np.array([action]))))
-            same = game.to_play(child.state)[0] == game.to_play(node.state)[0]
-            value = simulate(child) * (1 if same else -1)
+            value = simulate(child) * sign(node, child)
+            known = [c.exact * sign(node, c) for c in node.children.values() if c.exact is not None]
+            if 1 in known or len(known) == len(node.priors):
+                node.exact = max(known)
         node.n += 1
         node.w += float(value)
         return value
@@ -123,6 +134,7 @@ def assert_same_tree(found, node):
     """`found`: as `tree_as_dict` gives it."""
     assert found["state"] == tuple(node.state[0].tolist()) and found["visits"] == node.n
     assert found["value_sum"] == pytest.approx(node.w, abs=1e-9)
+    assert found["exact"] == pytest.approx(node.exact, abs=1e-7)
     assert {a for a, edge in found["edges"].items() if edge[3]} == set(node.children)
     for action, child in node.children.items():
         assert_same_tree(found["edges"][action][3], child)
@@ -148,26 +160,22 @@ def test_the_whole_tree_equals_that_of_a_search_on_objects(game, moves):
 # values and their signs
 
 
-def test_an_immediate_win_is_worth_exactly_1():
-    """X wins with c3: that edge's mean is 1 and not nearly 1, and the root's value tends to it."""
+def test_an_immediate_win_is_worth_exactly_1_and_ends_the_search():
+    """X wins with c3: once that has been tried, it is all there is to know."""
     state = board(TICTACTOE, """
         X X .
         O O .
         . . .""")
     search, slots = searching(TICTACTOE, UniformEvaluator(TICTACTOE), state, simulations=400)
-    before = 0.0
-    for n in (20, 80, 300):
-        steps(search, slots, n)
-        _, visits, value_sum = edges_of_root(search)
-        assert value_sum[0] == visits[0] > 0 and visits[0] == visits.max()
-        assert search.value(slots)[0] > before
-        before = search.value(slots)[0]
-    assert before > 0.9
-    assert search.choose(slots, np.zeros(1)).tolist() == [2]
+    search.run(slots)
+    _, visits, value_sum = edges_of_root(search)
+    assert value_sum[0] == visits[0] == 1 and visits.sum() < 10
+    assert search.value(slots).tolist() == [1] and search.policy(slots).tolist() == [[0, 0, 1, 0, 0, 0, 0, 0, 0]]
+    assert search.choose(slots, np.ones(1)).tolist() == [2]
 
 
 def test_an_ended_game_is_not_evaluated():
-    """One cell is open and wins: after the root, every simulation ends there."""
+    """One cell is open and wins."""
     state = board(TICTACTOE, """
         X O X
         O X O
@@ -176,7 +184,7 @@ def test_an_ended_game_is_not_evaluated():
     search, slots = searching(TICTACTOE, evaluate, state, simulations=10)
     search.run(slots)
     assert evaluate.seen == [tuple(map(int, state[0]))]
-    assert search.visits(slots).tolist() == [[0] * 8 + [10]] and search.value(slots)[0] == np.float32(10 / 11)
+    assert search.visits(slots).tolist() == [[0] * 8 + [1]] and search.value(slots).tolist() == [1]
 
 
 def test_search_from_an_ended_game_knows_its_result_and_asks_nothing():

@@ -151,7 +151,7 @@ def test_noise_is_in_the_priors_before_the_first_simulation_of_a_reused_root():
     search.run(slots)
     search.advance(slots, np.array([int(search.visits(slots).argmax())]))
     priors = search.trees.edge_prior
-    before, during, evaluate = priors[0, :8].copy(), [], search.evaluate
-    search.evaluate = lambda states: (during.append(priors[0, :8].copy()), evaluate(states))[1]
+    before, during, begin = priors[0, :8].copy(), [], search.evaluate.begin
+    search.evaluate.begin = lambda states: (during.append(priors[0, :8].copy()), begin(states))[1]
     search.step(slots)
     assert (during[0] != before).any()

@@ -21,7 +21,7 @@ def slots(*numbers):
 
 def one_tree(game=TICTACTOE, nodes=10):
     trees = tree.allocate(game, 1, nodes)
-    tree.reset(trees, slots(0), game.initial(1), np.zeros(1, np.int8), np.zeros(1, bool))
+    tree.reset(trees, slots(0), game.initial(1), np.zeros(1, np.int8), np.zeros(1, bool), np.zeros(1))
     return trees
 
 
@@ -57,12 +57,13 @@ def chain(players, value):
     """Back up `value` from the last of nodes in a row, whose players are given, and return the trees."""
     game = Ways(len(players) - 1)
     trees = tree.allocate(game, 1, len(players))
-    tree.reset(trees, slots(0), np.zeros((1, 2), np.int32), np.array(players[:1], np.int8), np.zeros(1, bool))
+    first = np.array(players[:1], np.int8)
+    tree.reset(trees, slots(0), np.zeros((1, 2), np.int32), first, np.zeros(1, bool), np.zeros(1))
     for depth, player in enumerate(players[1:]):
         tree.expand(trees, 0, depth, np.zeros(2, np.float32), np.ones(2, bool))
         edge = trees.first_edge[0, depth] + 1
         trees.path[0, depth] = edge
-        trees.edge_child[0, edge] = tree.add_node(trees, 0, depth, NONE, player, False)
+        trees.edge_child[0, edge] = tree.add_node(trees, 0, depth, NONE, player, False, 0.0)
     trees.path_length[0] = len(players) - 1
     tree.backup(trees, 0, len(players) - 1, value)
     return trees
@@ -92,9 +93,10 @@ def test_reset_leaves_nothing_of_the_tree_before():
     search = grown(TICTACTOE, 30, 2)
     states = TICTACTOE.play(TICTACTOE.initial(1), np.array([4]))
     kept = tree_as_dict(search.trees, 0)
-    tree.reset(search.trees, slots(1), states, np.ones(1, np.int8), np.zeros(1, bool))
+    tree.reset(search.trees, slots(1), states, np.ones(1, np.int8), np.zeros(1, bool), np.zeros(1))
     assert tree_as_dict(search.trees, 1) == {
-        "state": tuple(states[0].tolist()), "player": 1, "ended": False, "visits": 0, "value_sum": 0.0, "edges": {},
+        "state": tuple(states[0].tolist()), "player": 1, "ended": False, "exact": None, "visits": 0, "value_sum": 0.0,
+        "edges": {},
     }  # fmt: skip
     assert search.trees.nodes_used.tolist() == [31, 1] and search.trees.edges_used[1] == 0
     assert search.trees.parent[1, 0] == NO_CHILD
@@ -104,7 +106,7 @@ def test_reset_leaves_nothing_of_the_tree_before():
 def test_child_of_root_finds_searched_moves_only():
     trees = one_tree()
     tree.expand(trees, 0, 0, np.zeros(9, np.float32), np.isin(np.arange(9), (2, 5)))
-    trees.edge_child[0, 1] = tree.add_node(trees, 0, 0, np.zeros(2, np.uint16), 1, False)
+    trees.edge_child[0, 1] = tree.add_node(trees, 0, 0, np.zeros(2, np.uint16), 1, False, 0.0)
     assert [tree.child_of_root(trees, 0, action) for action in (5, 2, 7)] == [1, NO_CHILD, NO_CHILD]
 
 

@@ -1,0 +1,96 @@
+"""Inference with PyTorch on a GPU: bf16, a captured graph a batch size, pinned buffers, two batches under way."""
+
+import copy
+
+import torch
+
+from az_mpi.network.engine import Engine, pieces
+from az_mpi.network.torch_engine import has_bf16
+
+LARGEST = 4096  # positions in one graph
+SMALLEST = 64
+
+
+class CudaEngine(Engine):
+    """PyTorch on one GPU. Everything is queued on one stream, so graphs can share what they work on."""
+
+    in_background = True
+
+    def __init__(self, network, planes_shape, device):
+        self.device = torch.device(device)
+        bf16 = has_bf16(self.device)
+        self.describe = f"torch cuda {'bf16' if bf16 else 'fp32 (no bf16 on this GPU)'}, graphs"
+        self._dtype = torch.bfloat16 if bf16 else torch.float32
+        self._network = copy.deepcopy(network).to(self.device, self._dtype, memory_format=torch.channels_last).eval()
+        self._planes_shape, self._num_actions = planes_shape, network.policy_out.out_features
+        self._stream = torch.cuda.Stream(self.device)
+        self._graphs = {}
+        self._lanes, self._turn = [_Lane(), _Lane()], 0
+
+    @torch.inference_mode()
+    def load(self, network):
+        # In place: the graphs read these very tensors.
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            self._network.load_state_dict(network.state_dict())
+        self._stream.synchronize()
+
+    @torch.inference_mode()
+    def begin(self, planes):
+        n, lane = len(planes), self._lanes[self._turn]
+        self._turn = 1 - self._turn
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            lane.reserve(-(-n // LARGEST) * LARGEST, self._planes_shape, self._num_actions)
+            lane.planes[:n] = torch.from_numpy(planes)
+            for start, end, _ in pieces(n, LARGEST, SMALLEST):
+                # Powers of two: at most seven graphs.
+                graph = self._graph(max(SMALLEST, 1 << (end - start - 1).bit_length()))
+                at = slice(start, start + len(graph.planes))
+                graph.planes.copy_(lane.planes[at], non_blocking=True)
+                graph.graph.replay()
+                lane.logits[at].copy_(graph.logits, non_blocking=True)
+                lane.value[at].copy_(graph.value, non_blocking=True)
+            lane.done.record(self._stream)
+
+        def complete():
+            lane.done.synchronize()
+            return lane.logits[:n].numpy().copy(), lane.value[:n].numpy().copy()
+
+        return complete
+
+    def _graph(self, size):
+        if size not in self._graphs:
+            self._graphs[size] = _Graph(self._network, size, self._planes_shape, self._dtype, self.device, self._stream)
+        return self._graphs[size]
+
+
+class _Lane:
+    """Page-locked buffers of one batch under way, which the GPU reads and writes while the processor goes on."""
+
+    def __init__(self):
+        self.planes, self.done = None, torch.cuda.Event()
+
+    def reserve(self, n, planes_shape, num_actions):
+        """Have room for n positions. The batch that was here before has been completed."""
+        if self.planes is None or len(self.planes) < n:
+            self.planes = torch.zeros((n, *planes_shape), dtype=torch.uint8, pin_memory=True)
+            self.logits = torch.empty((n, num_actions), pin_memory=True)
+            self.value = torch.empty(n, pin_memory=True)
+
+
+class _Graph:
+    """The network captured for one batch size."""
+
+    def __init__(self, network, size, planes_shape, dtype, device, stream):
+        self.planes = torch.zeros((size, *planes_shape), dtype=torch.uint8, device=device)
+
+        def forward():
+            x = self.planes.to(dtype).contiguous(memory_format=torch.channels_last)
+            logits, value = network(x)
+            return logits.float(), value.float()
+
+        for _ in range(3):  # cuDNN chooses its kernels before the capture
+            forward()
+        stream.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.logits, self.value = forward()

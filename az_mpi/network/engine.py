@@ -1,0 +1,30 @@
+"""What an inference engine is, and how batches are cut to the few sizes that engines prepare their kernels for."""
+
+
+class Engine:
+    """A network on a device, ready to evaluate. `describe`: which library and precision, and why, in words."""
+
+    describe: str
+    in_background = False  # whether `begin` returns while the device is still at work
+
+    def load(self, network):
+        """Take over the weights of `network`, a `ResNet` on any device."""
+        raise NotImplementedError
+
+    def evaluate(self, planes):
+        """Return (logits float32 [B, A], value float32 [B]) of planes uint8 [B, C, H, W]."""
+        return self.begin(planes)()
+
+    def begin(self, planes):
+        """Begin to evaluate planes and return a function that waits for the result and returns it. Batches are
+        completed in the order in which they were begun; at most two are under way."""
+        result = self.evaluate(planes)
+        return lambda: result
+
+
+def pieces(n, largest, step):
+    """Yield (start, end, size): a batch of n as pieces of `largest` positions and a rest, each to be filled up to
+    `size`, a multiple of `step`: largest / step sizes in all."""
+    for start in range(0, n, largest):
+        end = min(start + largest, n)
+        yield start, end, -(-(end - start) // step) * step

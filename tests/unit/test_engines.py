@@ -1,0 +1,139 @@
+"""Inference engines against the fp32 network."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from helpers import CONNECT4, float_planes, positions, trained, untrained
+
+from az_mpi import config, games
+from az_mpi.network import engines, openvino_engine, torch_engine
+from az_mpi.network.engine import pieces
+from az_mpi.network.openvino_engine import OpenVinoEngine
+from az_mpi.network.torch_engine import TorchEngine
+
+SHAPE = CONNECT4.planes_shape
+MAKE = {
+    "torch": lambda network: TorchEngine(network, SHAPE),
+    "openvino": lambda network: OpenVinoEngine(network, SHAPE, 1),
+}
+
+
+@pytest.fixture(params=[(name, bf16) for name in MAKE for bf16 in (False, True)], ids=lambda p: f"{p[0]}-bf16-{p[1]}")
+def engine_of(request, monkeypatch):
+    """A function from a network to an engine, of each library in each precision, and whether it is bf16."""
+    name, bf16 = request.param
+    if name == "openvino":
+        pytest.importorskip("openvino", reason="optional; it could not be installed here")
+    if bf16 and not torch_engine.has_bf16(torch.device("cpu")) and name == "openvino":
+        pytest.skip("OpenVINO takes f32 without bf16 instructions")
+    for module in (torch_engine, openvino_engine):
+        monkeypatch.setattr(module, "has_bf16", lambda device: bf16)
+    return MAKE[name], bf16
+
+
+@pytest.mark.parametrize("n", [1, 4, 63, 64, 65, 150])
+def test_engine_agrees_with_the_fp32_network(engine_of, n):
+    """fp32: to the order of additions. bf16 has 8 bits, an error of 2^-9 a number: 0.03 of the largest output is the
+    bound after the 8 layers here."""
+    make, bf16 = engine_of
+    network, states = trained(), positions(n)
+    engine = make(network)
+    assert ("bf16" if bf16 else "32") in engine.describe.split("(")[0]
+    with torch.inference_mode():
+        expected = [part.numpy() for part in network(float_planes(states))]
+    for found, exact in zip(engine.evaluate(CONNECT4.planes(states)), expected):
+        assert found.dtype == np.float32 and found.shape == exact.shape
+        assert np.abs(found - exact).max() < (0.03 if bf16 else 1e-5) * max(1, np.abs(exact).max())
+        assert n < 63 or np.corrcoef(found.ravel(), exact.ravel())[0, 1] > 0.999
+
+
+def test_engine_of_another_board_and_depth(engine_of):
+    """Tic-tac-toe, 3 blocks of 24 filters, zero weights in it as at the start of training."""
+    if engine_of[0] is MAKE["torch"]:
+        make = TorchEngine
+    else:
+        def make(network, shape):
+            return OpenVinoEngine(network, shape, 1)
+    game = games.make("tictactoe")
+    network, states = untrained(3, config.Network(blocks=3, channels=24), game), positions(20, game)
+    with torch.no_grad():
+        network.value_out.bias.fill_(0.25)
+    logits, value = make(network, game.planes_shape).evaluate(game.planes(states))
+    assert not logits.any() and value == pytest.approx(np.tanh(0.25), abs=2e-3)
+
+
+def test_engine_uses_the_weights_it_was_given_last(engine_of):
+    make, _ = engine_of
+    planes = CONNECT4.planes(positions(8))
+    first, second = trained(1), trained(2)
+    engine = make(first)
+    before = engine.evaluate(planes)
+    expected = make(second).evaluate(planes)
+    with torch.no_grad():
+        first.policy_out.bias += 1  # the network it was made from goes on learning
+    assert (engine.evaluate(planes)[0] == before[0]).all()
+    engine.load(second)
+    for found, exact in zip(engine.evaluate(planes), expected):
+        assert (found == exact).all()
+    assert all(p.dtype == torch.float32 for p in second.parameters())
+
+
+def test_results_stay_when_the_engine_goes_on(engine_of):
+    """What it returned is not a view of what it works in, and its input is left alone."""
+    engine = engine_of[0](trained())
+    planes = CONNECT4.planes(positions(70))
+    before, first = planes.copy(), engine.evaluate(planes[:9])
+    kept = [part.copy() for part in first]
+    engine.evaluate(planes)
+    assert (planes == before).all() and all((a == b).all() for a, b in zip(first, kept))
+
+
+def test_a_position_is_worth_the_same_in_any_batch(engine_of):
+    """Filled up or cut to pieces, to the rounding of the precision."""
+    make, bf16 = engine_of
+    engine, planes = make(trained()), CONNECT4.planes(positions(133))
+    whole = engine.evaluate(planes)
+    for start, end in ((0, 1), (5, 18), (64, 133)):
+        for a, b in zip(engine.evaluate(planes[start:end]), whole):
+            assert np.abs(a - b[start:end]).max() < (0.03 if bf16 else 1e-5)
+
+
+def test_sizes_are_few_and_hold_their_pieces():
+    """16 sizes whatever is asked; no piece is filled up by a whole step."""
+    sizes = set()
+    for n in range(1, 400):
+        cut = list(pieces(n, 64, 4))
+        assert [piece[0] for piece in cut] == list(range(0, n, 64)) and cut[-1][1] == n
+        assert all(end - start <= size < end - start + 4 for start, end, size in cut)
+        sizes |= {size for _, _, size in cut}
+    assert sizes == set(range(4, 65, 4))
+
+
+# choice
+
+
+def choice(wanted):
+    return engines.make(trained(), CONNECT4, wanted, "cpu", 1)
+
+
+def test_auto_is_openvino_where_it_is_there():
+    pytest.importorskip("openvino", reason="optional; it could not be installed here")
+    engine, text = choice("auto")
+    assert isinstance(engine, OpenVinoEngine)
+    assert text.startswith("openvino cpu") and text.endswith("(auto: the fastest on processors)")
+
+
+def test_auto_is_torch_and_says_why_where_openvino_is_not_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    engine, text = choice("auto")
+    assert isinstance(engine, TorchEngine) and "torch cpu" in text and "(auto: OpenVINO cannot be imported: " in text
+
+
+@pytest.mark.parametrize("wanted, kind", [("torch", TorchEngine), ("openvino", OpenVinoEngine)])
+def test_what_is_configured_is_taken(wanted, kind):
+    if kind is OpenVinoEngine:
+        pytest.importorskip("openvino", reason="optional; it could not be installed here")
+    engine, text = choice(wanted)
+    assert type(engine) is kind and text.endswith("(as configured)")

@@ -1,0 +1,107 @@
+"""Results that the search knows: proven by the games that end below, never by the network."""
+
+import numpy as np
+import pytest
+from helpers import Hashed, board, edges_of_root, searching, steps, tree_as_dict
+
+from az_mpi import games
+from az_mpi.evaluate import solver
+from az_mpi.network.evaluators import UniformEvaluator
+
+TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
+WON_IN_TWO = """
+    . . . . . . .
+    . . . . . . .
+    . . . . . . .
+    . . . . . . .
+    . . O O . . .
+    . . X X . . ."""  # column 2 or 5 makes three with two open ends
+
+
+@pytest.fixture(scope="module")
+def solved():
+    """Every 9th position of tic-tac-toe, with what each action is worth."""
+    whole = solver.enumerate_all(TICTACTOE)
+    return whole.states[::9], whole.action_values[::9]
+
+
+def test_what_is_proven_is_the_exact_result(solved):
+    """500 positions, evaluations that look random: 4,000 simulations prove nearly all, each as minimax has it, and
+    the policy keeps only best actions."""
+    states, action_values = solved
+    search, slots = searching(TICTACTOE, Hashed(TICTACTOE), states, simulations=4000)
+    search.run(slots)
+    known = search.trees.exact[:, 0]
+    assert known.mean() > 0.9
+    best = np.nanmax(action_values, axis=1)
+    assert (search.value(slots)[known] == best[known]).all()
+    policy = search.policy(slots)
+    assert (policy.sum(axis=1) > 0).all()
+    assert (action_values[known][policy[known] > 0] == np.repeat(best[known], (policy[known] > 0).sum(axis=1))).all()
+
+
+def test_few_simulations_prove_less_but_nothing_false(solved):
+    states, action_values = solved
+    search, slots = searching(TICTACTOE, Hashed(TICTACTOE), states, noise=True, simulations=40)
+    search.run(slots)
+    known = search.trees.exact[:, 0]
+    assert 0.1 < known.mean() < 0.9
+    assert (search.value(slots)[known] == np.nanmax(action_values, axis=1)[known]).all()
+    assert (search.trees.visits[:, 0] == 41)[~known].all()
+
+
+def test_connect_four_won_in_two_is_proven_without_knowledge():
+    search, slots = searching(CONNECT4, UniformEvaluator(CONNECT4), board(CONNECT4, WON_IN_TWO), simulations=3000)
+    search.run(slots)
+    assert search.value(slots).tolist() == [1] and search.trees.visits[0, 0] < 2000
+    assert set(np.flatnonzero(search.policy(slots)[0])) <= {1, 4}
+
+
+def test_a_move_proven_to_lose_is_tried_no_more_and_not_played():
+    """O must take the lower left corner at once: every other move is lost once X's answer has been seen."""
+    state = board(TICTACTOE, """
+        X . .
+        X O .
+        . . .""")
+    search, slots = searching(TICTACTOE, UniformEvaluator(TICTACTOE), state, simulations=120)
+    steps(search, slots, 40)
+    _, before, _ = edges_of_root(search)
+    before = before.copy()
+    tree = tree_as_dict(search.trees, 0)
+    lost = [k for k, edge in enumerate(tree["edges"].values()) if edge[3] and edge[3]["exact"] == 1]
+    assert len(lost) >= 3 and not search.trees.exact[0, 0]
+    steps(search, slots, 10)
+    _, after, _ = edges_of_root(search)
+    assert (after[lost] == before[lost]).all() and after.sum() == before.sum() + 10
+    assert not search.policy(slots)[0, np.array(list(tree["edges"]))[lost]].any()
+    assert search.choose(slots, np.zeros(1)).tolist() == [6]
+
+
+def test_lost_positions_keep_the_moves_that_held_longest():
+    """Whatever O plays, X has a fork; blocking holds longest and was tried most before everything was known."""
+    state = board(TICTACTOE, """
+        X . .
+        O X .
+        . . .""")
+    search, slots = searching(TICTACTOE, UniformEvaluator(TICTACTOE), state, simulations=5000)
+    search.run(slots)
+    assert search.value(slots).tolist() == [-1] and search.choose(slots, np.zeros(1)).tolist() == [8]
+
+
+def test_a_known_root_takes_no_evaluation():
+    asked = []
+
+    class Asking(UniformEvaluator):
+        def __call__(self, states):
+            asked.append(len(states))
+            return super().__call__(states)
+
+    search, slots = searching(TICTACTOE, Asking(TICTACTOE), board(TICTACTOE, """
+        X X .
+        O O .
+        . . ."""), simulations=400)
+    search.run(slots)
+    before = len(asked), int(search.trees.visits[0, 0]), search.trees.value_sum[0, 0]
+    steps(search, slots, 5)
+    assert len(asked) == before[0] and search.trees.visits[0, 0] == before[1] + 5
+    assert search.trees.value_sum[0, 0] == before[2] + 5
