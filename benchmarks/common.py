@@ -1,11 +1,13 @@
-"""What the benchmarks share: medians with their spread, and where they were measured."""
+"""What the benchmarks share: medians with their spread, where they were measured, and the bare engine's rate."""
 
 import json
 import os
 import platform
 import statistics
+import time
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import az_mpi
@@ -39,3 +41,14 @@ def tell(title, rows, as_json):
     print(f"{title}: {place['processor']}, {place['threads']} thread(s), torch {place['torch']}")
     for name, row in rows.items():
         print(f"  {name:<26} {row['median']:>12,.4g}   [{row['min']:,.4g}, {row['max']:,.4g}] of {row['runs']}")
+
+
+def bare_rate(engine, game, batch):
+    """Return the engine's evaluations/s with batches of one size."""
+    planes = np.random.default_rng(0).integers(0, 2, (batch, *game.planes_shape)).astype(np.uint8)
+    engine.evaluate(planes)
+    begun, rounds = time.perf_counter(), 0
+    while (took := time.perf_counter() - begun) < 0.5:
+        engine.evaluate(planes)
+        rounds += 1
+    return rounds * batch / took

@@ -15,9 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import numpy as np
 import torch
-from common import spread, tell
+from common import bare_rate, spread, tell
 
 from az_mpi import checkpoint, games, run_folder
 from az_mpi import config as configuration
@@ -92,17 +91,6 @@ def play(player, ids, seconds):
         player.step()
     player.take()
     return took
-
-
-def bare_rate(engine, game, batch):
-    """Return the engine's evaluations/s with batches of one size."""
-    planes = np.random.default_rng(0).integers(0, 2, (batch, *game.planes_shape)).astype(np.uint8)
-    engine.evaluate(planes)
-    begun, rounds = time.perf_counter(), 0
-    while (took := time.perf_counter() - begun) < 0.5:
-        engine.evaluate(planes)
-        rounds += 1
-    return rounds * batch / took
 
 
 if __name__ == "__main__":

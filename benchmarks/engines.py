@@ -1,0 +1,61 @@
+"""Inference engines on one core: evaluations/s by batch size, and how long new weights take to reach them.
+
+    python benchmarks/engines.py --blocks 10 --channels 128
+
+`new_weights_s` is from the trained network to the first evaluation with it.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from common import bare_rate, spread, tell
+
+from az_mpi import config as configuration
+from az_mpi import games
+from az_mpi.network import engines, resnet
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", default="connect4", choices=games.NAMES)
+    parser.add_argument("--blocks", type=int, default=5)
+    parser.add_argument("--channels", type=int, default=64)
+    parser.add_argument("--engines", nargs="+", choices=("openvino", "torch"), default=("openvino", "torch"))
+    parser.add_argument("--batches", nargs="+", type=int, default=(1, 8, 32, 64, 100, 256))
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
+    game = games.make(arguments.game)
+    settings = configuration.Network(blocks=arguments.blocks, channels=arguments.channels)
+    network = resnet.build(game, settings, seed=1)
+    made = {name: engines.make(network, game, name, "cpu", threads=1) for name in arguments.engines}
+    figures = [measure(made, network, game, arguments.batches) for _ in range(arguments.runs)]
+    choices = ", ".join(choice for _, choice in made.values())
+    tell(f"engines {game.name} {settings.blocks}x{settings.channels}, {choices}",
+         {name: spread([f[name] for f in figures]) for name in figures[0]}, arguments.json)
+
+
+def measure(made, network, game, batches):
+    """Return one turn of every engine at every batch size."""
+    figures = {}
+    for name, (engine, _) in made.items():
+        begun = time.perf_counter()
+        engine.load(network)
+        engine.evaluate(game.planes(game.initial(1)))
+        figures[f"{name}.new_weights_s"] = time.perf_counter() - begun
+    for batch in batches:  # engines take turns, so that a machine whose speed drifts slows all
+        for name, (engine, _) in made.items():
+            figures[f"{name}.evaluations_per_s.{batch}"] = bare_rate(engine, game, batch)
+    return figures
+
+
+if __name__ == "__main__":
+    main()
