@@ -49,7 +49,7 @@ class Network(Section):
         'What evaluates positions in self-play. "auto": the network, by the fastest engine there is (a GPU, else '
         'OpenVINO, else torch); "uniform": equal priors and value 0, no network, deterministic, for tests; "rollout": '
         'random play-outs.'))
-    cache_entries: _whole(0) = _free(2**18, "Positions whose evaluation each rank remembers in self-play until "
+    cache_entries: _whole(0) = _free(2**20, "Positions whose evaluation each rank remembers in self-play until "
                                      "the weights change; 0: none. An entry takes 4 bytes an action and 20 more.")
 
 

@@ -37,10 +37,12 @@ EDGE = np.dtype(
         ("edge_visits", np.int32),  # N(s, a)
         ("edge_child", np.int32),  # node or NO_CHILD
         ("edge_prior", np.float32),  # P(s, a)
-        ("edge_action", np.int32),
+        ("edge_action", np.int16),
+        ("edge_exact", np.bool_),  # whether the child is
     ],
     align=True,
 )
+MOST_ACTIONS = np.iinfo(EDGE["edge_action"]).max
 TREE = np.dtype(
     [
         ("nodes_used", np.int32),
@@ -68,6 +70,8 @@ def allocate(game, num_trees, num_nodes):
     """Return empty trees. Memory is taken from the system as it is touched: edges for legal actions only."""
     nodes = (num_trees, num_nodes)
     depth = min(num_nodes, game.max_plies) + 1
+    if game.num_actions > MOST_ACTIONS:
+        raise ValueError(f"{game.name} has {game.num_actions:,} actions; trees hold {MOST_ACTIONS:,}")
     return Trees(
         tree=np.zeros(num_trees, TREE),
         node=np.empty(nodes, NODE),
@@ -129,6 +133,7 @@ def expand(trees, b, n, logits, legal):
             edge.edge_child = NO_CHILD
             edge.edge_prior = weight
             edge.edge_action = a
+            edge.edge_exact = False
             total += weight
             count += 1
     for e in range(first, first + count):
@@ -158,18 +163,20 @@ def backup(trees, b, leaf, value):
 @njit(cache=True, nogil=True)
 def exact_edge(trees, b, n, e):
     """Return (whether the result of edge e of node n is known, that result for the player who chooses the edge)."""
-    child = trees.edge[b, e].edge_child
-    if child == NO_CHILD or not trees.node[b, child].exact:
+    if not trees.edge[b, e].edge_exact:
         return False, 0.0
+    child = trees.edge[b, e].edge_child
     value = trees.node[b, child].exact_value
     return True, value if trees.node[b, child].player == trees.node[b, n].player else -value
 
 
 @njit(cache=True, nogil=True)
-def prove(trees, b, n):
-    """Make every node above node n, which is exact, exact that is so by it."""
-    n = trees.node[b, n].parent
-    while n != NO_CHILD and not trees.node[b, n].exact:
+def prove(trees, b, leaf):
+    """Of the simulation under way, which ended at an exact new leaf: make exact whatever above it is so by that."""
+    n = leaf
+    for depth in range(trees.tree[b].path_length - 1, -1, -1):
+        trees.edge[b, trees.path[b, depth]].edge_exact = True
+        n = trees.node[b, n].parent
         first = trees.node[b, n].first_edge
         best, unknown = -np.inf, False
         for e in range(first, first + trees.node[b, n].edge_count):
@@ -182,7 +189,6 @@ def prove(trees, b, n):
             return
         trees.node[b, n].exact = True
         trees.node[b, n].exact_value = best
-        n = trees.node[b, n].parent
 
 
 @njit(cache=True, nogil=True)
