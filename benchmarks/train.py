@@ -65,9 +65,10 @@ def main():
 
 def measure(learner, bare, replay, steps):
     """Return this rank's figures of one turn each. Collective."""
-    world, rng = learner.world, np.random.default_rng(learner.world.rank)
+    world, first = learner.world, learner.step_index
+    rngs = [np.random.default_rng([learner.config.seed, first + k, world.rank]) for k in range(steps)]  # as it will draw
     begun = time.perf_counter()
-    batches = [learner.tensors(replay.sample(rng, learner.local_batch)) for _ in range(steps)]
+    batches = [learner.tensors(replay.sample(rng, learner.local_batch)) for rng in rngs]
     sample_s = (time.perf_counter() - begun) / steps
     learner.waited_s = 0.0
     world.barrier()
