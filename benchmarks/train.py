@@ -66,7 +66,8 @@ def main():
 def measure(learner, bare, replay, steps):
     """Return this rank's figures of one turn each. Collective."""
     world, first = learner.world, learner.step_index
-    rngs = [np.random.default_rng([learner.config.seed, first + k, world.rank]) for k in range(steps)]  # as it will draw
+    # The generators that the learner will draw with.
+    rngs = [np.random.default_rng([learner.config.seed, first + k, world.rank]) for k in range(steps)]
     begun = time.perf_counter()
     batches = [learner.tensors(replay.sample(rng, learner.local_batch)) for rng in rngs]
     sample_s = (time.perf_counter() - begun) / steps
