@@ -8,6 +8,7 @@ Shapes: n positions, C planes, H rows, W columns, A actions, K symmetries.
 """
 
 import numpy as np
+from numba import njit
 
 
 def sample_dtype(game):
@@ -72,14 +73,45 @@ class Replay:
         Returns (planes uint8 [n, C, H, W], policy float32 [n, A], value float32 [n], weight float32 [n]).
         """
         n = n if len(self.rows) else 0
-        rows = self.rows[rng.integers(len(self.rows), size=n)] if n else self.rows[:0]
+        drawn = rng.integers(len(self.rows), size=n) if n else np.empty(0, np.int64)
         symmetry = rng.integers(len(self.game.symmetry_cells), size=n)
-        planes, policy = turn(self.game, self.game.planes(rows["state"]), rows["policy"], symmetry)
-        return planes, policy, rows["value"], rows["weight"]
+        # Fields, not rows: compiled code knows them whatever a game's states are.
+        fields = [self.rows[name] for name in ("state", "policy", "value", "weight")]
+        states, policy, value, weight = _gather(*fields, drawn)
+        planes, policy = turn(self.game, self.game.planes(states), policy, symmetry)
+        return planes, policy, value, weight
 
 
 def turn(game, planes, policy, symmetry):
     """Return planes [n, C, H, W] and policy [n, A] seen through symmetry k = symmetry[i] of the game each."""
     flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
-    turned = np.take_along_axis(flat, game.symmetry_cells[symmetry][:, None, :], axis=2)
-    return turned.reshape(planes.shape), np.take_along_axis(policy, game.symmetry_actions[symmetry], axis=1)
+    turned = _turn(flat, game.symmetry_cells, symmetry).reshape(planes.shape)
+    return turned, _turn(policy[:, None, :], game.symmetry_actions, symmetry)[:, 0]
+
+
+@njit(cache=True, nogil=True)
+def _gather(state, policy, value, weight, drawn):
+    """Return rows `drawn`, int64 [n], of the columns state [N, S], policy [N, A], value [N] and weight [N]."""
+    n = len(drawn)
+    states, policies = np.empty((n, state.shape[1]), state.dtype), np.empty((n, policy.shape[1]), policy.dtype)
+    values, weights = np.empty(n, value.dtype), np.empty(n, weight.dtype)
+    for i in range(n):
+        # Element by element: rows lie far apart, and a slice each would cost more than its few numbers.
+        for j in range(state.shape[1]):
+            states[i, j] = state[drawn[i], j]
+        for a in range(policy.shape[1]):
+            policies[i, a] = policy[drawn[i], a]
+        values[i], weights[i] = value[drawn[i]], weight[drawn[i]]
+    return states, policies, values, weights
+
+
+@njit(cache=True, nogil=True)
+def _turn(values, tables, symmetry):
+    """Return values [n, C, M] with element j of each row i taken from tables[symmetry[i], j]; tables: int32 [K, M]."""
+    turned = np.empty(values.shape, values.dtype)
+    for i in range(len(values)):
+        table = tables[symmetry[i]]
+        for c in range(values.shape[1]):
+            for j in range(values.shape[2]):
+                turned[i, c, j] = values[i, c, table[j]]
+    return turned

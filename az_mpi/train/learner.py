@@ -1,6 +1,6 @@
 """The learner: optimiser steps over global batches whose parts the trainers draw from their shards of the window."""
 
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -32,7 +32,8 @@ class Learner:
         if self.bf16 == "auto":
             self.bf16 = has_bf16(self.device)
         with backend.session():
-            optimizer = torch.optim.AdamW(_groups(network, settings.weight_decay), lr=settings.learning_rate)
+            groups = _groups(network, settings.weight_decay)
+            optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
             self.optimizer = backend.wrap(optimizer, network.named_parameters())
 
     def train(self, replay, new_positions, iteration, on_summary):
@@ -53,32 +54,36 @@ class Learner:
             return 0
         self.network.train()
         with self.backend.session():
-            for _ in range(steps):
-                # Random numbers depend on the step, so that a resumed run draws what an unbroken one does.
-                rng = np.random.default_rng([self.config.seed, self.step_index, self.world.rank])
+            for batch in self._batches(replay, local, steps):
                 rate = learning_rate(settings, self.step_index, iteration, self.config.iterations)
-                self._sums += self._step(replay.sample(rng, local), batch_size, rate)
+                self._sums += self._step(batch, batch_size, rate)
                 self._summed_steps += 1
                 self.step_index += 1
                 if self.step_index % self.config.report.summary_frequency == 0:
                     on_summary(self.step_index, self._take_summary(rate))
         return steps
 
+    def tensors(self, batch):
+        """Return what `Replay.sample` gave as `gradients` takes it: float32 tensors on the device."""
+        parts = [torch.from_numpy(part) for part in batch]
+        if self.device.type == "cuda":  # from pinned memory the copies overlap the step under way
+            parts = [part.pin_memory().to(self.device, non_blocking=True) for part in parts]
+        planes, *targets = parts
+        return planes.float().contiguous(memory_format=torch.channels_last), *targets
+
     def gradients(self, batch, batch_size):
         """Set each parameter's gradient of the mean loss over a global batch and return this rank's two loss sums.
 
-        batch: this rank's part as `Replay.sample` gives it, perhaps empty. batch_size: positions in all parts together.
+        batch: this rank's part as `tensors` gives it, perhaps empty. batch_size: positions in all parts together.
+        The sums are of the policy and of the value loss, float32 tensors on the device.
         """
-        planes, policy, value, weight = (torch.from_numpy(np.ascontiguousarray(part)).to(self.device) for part in batch)
-        planes = planes.float().contiguous(memory_format=torch.channels_last)
-        precise = nullcontext() if not self.bf16 else torch.autocast(self.device.type, torch.bfloat16)
         self.optimizer.zero_grad()
-        with precise:
-            policy_loss, value_loss = losses(self.network, planes, policy, value, weight)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            policy_loss, value_loss = losses(self.network, *batch)
         loss = (policy_loss + self.config.train.value_loss_weight * value_loss) / batch_size
         loss.backward()
         self.optimizer.synchronize()
-        return policy_loss.item(), value_loss.item()
+        return policy_loss.detach(), value_loss.detach()
 
     def optimizer_tensors(self):
         """Return the optimiser's state as tensors by name, for a checkpoint."""
@@ -94,17 +99,30 @@ class Learner:
         for name, parameter in self.network.named_parameters():
             mine = {key.rpartition(".")[2]: t for key, t in tensors.items() if key.rpartition(".")[0] == name}
             if mine:
-                # The step counter stays on the CPU, where AdamW keeps it.
-                self.optimizer.state[parameter] = {
-                    key: t.clone() if key == "step" else t.to(self.device)
-                    for key, t in mine.items()
-                }
+                self.optimizer.state[parameter] = {key: t.to(self.device, copy=True) for key, t in mine.items()}
+
+    def _batches(self, replay, local, steps):
+        """Yield the batches of the next `steps` steps; a thread makes each while the step before it runs."""
+
+        def make(step):
+            # Random numbers depend on the step, so that a resumed run draws what an unbroken one does.
+            rng = np.random.default_rng([self.config.seed, step, self.world.rank])
+            return self.tensors(replay.sample(rng, local))
+
+        first, end = self.step_index, self.step_index + steps
+        with ThreadPoolExecutor(1, "prefetch") as thread:
+            upcoming = thread.submit(make, first) if steps > 0 else None
+            for step in range(first, end):
+                batch = upcoming.result()
+                upcoming = thread.submit(make, step + 1) if step + 1 < end else None
+                yield batch
 
     def _step(self, batch, batch_size, rate):
-        policy_loss, value_loss = self.gradients(batch, batch_size)
+        sums = self.gradients(batch, batch_size)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.train.gradient_clip).item()
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.train.gradient_clip)
+        policy_loss, value_loss, norm = torch.stack([*sums, norm]).tolist()  # a GPU is waited for once
         if not np.isfinite(norm):
             raise NumericalError(f"the gradient's norm is {norm} at step {self.step_index}; no step was applied")
         with self.optimizer.skip_synchronize():

@@ -93,6 +93,25 @@ def test_samples_depend_on_the_generator_alone():
     assert all((a == b).all() for a, b in zip(one, same)) and (one[2] != other[2]).any()
 
 
+@pytest.mark.parametrize("game", [TICTACTOE, CONNECT4])
+def test_samples_are_those_of_plain_indexing(game):
+    """The compiled kernels against numpy's indexing of whole rows, on random states, for the same generator."""
+    rng, rows = np.random.default_rng(4), np.zeros(200, sample_dtype(game))
+    rows["state"] = rng.integers(0, 1 << 9, rows["state"].shape)
+    rows["policy"] = rng.random(rows["policy"].shape)
+    rows["value"], rows["weight"] = rng.random((2, 200))
+    replay = Replay(game)
+    replay.add(rows)
+    rng = np.random.default_rng(5)
+    drawn, symmetry = rows[rng.integers(200, size=1000)], rng.integers(len(game.symmetry_cells), size=1000)
+    cells, actions = game.symmetry_cells[symmetry], game.symmetry_actions[symmetry]
+    planes = np.take_along_axis(game.planes(drawn["state"]).reshape(1000, 2, -1), cells[:, None, :], axis=2)
+    policy = np.take_along_axis(drawn["policy"], actions, axis=1)
+    expected = planes.reshape(1000, *game.planes_shape), policy, drawn["value"], drawn["weight"]
+    for ours, plain in zip(replay.sample(np.random.default_rng(5), 1000), expected, strict=True):
+        assert ours.dtype == plain.dtype and ours.shape == plain.shape and (ours == plain).all()
+
+
 def test_each_symmetry_is_as_likely_and_value_and_weight_stay_with_their_position():
     """X in a corner, O beside it: each of the 8 views is told by where they are."""
     corner = board(TICTACTOE, """

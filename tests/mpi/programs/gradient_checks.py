@@ -59,11 +59,11 @@ def main():
         first = sum(counts[: world.rank])
         mine = [part[first : first + counts[world.rank]] for part in batch]
         with backend.session():
-            local = learner.gradients(mine, BATCH)
+            local = learner.gradients(learner.tensors(mine), BATCH)
         for (name, ours), (_, theirs) in zip(network.named_parameters(), alone.named_parameters()):
             difference = (ours.grad - theirs.grad).abs().max() / theirs.grad.abs().max()
             assert difference < TOLERANCE, f"{name}: {difference}"
-        total = world.sum(np.array(local))
+        total = world.sum(np.array([part.item() for part in local]))
         assert np.allclose(total, [policy_loss.item(), value_loss.item()], rtol=1e-5)
     print("all checks passed")
 

@@ -1,0 +1,134 @@
+"""The learner's steps against a bare torch loop on the same tensors, taking turns; one core a rank.
+
+    python benchmarks/train.py                                  # one rank
+    mpirun -np 2 -H localhost:2 python benchmarks/train.py      # Horovod's share
+
+`train_step_s` is the time of `Learner.train` for each of its steps: batches made, Horovod started and ended,
+gradients reduced. `bare_step_s` is forward, loss, backward, clip and fused AdamW in the same precision, the tensors
+ready beforehand and nothing reduced; on several ranks all run it at once, each on its part of the batch. `ratio` is
+train over bare. `sample_s` is what one batch takes to make. `horovod_share` is the part of a step in which a rank
+waits in the optimiser's `synchronize`. On several ranks each figure is the mean over them.
+"""
+
+import argparse
+import copy
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+from common import spread, tell
+
+from az_mpi import config as configuration
+from az_mpi import games
+from az_mpi.data.replay import Replay, sample_dtype
+from az_mpi.network import resnet
+from az_mpi.train.horovod_backend import HorovodBackend
+from az_mpi.train.learner import Learner
+from az_mpi.train.loss import losses
+from az_mpi.world import World
+
+POSITIONS = 100_000  # in each rank's shard of the window
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", default="connect4", choices=games.NAMES)
+    parser.add_argument("--batch_size", type=int, default=1024, help="a total over all ranks")
+    parser.add_argument("--steps", type=int, default=10, help="in each turn")
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    world = World.start()
+    allowed = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {allowed[world.local_rank % len(allowed)]})
+    torch.set_num_threads(1)
+    config = configuration.validate(
+        {"game": arguments.game, "train": {"batch_size": arguments.batch_size, "replay_ratio": 1.0}}, "the options")
+    game = games.make(config.game)
+    replay = random_window(game, world.rank)
+    network = resnet.build(game, config.network, config.seed)
+    learner = TimedLearner(config, game, network, HorovodBackend(world), "cpu")
+    bare = BareLoop(config.train, copy.deepcopy(network), learner.bf16)
+    figures = [measure(learner, bare, replay, arguments.steps) for _ in range(arguments.runs + 1)]
+    figures = figures[1:]  # in the first turn kernels are made
+    names, mean = list(figures[0]), world.sum(np.array([list(row.values()) for row in figures])) / world.size
+    if world.is_root:
+        place = f"{config.network.blocks}x{config.network.channels}, batch {config.train.batch_size}"
+        rows = {name: spread(mean[:, k].tolist()) for k, name in enumerate(names)}
+        tell(f"train {config.game} {place}, {world.size} rank(s)", rows, arguments.json)
+
+
+def measure(learner, bare, replay, steps):
+    """Return this rank's figures of one turn each. Collective."""
+    world, first = learner.world, learner.step_index
+    # The generators that the learner will draw with.
+    rngs = [np.random.default_rng([learner.config.seed, first + k, world.rank]) for k in range(steps)]
+    begun = time.perf_counter()
+    batches = [learner.tensors(replay.sample(rng, learner.local_batch)) for rng in rngs]
+    sample_s = (time.perf_counter() - begun) / steps
+    learner.waited_s = 0.0
+    world.barrier()
+    begun = time.perf_counter()
+    learner.train(replay, steps * learner.config.train.batch_size, 0, lambda *what: None)
+    train_s = (time.perf_counter() - begun) / steps
+    world.barrier()
+    begun = time.perf_counter()
+    for batch in batches:
+        bare.step(batch)
+    bare_s = (time.perf_counter() - begun) / steps
+    figures = {"train_step_s": train_s, "bare_step_s": bare_s, "ratio": train_s / bare_s, "sample_s": sample_s}
+    return figures | ({"horovod_share": learner.waited_s / steps / train_s} if world.size > 1 else {})
+
+
+class TimedLearner(Learner):
+    """The learner, adding up what `synchronize` of its optimiser takes."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.waited_s, self._synchronize = 0.0, self.optimizer.synchronize
+        self.optimizer.synchronize = self._timed
+
+    def _timed(self):
+        begun = time.perf_counter()
+        self._synchronize()
+        self.waited_s += time.perf_counter() - begun
+
+
+class BareLoop:
+    """What a step cannot do without."""
+
+    def __init__(self, settings, network, bf16):
+        self.settings, self.network, self.bf16 = settings, network.train(), bf16
+        weights = {"params": [p for p in network.parameters() if p.dim() > 1], "weight_decay": settings.weight_decay}
+        biases = {"params": [p for p in network.parameters() if p.dim() == 1], "weight_decay": 0.0}
+        self.optimizer = torch.optim.AdamW([weights, biases], lr=settings.learning_rate, fused=True)
+
+    def step(self, batch):
+        settings, n = self.settings, len(batch[0])
+        self.optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            policy_loss, value_loss = losses(self.network, *batch)
+        ((policy_loss + settings.value_loss_weight * value_loss) / n).backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.gradient_clip)
+        self.optimizer.step()
+
+
+def random_window(game, seed):
+    """Return a shard of random rows: what a step costs does not depend on what it learns."""
+    rng, rows = np.random.default_rng(seed), np.zeros(POSITIONS, sample_dtype(game))
+    rows["index"] = np.arange(POSITIONS)
+    rows["state"] = rng.integers(0, np.iinfo(game.state_dtype).max, rows["state"].shape, game.state_dtype)
+    rows["policy"] = rng.dirichlet(np.ones(game.num_actions), POSITIONS)
+    rows["value"], rows["weight"] = rng.choice([-1, 0, 1], POSITIONS), 1
+    replay = Replay(game)
+    replay.add(rows)
+    return replay
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""The learner on one rank: its steps against a plain torch loop, its optimiser's state, failures of its thread."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import make_config
+
+from az_mpi import games
+from az_mpi.data.replay import Replay, sample_dtype
+from az_mpi.network import resnet
+from az_mpi.train.horovod_backend import HorovodBackend
+from az_mpi.train.learner import Learner
+from az_mpi.train.loss import losses
+from az_mpi.train.schedule import learning_rate
+
+CONNECT4 = games.make("connect4")
+BATCH = 48
+
+
+@pytest.fixture(scope="module")
+def replay():
+    rng, rows = np.random.default_rng(1), np.zeros(500, sample_dtype(CONNECT4))
+    rows["state"] = rng.integers(0, 1 << 40, rows["state"].shape)
+    rows["policy"] = rng.dirichlet(np.ones(7), 500)
+    rows["value"], rows["weight"] = rng.choice([-1, 0, 1], 500), rng.uniform(0.5, 1.5, 500)
+    filled = Replay(CONNECT4)
+    filled.add(rows)
+    return filled
+
+
+def make_learner(world):
+    config = make_config("connect4", seed=3, network={"blocks": 1, "channels": 8},
+                         train={"batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False})
+    return Learner(config, CONNECT4, resnet.build(CONNECT4, config.network, 3), HorovodBackend(world), "cpu")
+
+
+def train(learner, replay, steps):
+    assert learner.train(replay, steps * BATCH, 0, lambda *what: None) == steps
+
+
+def plain_loop(learner, replay, steps, fused):
+    """Train a copy of a new learner's network: sample, forward, loss, backward, clip, AdamW, in this thread alone."""
+    settings, config = learner.config.train, learner.config
+    network = resnet.build(CONNECT4, config.network, config.seed)
+    biases = [p for p in network.parameters() if p.dim() == 1]
+    groups = [{"params": [p for p in network.parameters() if p.dim() > 1], "weight_decay": settings.weight_decay},
+              {"params": biases, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, fused=fused)
+    for step in range(steps):
+        batch = replay.sample(np.random.default_rng([config.seed, step, 0]), BATCH)
+        planes, policy, value, weight = map(torch.from_numpy, batch)
+        planes = planes.float().contiguous(memory_format=torch.channels_last)
+        policy_loss, value_loss = losses(network, planes, policy, value, weight)
+        optimizer.zero_grad()
+        ((policy_loss + settings.value_loss_weight * value_loss) / BATCH).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), settings.gradient_clip)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(settings, step, 0, config.iterations)
+        optimizer.step()
+    return network
+
+
+def test_steps_are_those_of_a_plain_loop(world, replay):
+    """Bit for bit with the same AdamW; within rounding with the one whose operations follow each other in Python."""
+    learner = make_learner(world)
+    train(learner, replay, 4)
+    same, loose = (plain_loop(learner, replay, 4, fused) for fused in (True, False))
+    begun = resnet.build(CONNECT4, learner.config.network, 3)
+    for ours, bits, close, first in zip(*(n.parameters() for n in (learner.network, same, loose, begun)), strict=True):
+        assert torch.equal(ours, bits) and not torch.equal(ours, first)
+        torch.testing.assert_close(ours, close, rtol=1e-4, atol=1e-6)
+
+
+def test_training_goes_on_from_a_checkpoint_to_the_same_bits(world, replay):
+    unbroken, broken, resumed = (make_learner(world) for _ in range(3))
+    train(unbroken, replay, 5)
+    train(broken, replay, 2)
+    tensors = broken.optimizer_tensors()
+    resumed.network.load_state_dict(broken.network.state_dict())
+    resumed.load_optimizer(tensors)
+    resumed.step_index = broken.step_index
+    again = resumed.optimizer_tensors()
+    assert again.keys() == tensors.keys() and all(torch.equal(again[key], tensors[key]) for key in again)
+    train(resumed, replay, 3)
+    for ours, theirs in zip(resumed.network.parameters(), unbroken.network.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert tensors["stem.weight.step"] == 2  # what was handed out is a copy
+
+
+def test_the_optimizer_is_kept_as_adamw_names_it(world, replay):
+    learner = make_learner(world)
+    assert learner.optimizer_tensors() == {}
+    train(learner, replay, 1)
+    tensors, parameters = learner.optimizer_tensors(), dict(learner.network.named_parameters())
+    assert set(tensors) == {f"{name}.{key}" for name in parameters for key in ("step", "exp_avg", "exp_avg_sq")}
+    for name, parameter in parameters.items():
+        assert tensors[f"{name}.step"].shape == () and tensors[f"{name}.step"].dtype == torch.float32
+        assert tensors[f"{name}.exp_avg"].shape == tensors[f"{name}.exp_avg_sq"].shape == parameter.shape
+
+
+def test_a_failure_in_the_prefetch_thread_is_raised_by_train(world, replay):
+    """The third batch fails: two steps are taken, the exception is the thread's own, and one may train again."""
+
+    class Failing(Replay):
+        drawn = 0
+
+        def sample(self, rng, n):
+            self.drawn += 1
+            if self.drawn == 3:
+                raise MemoryError("no room for the third batch")
+            return super().sample(rng, n)
+
+    failing, learner = Failing(CONNECT4), make_learner(world)
+    failing.add(replay.rows)
+    with pytest.raises(MemoryError, match="third batch"):
+        learner.train(failing, 5 * BATCH, 0, lambda *what: None)
+    assert learner.step_index == 2 and failing.drawn == 3
+    train(learner, replay, 1)
+    assert learner.step_index == 3
