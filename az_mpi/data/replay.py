@@ -10,6 +10,8 @@ Shapes: n positions, C planes, H rows, W columns, A actions, K symmetries.
 import numpy as np
 from numba import njit
 
+from az_mpi.permuting import permute
+
 
 def sample_dtype(game):
     """Return the row of a position as it is trained on."""
@@ -85,8 +87,8 @@ class Replay:
 def turn(game, planes, policy, symmetry):
     """Return planes [n, C, H, W] and policy [n, A] seen through symmetry k = symmetry[i] of the game each."""
     flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
-    turned = _turn(flat, game.symmetry_cells, symmetry).reshape(planes.shape)
-    return turned, _turn(policy[:, None, :], game.symmetry_actions, symmetry)[:, 0]
+    turned = permute(flat, game.symmetry_cells, symmetry).reshape(planes.shape)
+    return turned, permute(policy[:, None, :], game.symmetry_actions, symmetry)[:, 0]
 
 
 @njit(cache=True, nogil=True)
@@ -103,15 +105,3 @@ def _gather(state, policy, value, weight, drawn):
             policies[i, a] = policy[drawn[i], a]
         values[i], weights[i] = value[drawn[i]], weight[drawn[i]]
     return states, policies, values, weights
-
-
-@njit(cache=True, nogil=True)
-def _turn(values, tables, symmetry):
-    """Return values [n, C, M] with element j of each row i taken from tables[symmetry[i], j]; tables: int32 [K, M]."""
-    turned = np.empty(values.shape, values.dtype)
-    for i in range(len(values)):
-        table = tables[symmetry[i]]
-        for c in range(values.shape[1]):
-            for j in range(values.shape[2]):
-                turned[i, c, j] = values[i, c, table[j]]
-    return turned

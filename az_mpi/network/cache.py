@@ -12,6 +12,7 @@ from numba import njit
 
 from az_mpi.hashing import FNV_OFFSET, FNV_PRIME, mix
 from az_mpi.network.evaluators import Evaluator
+from az_mpi.permuting import permute
 
 WAYS = 4  # entries a key may be in; the oldest of them makes way
 NOBODY = 0  # batches are numbered from 1
@@ -59,7 +60,7 @@ class CachedEvaluator(Evaluator):
         self.evaluations_num += len(missing)
         if not len(missing):
             return lambda: (logits, value)
-        turned = _turn(flat, missing, symmetry, game.symmetry_cells)
+        turned = permute(flat[missing], game.symmetry_cells, symmetry[missing])
         evaluation = self.engine.begin(turned.reshape(-1, *game.planes_shape))
 
         def complete():
@@ -87,17 +88,6 @@ def canonical_keys(planes, cells):
             if h < keys[i]:
                 keys[i], best[i] = h, k
     return keys, best
-
-
-@njit(cache=True, nogil=True)
-def _turn(planes, rows, symmetry, cells):
-    """Return the planes of these rows turned to their canonical images, uint8 [len(rows), C, H * W]."""
-    turned = np.empty((len(rows), planes.shape[1], planes.shape[2]), np.uint8)
-    for i in range(len(rows)):
-        for c in range(planes.shape[1]):
-            for j in range(planes.shape[2]):
-                turned[i, c, j] = planes[rows[i], c, cells[symmetry[rows[i]], j]]
-    return turned
 
 
 @njit(cache=True, nogil=True)

@@ -103,7 +103,8 @@ def main():
             jax.block_until_ready(evaluate(weights, state.observation))
             evaluations.append(batch / (time.perf_counter() - begun))
         positions = statistics.median(moves)
-        rows.append({"batch": batch, "simulations_per_s": positions * arguments.simulations, "positions_per_s": positions,
+        rows.append({"batch": batch, "positions_per_s": positions,
+                     "simulations_per_s": positions * arguments.simulations,
                      "bare_evaluations_per_s": statistics.median(evaluations)})
     if arguments.json:
         print(json.dumps({"benchmark": "pgx and mctx", "jax": jax.__version__, "pgx": pgx.__version__, "rows": rows}))

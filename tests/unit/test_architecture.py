@@ -15,13 +15,14 @@ MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("
 # version.
 MAY_IMPORT = {
     "hashing": set(),
+    "permuting": set(),
     "games": {"hashing"},
     "search": {"hashing"},
-    "network": {"hashing"},
+    "network": {"hashing", "permuting"},
     "files": set(),
     "problems": set(),
     "selfplay": {"search", "world"},
-    "data": {"selfplay.record", "files"},
+    "data": {"selfplay.record", "files", "permuting"},
     "report": {"files"},
     "checkpoint": {"files"},
     "config": {"games", "problems"},
