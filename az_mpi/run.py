@@ -42,8 +42,8 @@ class Run:
     replay: Replay | None
     logger: object
     metrics: Metrics
+    timers: Timers
     progress: Progress = field(default_factory=Progress)
-    timers: Timers = field(default_factory=Timers)
 
     def restart_evaluator(self):
         """Make the evaluator's random numbers, where it draws any, depend on the iteration alone."""
@@ -103,6 +103,7 @@ def assemble(config, world, folder, attempt):
         replay=trainers and Replay(game),
         logger=logger,
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=world.is_root and attempt is not None),
+        timers=Timers(world),
     )
     _say_start(run, device, cores, reason)
     return run

@@ -20,6 +20,10 @@ SPIN_S, LONGEST_SLEEP_S = 0.0002, 0.002
 class World:
     """Ranks 0 … size - 1 of an MPI communicator; rank 0 is root. Made by `start` and `split`. Collective."""
 
+    # Seconds that this rank has spent in collectives, waiting for others or for bulk data to travel. One count for all
+    # worlds of a process: a rank waits in one place at a time. What waits inside Horovod is not seen.
+    waited_s = 0.0
+
     def __init__(self, comm, chunk_bytes=1 << 28):
         from mpi4py import MPI
 
@@ -231,12 +235,16 @@ def split_evenly(total, parts):
 
 
 def wait(done):
-    """Call `done` until it returns true: busily for a moment, then with sleeps that grow to LONGEST_SLEEP_S."""
+    """Call `done` until it returns true: busily for a moment, then with sleeps that grow to LONGEST_SLEEP_S.
+
+    The seconds count as `World.waited_s`.
+    """
     start, pause = time.perf_counter(), 2e-5
     while not done():
         if time.perf_counter() - start > SPIN_S:
             time.sleep(pause)
             pause = min(pause * 1.5, LONGEST_SLEEP_S)
+    World.waited_s += time.perf_counter() - start
 
 
 def _as_bytes(array):
