@@ -208,14 +208,25 @@ class World:
 
 
 class PendingSum:
-    """A sum over ranks under way. `finished` gives MPI a chance to go on and returns whether `total` is known."""
+    """A sum over ranks under way. `finished` gives MPI a chance to go on and returns whether `total` is known.
+
+    Counts go straight to root and the sum straight back: MPI's own non-blocking sum passes through other ranks, each
+    of which would hold it up until it looks next. Root may begin no other collective before it is finished.
+    """
+
+    LOOKS = 4  # messages that have arrived may need several calls of Test until they are seen
 
     def __init__(self, comm, value):
-        self._sent, self._received = np.array([value], np.int64), np.zeros(1, np.int64)
-        self._request = comm.Iallreduce(self._sent, self._received)
+        self._comm, is_root = comm, comm.Get_rank() == 0
+        sent, self._received = np.array([value], np.int64), np.zeros(1, np.int64)
+        self._everyone = np.empty(comm.Get_size(), np.int64) if is_root else None
+        self._to_root, self._from_root = comm.Igather(sent, self._everyone), None
+        if not is_root:
+            self._from_root = comm.Iscatter(None, self._received)
+        self._finished = False
 
     def finished(self):
-        return self._request is None or self._advance()
+        return self._finished or any(self._advance() for _ in range(self.LOOKS))
 
     @property
     def total(self):
@@ -224,9 +235,11 @@ class PendingSum:
         return int(self._received[0])
 
     def _advance(self):
-        if self._request.Test():
-            self._request = None
-        return self._request is None
+        if self._from_root is None and self._to_root.Test():
+            self._everyone[:] = self._everyone.sum()
+            self._from_root = self._comm.Iscatter(self._everyone, self._received)
+        self._finished = self._from_root is not None and self._to_root.Test() and self._from_root.Test()
+        return self._finished
 
 
 def split_evenly(total, parts):

@@ -219,7 +219,7 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
     program, step_s = Path(__file__).parent / "programs" / "slow_rank.py", 0.1
     mpirun(3, program, step_s, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--games_num", 24,
            "--set", f"selfplay.deterministic={str(deterministic).lower()}", "--set", "iterations=3",
-           "--set", "search.simulations=2", "--set", "selfplay.parallel_games=4")
+           "--set", "search.simulations=2", "--set", "selfplay.parallel_games=4", "--set", "train.replay_ratio=0.5")
     for record in records(tmp_path / "run", "iteration")[1:]:  # kernels are compiled in the first
         for phase in ("play", "exchange", "train", "publish", "save"):
             assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
