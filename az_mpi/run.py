@@ -76,7 +76,8 @@ def assemble(config, world, folder, attempt):
     numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
     if config.selfplay.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before CUDA starts
-    torch.use_deterministic_algorithms(config.selfplay.deterministic)
+    if config.selfplay.deterministic != torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(config.selfplay.deterministic)  # a second of imports, also to switch it off
     logger = console.start(world.rank, None if attempt is None else folder)
     device = choose_device(world)
     game = games.make(config.game)

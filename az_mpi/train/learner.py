@@ -31,8 +31,9 @@ class Learner:
         self.bf16 = settings.mixed_precision
         if self.bf16 == "auto":
             self.bf16 = has_bf16(self.device)
+        # The first optimiser imports torch's compiler for a second: not while Horovod's thread looks for work.
+        optimizer = torch.optim.AdamW(_groups(network, settings.weight_decay), lr=settings.learning_rate)
         with backend.session():
-            optimizer = torch.optim.AdamW(_groups(network, settings.weight_decay), lr=settings.learning_rate)
             self.optimizer = backend.wrap(optimizer, network.named_parameters())
 
     def train(self, replay, new_positions, iteration, on_summary):
