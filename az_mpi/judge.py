@@ -27,6 +27,7 @@ def evaluate(run):
     best = load_best(run, before=iteration_index)
     with run.timers("evaluate"):
         result = verdict(run, best)
+    times = run.timers.take()
     if world.is_root:
         match = result["matches"].get("best")
         result["promoted"] = match is None or match["score"] >= 0.5
@@ -36,7 +37,7 @@ def evaluate(run):
                 safetensors.torch.save_file(checkpoint.contiguous(run.network.state_dict()), temporary)
         else:
             file.unlink(missing_ok=True)  # of an attempt that ended before it could save this iteration
-        run.metrics.write("evaluation", run.progress.step, result | run.timers.take())
+        run.metrics.write("evaluation", run.progress.step, result | times)
         # The file's appearance commits the evaluation: it comes last.
         write_text(_evaluation_file(run), json.dumps(result, indent=1) + "\n")
     return result

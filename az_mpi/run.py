@@ -44,8 +44,8 @@ class Run:
     replay: Replay | None
     logger: object
     metrics: Metrics
+    timers: Timers
     progress: Progress = field(default_factory=Progress)
-    timers: Timers = field(default_factory=Timers)
 
     def restart_evaluator(self):
         """Make the evaluator's random numbers, where it draws any, depend on the iteration alone."""
@@ -78,7 +78,8 @@ def assemble(config, world, folder, attempt):
     numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
     if config.selfplay.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before CUDA starts
-    torch.use_deterministic_algorithms(config.selfplay.deterministic)
+    if config.selfplay.deterministic != torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(config.selfplay.deterministic)  # a second of imports, also to switch it off
     logger = console.start(world.rank, None if attempt is None else folder)
     device = choose_device(world)
     game = games.make(config.game)
@@ -107,6 +108,7 @@ def assemble(config, world, folder, attempt):
         replay=trainers and Replay(game),
         logger=logger,
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=world.is_root and attempt is not None),
+        timers=Timers(world),
     )
     _say_start(run, device, cores, reason)
     return run

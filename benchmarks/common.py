@@ -4,6 +4,8 @@ import json
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -30,6 +32,20 @@ def machine():
 def spread(values):
     """Return the median, the least and the largest of some measurements."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "runs": len(values)}
+
+
+def launch(ranks, command, **variables):
+    """Run a command on `ranks` ranks of this host, more than it has cores where asked; return what they print.
+
+    The ranks see `variables` in their environment. Ends this program with what they said if they fail.
+    """
+    mpirun = Path(sys.executable).parent / "mpirun"
+    start = [str(mpirun) if mpirun.exists() else "mpirun", "-np", str(ranks), "-H", f"localhost:{ranks}",
+             "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+    done = subprocess.run([*start, *command], env=os.environ | variables, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(start)} … ended with status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
 
 
 def tell(title, rows, as_json):

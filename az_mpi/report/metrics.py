@@ -56,23 +56,40 @@ def flat(values):
 
 
 class Timers:
-    """Seconds spent in named phases since the last `take`."""
+    """Seconds spent in named phases since the last `take`, and those of them in which a rank waited for others.
 
-    def __init__(self):
-        self._seconds = {}
+    A phase ends with a barrier over `world`, so that whoever is done early is idle in this phase, not in the next.
+    """
+
+    def __init__(self, world):
+        self._world, self._seconds, self._idle = world, {}, {}
 
     @contextmanager
     def __call__(self, name):
-        start = time.perf_counter()
+        """Collective over the world: every rank enters the same phases in the same order."""
+        start, waited = time.perf_counter(), self._world.waited_s
         try:
             yield
+            self._world.barrier()
         finally:
             self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
+            self._idle[name] = self._idle.get(name, 0.0) + self._world.waited_s - waited
 
     def take(self):
-        """Return {phase_s: seconds} and begin anew."""
+        """Return {phase_s, phase_idle_s, phase_idle_max_s: seconds} and begin anew. Collective over the world.
+
+        phase_s: of this rank. phase_idle_s and phase_idle_max_s: the mean and the largest `waited_s` over ranks, which
+        is waiting for others and, in an exchange, also the transfer itself.
+        """
         seconds, self._seconds = self._seconds, {}
-        return {f"{name}_s": round(value, 4) for name, value in seconds.items()}
+        idle, self._idle = self._idle, {}
+        everyone = self._world.collect(idle)
+        values = {f"{name}_s": round(value, 4) for name, value in seconds.items()}
+        for name in seconds:
+            by_rank = [one[name] for one in everyone]
+            values[f"{name}_idle_s"] = round(sum(by_rank) / len(by_rank), 4)
+            values[f"{name}_idle_max_s"] = round(max(by_rank), 4)
+        return values
 
 
 def read(path):

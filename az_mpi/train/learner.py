@@ -31,9 +31,10 @@ class Learner:
         self.bf16 = settings.mixed_precision
         if self.bf16 == "auto":
             self.bf16 = has_bf16(self.device)
+        # The first optimiser imports torch's compiler for a second: not while Horovod's thread looks for work.
+        groups = _groups(network, settings.weight_decay)
+        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
         with backend.session():
-            groups = _groups(network, settings.weight_decay)
-            optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
             self.optimizer = backend.wrap(optimizer, network.named_parameters())
 
     def train(self, replay, new_positions, iteration, on_summary):

@@ -213,6 +213,27 @@ def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said):
         assert "the weights of rank [2] differ" in done.stderr
 
 
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministic):
+    """Two of three ranks wait for the third: all the time where each has its share, one step where they share all."""
+    program, step_s = Path(__file__).parent / "programs" / "slow_rank.py", 0.1
+    mpirun(3, program, step_s, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--games_num", 24,
+           "--set", f"selfplay.deterministic={str(deterministic).lower()}", "--set", "iterations=3",
+           "--set", "search.simulations=2", "--set", "selfplay.parallel_games=4", "--set", "train.replay_ratio=0.5")
+    for record in records(tmp_path / "run", "iteration")[1:]:  # kernels are compiled in the first
+        for phase in ("play", "exchange", "train", "publish", "save"):
+            assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
+        if deterministic:
+            assert record["games_by_rank"] == [8, 8, 8]
+            # 5 plies of 2 simulations are the least that 8 games by fours take.
+            assert record["play_idle_max_s"] > 0.6 * record["play_s"] > 0.6 * 10 * step_s
+            assert record["play_idle_s"] == pytest.approx(2 / 3 * record["play_idle_max_s"], rel=0.2)
+        else:
+            assert record["games_by_rank"][2] < min(record["games_by_rank"][:2])
+            assert record["play_idle_max_s"] < step_s + 0.05
+        assert record["exchange_idle_max_s"] < 0.3  # nobody's play is counted here
+
+
 def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):
     run_dist(2, tmp_path / "run", *SMALL)
     before = sorted((tmp_path / "run" / "checkpoints").rglob("*"))

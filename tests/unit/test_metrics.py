@@ -69,18 +69,48 @@ def test_flat_by_hand():
     assert flat({"a": 1, "b": {"c": 2, "d": {"e": None}}, "f": {}}) == {"a": 1, "b.c": 2, "b.d.e": None}
 
 
+class ThreeRanks:
+    """The world of a rank whose barriers last `late` looks at the clock; the others waited 4 s and 0.5 s a phase."""
+
+    def __init__(self, clock, late):
+        self.clock, self.late, self.waited_s, self.barriers = clock, late, 10.0, 0
+
+    def barrier(self):
+        self.barriers += 1
+        for _ in range(self.late):
+            next(self.clock)
+            self.waited_s += 1
+
+    def collect(self, idle):
+        return [idle, dict.fromkeys(idle, 4.0), dict.fromkeys(idle, 0.5)]
+
+
 def test_timers_add_up_and_begin_anew(monkeypatch):
-    """A clock that goes one second a look: each block takes one."""
+    """A clock that goes one second a look: each block takes one, and what its barrier takes."""
     seconds = iter(range(100))
     monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
-    timers = Timers()
+    world = ThreeRanks(seconds, late=3)
+    timers = Timers(world)
     for name in ("play", "train", "play"):
         with timers(name):
             pass
+    world.waited_s += 7  # between phases: none of theirs
+    with timers("train"):
+        world.waited_s += 0.75  # within one, as in an exchange
+    assert timers.take() == {
+        "play_s": 8, "play_idle_s": 3.5, "play_idle_max_s": 6,
+        "train_s": 8, "train_idle_s": 3.75, "train_idle_max_s": 6.75,
+    }  # fmt: skip
+    assert timers.take() == {}
+
+
+def test_a_phase_that_fails_on_one_rank_does_not_wait_for_the_others():
+    """They may never come: the exception must get out and end the job."""
+    world = ThreeRanks(iter(range(100)), late=1)
+    timers = Timers(world)
     with pytest.raises(ValueError), timers("train"):
         raise ValueError
-    assert timers.take() == {"play_s": 2, "train_s": 2}
-    assert timers.take() == {}
+    assert world.barriers == 0
 
 
 def test_log_lines_go_to_a_file_of_each_rank(tmp_path, capsys):

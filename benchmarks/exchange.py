@@ -1,0 +1,94 @@
+"""The collectives of World by message size, on as many ranks as mpirun starts, and against bare MPI calls.
+
+    mpirun -np 2 -H localhost:2 python benchmarks/exchange.py
+
+Seconds of a call, on the slowest rank, and bytes that enter or leave the rank with most of them (root in a broadcast
+or gather) a second. Each rank gives `bytes` to a gather or an exchange; a broadcast has them in all.
+`…_ratio` is World's seconds over those of the blocking MPI call on buffers that are there already, in the order
+in which they are sent, which spins where World sleeps.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+
+import numpy as np
+from common import spread, tell
+from mpi4py import MPI
+
+from az_mpi.world import World
+
+SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 24)
+AGAINST_MPI = (1 << 16, 1 << 24)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    world = World.start()
+    rows = {}
+    item = {"games_num": 12, "lengths": list(range(20))}
+    small = {"barrier": world.barrier, "collect": lambda: world.collect(item), "share": lambda: world.share(item),
+             "sum": lambda: world.sum(np.arange(4.0)), "start_sum": lambda: world.start_sum(1).total}
+    for name, call in small.items():
+        rows[f"{name}_s"] = spread(measure(world, call, arguments.runs))
+    for size in SIZES:
+        bare = bare_calls(world, size) if size in AGAINST_MPI else {}
+        for name, (call, moved) in bulk_calls(world, size).items():
+            key = f"{name}_{size // 1024}KiB"
+            seconds = measure(world, call, arguments.runs)
+            rows[f"{key}_s"] = spread(seconds)
+            if moved:
+                rows[f"{key}_bytes_per_s"] = spread([moved / s for s in seconds])
+            if bare:
+                theirs = spread(measure(world, bare[name], arguments.runs))["median"]
+                rows[f"{key}_ratio"] = spread([s / theirs for s in seconds])
+    if world.is_root:
+        title = f"exchange, {world.size} ranks on {len(set(world.hosts))} host(s), {world.library()}"
+        tell(title, rows, arguments.json)
+
+
+def measure(world, call, runs):
+    """Return the seconds of `runs` calls, each that of the slowest rank. Collective."""
+    seconds = []
+    for _ in range(runs + 1):  # the first makes connections and buffers
+        world.barrier()
+        begun = time.perf_counter()
+        call()
+        seconds.append(max(world.collect(time.perf_counter() - begun)))
+    return seconds[1:]
+
+
+def bulk_calls(world, size):
+    """Return {name: (call, bytes through the busiest rank)} for `size` bytes of rows of 64 bytes."""
+    rows = np.zeros((size // 64, 64), np.uint8)
+    destination = np.arange(len(rows)) % world.size
+    others = world.size - 1
+    return {
+        "broadcast": (lambda: world.broadcast(rows), size * min(others, 1)),
+        "gather": (lambda: world.gather(rows), size * others),
+        "exchange": (lambda: world.exchange(rows, destination), 2 * size * others // world.size),
+    }
+
+
+def bare_calls(world, size):
+    """Return {name: call} of MPI on buffers that are there already, as many bytes as `bulk_calls`."""
+    comm, share = world.comm, size // world.size
+    mine, everyone = np.zeros(size, np.uint8), np.empty(size * world.size if world.is_root else 0, np.uint8)
+    sent, received = np.zeros(share * world.size, np.uint8), np.empty(share * world.size, np.uint8)
+    return {
+        "broadcast": lambda: comm.Bcast([mine, MPI.BYTE]),
+        "gather": lambda: comm.Gather([mine, MPI.BYTE], [everyone, size, MPI.BYTE] if world.is_root else None),
+        "exchange": lambda: comm.Alltoall([sent, share, MPI.BYTE], [received, share, MPI.BYTE]),
+    }
+
+
+if __name__ == "__main__":
+    main()

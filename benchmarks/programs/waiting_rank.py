@@ -1,0 +1,84 @@
+"""run_dist.py on a rank whose engine and training compute only wait: waiting_rank.py FILE BATCH_S SAMPLE_S OPTIONS…
+
+A batch of evaluations takes BATCH_S, a step's forward and backward pass SAMPLE_S a sample of this rank. All else is the
+program's own: search, quota, exchange, Horovod's reductions, publishing, checkpoints. After each iteration root adds
+one JSON line to FILE with the mean over ranks of the seconds spent on each thing.
+"""
+
+import json
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+
+import torch
+
+import run_dist
+from az_mpi import loop
+from az_mpi import run as run_module
+from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.network.resnet import ResNet
+from az_mpi.report.metrics import Timers
+from az_mpi.train.learner import Learner
+
+FILE, BATCH_S, SAMPLE_S = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+spent = Counter()  # of this rank in this iteration
+last = [0.0]
+
+
+class WaitingEvaluator(UniformEvaluator):
+    def __call__(self, states):
+        time.sleep(BATCH_S)
+        spent["engine_s"] += BATCH_S
+        return super().__call__(states)
+
+
+def waiting_forward(network, planes):
+    """Equal logits and one value, through which every parameter gets a gradient."""
+    time.sleep(SAMPLE_S * len(planes))
+    spent["compute_s"] += SAMPLE_S * len(planes)
+    total = torch.tanh(sum(parameter.mean() for parameter in network.parameters()))
+    return total.expand(len(planes), network.policy_out.out_features), total.expand(len(planes))
+
+
+def init_timed(learner, *arguments, init=Learner.__init__):
+    init(learner, *arguments)
+    synchronize = learner.optimizer.synchronize
+
+    def timed():
+        begun = time.perf_counter()
+        synchronize()
+        spent["allreduce_s"] += time.perf_counter() - begun
+
+    learner.optimizer.synchronize = timed
+
+
+@contextmanager
+def phase_with_cpu(timers, name, phase=Timers.__call__):
+    before = time.process_time()
+    with phase(timers, name):
+        yield
+    spent[f"{name}_cpu_s"] += time.process_time() - before
+
+
+def report_and_tell(run, record, new_positions, steps, report=loop.report):
+    waited = run.world.waited_s
+    report(run, record, new_positions, steps)
+    spent["report_idle_s"] += run.world.waited_s - waited
+    run.world.barrier()
+    now = time.perf_counter()
+    spent["iteration_s"] = now - last[0]
+    everyone = run.world.collect(dict(spent))
+    if run.world.is_root:
+        names = sorted(set().union(*everyone))
+        means = {name: sum(one.get(name, 0.0) for one in everyone) / len(everyone) for name in names}
+        with open(FILE, "a") as file:
+            file.write(json.dumps(means) + "\n")
+    spent.clear()
+    last[0] = time.perf_counter()
+
+
+run_module.choose_evaluator = lambda config, game, engine, rank: (WaitingEvaluator(game), "waits")
+ResNet.forward, Learner.__init__ = waiting_forward, init_timed
+Timers.__call__, loop.report = phase_with_cpu, report_and_tell
+sys.exit(run_dist.main(sys.argv[4:]))
