@@ -5,6 +5,7 @@ NP ?= 2
 CONFIG ?= configs/connect4_quick.json
 LOGDIR ?= runs/$(notdir $(basename $(CONFIG)))
 TESTS ?= tests
+BENCH_RUN ?=
 
 # The set-up's python and mpirun come first, also for the tests, which call mpirun themselves.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -32,10 +33,15 @@ test: setup ## set up and run every test (TESTS=tests/unit: only those)
 test-long: setup ## what the shipped configurations reach: perfect tic-tac-toe, a good Connect Four (about 15 minutes)
 	python -m pytest tests/slow -q -m slow
 
-bench: setup ## measure the search alone, self-play against the bare engine, training against bare torch (3 minutes)
+bench: setup ## every benchmark (10 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
 	python benchmarks/search.py
-	python benchmarks/selfplay.py --config_file $(CONFIG)
+	python benchmarks/engines.py
+	python benchmarks/selfplay.py --config_file $(CONFIG) $(if $(BENCH_RUN),--run $(BENCH_RUN))
 	python benchmarks/train.py
+	python benchmarks/segments.py
+	mpirun -np $(NP) -H localhost:$(NP) python benchmarks/exchange.py
+	python benchmarks/startup.py --cold_runs 1
+	python benchmarks/scaling.py --ranks 1,2,4,8
 
 lint: setup ## check the style
 	ruff check .

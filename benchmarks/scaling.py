@@ -8,8 +8,10 @@ Each number of ranks is one run of the program, oversubscribed, of a few iterati
 games, batch and samples grow with the ranks; strong: they are as on one rank. `efficiency`: games/s a rank against
 one rank. Terms, seconds of an iteration: `search_s` (play without engine and tail), `play_tail_s` (waiting for the
 last rank at the end of play), `exchange_s`, `allreduce_s` (waiting for Horovod's sums), `train_rest_s` (Horovod's
-start, sampling, the optimiser), `publish_s`, `save_s`, `report_s`. `processor_load`: the ranks' processor seconds over
-those there are; above some 0.5 the ranks slow each other down, which ranks with a core of their own do not.
+start, sampling, the optimiser), `publish_s`, `save_s`, `report_s`. What ranks that share cores cost each other is not
+communication: `queued_s` is how long a rank's main thread was ready and had no core (by Linux's count),
+`processor_load` the ranks' processor seconds over those there are, `useful_share_own_core` the share without the
+queues (see `alone`).
 """
 
 import argparse
@@ -29,8 +31,9 @@ from common import launch, machine, spread
 
 ROOT = Path(__file__).resolve().parents[1]
 TERMS = ("search_s", "play_tail_s", "exchange_s", "allreduce_s", "train_rest_s", "publish_s", "save_s", "report_s")
-PHASE = {"search_s": "play", "exchange_s": "exchange", "train_rest_s": "train", "publish_s": "publish",
-         "save_s": "save"}
+PHASES = {"play": ("search_s",), "exchange": ("exchange_s",), "train": ("train_rest_s", "allreduce_s"),
+          "publish": ("publish_s",), "save": ("save_s",)}
+NAMES = ("useful_share", "useful_share_own_core", "queued_s", "processor_load")
 FAR = 1024
 
 
@@ -52,21 +55,21 @@ def main():
         alone = table[first]["games_per_s"]["median"] / first
         table[ranks]["efficiency"] = spread([rate / alone])
         print(row(ranks, table[ranks]), file=sys.stderr, flush=True)
-    models = {own: predict(table, own_core=own) for own in (False, True)} if not arguments.strong else {}
+    models = [] if arguments.strong else [predict(table, kind, arguments.batch_s) for kind in ("", "_own_core")]
     if arguments.json:
         rows = {str(ranks): figures for ranks, figures in table.items()}
         print(json.dumps({"benchmark": "scaling strong" if arguments.strong else "scaling weak", "machine": machine(),
                           "ranks": rows, "predicted_ranks": FAR,
-                          "predicted_useful_share": {"as_measured": models[False][0], "own_core": models[True][0]}
-                          if models else None}))
+                          "predicted_useful_share": models[0][0] if models else None,
+                          "predicted_useful_share_own_core": models[1][0] if models else None}))
         return
     place = machine()
     print(f"scaling, {'strong' if arguments.strong else 'weak'}: {place['processor']}, {place['cores']} cores, "
           f"torch {place['torch']}; medians of {arguments.runs} iterations")
-    names = ("iteration_s", "useful_share", "games_per_s", "efficiency", "processor_load", *TERMS)
-    print("  ranks", *(f"{name:>14}" for name in names))
+    names = ("iteration_s", *NAMES, "games_per_s", "efficiency", *TERMS)
+    print("  ranks", *(f"{name.replace('useful_share', 'useful'):>15}" for name in names))
     for ranks, figures in table.items():
-        print(f"  {ranks:>5}", *(f"{figures[name]['median']:>14.4g}" for name in names))
+        print(f"  {ranks:>5}", *(f"{figures[name]['median']:>15.4g}" for name in names))
     shares = {ranks: figures["useful_share"] for ranks, figures in table.items()}
     spans = ", ".join(f"{ranks}: [{one['min']:.3f}, {one['max']:.3f}]" for ranks, one in shares.items())
     print(f"  useful_share from least to largest: {spans}")
@@ -101,48 +104,55 @@ def measure(arguments, ranks):
 
 def terms(record, waits, ranks):
     """Return the figures of one iteration from its record and the means over ranks of what was waited for."""
-    whole, phases = waits["iteration_s"], ("play", "exchange", "train", "publish", "save")
-    useful = waits["engine_s"] + waits.get("compute_s", 0.0)
-    cpu = {f"{phase}_cpu_s": waits[f"{phase}_cpu_s"] for phase in phases}
-    return cpu | {
-        "iteration_s": whole,
-        "useful_s": useful,
-        "useful_share": useful / whole,
-        "games_per_s": record["games_num"] / whole,
-        "processor_load": ranks * sum(cpu.values()) / whole / len(os.sched_getaffinity(0)),
+    whole, cores = waits["iteration_s"], len(os.sched_getaffinity(0))
+    compute, allreduce = waits.get("compute_s", 0.0), waits.get("allreduce_s", 0.0)
+    useful, cpu = waits["engine_s"] + compute, {phase: waits[f"{phase}_cpu_s"] for phase in PHASES}
+    values = {
         "search_s": record["play_s"] - record["play_idle_s"] - waits["engine_s"],
         "play_tail_s": record["play_idle_s"],
-        "play_tail_max_s": record["play_idle_max_s"],
         "exchange_s": record["exchange_s"],
-        "allreduce_s": waits.get("allreduce_s", 0.0),
-        "train_rest_s": record["train_s"] - waits.get("compute_s", 0.0) - waits.get("allreduce_s", 0.0),
+        "allreduce_s": allreduce,
+        "train_rest_s": record["train_s"] - compute - allreduce,
         "publish_s": record["publish_s"],
         "save_s": record["save_s"],
-        "report_s": whole - sum(record[f"{phase}_s"] for phase in phases),
+        "report_s": whole - sum(record[f"{phase}_s"] for phase in PHASES),
     }
+    own = alone(values, cpu, ranks / cores)
+    values |= {"iteration_s": whole, "useful_s": useful, "useful_share": useful / whole}
+    values |= {"useful_share_own_core": useful / (useful + sum(own.values()))}
+    values |= {"games_per_s": record["games_num"] / whole, "play_tail_max_s": record["play_idle_max_s"]}
+    values |= {"queued_s": waits["queued_s"], "processor_load": ranks * sum(cpu.values()) / whole / cores}
+    return values | {f"{term}_own_core": seconds for term, seconds in own.items()}
 
 
-def predict(table, own_core):
-    """Return (useful share at FAR ranks, {term: (seconds there, a, b, c)}) from the weak table.
+def alone(values, cpu, ranks_a_core):
+    """Return the terms as ranks with a core each would have them.
 
-    own_core: take from each term the time that the ranks' own processor seconds of its phase, added up, took beyond
-    one rank's, as if they had queued for the cores there are.
+    Ranks in a phase do the same at the same time, so each waits while its core does the same for its neighbours: of a
+    phase's terms the processor seconds of those are taken off, but never the rank's own. cpu: {phase: seconds of one}.
     """
-    cores, fits = len(os.sched_getaffinity(0)), {}
+    own = {term: values[term] for term in TERMS}
+    for phase, names in PHASES.items():
+        queue = min(max(0.0, ranks_a_core - 1) * cpu[phase], max(0.0, sum(own[name] for name in names) - cpu[phase]))
+        for name in names:
+            taken = min(queue, max(0.0, own[name]))
+            own[name], queue = own[name] - taken, queue - taken
+    return own
+
+
+def predict(table, suffix, batch_s):
+    """Return (useful share at FAR ranks, {term: (seconds there, a, b, c)}) of the weak table's terms + `suffix`."""
+    fits = {}
     for term in TERMS:
-        seconds = []
-        for ranks, figures in table.items():
-            cpu = figures[f"{PHASE[term]}_cpu_s"]["median"] if own_core and term in PHASE else 0.0
-            queued = max(0.0, ranks / cores - 1) * cpu
-            seconds.append(max(figures[term]["median"] - queued, min(figures[term]["median"], cpu)))
-        a, b, c = fit(list(table), seconds)
-        fits[term] = (a + b * math.log2(FAR) + c * FAR, a, b, c)
+        a, b, c = fit(list(table), [figures[f"{term}{suffix}"]["median"] for figures in table.values()])
+        there = a + b * math.log2(FAR) + c * FAR
+        fits[term] = (min(there, batch_s) if term == "play_tail_s" else there, a, b, c)
     useful = statistics.median(figures["useful_s"]["median"] for figures in table.values())
     return useful / (useful + sum(values[0] for values in fits.values())), fits
 
 
 def fit(ranks, seconds):
-    """Return a, b, c >= 0 with least squared relative error of a + b log2 N + c N."""
+    """Return a, b, c >= 0 with least squared error of a + b log2 N + c N."""
     columns = np.array([[1.0, math.log2(n), n] for n in ranks])
     target, best = np.array(seconds), (np.inf, np.zeros(3))
     for chosen in itertools.chain.from_iterable(itertools.combinations(range(3), k) for k in (1, 2, 3)):
@@ -156,22 +166,25 @@ def fit(ranks, seconds):
 
 def row(ranks, figures):
     return f"  {ranks} ranks: " + ", ".join(
-        f"{name} {figures[name]['median']:.3g}" for name in ("iteration_s", "useful_share", "processor_load", *TERMS))
+        f"{name} {figures[name]['median']:.3g}" for name in ("iteration_s", *NAMES, *TERMS))
 
 
 def paragraph(models):
     """Return how the share at FAR ranks is predicted, and what it is."""
-    lines = [f"  Predicted useful_share at {FAR:,} ranks, weak: {models[False][0]:.3f} as measured here, "
-             f"{models[True][0]:.3f} with a core a rank.",
+    (measured, fits), (own_core, own_fits) = models
+    lines = [f"  Predicted useful_share at {FAR:,} ranks, weak: {measured:.3f} as measured here, {own_core:.3f} with a "
+             "core for each rank.",
              "  How: each term's medians are fitted by a + b log2 N + c N with a, b, c >= 0 (least squares; b: the",
              "  depth of a tree of messages, c: what root or one machine does for each rank in turn), and the sum of",
              f"  the terms at N = {FAR:,} is set beside the useful seconds of an iteration. Ranks that share cores",
-             "  queue for them; the second figure takes from search, exchange, train's rest, publish and save the",
-             "  processor seconds that the other ranks spent in that phase, beyond what the cores can do at once.",
-             "  Seconds that one rank waits because another queues are still in, and so is one machine's one network.",
-             f"  {'term':<14}{'a':>10}{'b':>10}{'c':>11}{'at ' + str(FAR):>10}   {'own core: at ' + str(FAR)}"]
-    for term, (there, a, b, c) in models[False][1].items():
-        lines.append(f"  {term:<14}{a:>10.4f}{b:>10.4f}{c:>11.6f}{there:>10.3f}   {models[True][1][term][0]:.3f}")
+             "  queue for them: for the second figure the processor seconds of a core's other ranks are first taken",
+             "  off the terms of their phase. All ranks share one machine: no network's latency or bandwidth is in it.",
+             "  Play's tail is one batch at most, by the way in which ranks agree to stop.",
+             f"  {'term':<14}{'a':>10}{'b':>10}{'c':>11}{'there':>10}   own core:"]
+    for term, (there, a, b, c) in fits.items():
+        far, own_a, own_b, own_c = own_fits[term]
+        lines.append(f"  {term:<14}{a:>10.4f}{b:>10.4f}{c:>11.6f}{there:>10.3f}   "
+                     f"{own_a:>10.4f}{own_b:>10.4f}{own_c:>11.6f}{far:>10.3f}")
     return "\n".join(lines)
 
 

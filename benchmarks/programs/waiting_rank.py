@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -53,18 +54,25 @@ def init_timed(learner, *arguments, init=Learner.__init__):
     learner.optimizer.synchronize = timed
 
 
+def queued():
+    """Return the seconds that the main thread was ready to run and had no core; 0 where Linux does not count them."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
 @contextmanager
 def phase_with_cpu(timers, name, phase=Timers.__call__):
-    before = time.process_time()
+    before, queued_before = time.process_time(), queued()
     with phase(timers, name):
         yield
     spent[f"{name}_cpu_s"] += time.process_time() - before
+    spent["queued_s"] += queued() - queued_before
 
 
 def report_and_tell(run, record, new_positions, steps, report=loop.report):
-    waited = run.world.waited_s
     report(run, record, new_positions, steps)
-    spent["report_idle_s"] += run.world.waited_s - waited
     run.world.barrier()
     now = time.perf_counter()
     spent["iteration_s"] = now - last[0]
@@ -78,7 +86,7 @@ def report_and_tell(run, record, new_positions, steps, report=loop.report):
     last[0] = time.perf_counter()
 
 
-run_module.choose_evaluator = lambda config, game, engine, rank: (WaitingEvaluator(game), "waits")
+run_module.choose_evaluator = lambda config, game, engine, rank: WaitingEvaluator(game)
 ResNet.forward, Learner.__init__ = waiting_forward, init_timed
 Timers.__call__, loop.report = phase_with_cpu, report_and_tell
 sys.exit(run_dist.main(sys.argv[4:]))
