@@ -13,6 +13,7 @@ from az_mpi.files import whole_file, write_text
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.network.torch_engine import TorchEngine
 from az_mpi.report.console import ProgressBar
+from az_mpi.report.metrics import Timers
 from az_mpi.report.summary import evaluation_lines
 
 
@@ -25,7 +26,8 @@ def evaluate(run):
     """Play the configured matches, write their result, and keep the network if it is the best so far."""
     world, iteration_index = run.world, run.progress.iteration
     best = load_best(run, before=iteration_index)
-    with run.timers("evaluate"):
+    timers = Timers()
+    with timers("evaluate"):
         result = verdict(run, best)
     if world.is_root:
         match = result["matches"].get("best")
@@ -36,7 +38,7 @@ def evaluate(run):
                 safetensors.torch.save_file(checkpoint.contiguous(run.network.state_dict()), temporary)
         else:
             file.unlink(missing_ok=True)  # of an attempt that ended before it could save this iteration
-        run.metrics.write("evaluation", run.progress.step, result | run.timers.take())
+        run.metrics.write("evaluation", run.progress.step, result | timers.take())
         # The file's appearance commits the evaluation: it comes last.
         write_text(_evaluation_file(run), json.dumps(result, indent=1) + "\n")
     return result

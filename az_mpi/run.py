@@ -11,6 +11,7 @@ import torch
 from az_mpi import games
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
+from az_mpi.data.writer import SegmentWriter
 from az_mpi.network import resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
@@ -26,7 +27,7 @@ from az_mpi.train.learner import Learner
 
 @dataclass
 class Run:
-    """One rank's part of a run. `learner` and `replay` are None on ranks that do not train."""
+    """One rank's part of a run. `learner` and `replay` are None on ranks that do not train, `writer` is root's."""
 
     config: object
     world: object
@@ -40,6 +41,7 @@ class Run:
     trainers_num: int
     learner: Learner | None
     replay: Replay | None
+    writer: SegmentWriter | None
     logger: object
     metrics: Metrics
     progress: Progress = field(default_factory=Progress)
@@ -88,6 +90,7 @@ def assemble(config, world, folder, attempt):
     if trainers_num:
         check_devices(world, device, trainers)
     learner = trainers and Learner(config, game, network, HorovodBackend(trainers), device)
+    writes = world.is_root and attempt is not None
     run = Run(
         config=config,
         world=world,
@@ -101,8 +104,9 @@ def assemble(config, world, folder, attempt):
         trainers_num=trainers_num,
         learner=learner,
         replay=trainers and Replay(game),
+        writer=SegmentWriter(folder / "games", folder / "games.h5", game) if writes else None,
         logger=logger,
-        metrics=Metrics(folder, attempt, config.report.tensorboard, shown=world.is_root and attempt is not None),
+        metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),
     )
     _say_start(run, device, cores, reason)
     return run
