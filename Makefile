@@ -32,9 +32,10 @@ test: setup ## set up and run every test (TESTS=tests/unit: only those)
 test-long: setup ## what the shipped configurations reach: perfect tic-tac-toe, a good Connect Four (about 15 minutes)
 	python -m pytest tests/slow -q -m slow
 
-bench: setup ## measure the search alone and self-play against the bare engine, on one core (2 minutes)
+bench: setup ## measure the search alone, self-play against the bare engine, segments; on one core (2 minutes)
 	python benchmarks/search.py
 	python benchmarks/selfplay.py --config_file $(CONFIG)
+	python benchmarks/segments.py
 
 lint: setup ## check the style
 	ruff check .

@@ -1,6 +1,7 @@
 """run_dist.py where segments are slow or impossible to write: slow_disk.py {slow,full,fault} OPTIONS…
 
-slow: 1 s each time that the writer's thread calls fsync. full: no space there. fault: 0.25 s, and root fails in training.
+slow: each fsync of the writer's thread takes 1 s. full: it finds no space. fault: it takes 0.25 s, and root fails in
+training.
 """
 
 import errno
