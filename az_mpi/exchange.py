@@ -10,7 +10,10 @@ from az_mpi.selfplay.record import Record
 
 
 def committed(run):
-    """Return, on root, the games of this iteration that a broken-off attempt has stored; none elsewhere."""
+    """Return, on root, the games of this iteration that a broken-off attempt has stored; none elsewhere.
+
+    The writer may still be at segments of iterations before this one.
+    """
     if not run.world.is_root:
         return Record.empty(run.game)
     stored = segment.find(run.folder / "games", run.progress.iteration)
@@ -20,14 +23,12 @@ def committed(run):
 def exchange(run, old, record):
     """Store this rank's new games and deal all positions of the iteration; return how many these are over all ranks.
 
-    old: what `committed` returned. Root writes one segment with the new games of all ranks.
+    old: what `committed` returned. Root hands the new games of all ranks to its writer, as one segment.
     """
     world, progress = run.world, run.progress
     new = record.gather(world)
-    if world.is_root and len(new.games):
-        segment.write(run.folder / "games", progress.iteration, run.game, new, provenance(run))
-    if world.is_root:  # also after an attempt that ended between the two
-        segment.link_all(run.folder / "games", run.folder / "games.h5")
+    if world.is_root:
+        run.writer.submit(progress.iteration, new, provenance(run))
     # Only root holds old games, and their positions are numbered first.
     counts = world.collect([len(old.positions), len(record.positions), len(old.games) + len(record.games)])
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
@@ -47,6 +48,7 @@ def refill(run):
     oldest = progress.positions_num - replay.window_size(run.config.replay, progress.positions_num)
     segments = []
     if world.is_root:
+        run.writer.flush()
         segments = [s for s in segment.find(run.folder / "games") if s.iteration < progress.iteration]
         held = sum(s.positions_num for s in segments)
         if held != progress.positions_num:

@@ -13,6 +13,7 @@ from az_mpi.evaluate import evaluation
 from az_mpi.files import whole_file, write_text
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.report.console import ProgressBar
+from az_mpi.report.metrics import Timers
 from az_mpi.report.summary import evaluation_lines
 
 
@@ -25,9 +26,10 @@ def evaluate(run):
     """Play the configured matches, write their result, and keep the network if it is the best so far."""
     world, iteration_index = run.world, run.progress.iteration
     best = load_best(run, before=iteration_index)
-    with run.timers("evaluate"):
+    timers = Timers(world)
+    with timers("evaluate"):
         result = verdict(run, best)
-    times = run.timers.take()
+    times = timers.take()
     if world.is_root:
         match = result["matches"].get("best")
         result["promoted"] = match is None or match["score"] >= 0.5

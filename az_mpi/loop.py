@@ -52,7 +52,8 @@ def iteration(run):
     if finished(run) or run.progress.iteration % run.config.checkpoint.every == 0:
         with timers("save"):
             save(run)
-    report(run, record, new_positions, steps)
+    with timers("report"):  # told by the next iteration
+        report(run, record, new_positions, steps)
     if evaluation_due(run):
         judge.evaluate(run)
 
@@ -135,9 +136,10 @@ def publish(run):
 
 
 def save(run):
-    """Write a checkpoint, by root."""
+    """Write a checkpoint, by root, once the segments hold the positions that it counts."""
     run.progress.unfinished_games = int(run.world.sum(np.array([run.player.live.sum()], np.int64))[0])
     if run.world.is_root:
+        run.writer.flush()
         content = Checkpoint(run.progress, run.network.state_dict(), run.learner.optimizer_tensors())
         checkpoint.save(run.folder / "checkpoints", content, run.config.checkpoint.keep)
 
@@ -152,7 +154,10 @@ def report(run, record, new_positions, steps):
     games_num, moves_num, outcome, simulations_num, asked_num, evaluated_num = by_rank.sum(axis=0)
     values = {"iteration": run.progress.iteration, "games_num": int(games_num), "positions_num": new_positions}
     values |= {"steps_num": steps, "mean_length": moves_num / max(games_num, 1)}
-    values |= {"first_player_score": 0.5 + 0.5 * outcome / max(games_num, 1), **run.timers.take()}
+    spent = run.timers.take()
+    values |= {"first_player_score": 0.5 + 0.5 * outcome / max(games_num, 1), **spent}
+    whole = sum(value for name, value in spent.items() if "_idle_" not in name)
+    values |= {"overhead_share": 1 - (spent["play_s"] + spent["train_s"]) / whole}
     values |= {"games_per_s": games_num / values["play_s"], "simulations_per_s": simulations_num / values["play_s"]}
     if asked_num:
         values["evaluations_per_s"] = evaluated_num / values["play_s"]

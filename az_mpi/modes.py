@@ -18,7 +18,11 @@ def train(arguments, config, world):
     folder = arguments.logdir
     attempt = world.from_root(lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh))
     run = assemble(config, world, folder, attempt)
-    loop.train(run)
+    try:
+        loop.train(run)
+    except BaseException:
+        _rescue_games(run)
+        raise
     run.metrics.close()
 
 
@@ -55,6 +59,17 @@ def selfplay(arguments, config, world):
     result = {"segment": str(written.path), "games_num": games_num, "positions_num": positions_num}
     result |= {"games_per_s": games_num / seconds, "simulations_per_s": simulations / seconds}
     print(json.dumps(result))
+
+
+def _rescue_games(run):
+    """Let root's writer end its work, in a bounded time, and log what it could not. Not collective: a rank failed."""
+    if run.writer is None:
+        return
+    unwritten_num, error = run.writer.rescue()
+    if unwritten_num:
+        run.logger.error("%d segments were not written in time; their games are lost", unwritten_num)
+    if error:
+        run.logger.error("a segment could not be written", exc_info=error)
 
 
 def _open(arguments, config, world):

@@ -12,6 +12,7 @@ import torch
 from az_mpi import games
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
+from az_mpi.data.writer import SegmentWriter
 from az_mpi.network import engines, openvino_engine, resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engine import Engine
@@ -27,7 +28,7 @@ from az_mpi.train.learner import Learner
 
 @dataclass
 class Run:
-    """One rank's part of a run. `learner` and `replay` are None on ranks that do not train."""
+    """One rank's part of a run. `learner` and `replay` are None on ranks that do not train, `writer` is root's."""
 
     config: object
     world: object
@@ -42,6 +43,7 @@ class Run:
     trainers_num: int
     learner: Learner | None
     replay: Replay | None
+    writer: SegmentWriter | None
     logger: object
     metrics: Metrics
     timers: Timers
@@ -92,6 +94,7 @@ def assemble(config, world, folder, attempt):
     if trainers_num:
         check_devices(world, device, trainers)
     learner = trainers and Learner(config, game, network, HorovodBackend(trainers), device)
+    writes = world.is_root and attempt is not None
     run = Run(
         config=config,
         world=world,
@@ -106,8 +109,9 @@ def assemble(config, world, folder, attempt):
         trainers_num=trainers_num,
         learner=learner,
         replay=trainers and Replay(game),
+        writer=SegmentWriter(folder / "games", folder / "games.h5", game) if writes else None,
         logger=logger,
-        metrics=Metrics(folder, attempt, config.report.tensorboard, shown=world.is_root and attempt is not None),
+        metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),
         timers=Timers(world),
     )
     _say_start(run, device, cores, reason)

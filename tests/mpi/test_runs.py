@@ -14,6 +14,8 @@ import pytest
 
 pytestmark = pytest.mark.mpi
 
+PROGRAMS = Path(__file__).parent / "programs"
+
 SMOKE = "configs/smoke.json"
 # One small network, every part of a run, in seconds.
 SMALL = ["--set", "selfplay.deterministic=true", "--set", "evaluate.opponents=[]",
@@ -202,7 +204,7 @@ def test_a_wrong_configuration_is_told_once_and_nothing_is_written(run_dist, tmp
     ("weights", "WeightsDiffer: after step"),
 ])
 def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said):
-    program = Path(__file__).parent / "programs" / "failing_rank.py"
+    program = PROGRAMS / "failing_rank.py"
     begun = time.time()
     done = mpirun(3, program, fault, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, status=70)
     assert "rank 2 of 3 on " in done.stderr and said in done.stderr
@@ -232,6 +234,53 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
             assert record["games_by_rank"][2] < min(record["games_by_rank"][:2])
             assert record["play_idle_max_s"] < step_s + 0.05
         assert record["exchange_idle_max_s"] < 0.3  # nobody's play is counted here
+
+
+def test_a_slow_disk_holds_up_checkpoints_only(mpirun, tmp_path):
+    """Each fsync of a segment takes 1 s: two for the segment, two for the links; meanwhile the run goes on."""
+    options = [*SMALL, "--set", "iterations=2", "--set", "checkpoint.every=2"]
+    mpirun(2, PROGRAMS / "slow_disk.py", "slow", "--config_file", SMOKE, "--logdir", tmp_path / "run", *options)
+    first, last = records(tmp_path / "run", "iteration")
+    assert first["exchange_s"] < 1 and "save_s" not in first
+    assert last["exchange_s"] < 1 < last["save_s"]
+    segments = sorted((tmp_path / "run" / "games").iterdir())
+    assert [path.name for path in segments] == ["000000-000.h5", "000001-000.h5"]
+    # Segments get their names before a checkpoint counts their positions.
+    assert max(path.stat().st_ctime_ns for path in segments) < (newest(tmp_path / "run") / "sha256").stat().st_mtime_ns
+    state = json.loads((newest(tmp_path / "run") / "state.json").read_text())
+    assert state["positions_num"] == len(columns(tmp_path / "run")["positions/game"])
+
+
+def test_a_full_disk_ends_the_job_before_a_checkpoint_counts_what_is_not_there(mpirun, run_dist, tmp_path):
+    program = PROGRAMS / "slow_disk.py"
+    run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=1")
+    done = mpirun(2, program, "full", "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, status=70)
+    assert "rank 0 of 2 on " in done.stderr and "No space left on device" in done.stderr
+    assert newest(tmp_path / "run").name == "000001"
+    assert [path.name for path in (tmp_path / "run" / "games").iterdir()] == ["000000-000.h5"]
+    run_dist(2, tmp_path / "run", *SMALL)
+    assert newest(tmp_path / "run").name == "000002"
+
+
+def test_a_failing_root_still_stores_the_games_it_has(mpirun, run_dist, tmp_path):
+    program = PROGRAMS / "slow_disk.py"
+    options = ["--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL]
+    done = mpirun(2, program, "fault", *options, status=70)
+    assert "ZeroDivisionError" in done.stderr and "segments were not written" not in done.stdout
+    assert [path.name for path in (tmp_path / "run" / "games").iterdir()] == ["000000-000.h5"]
+    run_dist(2, tmp_path / "run", *SMALL)
+    assert records(tmp_path / "run", "iteration")[0]["games_num"] == 0  # none of them is played again
+
+
+def test_an_iteration_says_what_share_of_it_is_overhead(run_dist, tmp_path):
+    run_dist(2, tmp_path / "run", *SMALL)
+    first, second = records(tmp_path / "run", "iteration")
+    assert "report_s" not in first and 0 < second["report_s"] < 10
+    for record in (first, second):
+        phases = {name: record[f"{name}_s"] for name in ("play", "exchange", "train", "publish", "save")}
+        total = sum(phases.values()) + record.get("report_s", 0)
+        expected = (total - phases["play"] - phases["train"]) / total
+        assert record["overhead_share"] == pytest.approx(expected) and 0 < expected < 1
 
 
 def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):

@@ -93,6 +93,7 @@ def test_every_dataset_has_a_checksum(written):
     with h5py.File(written.path) as file:
         checked = {name: file[name].fletcher32 for name in datasets(written.path)}
     assert len(checked) == 6 + 8 + 3 and all(checked.values())
+    assert written.path.read_bytes()[8] == 3  # version of the superblock whose own parts have checksums
 
 
 def flip(path, offset, bit):
