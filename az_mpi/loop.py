@@ -3,6 +3,8 @@
 Every function here is collective: every rank calls it, and every rank runs every line of it.
 """
 
+import resource
+
 import numpy as np
 
 from az_mpi import checkpoint, exchange, judge
@@ -148,10 +150,10 @@ def report(run, record, new_positions, steps):
     """Say and record what the iteration did."""
     games, player = record.games, run.player
     mine = [len(games), int(games["length"].sum()), float(games["outcome"].sum()), player.simulations_num]
-    mine += run.take_cache_counts()
+    mine += [*run.take_cache_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]  # from KiB
     player.simulations_num = 0
     by_rank = np.array(run.world.collect(mine))
-    games_num, moves_num, outcome, simulations_num, asked_num, evaluated_num = by_rank.sum(axis=0)
+    games_num, moves_num, outcome, simulations_num, asked_num, evaluated_num, _ = by_rank.sum(axis=0)
     values = {"iteration": run.progress.iteration, "games_num": int(games_num), "positions_num": new_positions}
     values |= {"steps_num": steps, "mean_length": moves_num / max(games_num, 1)}
     spent = run.timers.take()
@@ -162,6 +164,7 @@ def report(run, record, new_positions, steps):
     if asked_num:
         values["evaluations_per_s"] = evaluated_num / values["play_s"]
         values["cache_hit_rate"] = 1 - evaluated_num / asked_num
+    values |= {"peak_resident_bytes": int(by_rank[:, 6].max())}  # of the largest rank since it started
     values |= {"games_by_rank": by_rank[:, 0].astype(int).tolist()}
     values |= {"positions_by_rank": by_rank[:, 1].astype(int).tolist()}
     run.metrics.write("iteration", run.progress.step, values)

@@ -1,9 +1,13 @@
-"""Self-play of one rank on one core against the bare engine in the same run.
+"""Self-play of one rank on one core against the bare engine in the same run, and of several ranks against one.
 
     python benchmarks/selfplay.py --run runs/connect4_quick      # a trained network; without --run an untrained one
+    mpirun -np 2 -H localhost:2 python benchmarks/selfplay.py --run runs/connect4_quick
 
 The floor is the network's forward pass: `ratio` is simulations/s over the bare engine's evaluations/s at its best
-batch. Self-play and bare engine take turns, so that a machine whose speed drifts slows both.
+batch. `positions_per_s` are moves played, each after a search of `search.simulations`, those carried over from the
+search before included; `--set search.reuse_tree=false` runs all of them anew. Under mpirun each rank has a core:
+`ranks_over_one` is what all ranks play at the same time over what the first plays while the others wait. All sides take
+turns, so that a machine whose speed drifts slows each of them.
 """
 
 import argparse
@@ -26,6 +30,7 @@ from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.problems import parse_json
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
+from az_mpi.world import World
 
 BATCHES = (32, 64, 128, 256, 512)
 
@@ -36,11 +41,13 @@ def main():
     parser.add_argument("--config_file", type=Path, default=Path("configs/connect4_quick.json"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
     parser.add_argument("--engine", choices=("auto", "openvino", "torch"), default="auto")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of self-play in each of the runs")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of self-play in each of the runs")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    world = World.start()
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[world.local_rank % len(cores)]})
     torch.set_num_threads(1)
     overrides = {key: parse_json(value) for key, value in (item.split("=", 1) for item in arguments.set)}
     if arguments.run:
@@ -55,26 +62,42 @@ def main():
     engine, choice = engines.make(network, game, arguments.engine, "cpu", threads=1)
     entries = config.network.cache_entries
     evaluate = CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)
-    player = Player(config, game, evaluate, rank=0)
+    player = Player(config, game, evaluate, world.rank)
     ids = itertools.count()
     play(player, ids, arguments.seconds)  # kernels compiled, games spread over all plies
-    figures = [measure(player, ids, engine, game, arguments.seconds) for _ in range(arguments.runs)]
-    tell(f"selfplay {config.game} {config.network.blocks}x{config.network.channels}, {choice}",
-         {name: spread([f[name] for f in figures]) for name in figures[0]}, arguments.json)
+    if world.size > 1:
+        figures = [compare(world, player, ids, arguments.seconds) for _ in range(arguments.runs)]
+    else:
+        figures = [measure(player, ids, arguments.seconds) for _ in range(arguments.runs)]
+        for row in figures:
+            row["bare_evaluations_per_s"] = max(bare_rate(engine, game, batch) for batch in BATCHES)
+            row["ratio"] = row["simulations_per_s"] / row["bare_evaluations_per_s"]
+    if world.is_root:
+        title = f"selfplay {config.game} {config.network.blocks}x{config.network.channels}, {choice}"
+        tell(f"{title}, {world.size} rank(s) of {config.selfplay.parallel_games} games",
+             {name: spread([f[name] for f in figures]) for name in figures[0]}, arguments.json)
 
 
-def measure(player, ids, engine, game, seconds):
-    """Return the figures of one turn of self-play and of the bare engine; the cache begins empty."""
+def compare(world, player, ids, seconds):
+    """Return the figures of one turn of the first rank alone and one of all ranks together. Collective."""
+    world.barrier()
+    alone = measure(player, ids, seconds) if world.is_root else None
+    world.barrier()
+    together = sum(world.collect(measure(player, ids, seconds)["simulations_per_s"]))
+    alone = world.share(alone and alone["simulations_per_s"])
+    return {"alone_simulations_per_s": alone, "simulations_per_s": together, "ranks_over_one": together / alone}
+
+
+def measure(player, ids, seconds):
+    """Return the figures of one turn of self-play; the cache begins empty."""
     counted = isinstance(player.search.evaluate, CachedEvaluator)
     if counted:
         player.search.evaluate.clear()
         player.search.evaluate.take_counts()
     simulations, finished = player.simulations_num, player.finished_num
-    took = play(player, ids, seconds)
-    bare = max(bare_rate(engine, game, batch) for batch in BATCHES)
-    figures = {"simulations_per_s": (player.simulations_num - simulations) / took, "bare_evaluations_per_s": bare}
-    figures["ratio"] = figures["simulations_per_s"] / bare
-    figures["games_per_s"] = (player.finished_num - finished) / took
+    took, positions = play(player, ids, seconds)
+    figures = {"simulations_per_s": (player.simulations_num - simulations) / took}
+    figures |= {"games_per_s": (player.finished_num - finished) / took, "positions_per_s": positions / took}
     if counted:
         asked, evaluated = player.search.evaluate.take_counts()
         figures |= {"evaluations_per_s": evaluated / took, "cache_hit_rate": 1 - evaluated / asked}
@@ -82,15 +105,14 @@ def measure(player, ids, engine, game, seconds):
 
 
 def play(player, ids, seconds):
-    """Play for about `seconds` and return how long it was."""
+    """Play for about `seconds`; return how long it was and the positions of the games that ended."""
     begun = time.perf_counter()
     while (took := time.perf_counter() - begun) < seconds:
         slots = player.free()
         if len(slots):
             player.start(slots, game_ids(0, 0, list(itertools.islice(ids, len(slots)))), 0)
         player.step()
-    player.take()
-    return took
+    return took, len(player.take().positions)
 
 
 if __name__ == "__main__":

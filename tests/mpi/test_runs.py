@@ -281,6 +281,7 @@ def test_an_iteration_says_what_share_of_it_is_overhead(run_dist, tmp_path):
         total = sum(phases.values()) + record.get("report_s", 0)
         expected = (total - phases["play"] - phases["train"]) / total
         assert record["overhead_share"] == pytest.approx(expected) and 0 < expected < 1
+        assert 5e7 < record["peak_resident_bytes"] < 4e9
 
 
 def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):
