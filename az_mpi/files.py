@@ -40,8 +40,9 @@ def whole_folder(path):
 
 
 def remove_leftovers(folder):
-    """Remove what writers that were killed left under their temporary names, one level below `folder`."""
-    for path in Path(folder).glob("*/.*.tmp"):
+    """Remove what writers that were killed left under their temporary names in `folder` and one level below it."""
+    folder = Path(folder)
+    for path in [*folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")]:
         if path.is_dir():
             shutil.rmtree(path)
         else:

@@ -62,7 +62,9 @@ def selfplay(arguments, config, world):
 
 
 def _rescue_games(run):
-    """Let root's writer end its work, in a bounded time, and log what it could not. Not collective: a rank failed."""
+    """Where root fails, let its writer end its work, in a bounded time, and log what it could not. Not collective.
+
+    Where another rank fails, MPI ends root at once; the games that were not on disk yet are played again."""
     if run.writer is None:
         return
     unwritten_num, error = run.writer.rescue()

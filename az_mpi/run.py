@@ -105,7 +105,7 @@ def assemble(config, world, folder, attempt):
         engine=engine,
         make_engine=make_engine,
         evaluate=evaluate,
-        player=Player(config, game, evaluate, world.rank, cores, groups_num=2 if engine.in_background else 1),
+        player=Player(config, game, evaluate, world.rank, cores, groups_num=2 if evaluate.in_background else 1),
         trainers_num=trainers_num,
         learner=learner,
         replay=trainers and Replay(game),

@@ -63,7 +63,7 @@ def recorded_config(path, overrides=None, sources=None):
 
 def describe(config, hosts):
     """Return what a run's reader wants to know later: configuration, versions, hosts, commit; JSON-able."""
-    packages = ("torch", "numpy", "numba", "h5py", "mpi4py", "horovod", "safetensors")
+    packages = ("torch", "numpy", "numba", "h5py", "mpi4py", "horovod", "openvino", "safetensors")
     return {
         "config": json.loads(configuration.to_json(config)),
         "az_mpi": __version__,

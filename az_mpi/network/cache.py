@@ -26,7 +26,7 @@ class CachedEvaluator(Evaluator):
     """The network through an engine and a table of at least `entries` entries; `clear` when the weights change."""
 
     def __init__(self, game, engine, entries):
-        self.game, self.engine = game, engine
+        self.game, self.engine, self.in_background = game, engine, engine.in_background
         sets = 1 << max(0, int(np.ceil(np.log2(entries / WAYS))))
         self._table = Table(
             keys=np.zeros((sets, WAYS), np.uint64),

@@ -12,7 +12,7 @@ SMALLEST = 64
 
 
 class CudaEngine(Engine):
-    """PyTorch on one GPU. Everything is queued on one stream, so graphs can share what they work on."""
+    """PyTorch on one GPU. Everything is queued on one stream, so the graphs share the memory they work in."""
 
     in_background = True
 
@@ -24,12 +24,14 @@ class CudaEngine(Engine):
         self._network = copy.deepcopy(network).to(self.device, self._dtype, memory_format=torch.channels_last).eval()
         self._planes_shape, self._num_actions = planes_shape, network.policy_out.out_features
         self._stream = torch.cuda.Stream(self.device)
-        self._graphs = {}
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))  # which copies the weights
+        self._graphs, self._pool = {}, torch.cuda.graph_pool_handle()
         self._lanes, self._turn = [_Lane(), _Lane()], 0
 
     @torch.inference_mode()
     def load(self, network):
-        # In place: the graphs read these very tensors.
+        # In place: the graphs read these very tensors. The new ones may still be on their way on the usual stream.
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             self._network.load_state_dict(network.state_dict())
         self._stream.synchronize()
@@ -59,7 +61,8 @@ class CudaEngine(Engine):
 
     def _graph(self, size):
         if size not in self._graphs:
-            self._graphs[size] = _Graph(self._network, size, self._planes_shape, self._dtype, self.device, self._stream)
+            x = torch.zeros((size, *self._planes_shape), dtype=torch.uint8, device=self.device)
+            self._graphs[size] = _Graph(self._network, x, self._dtype, self._stream, self._pool)
         return self._graphs[size]
 
 
@@ -78,10 +81,10 @@ class _Lane:
 
 
 class _Graph:
-    """The network captured for one batch size."""
+    """The network captured for one batch size, that of `planes`, uint8 on the device."""
 
-    def __init__(self, network, size, planes_shape, dtype, device, stream):
-        self.planes = torch.zeros((size, *planes_shape), dtype=torch.uint8, device=device)
+    def __init__(self, network, planes, dtype, stream, pool):
+        self.planes = planes
 
         def forward():
             x = self.planes.to(dtype).contiguous(memory_format=torch.channels_last)
@@ -92,5 +95,5 @@ class _Graph:
             forward()
         stream.synchronize()
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=stream):
+        with torch.cuda.graph(self.graph, pool=pool, stream=stream):
             self.logits, self.value = forward()

@@ -9,6 +9,8 @@ import numpy as np
 class Evaluator:
     """What a search asks. One of the two methods is to be given."""
 
+    in_background = False  # whether `begin` returns while a device is still at work
+
     def __call__(self, states):
         """Return (logits, value) of states."""
         return self.begin(states)()
@@ -25,6 +27,7 @@ class NetworkEvaluator(Evaluator):
 
     def __init__(self, game, engine):
         self.game, self.engine = game, engine
+        self.in_background = engine.in_background
 
     def begin(self, states):
         return self.engine.begin(self.game.planes(states))

@@ -27,6 +27,7 @@ class Player:
         self.config, self.game, self.rank = config, game, rank
         games_num = config.selfplay.parallel_games
         self.search = Search(game, evaluate, config.search, games_num, noise=True, threads=threads)
+        groups_num = min(groups_num, games_num)
         self._groups = deque(np.arange(first, games_num, groups_num) for first in range(groups_num))
         self._under_way = deque()  # (slots, function that completes their simulation), oldest first
         cap = config.selfplay.max_plies
@@ -69,6 +70,7 @@ class Player:
         """Complete what is under way; weights may change then."""
         while self._under_way:
             self._complete_oldest()
+        self._groups = deque(sorted(self._groups, key=lambda slots: slots[0]))  # as a new player would begin
 
     def _complete_oldest(self):
         if self._under_way:

@@ -67,7 +67,7 @@ class Learner:
     def tensors(self, batch):
         """Return what `Replay.sample` gave as `gradients` takes it: float32 tensors on the device."""
         parts = [torch.from_numpy(part) for part in batch]
-        if self.device.type == "cuda":  # from pinned memory the copies overlap the step under way
+        if self.device.type == "cuda":  # from pinned memory the copies are queued, not waited for
             parts = [part.pin_memory().to(self.device, non_blocking=True) for part in parts]
         planes, *targets = parts
         return planes.float().contiguous(memory_format=torch.channels_last), *targets

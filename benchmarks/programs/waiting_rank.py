@@ -1,8 +1,8 @@
 """run_dist.py on a rank whose engine and training compute only wait: waiting_rank.py FILE BATCH_S SAMPLE_S OPTIONS…
 
-A batch of evaluations takes BATCH_S, a step's forward and backward pass SAMPLE_S a sample of this rank. All else is the
-program's own: search, quota, exchange, Horovod's reductions, publishing, checkpoints. After each iteration root adds
-one JSON line to FILE with the mean over ranks of the seconds spent on each thing.
+A batch of evaluations takes BATCH_S, a step's forward and backward pass SAMPLE_S a sample of this rank, and new weights
+reach the engine after LOAD_S. All else is the program's own: search, quota, exchange, Horovod's reductions, publishing,
+checkpoints. After each iteration root adds one JSON line to FILE with the mean over ranks of the seconds spent on each.
 """
 
 import json

@@ -8,19 +8,25 @@ import torch
 from helpers import CONNECT4, float_planes, positions, trained, untrained
 
 from az_mpi import config, games
-from az_mpi.network import engines, openvino_engine, torch_engine
+from az_mpi.network import cuda_engine, engines, openvino_engine, torch_engine
+from az_mpi.network.cuda_engine import CudaEngine
 from az_mpi.network.engine import pieces
 from az_mpi.network.openvino_engine import OpenVinoEngine
 from az_mpi.network.torch_engine import TorchEngine
 
 SHAPE = CONNECT4.planes_shape
 MAKE = {
-    "torch": lambda network: TorchEngine(network, SHAPE),
-    "openvino": lambda network: OpenVinoEngine(network, SHAPE, 1),
+    "torch": lambda network, shape=SHAPE: TorchEngine(network, shape),
+    "openvino": lambda network, shape=SHAPE: OpenVinoEngine(network, shape, 1),
+    "cuda": lambda network, shape=SHAPE: CudaEngine(network, shape, "cuda:0"),
 }
 
 
-@pytest.fixture(params=[(name, bf16) for name in MAKE for bf16 in (False, True)], ids=lambda p: f"{p[0]}-bf16-{p[1]}")
+# Not fp32 on a GPU: only those without bf16 get it, and what others do there is TF32.
+KINDS = [(name, bf16) for name in MAKE for bf16 in (False, True) if (name, bf16) != ("cuda", False)]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{'bf16' if kind[1] else 'fp32'}")
 def engine_of(request, monkeypatch):
     """A function from a network to an engine, of each library in each precision, and whether it is bf16."""
     name, bf16 = request.param
@@ -28,7 +34,9 @@ def engine_of(request, monkeypatch):
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     if bf16 and not torch_engine.has_bf16(torch.device("cpu")) and name == "openvino":
         pytest.skip("OpenVINO takes f32 without bf16 instructions")
-    for module in (torch_engine, openvino_engine):
+    if name == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    for module in (torch_engine, openvino_engine, cuda_engine):
         monkeypatch.setattr(module, "has_bf16", lambda device: bf16)
     return MAKE[name], bf16
 
@@ -51,11 +59,7 @@ def test_engine_agrees_with_the_fp32_network(engine_of, n):
 
 def test_engine_of_another_board_and_depth(engine_of):
     """Tic-tac-toe, 3 blocks of 24 filters, zero weights in it as at the start of training."""
-    if engine_of[0] is MAKE["torch"]:
-        make = TorchEngine
-    else:
-        def make(network, shape):
-            return OpenVinoEngine(network, shape, 1)
+    make, _ = engine_of
     game = games.make("tictactoe")
     network, states = untrained(3, config.Network(blocks=3, channels=24), game), positions(20, game)
     with torch.no_grad():
@@ -98,6 +102,17 @@ def test_a_position_is_worth_the_same_in_any_batch(engine_of):
     for start, end in ((0, 1), (5, 18), (64, 133)):
         for a, b in zip(engine.evaluate(planes[start:end]), whole):
             assert np.abs(a - b[start:end]).max() < (0.03 if bf16 else 1e-5)
+
+
+def test_two_batches_under_way_are_completed_in_order(engine_of):
+    make, bf16 = engine_of
+    engine, planes = make(trained()), CONNECT4.planes(positions(200))
+    expected = engine.evaluate(planes)
+    first, second = engine.begin(planes[:90]), engine.begin(planes[90:])
+    for found, whole in zip(first(), expected):
+        assert np.abs(found - whole[:90]).max() < (0.03 if bf16 else 1e-5)
+    for found, whole in zip(second(), expected):
+        assert np.abs(found - whole[90:]).max() < (0.03 if bf16 else 1e-5)
 
 
 def test_sizes_are_few_and_hold_their_pieces():

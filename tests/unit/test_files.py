@@ -124,3 +124,14 @@ def test_write_text(tmp_path):
     files.write_text(tmp_path / "a", "one\n")
     files.write_text(tmp_path / "a", "two\n")
     assert (tmp_path / "a").read_text() == "two\n" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path):
+    (tmp_path / "games").mkdir()
+    (tmp_path / "checkpoints" / ".000001.12.tmp").mkdir(parents=True)
+    kept = [tmp_path / "config.json", tmp_path / "games" / "000000-000.h5", tmp_path / "games" / "a.tmp"]
+    for path in (*kept, tmp_path / ".games.h5.12.tmp", tmp_path / "games" / ".000001-000.h5.12.tmp"):
+        path.write_text("x")
+    files.remove_leftovers(tmp_path)
+    found = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == set(kept) and not list((tmp_path / "checkpoints").iterdir())

@@ -221,3 +221,8 @@ def test_pause_completes_what_is_under_way():
     assert evaluate.log.count("begin") == evaluate.log.count("complete")
     visits = player.search.trees.visits[:, 0]
     assert visits.sum() == player.simulations_num and set(visits.tolist()) == {2, 3}
+    # The next step is the first group's, whoever's turn it was: a resumed run begins so too.
+    before = visits.copy()
+    player.step()
+    player.pause()
+    assert (visits - before).tolist() == [1, 0] * 4
