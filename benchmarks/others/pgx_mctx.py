@@ -1,7 +1,7 @@
 """The same self-play with pgx and mctx (JAX): Connect Four, a residual network of 5 blocks of 64 channels, one core.
 
-    python -m venv /tmp/jax && /tmp/jax/bin/pip install jax pgx mctx
-    taskset -c 0 /tmp/jax/bin/python benchmarks/others/pgx_mctx.py
+    python -m venv jax-env && jax-env/bin/pip install jax pgx mctx
+    taskset -c 0 jax-env/bin/python benchmarks/others/pgx_mctx.py
 
 It needs nothing of az_mpi and runs in an environment of its own. The network is that of az_mpi (3x3 convolutions, heads
 of 32 channels) in f32, which is what JAX computes on processors; the search is mctx's Gumbel MuZero policy over the
