@@ -114,7 +114,8 @@ def assemble(config, world, folder, attempt):
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),
         timers=Timers(world),
     )
-    _say_start(run, device, cores, reason)
+    searches_network = config.network.engine not in ("uniform", "rollout")
+    _say_start(run, device, cores, reason if searches_network else f"{config.network.engine} (as configured)")
     return run
 
 

@@ -29,6 +29,13 @@ def machine():
     }
 
 
+def take_one_core(index=0):
+    """Keep this process to one of the cores it may use, the one numbered `index`, and torch to one thread."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[index % len(cores)]})
+    torch.set_num_threads(1)
+
+
 def spread(values):
     """Return the median, the least and the largest of some measurements."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "runs": len(values)}

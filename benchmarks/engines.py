@@ -6,15 +6,13 @@
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch
-from common import bare_rate, spread, tell
+from common import bare_rate, spread, take_one_core, tell
 
 from az_mpi import config as configuration
 from az_mpi import games
@@ -31,8 +29,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    torch.set_num_threads(1)
+    take_one_core()
     game = games.make(arguments.game)
     settings = configuration.Network(blocks=arguments.blocks, channels=arguments.channels)
     network = resnet.build(game, settings, seed=1)

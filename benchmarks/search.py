@@ -4,7 +4,6 @@
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -12,8 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-import torch
-from common import spread, tell
+from common import spread, take_one_core, tell
 
 from az_mpi import config as configuration
 from az_mpi import games
@@ -29,8 +27,7 @@ def main():
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    torch.set_num_threads(1)
+    take_one_core()
     game = games.make(arguments.game)
     settings = configuration.Search(simulations=arguments.simulations)
     search = Search(game, UniformEvaluator(game), settings, arguments.trees, noise=True)

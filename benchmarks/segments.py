@@ -25,8 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import h5py
 import numpy as np
-import torch
-from common import spread, tell
+from common import spread, take_one_core, tell
 
 from az_mpi import games
 from az_mpi.data import replay, segment
@@ -46,8 +45,7 @@ def main():
     parser.add_argument("--folder", type=Path, help="where the segments are written")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    torch.set_num_threads(1)
+    take_one_core()
     game = games.make("connect4")
     record = random_games(game, arguments.games_num)
     rows = np.resize(replay.to_samples(record, game, 0, 0.0), arguments.window)

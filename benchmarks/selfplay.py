@@ -12,15 +12,13 @@ turns, so that a machine whose speed drifts slows each of them.
 
 import argparse
 import itertools
-import os
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch
-from common import bare_rate, spread, tell
+from common import bare_rate, spread, take_one_core, tell
 
 from az_mpi import checkpoint, games, run_folder
 from az_mpi import config as configuration
@@ -46,9 +44,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     world = World.start()
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[world.local_rank % len(cores)]})
-    torch.set_num_threads(1)
+    take_one_core(world.local_rank)
     overrides = {key: parse_json(value) for key, value in (item.split("=", 1) for item in arguments.set)}
     if arguments.run:
         config = run_folder.recorded_config(arguments.run, overrides)

@@ -12,7 +12,6 @@ waits in the optimiser's `synchronize`. On several ranks each figure is the mean
 
 import argparse
 import copy
-import os
 import sys
 import time
 from pathlib import Path
@@ -21,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
-from common import spread, tell
+from common import spread, take_one_core, tell
 
 from az_mpi import config as configuration
 from az_mpi import games
@@ -44,9 +43,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     world = World.start()
-    allowed = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {allowed[world.local_rank % len(allowed)]})
-    torch.set_num_threads(1)
+    take_one_core(world.local_rank)
     config = configuration.validate(
         {"game": arguments.game, "train": {"batch_size": arguments.batch_size, "replay_ratio": 1.0}}, "the options")
     game = games.make(config.game)

@@ -208,6 +208,7 @@ def _select(trees, slots, exploration, reductions, noise):
 
 @njit(cache=True, nogil=True, parallel=True)
 def _select_parallel(trees, slots, exploration, reductions, noise):
+    """`_select` over several threads. Not one function compiled twice: Numba's cache would mix them up."""
     nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     for i in prange(len(slots)):
         nodes[i], actions[i] = _descend(trees, slots[i], exploration, reductions, noise)
@@ -241,6 +242,7 @@ def _complete(trees, slots, nodes, actions, states, player, ended, value, logits
 
 @njit(cache=True, nogil=True, parallel=True)
 def _complete_parallel(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
+    """`_complete` over several threads."""
     row = np.cumsum(~ended) - 1
     for i in prange(len(slots)):
         _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,

@@ -95,7 +95,8 @@ def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path):
     for ranks in (1, 2, 4):
         # Rounds of 1 KiB on four ranks: how messages are cut must not show either.
         chunks = ["--set", "exchange.chunk_bytes=1024"] if ranks == 4 else []
-        run_dist(ranks, tmp_path / str(ranks), *options, *chunks)
+        done = run_dist(ranks, tmp_path / str(ranks), *options, *chunks)
+        assert done.stdout.count("uniform (as configured)") == ranks  # a row of the start-up table each
     alone = columns(tmp_path / "1")
     assert len(alone["games/id"]) == 42
     for ranks in ("2", "4"):
