@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "problems": set(),
     "selfplay": {"search", "world"},
     "data": {"selfplay.record", "files", "permuting"},
-    "report": {"files"},
+    "report": {"files", "problems"},
     "checkpoint": {"files"},
     "config": {"games", "problems"},
     "world": {"problems"},
@@ -35,6 +35,10 @@ MAY_IMPORT = {
     "exchange": {"", "data", "network", "selfplay"},
     "judge": {"checkpoint", "evaluate", "files", "network", "report"},
     "loop": {"checkpoint", "exchange", "judge", "network", "report", "selfplay"},
+    "launch": {"", "config", "files", "problems", "run_folder"},
+    "doctor": {"", "config", "files", "games", "launch", "network", "problems", "run_folder", "search", "selfplay",
+               "train", "world"},
+    "__main__": {"problems"},
     "modes": {"data", "exchange", "judge", "loop", "report", "run", "run_folder", "selfplay"},
 }
 # Libraries that belong to few modules; elsewhere they are not imported.

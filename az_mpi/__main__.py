@@ -1,0 +1,46 @@
+"""python -m az_mpi COMMAND: everything beside training itself. Training is run_dist.py, which mpirun starts."""
+
+import importlib
+import os
+import sys
+
+from az_mpi.problems import Refusal, escape, nearest
+
+PROG = "python -m az_mpi"
+# Each module has main(arguments) -> exit status, answers --help, and raises Refusal for what its user got wrong.
+COMMANDS = {
+    "launch": ("az_mpi.launch.launcher", "check the hosts of a job, then start it with mpirun"),
+    "doctor": ("az_mpi.doctor.command", "say whether a run would start here, and how fast it would be"),
+    "status": ("az_mpi.report.status_command", "show how far a run is and what each of its ranks does"),
+    "report": ("az_mpi.report.page", "make one HTML page of a run"),
+}
+USAGE = 2
+
+
+def main(argv):
+    """Run the command that argv names and return its exit status."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(help_text())
+        return 0 if argv else USAGE
+    name, arguments = argv[0], argv[1:]
+    try:
+        if name not in COMMANDS:
+            near = "".join(f"; did you mean {other}?" for other in nearest(name, list(COMMANDS))[:1])
+            raise Refusal(f"{PROG}: error: there is no command {escape(name)}{near}\nAll commands: {PROG} --help")
+        return importlib.import_module(COMMANDS[name][0]).main(arguments)
+    except Refusal as error:
+        print(error, file=sys.stderr)
+        return USAGE
+    except BrokenPipeError:  # the reader of our output, such as `head`, has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def help_text():
+    """Return the list of commands."""
+    lines = [f"usage: {PROG} COMMAND [options]   ({PROG} COMMAND --help says more)", ""]
+    return "\n".join(lines + [f"  {name:<8} {about}" for name, (_, about) in COMMANDS.items()])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
