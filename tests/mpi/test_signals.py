@@ -83,7 +83,7 @@ def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun,
     # It goes on where it was, here with less left to do, and on another number of ranks.
     keep = [word for word in LONG[phase] if "deterministic" in word or "replay_ratio" in word]
     ended = mpirun(2, "run_dist.py", *BASE, *[word for one in keep for word in ("--set", one)], *SHORT,
-                   "--max_steps", max(1, stored["step"]), "--logdir", folder)  # fmt: skip
+                   "--max_steps", stored["step"] + 1, "--logdir", folder)  # fmt: skip
     assert "resumed after iteration" in ended.stdout
     after = ids(folder)
     assert after[: len(before)] == before and len(after) == len(set(after))
