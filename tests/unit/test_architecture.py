@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "exchange": {"", "data", "network", "selfplay"},
     "judge": {"checkpoint", "evaluate", "files", "network", "report"},
     "loop": {"checkpoint", "exchange", "judge", "network", "report", "selfplay"},
-    "launch": {"", "config", "files", "problems", "run_folder"},
+    "launch": {"", "command_line", "config", "files", "problems", "run_folder"},
     "doctor": {"", "config", "files", "games", "launch", "network", "problems", "run_folder", "search", "selfplay",
                "train", "world"},
     "__main__": {"problems"},
