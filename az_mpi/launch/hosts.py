@@ -54,7 +54,7 @@ def from_slurm(environment):
     nodes = environment.get("SLURM_JOB_NODELIST", "")
     if not nodes:
         return []
-    names = list(_expand(nodes))
+    names = [name for word in re.split(r",(?![^\[]*\])", nodes) for name in _expand(word)]
     slots = []
     for count, _, times in re.findall(r"(\d+)(\(x(\d+)\))?", environment.get("SLURM_TASKS_PER_NODE", "")):
         slots += [int(count)] * int(times or 1)
@@ -207,27 +207,21 @@ def _text(path):
         raise Refusal(f"{name}: not text: byte {error.start + 1} is 0x{data[error.start]:02x}\n  {FILE_FORM}") from None
 
 
-def _expand(text):
-    """Yield the names of a Slurm node list such as a[1-2,05],b."""
-    for word in re.findall(r"[^,\[\]]*(?:\[[^\[\]]*\][^,\[\]]*)*", text):
-        if word:
-            yield from _expand_word(word)
-
-
-def _expand_word(word):
+def _expand(word):
+    """Yield the names that Slurm means by a word such as a[1-2,05]b."""
     head, bracket, rest = word.partition("[")
     if not bracket:
         yield head
         return
-    inside, _, tail = rest.partition("]")
+    inside, closed, tail = rest.partition("]")
     for part in inside.split(","):
         first, _, last = part.partition("-")
         last = last or first
         whole = re.fullmatch("[0-9]{1,9}", first) and re.fullmatch("[0-9]{1,9}", last)
-        if not whole or int(last) - int(first) > HOSTS_MAX:
+        if not whole or not closed or int(last) - int(first) > HOSTS_MAX:
             raise Refusal(f"SLURM_JOB_NODELIST: '{escape(word)}' is not understood\n  give --hosts or --hostfile")
         for k in range(int(first), int(last) + 1):
-            for end in _expand_word(tail):
+            for end in _expand(tail):
                 yield f"{head}{k:0{len(first)}}{end}"
 
 
