@@ -1,5 +1,6 @@
 """mpirun while it runs: signals that reach the launcher go on to it in the form that stops a run cleanly."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 LOOK_EVERY_S = 0.2
 # USR2 asks every rank to finish cleanly; TERM would have mpirun kill them.
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 def run(command, tick=lambda: ()):
@@ -16,13 +18,15 @@ def run(command, tick=lambda: ()):
     INT, TERM and HUP become USR2 (the run stops cleanly, status 75), the second time TERM, the third time KILL; USR1
     goes on as it is. tick() is called every LOOK_EVERY_S and returns signals to be sent as they are.
     """
-    caught, stops = [], 0
+    caught, stops, prctl = [], 0, ctypes.CDLL(None).prctl
     stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda number, _: caught.append(number))
               for number in (*stopping, signal.SIGUSR1)}
     try:
         # In a session of its own: a terminal's Ctrl-C is for the launcher, mpirun would kill the ranks at once.
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        # And it ends with the launcher, also where that is killed.
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True,
+                                   preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
         try:
             while True:
                 while caught:

@@ -34,7 +34,7 @@ class Node:
     def __enter__(self):
         other = Other(self.folder, self.index)
         if other.look():
-            say(f"another launch left {self.name}; looking for {STALE_S} s whether it lives")
+            say(f"node {self.index} was here before; looking for {STALE_S} s whether it still is")
         while other.look() and other.silent_s() < STALE_S:
             if other.lives:
                 raise Refusal(taken(self.index, other.content))

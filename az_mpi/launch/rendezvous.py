@@ -38,6 +38,7 @@ def lead(node, options, program, logdir, timeout_s):
         wait_for(node, others, timeout_s)
         everyone = [node.content, *(other.content for other in others)]
         node.tell(members=[{"id": one["id"], "host": one["host"]} for one in everyone])
+        clear(node.folder, [one["id"] for one in everyone])
         chosen, np = agree(everyone)
         words = agent_words()
         found, settings = mpirun.find(), {}
@@ -71,6 +72,14 @@ def agent_words():
     if any(char in sys.executable for char in " :"):
         raise Refusal(f"mpirun cannot call {sys.executable}: its path has a space or a ':'\n  move the checkout")
     return words
+
+
+def clear(folder, ids):
+    """Remove the commands of launches that died, and their answers."""
+    for name in folder.names():
+        kind, _, key = name.partition("-")
+        if kind in ("command", "result") and key.partition("-")[0] not in ids:
+            folder.remove(name)
 
 
 def wait_for(node, others, timeout_s):

@@ -256,6 +256,22 @@ def test_the_second_stop_ends_at_once(noting):
     assert process.wait(30) == 128 + signal.SIGTERM
 
 
+def test_mpirun_ends_with_a_launcher_that_is_killed(noting, tmp_path):
+    process, _ = noting()
+    child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+    process.kill()
+    process.wait()
+    for _ in range(300):
+        try:
+            if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except FileNotFoundError:
+            return
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    raise AssertionError("it still runs")
+
+
 @pytest.mark.parametrize("status", [0, 2, 70, 75])
 def test_the_status_is_that_of_mpirun(status):
     assert job.run([sys.executable, "-c", f"raise SystemExit({status})"]) == status
