@@ -213,7 +213,7 @@ def compare(here, there, asked, slots):
     elif other := sorted(set(here["files"].items()) ^ set(there["files"].items())):
         paths = sorted({path for path, _ in other})
         more = f" and {len(paths) - FILES_SHOWN} more" * (len(paths) > FILES_SHOWN)
-        yield f"another az_mpi: {', '.join(map(escape, paths[:FILES_SHOWN]))}{more} differ in {asked['checkout']}", (
+        yield f"other sources in {asked['checkout']}: {', '.join(map(escape, paths[:FILES_SHOWN]))}{more}", (
             "share one checkout, or bring both to the same commit")
     if here["uid"] != there["uid"]:
         yield f"the user's number is {there['uid']}, here {here['uid']}", "files of one could not be read by the other"
