@@ -41,12 +41,13 @@ def check(hosts, mpirun, logdir, shell, timeout_s, gpus=False):
     checkout = str(Path(__file__).resolve().parents[2])
     with token(logdir) as seen:
         asked = {"checkout": checkout, "cwd": os.getcwd(), "mpirun": mpirun.path, "token": seen, "gpus": gpus}
-        names = [host.name for host in hosts if not is_here(host.name)]
-        answers, problems = look_at([None, *names], asked, shell, timeout_s)
+        own = {host.name for host in hosts if is_here(host.name)}
+        names = [None, *(host.name for host in hosts if host.name not in own)]
+        answers, problems = look_at(names, asked, shell, timeout_s)
     here = answers.get(None)
     if here is None:  # then there is nothing to compare with
         raise Refusal(block(problems, 1))
-    answers |= {host.name: here for host in hosts if is_here(host.name)}
+    answers |= dict.fromkeys(own, here)
     for host in hosts:
         if host.name in answers:
             problems += [Problem(host.name, *found) for found in compare(here, answers[host.name], asked, host.slots)]

@@ -12,11 +12,9 @@ from az_mpi.problems import Refusal
 
 # What Open MPI's runtime calls the same things in its versions 4 and 5.
 WORDS = {
-    4: {"parameter": "--mca", "interface": "oob_tcp_if_include", "agent": "plm_rsh_agent",
-        "tree": "plm_rsh_no_tree_spawn"},
-    5: {"parameter": "--prtemca", "interface": "prte_if_include", "agent": "plm_ssh_agent",
-        "tree": "plm_ssh_no_tree_spawn"},
-}  # fmt: skip
+    4: {"parameter": "--mca", "interface": "oob_tcp_if_include", "shell": "rsh"},
+    5: {"parameter": "--prtemca", "interface": "prte_if_include", "shell": "ssh"},
+}
 
 
 class Mpirun(NamedTuple):
@@ -68,8 +66,10 @@ def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(Non
     if mpirun.prefix and any(host.name != "localhost" for host in hosts):
         command += ["--prefix", mpirun.prefix]
     if agent:
-        # The daemons stay children of whoever runs them for us, and all are started from here.
-        command += [words["parameter"], words["agent"], agent, words["parameter"], words["tree"], "1"]
+        # Also in a scheduler's job. All daemons are started from here and stay children of whoever runs them for us.
+        plm = {"plm": words["shell"], f"plm_{words['shell']}_agent": agent, f"plm_{words['shell']}_no_tree_spawn": "1"}
+        for name, value in plm.items():
+            command += [words["parameter"], name, value]
         command += ["--leave-session-attached"]
     if runtime:
         command += [words["parameter"], words["interface"], runtime]

@@ -85,7 +85,7 @@ def test_the_line_of_open_mpi_4():
     four = mpirun.Mpirun("/opt/bin/mpirun", "mpirun (Open MPI) 4.1.4", None)
     words = mpirun.line(four, hosts.parse("a:1,b:1"), 2, ["x"], interface="eth0", agent="python -m agent")
     text = shlex.join(words)
-    assert "--mca oob_tcp_if_include eth0" in text and "--mca plm_rsh_agent 'python -m agent'" in text
+    assert "--mca oob_tcp_if_include eth0" in text and "--mca plm rsh --mca plm_rsh_agent 'python -m agent'" in text
     assert "--prefix" not in text and "prtemca" not in text
 
 
