@@ -54,8 +54,8 @@ def _parser():
                      "10.0.0.0/24; default: those that all hosts share")
     how.add_argument("--timeout", metavar="S", type=_whole(TIMEOUT_MAX_S), help="seconds for a host to answer (default "
                      f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {rendezvous.COME_S})")
-    how.add_argument("--no_check", action="store_true", help="start without a look at the hosts, as in a Slurm job whose "
-                     "nodes allow no ssh (mpirun needs none there)")
+    how.add_argument("--no_check", action="store_true", help="start without a look at the hosts, as in a Slurm job "
+                     "whose nodes allow no ssh (mpirun needs none there)")
     how.add_argument("--dry_run", action="store_true", help="only print the mpirun line; no host is contacted")
     meet = parser.add_argument_group("without ssh")
     meet.add_argument("--rendezvous", metavar="DIR", help="a folder that all nodes share; only you may have access")

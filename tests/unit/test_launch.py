@@ -278,6 +278,15 @@ def test_the_status_is_that_of_mpirun(status):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+@pytest.mark.parametrize("status, expected", [(0, 70), (1, 1), (75, 75)])
+def test_a_lost_host_is_no_success(status, expected, capfd):
+    """Open MPI 5.0.11 ends with status 0 then."""
+    words = ["PRTE has lost communi", "cation with a remote daemon.\n"]
+    text = f"import os, time\nfor word in {words}: os.write(2, word.encode()); time.sleep(0.2)\nos._exit({status})"
+    assert job.run([sys.executable, "-c", text]) == expected
+    assert capfd.readouterr().err == "".join(words)
+
+
 def test_what_others_ask_for_goes_on_to_mpirun(tmp_path):
     asked = iter([[], [signal.SIGUSR1], [signal.SIGUSR2]])
     ready = tmp_path / "notes"
