@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "resume": {"checkpoint", "exchange", "network", "pulse"},
     "judge": {"checkpoint", "evaluate", "files", "network", "report", "resume"},
     "loop": {"exchange", "judge", "pulse", "report", "resume", "selfplay"},
-    "launch": {"", "config", "files", "problems", "run_folder"},
+    "launch": {"", "command_line", "config", "files", "problems", "run_folder"},
     "doctor": {"", "config", "files", "games", "launch", "network", "problems", "run_folder", "search", "selfplay",
                "train", "world"},
     "__main__": {"problems"},
