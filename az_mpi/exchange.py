@@ -29,6 +29,8 @@ def exchange(run, old, record):
     new = record.gather(world)
     if world.is_root:
         run.writer.submit(progress.iteration, new, provenance(run))
+    else:
+        run.status.exchange_bytes += sum(rows.nbytes for rows in (record.games, record.positions, record.policy))
     # Only root holds old games, and their positions are numbered first.
     counts = world.collect([len(old.positions), len(record.positions), len(old.games) + len(record.games)])
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])

@@ -26,7 +26,7 @@ def evaluate(run):
     """Play the configured matches, write their result, and keep the network if it is the best so far."""
     world, iteration_index = run.world, run.progress.iteration
     best = load_best(run, before=iteration_index)
-    timers = Timers(world)
+    timers = Timers(world, run.status.enter)
     with timers("evaluate"):
         result = verdict(run, best)
     times = timers.take()
@@ -49,7 +49,7 @@ def verdict(run, best):
     """Return what the configured matches and the exact solver say of the network as it is now."""
     ours = NetworkEvaluator(run.game, run.engine)
     result = evaluation.evaluate(run.world, run.config, run.game, ours, best, run.progress.iteration,
-                                 lambda name: ProgressBar(run.logger, run.world.is_root, name, "games"))
+                                 lambda name: ProgressBar(run.logger, run.world.is_root, name, "games", run.status))
     for line in evaluation_lines(result):
         run.say(line)
     return result

@@ -106,7 +106,7 @@ def play(run):
     committed = exchange.committed(run)
     done = world.share(committed.games["id"].tolist() if world.is_root else None)
     run.restart_evaluator()
-    shown = ProgressBar(run.logger, world.is_root, "self-play", "games")
+    shown = ProgressBar(run.logger, world.is_root, "self-play", "games", run.status)
     if config.selfplay.deterministic:
         ids = quota.game_ids(index, 0, np.arange(config.selfplay.games_num))
         quota.play_share(player, world, index, np.flatnonzero(~np.isin(ids, np.array(done, np.uint64))), shown.update)
@@ -152,6 +152,7 @@ def report(run, record, new_positions, steps):
     mine = [len(games), int(games["length"].sum()), float(games["outcome"].sum()), player.simulations_num]
     mine += [*run.take_cache_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]  # from KiB
     player.simulations_num = 0
+    run.status.staleness = float((run.progress.iteration - 1 - games["iteration"]).mean()) if len(games) else None
     by_rank = np.array(run.world.collect(mine))
     games_num, moves_num, outcome, simulations_num, asked_num, evaluated_num, _ = by_rank.sum(axis=0)
     values = {"iteration": run.progress.iteration, "games_num": int(games_num), "positions_num": new_positions}

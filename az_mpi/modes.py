@@ -19,7 +19,8 @@ def train(arguments, config, world):
     attempt = world.from_root(lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh))
     run = assemble(config, world, folder, attempt)
     try:
-        loop.train(run)
+        with run.status:
+            loop.train(run)
     except BaseException:
         _rescue_games(run)
         raise

@@ -20,6 +20,7 @@ from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, Unifor
 from az_mpi.problems import Refusal
 from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
+from az_mpi.report.status import Status
 from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
 from az_mpi.train.horovod_backend import HorovodBackend
@@ -47,6 +48,7 @@ class Run:
     logger: object
     metrics: Metrics
     timers: Timers
+    status: Status
     progress: Progress = field(default_factory=Progress)
 
     def restart_evaluator(self):
@@ -83,6 +85,7 @@ def assemble(config, world, folder, attempt):
     if config.selfplay.deterministic != torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(config.selfplay.deterministic)  # a second of imports, also to switch it off
     logger = console.start(world.rank, None if attempt is None else folder)
+    status = Status(world, folder, config, attempt, logger)
     device = choose_device(world)
     game = games.make(config.game)
     network = resnet.build(game, config.network, config.seed)
@@ -112,7 +115,8 @@ def assemble(config, world, folder, attempt):
         writer=SegmentWriter(folder / "games", folder / "games.h5", game) if writes else None,
         logger=logger,
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),
-        timers=Timers(world),
+        timers=Timers(world, status.enter),
+        status=status,
     )
     searches_network = config.network.engine not in ("uniform", "rollout")
     _say_start(run, device, cores, reason if searches_network else f"{config.network.engine} (as configured)")
@@ -169,6 +173,7 @@ def _say_start(run, device, cores, engine):
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
     roles = "play, train" if run.learner else "play"
     rows = world.collect([world.rank, world.host, cores, f"{device} {name}".removesuffix(" cpu"), engine, roles])
+    run.status.begin(run, [(host, place, does) for _, host, _, place, _, does in rows])
     backend = HorovodBackend.describe() if run.learner else "nothing trained"
     run.say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, config.game, config.seed, run.folder)
     for line in console.table([("rank", "host", "cores", "device", "engine", "roles"), *rows]):
