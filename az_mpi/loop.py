@@ -10,7 +10,7 @@ import numpy as np
 from az_mpi import checkpoint, exchange, judge
 from az_mpi.checkpoint import Checkpoint
 from az_mpi.network import resnet
-from az_mpi.report import curve
+from az_mpi.report import curve, page
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.summary import iteration_line
 from az_mpi.selfplay import quota
@@ -27,6 +27,7 @@ def train(run):
             run.say("%s is complete: %s. Nothing to do.", run.folder, _how_far(run))
             if run.world.is_root and not (run.folder / curve.NAME).exists():
                 curve.draw(run.folder)
+                page.write(run.folder)
             return
         resume(run)
     if evaluation_due(run) and not judge.judged(run):
@@ -35,7 +36,8 @@ def train(run):
         iteration(run)
     if run.world.is_root:
         curve.draw(run.folder)
-    run.say("complete: %s; learning curve in %s", _how_far(run), run.folder / curve.NAME)
+        page.write(run.folder)
+    run.say("complete: %s; report in %s", _how_far(run), run.folder / page.NAME)
 
 
 def iteration(run):

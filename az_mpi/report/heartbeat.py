@@ -31,7 +31,8 @@ class Beat(NamedTuple):
 def start(world, content, on_urgent=None):
     """Start the heartbeats of every rank and return (root's Listener, None elsewhere; this rank's Sender). Collective.
 
-    content(): what the rank has to say, a dict whose JSON is below 1 KiB; called in the thread. on_urgent: see Listener.
+    content(): what the rank has to say, a dict whose JSON is below 1 KiB; called in the thread. on_urgent: see
+    `Listener`.
     """
     listener, place = None, None
     if world.is_root:

@@ -105,3 +105,9 @@ def read(path):
             except ValueError:
                 continue
     return records
+
+
+def newest(records, kind, key):
+    """Return the records of one kind ordered by `key`; of several with the same, a resumed run's count."""
+    chosen = {record[key]: record for record in records if record["kind"] == kind}
+    return [chosen[value] for value in sorted(chosen)]

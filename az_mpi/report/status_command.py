@@ -34,7 +34,7 @@ def main(arguments):
     try:
         while given.watch:
             _show(values, given.json, clear=sys.stdout.isatty() and not given.json)
-            if not values["job"] in ("starting", "running"):
+            if values["job"] not in ("starting", "running"):
                 return 0
             time.sleep(WATCH_EVERY_S)
             values = watched.look()
