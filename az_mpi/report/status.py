@@ -139,7 +139,11 @@ class Status:
                 pass  # a full or absent disk is the loop's to report; readers see that nothing moves
 
     def _values(self):
-        """Return the content of status.json; docs of its names are in `status_text`."""
+        """Return the content of status.json: the run as a whole and a row for each rank.
+
+        A row's games_num are of this attempt; the run's games_num, positions_num and step are those of its finished
+        iterations. games_per_s: while playing. None: not known yet.
+        """
         now, run, beats = time.monotonic(), self._run, self._listener.beats()
         ranks = [self._rank_values(rank, beat) for rank, beat in enumerate(beats)]
         contents = [beat.content for beat in beats if beat.content]
