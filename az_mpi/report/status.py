@@ -40,7 +40,7 @@ class Status:
             return
         if world.is_root:
             self._job, self._count, self._lock, self._unheard_told = "starting", 0, threading.Lock(), False
-            self._start = time.monotonic()
+            self._start, self._name = time.monotonic(), folder.resolve().name
             self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]
             self._sent, self._reached = deque(maxlen=NETWORK_LOOKS), deque(maxlen=ITERATIONS_LOOKS)
             self._errors = {}
@@ -133,7 +133,7 @@ class Status:
             self._count += 1
             values = self._values()
             try:
-                write_text(self._folder / NAME, json.dumps(values, indent=1) + "\n", durable=False)
+                write_text(self._folder / NAME, json.dumps(values) + "\n", durable=False)
                 write_text(self._folder / TEXT_NAME, render(values), durable=False)
             except OSError:
                 pass  # a full or absent disk is the loop's to report; readers see that nothing moves
@@ -150,7 +150,7 @@ class Status:
         self._warn_of_unheard(now, beats)
         alive = [row for row in ranks if row["state"] not in ("Offline", "Error")]
         stale = [content["staleness"] for content in contents if content["staleness"] is not None]
-        values = {"schema_version": SCHEMA_VERSION, "run": self._folder.resolve().name, "game": self._config.game}
+        values = {"schema_version": SCHEMA_VERSION, "run": self._name, "game": self._config.game}
         values |= {"attempt": self._attempt, "job": self._job, "count": self._count}
         values |= {"written": time.strftime("%Y-%m-%d %H:%M:%S"), "elapsed_s": round(now - self._start, 1)}
         iteration = run.progress.iteration if run else None
