@@ -93,7 +93,8 @@ class Replay(Section):  # the window: the newest clamp(window_growth * positions
 
 class Train(Section):
     ranks: Literal["all"] | _whole(1) = _free("all", 'How many ranks train: "all", or a number of them.')
-    backend: Literal["horovod"] = _free("horovod", "What averages gradients over the train ranks.")
+    backend: Literal["horovod", "ddp"] = _free("horovod", 'What sums gradients over the train ranks; "ddp": torch.'
+                                               'distributed, where Horovod cannot be built.')
     batch_size: _whole(1) = _free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
     replay_ratio: float = _fixed(4.0, "Samples drawn from the window for each new position.", gt=0)
     root_value_share: float = _fixed(0.5, "Share of the search's root value q in the value target (1 - share) z + "

@@ -22,7 +22,7 @@ from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
-from az_mpi.train.horovod_backend import HorovodBackend
+from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 
 
@@ -91,9 +91,8 @@ def assemble(config, world, folder, attempt):
     evaluate = choose_evaluator(config, game, engine, world.rank)
     trainers_num = 0 if attempt is None else count_trainers(config, world)
     trainers = world.split(world.rank < trainers_num)
-    if trainers_num:
-        check_devices(world, device, trainers)
-    learner = trainers and Learner(config, game, network, HorovodBackend(trainers), device)
+    backend = backends.make(config.train.backend, world, trainers, device)
+    learner = trainers and Learner(config, game, network, backend, device)
     writes = world.is_root and attempt is not None
     run = Run(
         config=config,
@@ -122,19 +121,6 @@ def assemble(config, world, folder, attempt):
 def count_trainers(config, world):
     """Return how many ranks train: the first ones."""
     return world.size if config.train.ranks == "all" else min(config.train.ranks, world.size)
-
-
-def check_devices(world, device, trainers):
-    """Refuse trainers between whose devices Horovod cannot reduce gradients. Collective over world."""
-    gpu = trainers is not None and trainers.size > 1 and device.startswith("cuda")
-    rows = world.collect([world.host, device, HorovodBackend.reduces_on_gpu()] if gpu else None)
-    places = [tuple(row[:2]) for row in rows if row]
-    if any(row and not row[2] for row in rows):
-        raise Refusal("this Horovod reduces gradients on CPUs only, and several ranks are to train on GPUs\n"
-                      "  build it for them with make setup HOROVOD_GPU_OPERATIONS=NCCL, or --set train.ranks=1")
-    if len(set(places)) < len(places):
-        raise Refusal("two ranks are to train on one GPU, which NCCL does not allow\n"
-                      "  start as many ranks a host as it has GPUs, or fewer trainers with --set train.ranks=N")
 
 
 def choose_device(world):
@@ -169,7 +155,7 @@ def _say_start(run, device, cores, engine):
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
     roles = "play, train" if run.learner else "play"
     rows = world.collect([world.rank, world.host, cores, f"{device} {name}".removesuffix(" cpu"), engine, roles])
-    backend = HorovodBackend.describe() if run.learner else "nothing trained"
+    backend = run.learner.backend.describe() if run.learner else "nothing trained"
     run.say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, config.game, config.seed, run.folder)
     for line in console.table([("rank", "host", "cores", "device", "engine", "roles"), *rows]):
         run.say("  %s", line)

@@ -41,3 +41,9 @@ def program(mpirun):
         return done
 
     return run
+
+
+@pytest.fixture(params=["horovod", "ddp"])
+def backend(request):
+    """The name of each backend in turn."""
+    return request.param

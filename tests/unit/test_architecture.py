@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "world": {"problems"},
     "run_folder": {"", "config", "files", "problems"},
     "command_line": {"", "config", "problems"},
-    "train": {"network", "world"},
+    "train": {"network", "problems", "world"},
     "evaluate": {"network", "search", "world"},
     "run": {"games", "checkpoint", "data", "network", "problems", "report", "search", "selfplay", "train"},
     "exchange": {"", "data", "network", "selfplay"},
