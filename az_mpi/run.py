@@ -164,3 +164,5 @@ def _say_start(run, device, cores, engine):
     parameters = sum(p.numel() for p in run.network.parameters())
     run.say("  network %d x %d, %s parameters; %d games at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
             config.network.blocks, config.network.channels, f"{parameters:,}", trees, one / 1024, one * trees / 2**20)
+    if limits := world.limits():
+        run.say("  %s", limits)

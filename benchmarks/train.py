@@ -5,9 +5,9 @@
 
 `train_step_s` is the time of `Learner.train` for each of its steps: batches made, the backend's session begun and
 ended, gradients reduced. `bare_step_s` is forward, loss, backward, clip and fused AdamW in the same precision, the
-tensors ready beforehand and nothing reduced; on several ranks all run it at once, each on its part of the batch. `ratio` is
-train over bare. `sample_s` is what one batch takes to make. `synchronize_share` is the part of a step in which a rank
-waits in the optimiser's `synchronize`. On several ranks each figure is the mean over them.
+tensors ready beforehand and nothing reduced; on several ranks all run it at once, each on its part of the batch.
+`ratio` is train over bare. `sample_s` is what one batch takes to make. `synchronize_share` is the part of a step in
+which a rank waits in the optimiser's `synchronize`. On several ranks each figure is the mean over them.
 """
 
 import argparse
