@@ -16,7 +16,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 endif
 
-.PHONY: help setup train test test-long bench lint clean
+.PHONY: help setup train test test-long test-mpich test-docker bench lint clean
 
 help: ## list the targets (this is the default)
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile
@@ -33,6 +33,13 @@ test: setup ## set up and run every test (TESTS=tests/unit: only those)
 test-long: setup ## what the shipped configurations reach: perfect tic-tac-toe, a good Connect Four (about 15 minutes)
 	python -m pytest tests/slow -q -m slow
 
+test-mpich: setup ## the tests of worlds and backends under MPICH, from .venv-mpich (docs/mpich.md)
+	tools/setup_mpich.sh
+	.venv-mpich/bin/python -m pytest tests/mpi/test_world.py tests/mpi/test_backends.py -q
+
+test-docker: ## build docker/Dockerfile and train on 2 ranks in it (docker, podman, or as root buildah; docker/README.md)
+	tools/test_docker.sh
+
 bench: setup ## every benchmark (10 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
 	python benchmarks/search.py
 	python benchmarks/engines.py
@@ -47,5 +54,5 @@ lint: setup ## check the style
 	ruff check .
 
 clean: ## remove .venv and caches; runs, and wheels already built, stay
-	rm -rf .venv .pytest_cache .ruff_cache build *.egg-info
+	rm -rf .venv .venv-mpich .pytest_cache .ruff_cache build *.egg-info
 	find . -name __pycache__ -type d -not -path './runs/*' -prune -exec rm -rf {} +

@@ -102,7 +102,8 @@ class Train(Section):
     ranks: Literal["all", "root_host", "gpu"] | _whole(1) = _free("all", (
         'Who trains: "all" ranks, those on the "root_host", those that own a "gpu", or a number of ranks. The others '
         'go on playing meanwhile.'))
-    backend: Literal["horovod"] = _free("horovod", "What averages gradients over the train ranks.")
+    backend: Literal["horovod", "ddp"] = _free("horovod", 'What sums gradients over the train ranks; "ddp": torch.'
+                                               'distributed, where Horovod cannot be built.')
     batch_size: _whole(1) = _free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
     replay_ratio: float = _fixed(4.0, "Samples drawn from the window for each new position.", gt=0)
     root_value_share: float = _fixed(0.5, "Share of the search's root value q in the value target (1 - share) z + "

@@ -25,7 +25,7 @@ from az_mpi.report.status import Status
 from az_mpi.report.tally import Tally
 from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
-from az_mpi.train.horovod_backend import HorovodBackend
+from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 
 
@@ -100,9 +100,8 @@ def assemble(config, world, folder, attempt, trainers_num=0, requests=None):
     engine, reason = make_engine(network)
     evaluate = choose_evaluator(config, game, engine, world.rank)
     trainers = world.split(world.rank < trainers_num)
-    if trainers_num:
-        check_devices(world, device, trainers)
-    learner = trainers and Learner(config, game, network, HorovodBackend(trainers), device)
+    backend = backends.make(config.train.backend, world, trainers, device)
+    learner = trainers and Learner(config, game, network, backend, device)
     writes = world.is_root and attempt is not None
     run = Run(
         config=config,
@@ -128,19 +127,6 @@ def assemble(config, world, folder, attempt, trainers_num=0, requests=None):
     searches_network = config.network.engine not in ("uniform", "rollout")
     _say_start(run, device, cores, reason if searches_network else f"{config.network.engine} (as configured)")
     return run
-
-
-def check_devices(world, device, trainers):
-    """Refuse trainers between whose devices Horovod cannot reduce gradients. Collective over world."""
-    gpu = trainers is not None and trainers.size > 1 and device.startswith("cuda")
-    rows = world.collect([world.host, device, HorovodBackend.reduces_on_gpu()] if gpu else None)
-    places = [tuple(row[:2]) for row in rows if row]
-    if any(row and not row[2] for row in rows):
-        raise Refusal("this Horovod reduces gradients on CPUs only, and several ranks are to train on GPUs\n"
-                      "  build it for them with make setup HOROVOD_GPU_OPERATIONS=NCCL, or --set train.ranks=1")
-    if len(set(places)) < len(places):
-        raise Refusal("two ranks are to train on one GPU, which NCCL does not allow\n"
-                      "  start as many ranks a host as it has GPUs, or fewer trainers with --set train.ranks=N")
 
 
 def engine_maker(config, world, game, device, cores):
@@ -173,7 +159,7 @@ def _say_start(run, device, cores, engine):
     rows = world.collect([world.rank, world.host, cores, f"{device} {name}".removesuffix(" cpu"), engine, roles])
     run.status.begin(run, [(host, place, does) for _, host, _, place, _, does in rows])
     gpus = dict(world.collect([world.host, torch.cuda.device_count()]))
-    backend = HorovodBackend.describe() if run.learner else "nothing trained"
+    backend = run.learner.backend.describe() if run.learner else "nothing trained"
     run.say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, config.game, config.seed, run.folder)
     for line in console.table([("rank", "host", "cores", "device", "engine", "roles"), *rows]):
         run.say("  %s", line)
@@ -186,3 +172,5 @@ def _say_start(run, device, cores, engine):
     parameters = sum(p.numel() for p in run.network.parameters())
     run.say("  network %d x %d, %s parameters; %d games at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
             config.network.blocks, config.network.channels, f"{parameters:,}", trees, one / 1024, one * trees / 2**20)
+    if limits := world.limits():
+        run.say("  %s", limits)

@@ -58,7 +58,14 @@ class World:
 
     def library(self):
         """Return the MPI library's name and version, one line."""
-        return self._mpi.Get_library_version().split(",")[0].strip().splitlines()[0]
+        words = self._mpi.Get_library_version().split(",")[0].strip().splitlines()[0].split()
+        return " ".join(word for word in words if word != "Version:")  # MPICH's
+
+    def limits(self):
+        """Return what is off under this MPI and not under Open MPI, one line; None where nothing is."""
+        if self.library().startswith("Open MPI"):
+            return None
+        return f"{self.library()} has no ULFM here: a lost rank ends the job, and the same command resumes it"
 
     def barrier(self):
         """Wait for every rank. Collective."""

@@ -1,13 +1,13 @@
 """The learner's steps against a bare torch loop on the same tensors, taking turns; one core a rank.
 
     python benchmarks/train.py                                  # one rank
-    mpirun -np 2 -H localhost:2 python benchmarks/train.py      # Horovod's share
+    mpirun -np 2 -H localhost:2 python benchmarks/train.py --backend horovod ddp      # both, taking turns
 
-`train_step_s` is the time of `Learner.train` for each of its steps: batches made, Horovod started and ended,
-gradients reduced. `bare_step_s` is forward, loss, backward, clip and fused AdamW in the same precision, the tensors
-ready beforehand and nothing reduced; on several ranks all run it at once, each on its part of the batch. `ratio` is
-train over bare. `sample_s` is what one batch takes to make. `horovod_share` is the part of a step in which a rank
-waits in the optimiser's `synchronize`. On several ranks each figure is the mean over them.
+`train_step_s` is the time of `Learner.train` for each of its steps: batches made, the backend's session begun and
+ended, gradients reduced. `bare_step_s` is forward, loss, backward, clip and fused AdamW in the same precision, the
+tensors ready beforehand and nothing reduced; on several ranks all run it at once, each on its part of the batch.
+`ratio` is train over bare. `sample_s` is what one batch takes to make. `synchronize_share` is the part of a step in
+which a rank waits in the optimiser's `synchronize`. On several ranks each figure is the mean over them.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from az_mpi import config as configuration
 from az_mpi import games
 from az_mpi.data.replay import Replay, sample_dtype
 from az_mpi.network import resnet
-from az_mpi.train.horovod_backend import HorovodBackend
+from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
 from az_mpi.world import World
@@ -37,6 +37,7 @@ POSITIONS = 100_000  # in each rank's shard of the window
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", default="connect4", choices=games.NAMES)
+    parser.add_argument("--backend", nargs="+", default=["horovod"], choices=backends.KINDS, help="one or more")
     parser.add_argument("--batch_size", type=int, default=1024, help="a total over all ranks")
     parser.add_argument("--steps", type=int, default=10, help="in each turn")
     parser.add_argument("--runs", type=int, default=7)
@@ -48,16 +49,23 @@ def main():
         {"game": arguments.game, "train": {"batch_size": arguments.batch_size, "replay_ratio": 1.0}}, "the options")
     game = games.make(config.game)
     replay = random_window(game, world.rank)
-    network = resnet.build(game, config.network, config.seed)
-    learner = TimedLearner(config, game, network, HorovodBackend(world), "cpu")
-    bare = BareLoop(config.train, copy.deepcopy(network), learner.bf16)
-    figures = [measure(learner, bare, replay, arguments.steps) for _ in range(arguments.runs + 1)]
-    figures = figures[1:]  # in the first turn kernels are made
-    names, mean = list(figures[0]), world.sum(np.array([list(row.values()) for row in figures])) / world.size
-    if world.is_root:
-        place = f"{config.network.blocks}x{config.network.channels}, batch {config.train.batch_size}"
-        rows = {name: spread(mean[:, k].tolist()) for k, name in enumerate(names)}
-        tell(f"train {config.game} {place}, {world.size} rank(s)", rows, arguments.json)
+    learners, bare = {}, None
+    for name in arguments.backend:
+        network = resnet.build(game, config.network, config.seed)
+        backend = backends.make(name, world, world, "cpu")
+        learners[name] = TimedLearner(config, game, network, backend, "cpu")
+        bare = bare or BareLoop(config.train, copy.deepcopy(network), learners[name].bf16)
+    figures = {name: [] for name in learners}
+    for _ in range(arguments.runs + 1):
+        for name, learner in learners.items():
+            figures[name].append(measure(learner, bare, replay, arguments.steps))
+    for name, rows in figures.items():
+        rows = rows[1:]  # in the first turn kernels are made
+        mean = world.sum(np.array([list(row.values()) for row in rows])) / world.size
+        if world.is_root:
+            place = f"{config.network.blocks}x{config.network.channels}, batch {config.train.batch_size}"
+            spreads = {what: spread(mean[:, k].tolist()) for k, what in enumerate(rows[0])}
+            tell(f"train {config.game} {place}, {world.size} rank(s), {name}", spreads, arguments.json)
 
 
 def measure(learner, bare, replay, steps):
@@ -80,7 +88,7 @@ def measure(learner, bare, replay, steps):
         bare.step(batch)
     bare_s = (time.perf_counter() - begun) / steps
     figures = {"train_step_s": train_s, "bare_step_s": bare_s, "ratio": train_s / bare_s, "sample_s": sample_s}
-    return figures | ({"horovod_share": learner.waited_s / steps / train_s} if world.size > 1 else {})
+    return figures | ({"synchronize_share": learner.waited_s / steps / train_s} if world.size > 1 else {})
 
 
 class TimedLearner(Learner):

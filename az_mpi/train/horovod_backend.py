@@ -5,14 +5,20 @@ costs self-play on the same cores 40 % of its speed. It is therefore started for
 shut down after it.
 """
 
+import re
 from contextlib import contextmanager
+from pathlib import Path
 
 
 class HorovodBackend:
-    """Horovod over the ranks of `world`. Every method is collective over that world."""
+    """Horovod over the ranks of `world`. Every method is collective over that world.
 
-    def __init__(self, world):
-        self.world = world
+    gpus: the UUID of each rank's GPU, None for a processor; () where all train on processors.
+    problem: why it cannot be used, in words, or None.
+    """
+
+    def __init__(self, world, gpus=()):
+        self.world, self.problem = world, _problem(gpus)
 
     @contextmanager
     def session(self):
@@ -34,16 +40,30 @@ class HorovodBackend:
         return hvd.DistributedOptimizer(optimizer, named_parameters=named_parameters, op=hvd.Sum)
 
     @staticmethod
-    def reduces_on_gpu():
-        """Return whether this Horovod was built to reduce tensors that are on GPUs."""
-        import horovod.torch as hvd
-
-        return bool(hvd.cuda_built())
-
-    @staticmethod
     def describe():
         """Return Horovod's version and what carries its reductions, one line."""
         import horovod
         import horovod.torch as hvd
 
         return f"horovod {horovod.__version__} ({'NCCL' if hvd.nccl_built() else 'MPI'})"
+
+
+def _problem(gpus):
+    """Return why Horovod cannot sum gradients between these devices, in words, or None."""
+    try:
+        import horovod.torch as hvd
+    except (ImportError, OSError) as error:
+        return f"{error}\n  build it with make setup, or train without it: --set train.backend=ddp"
+    libraries = sorted(set(re.findall(r"\S*/libmpi(?:_cray|ch)?\.so\S*", Path("/proc/self/maps").read_text())))
+    if len(libraries) > 1:
+        return (f"Horovod and mpi4py use different MPI libraries: {', '.join(libraries)}\n"
+                "  build it against this one with make setup MPI_HOME=..., or --set train.backend=ddp")
+    on_gpus = [gpu for gpu in gpus if gpu]
+    if len(gpus) > 1 and on_gpus and not hvd.cuda_built():
+        return ("this Horovod reduces gradients on processors only, and several ranks are to train on GPUs\n"
+                "  build it for them with make setup HOROVOD_GPU_OPERATIONS=NCCL, or --set train.backend=ddp,\n"
+                "  or --set train.ranks=1")
+    if len(set(on_gpus)) < len(on_gpus):
+        return ("two ranks are to train on one GPU, which NCCL does not allow\n"
+                "  start as many ranks a host as it has GPUs, or fewer trainers with --set train.ranks=N")
+    return None

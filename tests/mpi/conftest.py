@@ -11,12 +11,18 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 
 
+LAUNCHER = Path(sys.executable).parent / "mpirun"
+# MPICH's hydra takes as many ranks as it is asked for, and knows no slots behind a host's name.
+HYDRA = "HYDRA" in subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True, check=True).stdout
+BACKENDS = ["ddp"] if HYDRA else ["horovod", "ddp"]  # Horovod is built against .venv's MPI
+
+
 def command(ranks, arguments):
     """Return (words, environment) that start Python on that many ranks of this machine."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONPATH=str(ROOT))
-    launcher = Path(sys.executable).parent / "mpirun"
     # More ranks than cores are meant here, on any machine.
-    words = [launcher, "-np", ranks, "-H", f"localhost:{ranks}", "--bind-to", "none", sys.executable, *arguments]
+    hosts = ["-hosts", "localhost"] if HYDRA else ["-H", f"localhost:{ranks}"]
+    words = [LAUNCHER, "-np", ranks, *hosts, "--bind-to", "none", sys.executable, *arguments]
     return [str(word) for word in words], environment
 
 
@@ -61,3 +67,9 @@ def program(mpirun):
         return done
 
     return run
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    """The name of each backend that this MPI has, in turn."""
+    return request.param

@@ -21,8 +21,3 @@ def test_waiting_ranks_leave_their_cores_to_others(program):
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_positions_are_dealt_by_their_index(program, ranks):
     program(ranks, "deal_checks")
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_global_gradient_equals_that_of_one_process(program, ranks):
-    program(ranks, "gradient_checks")

@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "placement": {"problems"},
     "run_folder": {"", "config", "files", "problems"},
     "command_line": {"", "config", "problems"},
-    "train": {"network", "world"},
+    "train": {"network", "problems", "world"},
     "evaluate": {"network", "search", "world"},
     "run": {"games", "checkpoint", "data", "network", "placement", "problems", "pulse", "report", "search", "selfplay",
             "train"},

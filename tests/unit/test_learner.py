@@ -10,7 +10,7 @@ from helpers import make_config
 from az_mpi import games
 from az_mpi.data.replay import Replay, sample_dtype
 from az_mpi.network import resnet
-from az_mpi.train.horovod_backend import HorovodBackend
+from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
 from az_mpi.train.schedule import learning_rate
@@ -30,10 +30,17 @@ def replay():
     return filled
 
 
-def make_learner(world):
+@pytest.fixture(params=sorted(backends.KINDS))
+def make_learner(request, world):
+    """Return a function that makes a new learner, always the same, with either backend."""
+    return lambda: new_learner(world, request.param)
+
+
+def new_learner(world, name):
     config = make_config("connect4", seed=3, network={"blocks": 1, "channels": 8},
                          train={"batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False})
-    return Learner(config, CONNECT4, resnet.build(CONNECT4, config.network, 3), HorovodBackend(world), "cpu")
+    return Learner(config, CONNECT4, resnet.build(CONNECT4, config.network, 3),
+                   backends.make(name, world, world, "cpu"), "cpu")
 
 
 def train(learner, replay, steps):
@@ -63,9 +70,9 @@ def plain_loop(learner, replay, steps, fused):
     return network
 
 
-def test_steps_are_those_of_a_plain_loop(world, replay):
+def test_steps_are_those_of_a_plain_loop(make_learner, replay):
     """Bit for bit with the same AdamW; within rounding with the one whose operations follow each other in Python."""
-    learner = make_learner(world)
+    learner = make_learner()
     train(learner, replay, 4)
     same, loose = (plain_loop(learner, replay, 4, fused) for fused in (True, False))
     begun = resnet.build(CONNECT4, learner.config.network, 3)
@@ -74,8 +81,8 @@ def test_steps_are_those_of_a_plain_loop(world, replay):
         torch.testing.assert_close(ours, close, rtol=1e-4, atol=1e-6)
 
 
-def test_training_goes_on_from_a_checkpoint_to_the_same_bits(world, replay):
-    unbroken, broken, resumed = (make_learner(world) for _ in range(3))
+def test_training_goes_on_from_a_checkpoint_to_the_same_bits(make_learner, replay):
+    unbroken, broken, resumed = (make_learner() for _ in range(3))
     train(unbroken, replay, 5)
     train(broken, replay, 2)
     tensors = broken.optimizer_tensors()
@@ -90,8 +97,8 @@ def test_training_goes_on_from_a_checkpoint_to_the_same_bits(world, replay):
     assert tensors["stem.weight.step"] == 2  # what was handed out is a copy
 
 
-def test_the_optimizer_is_kept_as_adamw_names_it(world, replay):
-    learner = make_learner(world)
+def test_the_optimizer_is_kept_as_adamw_names_it(make_learner, replay):
+    learner = make_learner()
     assert learner.optimizer_tensors() == {}
     train(learner, replay, 1)
     tensors, parameters = learner.optimizer_tensors(), dict(learner.network.named_parameters())
@@ -101,7 +108,7 @@ def test_the_optimizer_is_kept_as_adamw_names_it(world, replay):
         assert tensors[f"{name}.exp_avg"].shape == tensors[f"{name}.exp_avg_sq"].shape == parameter.shape
 
 
-def test_a_failure_in_the_prefetch_thread_is_raised_by_train(world, replay):
+def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, replay):
     """The third batch fails: two steps are taken, the exception is the thread's own, and one may train again."""
 
     class Failing(Replay):
@@ -113,7 +120,7 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(world, replay):
                 raise MemoryError("no room for the third batch")
             return super().sample(rng, n)
 
-    failing, learner = Failing(CONNECT4), make_learner(world)
+    failing, learner = Failing(CONNECT4), make_learner()
     failing.add(replay.rows)
     learner.samples_due = 5 * BATCH
     with pytest.raises(MemoryError, match="third batch"):

@@ -1,7 +1,11 @@
-"""The gradient of one global batch, split over the ranks, against the whole batch in this process without Horovod.
+"""The gradient of one global batch, split over the ranks, against the whole batch in this process alone.
+
+    gradient_checks.py BACKEND [BUCKET_BYTES]
 
 In fp32 the two may differ by the order of additions alone: at most 1e-5 of the largest gradient of a tensor.
 """
+
+import sys
 
 import numpy as np
 import torch
@@ -9,7 +13,7 @@ import torch
 from az_mpi import config as configuration
 from az_mpi import games
 from az_mpi.network import resnet
-from az_mpi.train.horovod_backend import HorovodBackend
+from az_mpi.train import backends, ddp_backend
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
 from az_mpi.world import World, split_evenly
@@ -49,7 +53,8 @@ def main():
     policy_loss, value_loss = losses(alone, whole[0].float(), *whole[1:])
     ((policy_loss + 0.7 * value_loss) / BATCH).backward()
 
-    backend = HorovodBackend(world)
+    ddp_backend.BUCKET_BYTES = int(sys.argv[2]) if len(sys.argv) > 2 else ddp_backend.BUCKET_BYTES
+    backend = backends.make(sys.argv[1], world, world, "cpu")
     network = network_with_random_heads(game, config)
     learner = Learner(config, game, network, backend, "cpu")
     counts = split_evenly(BATCH, world.size)

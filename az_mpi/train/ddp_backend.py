@@ -1,0 +1,119 @@
+"""Data-parallel training with torch.distributed, set up from MPI: where Horovod cannot be built.
+
+NCCL carries the sums where every trainer has a GPU of its own, gloo (TCP) otherwise. An idle process group costs
+nothing, unlike an idle Horovod, so one group serves all training phases; it ends with its backend or with a failure.
+"""
+
+import atexit
+import os
+from contextlib import contextmanager, nullcontext
+
+import torch
+import torch.distributed as dist
+
+from az_mpi.train import rendezvous
+
+BUCKET_BYTES = 1 << 20  # of gradients that travel together while those of earlier layers are computed
+
+
+class DdpBackend:
+    """torch.distributed over the ranks of `world`. Making one and every method is collective over that world.
+
+    gpus: the UUID of each rank's GPU, None for a processor; () where all train on processors.
+    problem: why it cannot be used, in words, or None; the same on every rank.
+    """
+
+    def __init__(self, world, gpus=()):
+        self.world, self.problem, self._group = world, None, None
+        self.carrier = "nccl" if gpus and all(gpus) and len(set(gpus)) == len(gpus) else "gloo"
+        self._address = rendezvous.meeting_address(world) if world.size > 1 else None
+        self._interface = self._address and rendezvous.interface_towards(self._address)
+        if world.size > 1 and not self._address:
+            chosen = f" with {rendezvous.INTERFACES}={rendezvous.CHOSEN}" if rendezvous.CHOSEN else ""
+            self.problem = (f"root has no IPv4 address that every host reaches{chosen}\n"
+                            f"  open its ports to them, or name a network of all hosts with {rendezvous.INTERFACES}")
+        atexit.register(self.close)
+
+    @contextmanager
+    def session(self):
+        """Have a process group while the block lasts. It is kept for the next block, unless this one fails."""
+        if self.world.size > 1 and not all(self.world.collect(self._is_open())):
+            self._start()
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        """End the process group, if there is one; the next session makes another. Not collective."""
+        if self._is_open():
+            dist.destroy_process_group()
+        self._group = None
+
+    def wrap(self, optimizer, named_parameters):
+        """Return the optimiser with gradients summed over ranks by `synchronize`, as Horovod's are."""
+        sums = GradientSums([parameter for _, parameter in named_parameters]) if self.world.size > 1 else None
+        optimizer.synchronize = sums.synchronize if sums else lambda: None
+        optimizer.skip_synchronize = nullcontext  # its step never synchronises
+        return optimizer
+
+    def describe(self):
+        """Return torch.distributed's version and what carries its reductions, one line."""
+        over = f" over {self._interface}" if self._interface and self.carrier == "gloo" else ""
+        return f"torch.distributed {torch.__version__} ({self.carrier}{over})"
+
+    def _is_open(self):
+        return self._group is not None and self._group is dist.group.WORLD
+
+    def _start(self):
+        if dist.is_initialized():  # of another backend: torch has one group of all ranks at a time
+            dist.destroy_process_group()
+        store = None
+        if self.world.is_root:
+            store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        port = self.world.share(store and store.port)
+        store = store or dist.TCPStore(self._address, port, is_master=False)
+        # Without this gloo would look up this host's name, which may lead to loopback.
+        os.environ[rendezvous.INTERFACES] = self._interface
+        dist.init_process_group(self.carrier, store=store, rank=self.world.rank, world_size=self.world.size)
+        self._group = dist.group.WORLD
+
+
+class GradientSums:
+    """Sums gradients over the ranks in buckets, each under way as soon as backward has made all of it."""
+
+    def __init__(self, parameters):
+        self._buckets, size = [[]], 0
+        for parameter in reversed(parameters):  # the order, nearly, in which backward makes their gradients
+            if size >= BUCKET_BYTES:
+                self._buckets.append([])
+                size = 0
+            self._buckets[-1].append(parameter)
+            size += parameter.nbytes
+            parameter.register_post_accumulate_grad_hook(self._arrived)
+        self._arrivals, self._under_way = set(), []
+
+    def synchronize(self):
+        """Wait until every gradient is the sum over ranks. A rank without a gradient adds zeros. Collective."""
+        self._begin(len(self._buckets))
+        for (work, total), bucket in zip(self._under_way, self._buckets, strict=True):
+            work.wait()
+            parts = total.split([parameter.numel() for parameter in bucket])
+            for parameter, part in zip(bucket, parts):
+                parameter.grad = part.view_as(parameter)
+        self._arrivals, self._under_way = set(), []
+
+    def _arrived(self, parameter):
+        self._arrivals.add(parameter)
+        ready = len(self._under_way)
+        while ready < len(self._buckets) and self._arrivals.issuperset(self._buckets[ready]):
+            ready += 1
+        self._begin(ready)
+
+    def _begin(self, end):
+        """Begin the sums of all buckets before `end`, in the same order on every rank."""
+        for bucket in self._buckets[len(self._under_way) : end]:
+            parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
+            total = torch.cat([part.reshape(-1) for part in parts])
+            self._under_way.append((dist.all_reduce(total, async_op=True), total))

@@ -1,0 +1,52 @@
+"""Sessions of a backend, again and again, over all ranks and over fewer, also after one that failed.
+
+    session_checks.py BACKEND
+"""
+
+import sys
+
+import torch
+
+from az_mpi.train import backends
+from az_mpi.world import World
+
+
+def summed(world, name, backend):
+    """Return the gradient that synchronize gives where each rank's own is its number + 1. Two steps, two sessions."""
+    weight = torch.nn.Parameter(torch.zeros(3))
+    with backend.session():
+        optimizer = backend.wrap(torch.optim.SGD([weight], lr=1.0), [(name, weight)])
+    for _ in range(2):
+        with backend.session():
+            optimizer.zero_grad()
+            (weight * (world.rank + 1)).sum().backward()
+            optimizer.synchronize()
+    return weight.grad.tolist()
+
+
+def main():
+    world = World.start()
+    name = sys.argv[1]
+    everyone = backends.make(name, world, world, "cpu")
+    expected = [world.size * (world.size + 1) / 2] * 3
+    assert summed(world, "a", everyone) == expected
+    try:
+        with everyone.session():
+            raise KeyError("of this test")
+    except KeyError:
+        pass
+    assert summed(world, "b", everyone) == expected
+    # All but the last rank, while the first group may still be open: what is left after a loss.
+    fewer = world.split(world.rank < max(1, world.size - 1))
+    backend = backends.make(name, world, fewer, "cpu")
+    assert (backend is None) == (fewer is None)
+    if fewer:
+        assert summed(fewer, "c", backend) == [fewer.size * (fewer.size + 1) / 2] * 3
+    world.barrier()
+    assert summed(world, "d", everyone) == expected  # and all of them once more
+    if world.is_root:
+        assert name in backend.describe().replace("torch.distributed", "ddp")
+    print("all checks passed")
+
+
+main()

@@ -1,0 +1,43 @@
+"""What sums gradients over the trainers, on real ranks: the same tests for each backend that this MPI has."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_global_gradient_equals_that_of_one_process(program, backend, ranks):
+    program(ranks, "gradient_checks", backend)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_sessions_can_be_repeated_also_by_fewer_ranks(program, backend, ranks):
+    program(ranks, "session_checks", backend)
+
+
+def test_gradients_in_many_buckets_arrive_whole(program):
+    program(3, "gradient_checks", "ddp", 100)  # bytes: nearly every parameter in a bucket of its own
+
+
+def test_a_subset_of_the_ranks_trains(mpirun, backend, tmp_path):
+    options = ["--config_file", "configs/smoke.json", "--logdir", tmp_path / "run", "--set", f"train.backend={backend}"]
+    done = mpirun(3, "run_dist.py", *options, "--set", "train.ranks=2", "--set", "evaluate.opponents=[]")
+    assert "complete: iteration 2 of 2" in done.stdout and done.stdout.count("play, train") == 2
+    assert {"horovod": "horovod 0", "ddp": "torch.distributed 2"}[backend] in done.stdout
+    # What is off is said under every MPI but Open MPI, where nothing is.
+    assert ("has no ULFM here: a lost rank ends the job" in done.stdout) == ("az_mpi on Open MPI" not in done.stdout)
+
+
+def test_without_horovod_the_refusal_names_ddp_and_ddp_trains(mpirun, tmp_path):
+    (tmp_path / "horovod").mkdir()
+    (tmp_path / "horovod" / "__init__.py").write_text("raise ImportError('libhorovod.so: not here')\n")
+    launch = ["-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import run_dist; "
+              "sys.exit(run_dist.main(sys.argv[1:]))", "--config_file", "configs/smoke.json"]
+    refused = mpirun(2, *launch, "--logdir", tmp_path / "refused", "--set", "train.backend=horovod", status=2)
+    assert refused.stderr.count('train.backend: "horovod" cannot be used on rank [0, 1]: libhorovod.so') == 1
+    assert "--set train.backend=ddp" in refused.stderr and "Traceback" not in refused.stderr
+    mpirun(2, *launch, "--logdir", tmp_path / "run", "--set", "train.backend=ddp")
+    state = json.loads((tmp_path / "run" / "checkpoints" / "000002" / "state.json").read_text())
+    assert state["step"] > 10

@@ -1,0 +1,94 @@
+"""Which backend can be used between which devices, and where ranks meet over TCP."""
+
+import socket
+
+import pytest
+
+from az_mpi.problems import Refusal
+from az_mpi.train import backends, rendezvous
+from az_mpi.train.ddp_backend import DdpBackend
+from az_mpi.train.horovod_backend import HorovodBackend
+
+
+def test_gpus_of_their_own_are_needed_for_nccl(world):
+    for gpus, carrier in [((), "gloo"), ([None], "gloo"), (["GPU-1"], "nccl")]:
+        backend = DdpBackend(world, gpus)
+        assert backend.carrier == carrier and backend.problem is None and carrier in backend.describe()
+
+
+@pytest.mark.parametrize("gpus", [["GPU-1", "GPU-1"], ["GPU-1", None], [None, None]])
+def test_ranks_that_share_a_gpu_or_have_none_take_gloo(world, gpus):
+    assert DdpBackend(world, gpus).carrier == "gloo"
+
+
+def test_horovod_refuses_gpus_it_cannot_reduce_on(world, monkeypatch):
+    import horovod.torch as hvd
+
+    assert HorovodBackend(world, [None, None]).problem is None
+    monkeypatch.setattr(hvd, "cuda_built", lambda: False)
+    assert "on processors only" in HorovodBackend(world, ["GPU-1", None]).problem
+    assert HorovodBackend(world, ["GPU-1"]).problem is None  # one trainer reduces nothing
+    monkeypatch.setattr(hvd, "cuda_built", lambda: True)
+    assert HorovodBackend(world, ["GPU-1", "GPU-2"]).problem is None
+    assert "two ranks are to train on one GPU" in HorovodBackend(world, ["GPU-1", "GPU-1"]).problem
+
+
+def test_a_problem_is_refused_by_name(world, monkeypatch):
+    monkeypatch.setattr("az_mpi.train.horovod_backend._problem", lambda gpus: "of this test")
+    with pytest.raises(Refusal, match=r'train.backend: "horovod" cannot be used on rank \[0\]: of this test'):
+        backends.make("horovod", world, world, "cpu")
+    assert backends.make("horovod", world, None, "cpu") is None  # this rank does not train
+
+
+class Hosts:
+    """Root of a world of two hosts, as far as `meeting_address` asks; `arrive` is what the other host does."""
+
+    rank, local_rank, is_root, hosts = 0, 0, True, ["a", "a", "b"]
+
+    def __init__(self, arrive):
+        self.arrive = arrive
+
+    def share(self, item):
+        self.shared = item
+        return item
+
+    def barrier(self):
+        self.arrive(*self.shared)
+
+
+def say(port, text):
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(text)
+
+
+@pytest.fixture
+def addresses(monkeypatch):
+    """Three addresses of root: one that nobody answers at, two that are really here."""
+    monkeypatch.setattr(rendezvous, "_addresses", lambda alone: ["192.0.2.1", "127.0.0.1", "127.0.0.2"])
+    monkeypatch.setattr(rendezvous, "PROBE_S", 0.2)
+
+
+def test_the_address_that_every_host_reaches_is_taken(addresses):
+    assert rendezvous.meeting_address(Hosts(lambda port, _: say(port, b"2 2"))) == "127.0.0.2"
+
+
+def test_strangers_at_the_door_are_not_counted(addresses):
+    def arrive(port, addresses):
+        for text in (b"GET / HTTP/1.1", b"", b"1 1", b"x"):
+            say(port, text)
+
+    assert rendezvous.meeting_address(Hosts(arrive)) is None
+
+
+def test_loopback_is_for_one_host_and_a_users_choice_comes_first(monkeypatch):
+    interfaces = [("lo", "127.0.0.1"), ("eth0", "10.0.0.1"), ("ib0", "10.1.0.1")]
+    monkeypatch.setattr(rendezvous, "_interfaces", lambda: interfaces)
+    assert rendezvous._addresses(alone=True) == ["127.0.0.1"]
+    assert rendezvous._addresses(alone=False) == ["10.0.0.1", "10.1.0.1"]
+    monkeypatch.setattr(rendezvous, "CHOSEN", "ib0,ib1")
+    assert rendezvous._addresses(alone=False) == rendezvous._addresses(alone=True) == ["10.1.0.1"]
+    assert rendezvous.interface_towards("10.0.0.9") == "ib0,ib1"
+
+
+def test_the_interface_towards_this_host_is_loopback():
+    assert rendezvous.interface_towards("127.0.0.1") == "lo"
