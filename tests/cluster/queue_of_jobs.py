@@ -37,6 +37,16 @@ class Queue:
                 return parts
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{parts}\n{self.output(job)}")
+            # The scheduler that starts heterogeneous jobs looks again only after something has changed.
+            self.machine.run("scontrol", "update", "PartitionName=all", "State=UP")
+            time.sleep(0.5)
+
+    def wait_for_file(self, path, job, seconds=200):
+        """Wait until a file is there, which a job makes."""
+        deadline = time.monotonic() + seconds
+        while not path.exists():
+            if time.monotonic() > deadline or self.facts(job)[0]["JobState"] not in ("PENDING", "RUNNING"):
+                raise TimeoutError(f"no {path}: {self.facts(job)}\n{self.output(job)}")
             time.sleep(0.2)
 
     def output(self, job):

@@ -16,6 +16,8 @@ TEMPLATES = sorted(path.name for path in (ROOT / "slurm").glob("*.sh") if "#SBAT
 # The templates ask for whole nodes; the machine that tests them has a few cores.
 SMALL = ["--cpus-per-task=1", "--mem=1G", "--time=10"]
 SMOKE = ["--config_file", "configs/smoke.json"]
+SHORT = ["--set", "iterations=1", "--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0",
+         "--set", "report.tensorboard=false"]
 
 
 def replace_run_dist(checkout, program):
@@ -56,28 +58,31 @@ def test_a_template_says_what_it_needs_and_nothing_of_a_site(name):
     assert dict(options)["open-mode"] == "append" and dict(options)["output"] == "%x-%j.out"
 
 
-def test_train(queue, checkout):
-    _, said = queue.finish(*SMALL, "slurm/train.sh", *SMOKE, "--logdir", "run")
-    assert said.count(" node1 ") >= 2 and "complete: iteration 2 of 2" in said
-    assert "ended with status 0" in said
-    # What was trained is measured, on two nodes.
-    _, said = queue.finish(*SMALL, "--nodes=2", "--ntasks=2", "slurm/eval.sh", "--logdir", "run",
+def table(said):
+    """Return (rank, host, roles) of each row of the start-up table."""
+    rows = [re.split(r"  +", line.strip()) for line in said.splitlines() if re.match(r"  \d+ +node", line)]
+    return [(row[0], row[1], row[-1]) for row in rows]
+
+
+def test_train_and_eval(queue, checkout):
+    _, said = queue.finish(*SMALL, "slurm/train.sh", *SMOKE, *SHORT, "--logdir", "run")
+    assert table(said) == [("0", "node1", "play, train"), ("1", "node1", "play, train")]
+    assert "complete: iteration 1 of 1" in said and "start 1 on node1: ended with status 0" in said
+    _, said = queue.finish(*SMALL, "--ntasks=2", "slurm/eval.sh", "--logdir", "run",
                            "--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=6")
     [result] = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    assert result["iteration"] == 2 and result["matches"]["random"]["games_num"] == 6
+    assert result["iteration"] == 1 and result["matches"]["random"]["games_num"] == 6
 
 
 def test_train_multinode(queue, checkout):
-    _, said = queue.finish(*SMALL, "--nodes=3", "--ntasks-per-node=2", "--ntasks=4", "slurm/train_multinode.sh", *SMOKE,
+    _, said = queue.finish(*SMALL, "--nodes=2", "--ntasks-per-node=2", "slurm/train_multinode.sh", *SMOKE, *SHORT,
                            "--logdir", "run")
-    rows = [line.split() for line in said.splitlines() if re.match(r"  \d+ +node", line)]
-    assert [row[:2] for row in rows] == [["0", "node1"], ["1", "node1"], ["2", "node2"], ["3", "node2"]] or [
-        row[:2] for row in rows] == [["0", "node1"], ["1", "node1"], ["2", "node2"], ["3", "node3"]]
-    assert "complete: iteration 2 of 2" in said
+    assert [row[:2] for row in table(said)] == [("0", "node1"), ("1", "node1"), ("2", "node2"), ("3", "node2")]
+    assert "complete: iteration 1 of 1" in said
 
 
 def test_each_seed_of_an_array_has_its_run(queue, checkout):
-    queue.finish(*SMALL, "--array=3-4", "slurm/array_seeds.sh", *SMOKE, "--logdir", "runs/many", "--set", "iterations=1")
+    queue.finish(*SMALL, "--array=3-4", "slurm/array_seeds.sh", *SMOKE, *SHORT, "--logdir", "runs/many")
     seeds = {path.name: json.loads((path / "config.json").read_text()) for path in (checkout / "runs/many").iterdir()}
     assert sorted(seeds) == ["seed-3", "seed-4"]
     assert ids(checkout / "runs/many/seed-3") != ids(checkout / "runs/many/seed-4")
@@ -94,21 +99,31 @@ def test_cores_and_gpus_of_ranks(queue, checkout, tmp_path):
         assert rank["cores"] == 2 and rank["OMP_NUM_THREADS"] == "2" and rank["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
+def mixed(ranks, others):
+    """Return sbatch's options for a small selfplay_cpu_train_gpu.sh: ranks with a GPU on one node, others on two."""
+    return [*SMALL, f"--ntasks={ranks}", "--gres=gpu:2", ":", *SMALL, "--nodes=2", f"--ntasks={others}",
+            "slurm/selfplay_cpu_train_gpu.sh"]
+
+
 def test_cpu_and_gpu_nodes_are_one_mpi_job(queue, checkout, tmp_path):
     replace_run_dist(checkout, "say_cores.py")
-    (tmp_path / "--set").mkdir()
-    wrapper = checkout / "run_dist.py"
-    wrapper.unlink()
-    wrapper.write_text(f"import runpy, sys\nassert sys.argv[1:3] == ['--set', 'train.ranks=gpu']\n"
-                       f"del sys.argv[1:3]\nrunpy.run_path({str(PROGRAMS / 'say_cores.py')!r})\n")
-    small = ["--cpus-per-task=1", "--mem=1G", "--time=5"]
-    queue.finish(*small, "--ntasks=2", "--gres=gpu:2", ":", *small, "--nodes=2", "--ntasks=3",
-                 "slurm/selfplay_cpu_train_gpu.sh", tmp_path)
+    queue.finish(*mixed(2, 3), tmp_path)
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(5)]
     assert [rank["size"] for rank in ranks] == [5] * 5
     assert [rank["host"] for rank in ranks] == ["node1", "node1", "node2", "node2", "node3"]
     assert [rank["CUDA_VISIBLE_DEVICES"] for rank in ranks] == ["0,1", "0,1", None, None, None]
+    assert [rank["options"] for rank in ranks] == [["--set", "train.ranks=gpu"]] * 5
     assert {rank["OMP_NUM_THREADS"] for rank in ranks} == {"1"}
+
+
+def test_ranks_of_cpu_nodes_play_and_do_not_train(queue, checkout):
+    """There is no GPU here: the first rank stands for those with one."""
+    _, said = queue.finish(*mixed(1, 2), *SMOKE, *SHORT, "--logdir", "run", "--set", "train.ranks=1",
+                           "--set", "selfplay.deterministic=true")
+    assert table(said) == [("0", "node1", "play, train"), ("1", "node2", "play"), ("2", "node3", "play")]
+    [record] = [json.loads(line) for line in (checkout / "run/metrics.jsonl").read_text().splitlines()
+                if '"kind": "iteration"' in line]
+    assert min(record["games_by_rank"]) > 0 and "complete: iteration 1 of 1" in said
 
 
 @pytest.mark.parametrize("status", [2, 70, 1])
@@ -139,17 +154,31 @@ def test_from_elsewhere_a_job_says_what_is_wrong(queue, checkout):
     assert "make setup" in said
 
 
-@pytest.mark.parametrize("name", ["train.sh", "selfplay_cpu_train_gpu.sh"])
-def test_usr1_stops_a_job_which_comes_back(queue, checkout, name):
+@pytest.mark.parametrize("options, ranks", [([*SMALL, "slurm/train.sh"], 2), (mixed(1, 2), 3)],
+                         ids=["one node", "mixed"])  # fmt: skip
+def test_a_job_that_is_told_stops_and_comes_back(queue, checkout, options, ranks):
     replace_run_dist(checkout, "until_told.py")
-    parts = [*SMALL, "--ntasks=2"] + ([":", *SMALL, "--nodes=1", "--ntasks=1"] if "selfplay" in name else [])
-    arguments = ["2", "starts"]
-    if "selfplay" in name:
-        return
-    job = queue.submit(*parts, f"slurm/{name}", *arguments)
-    queue.wait_for(checkout / "starts/start-1-rank-1", job)
+    job = queue.submit(*options, 2, "starts")
+    for rank in range(ranks):
+        queue.wait_for_file(checkout / "starts" / f"start-1-rank-{rank}", job)
     queue.machine.run("scancel", "--batch", "--signal=USR1", job)
+    parts, said = queue.wait(job), queue.output(job)
+    assert {(part["JobState"], part["Restarts"]) for part in parts} == {("COMPLETED", "1")}, said
+    assert "start 1 on node1: ended with status 75" in said and "start 2 on node1: ended with status 0" in said
+    assert len(list((checkout / "starts").iterdir())) == 2 * ranks
+
+
+def test_a_job_near_its_time_limit_comes_back(queue, checkout):
+    """Slurm itself sends USR1; a job that did not stop would be ended as TIMEOUT."""
+    replace_run_dist(checkout, "until_told.py")
+    facts, said = queue.finish(*SMALL, "--time=1", "--signal=B:USR1@50", "slurm/train.sh", 2, "starts")
+    assert facts["Restarts"] == "1" and said.count("USR1: stopping") == 1
+
+
+def test_a_cancelled_job_stays_away(queue, checkout):
+    replace_run_dist(checkout, "until_told.py")
+    job = queue.submit(*SMALL, "slurm/train.sh", 2, "starts")
+    queue.wait_for_file(checkout / "starts/start-1-rank-1", job)
+    queue.machine.run("scancel", job)
     [facts] = queue.wait(job)
-    assert facts["JobState"] == "COMPLETED" and facts["Restarts"] == "1"
-    assert sorted(path.name for path in (checkout / "starts").iterdir()) == [
-        f"start-{start}-rank-{rank}" for start in (1, 2) for rank in (0, 1)]
+    assert facts["JobState"] == "CANCELLED" and facts["Restarts"] == "0"
