@@ -28,7 +28,7 @@ def mpirun(machine, checkout):
 
 
 # train.ranks, and which of ranks 0 and 1 on node1, 2 on node2, 3 on node3 train.
-MODES = {"all": [0, 1, 2, 3], "2": [0, 1]}
+MODES = {"all": [0, 1, 2, 3], "root_host": [0, 1], "3": [0, 1, 2]}
 
 
 @pytest.mark.parametrize("mode", MODES)

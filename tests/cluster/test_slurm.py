@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import h5py
@@ -166,6 +167,21 @@ def test_a_job_that_is_told_stops_and_comes_back(queue, checkout, options, ranks
     assert {(part["JobState"], part["Restarts"]) for part in parts} == {("COMPLETED", "1")}, said
     assert "start 1 on node1: ended with status 75" in said and "start 2 on node1: ended with status 0" in said
     assert len(list((checkout / "starts").iterdir())) == 2 * ranks
+
+
+def test_a_run_that_comes_back_has_every_game_once(queue, checkout):
+    games_num = 1500
+    job = queue.submit(*SMALL, "--nodes=2", "--ntasks-per-node=1", "slurm/train_multinode.sh", *SMOKE, *SHORT,
+                       "--logdir", "run", "--set", "iterations=3", "--games_num", games_num,
+                       "--set", "selfplay.deterministic=true", "--set", "train.replay_ratio=0.5")
+    queue.wait_for_file(checkout / "run/games/000000-000.h5", job)
+    queue.machine.run("scancel", "--batch", "--signal=USR1", job)
+    [facts], said = queue.wait(job), queue.output(job)
+    assert facts["JobState"] == "COMPLETED" and facts["Restarts"] == "1", said
+    assert "start 1 on node[1-2]: ended with status 75" in said and "complete: iteration 3 of 3" in said
+    found = ids(checkout / "run")
+    assert len(set(found)) == len(found)
+    assert Counter(number >> 40 for number in found) == {iteration: games_num for iteration in range(3)}
 
 
 def test_a_job_near_its_time_limit_comes_back(queue, checkout):
