@@ -6,8 +6,9 @@ def iteration_line(values):
     times = [name for name in ("play_s", "exchange_s", "train_s", "publish_s", "save_s") if name in values]
     hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
-    rates = [f" ({values['games_per_s']:.1f}/s)", f", {values['simulations_per_s']:,.0f} simulations/s"]
-    rates = rates if "games_per_s" in values else ["", ""]  # an iteration resumed in its training
+    rates = ["", ""]  # of an iteration that had its games when it was resumed
+    if "games_per_s" in values:
+        rates = [f" ({values['games_per_s']:.1f}/s)", f", {values['simulations_per_s']:,.0f} simulations/s"]
     if "meanwhile_simulations_per_s" in values:
         rates[1] += f" ({values['meanwhile_simulations_per_s']:,.0f}/s meanwhile)"
     return (
