@@ -16,7 +16,7 @@ KILLED_BY_USR2=140
 # cores that the job has on its node; with it (srun takes no notice of --cpus-per-task itself since Slurm 22.05) only
 # one task's, and all ranks of the node would share those. A plain `srun python` needs it: see README.md.
 unset SRUN_CPUS_PER_TASK
-export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
+export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK_HET_GROUP_0:-1}}
 
 say() { echo "$SLURM_JOB_NAME $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)) on $SLURM_JOB_NODELIST: $*"; }
 

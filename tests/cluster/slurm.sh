@@ -19,7 +19,6 @@ SlurmdLogFile=$folder/slurmd-%n.log
 SlurmdPidFile=/run/slurmd-%n.pid
 SlurmdSpoolDir=/run/slurmd-%n
 SlurmdParameters=config_overrides
-SlurmctldParameters=idle_on_node_suspend
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set", "report.tensorboard=false",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from machine import Machine, why_not
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def test_hosts_have_names_addresses_and_silent_ssh(machine):
