@@ -16,7 +16,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 endif
 
-.PHONY: help setup train test test-long test-mpich test-docker bench lint clean
+.PHONY: help setup train test test-long test-cluster test-mpich test-docker bench lint clean
 
 help: ## list the targets (this is the default)
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile
@@ -32,6 +32,9 @@ test: setup ## set up and run every test (TESTS=tests/unit: only those)
 
 test-long: setup ## what the shipped configurations reach: perfect tic-tac-toe, a good Connect Four (about 15 minutes)
 	python -m pytest tests/slow -q -m slow
+
+test-cluster: setup ## the tests on hosts and a Slurm of their own: root, and the Debian packages that .ci/run installs
+	python -m pytest tests/cluster -q
 
 test-mpich: setup ## the tests of worlds and backends under MPICH, from .venv-mpich (docs/mpich.md)
 	tools/setup_mpich.sh

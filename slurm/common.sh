@@ -1,0 +1,63 @@
+# What the batch scripts of this folder share. They source it from the checkout, where the job begins: sbatch runs a
+# copy of the script itself, which knows no other way back.
+# shellcheck shell=bash
+
+# --- To edit: what a job needs on your site before .venv's python and mpirun work -----------------------------------
+# module load gcc cuda
+source .venv/bin/activate || { echo "$PWD has no .venv: make setup there first" >&2 && exit 2; }
+# A job that stopped before its time limit goes back into the queue, at most so often (0: never).
+: "${REQUEUES_MAX:=50}"
+# ---------------------------------------------------------------------------------------------------------------------
+
+RESUMABLE=75 # exit status of run_dist.py: stopped on request, the same command goes on
+KILLED_BY_USR2=140
+
+# mpirun starts one daemon on each node, by srun, and each daemon its ranks. Without this variable a daemon may use all
+# cores that the job has on its node; with it (srun takes no notice of --cpus-per-task itself since Slurm 22.05) only
+# one task's, and all ranks of the node would share those. A plain `srun python` needs it: see README.md.
+unset SRUN_CPUS_PER_TASK
+export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK_HET_GROUP_0:-1}}
+
+say() { echo "$SLURM_JOB_NAME $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)) on $SLURM_JOB_NODELIST: $*"; }
+
+# What mpirun is told beside the program. -np: fewer ranks than slots are meant where --ntasks-per-node says more.
+mpirun_options=(${SLURM_NTASKS:+-np "$SLURM_NTASKS"})
+
+# run_dist OPTIONS: run_dist.py on all tasks of the job; the job ends as it ended.
+run_dist() {
+    # Ranks of a node share its cores out among themselves: no binding, but within what Slurm gave the job.
+    as_job mpirun "${mpirun_options[@]}" --bind-to none python run_dist.py "$@"
+}
+
+# as_job COMMAND: run it; USR1 (the time limit is near) and TERM (preempted, cancelled) ask it to stop with USR2.
+as_job() {
+    local pid status signalled=1 asked='' requeue=1
+    # bash sees to signals while it waits, but not while a command is in the foreground.
+    "$@" &
+    pid=$!
+    trap 'signalled=1 asked=1; say "USR1: stopping"; kill -USR2 $pid' USR1
+    # Whoever preempts a job requeues it, and whoever cancels it wants no more of it.
+    trap 'signalled=1 asked=1 requeue=; say "TERM: stopping"; kill -USR2 $pid' TERM
+    while [ -n "$signalled" ]; do # a signal ends a wait
+        signalled=
+        wait "$pid"
+        status=$?
+    done
+    trap - USR1 TERM
+    # Asked before it could listen, within the first seconds.
+    [ -z "$asked" ] || [ $status != $KILLED_BY_USR2 ] || status=$RESUMABLE
+    say "ended with status $status"
+    if [ $status = $RESUMABLE ] && [ -n "$requeue" ]; then requeue; fi
+    exit $status
+}
+
+# Put this job back into the queue. It comes back with the same id, script and options, and writes to the same file.
+requeue() {
+    if [ "${SLURM_RESTART_COUNT:-0}" -ge "$REQUEUES_MAX" ]; then
+        say "not queued again after $REQUEUES_MAX times (REQUEUES_MAX); sbatch with the same options goes on"
+    elif scontrol requeue "$SLURM_JOB_ID"; then
+        sleep 60 # Slurm ends this start of the job; were it to end by itself first, it might count as failed
+    else
+        say "could not be queued again; sbatch with the same options goes on"
+    fi
+}

@@ -1,0 +1,66 @@
+"""mpirun over three hosts, by ssh and TCP."""
+
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ["--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set", "report.tensorboard=false",
+         "--set", "selfplay.deterministic=true", "--games_num", 40]
+
+
+@pytest.fixture
+def mpirun(machine, checkout):
+    """Return run(*arguments, status=0): run node1's mpirun in `checkout` and return the finished process."""
+
+    def run(*arguments, status=0):
+        done = machine.run("mpirun", "--prefix", sys.prefix, *arguments, host="node1", cwd=checkout)
+        assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run
+
+
+# train.ranks, and which of ranks 0 and 1 on node1, 2 on node2, 3 on node3 train.
+MODES = {"all": [0, 1, 2, 3], "root_host": [0, 1], "3": [0, 1, 2]}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_three_hosts_train(mpirun, checkout, mode):
+    done = mpirun("-np", 4, "-H", "node1:2,node2:1,node3:1", "python", "run_dist.py", "--config_file",
+                  "configs/smoke.json", "--logdir", "run", "--set", f"train.ranks={mode}", *SHORT)
+    rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if re.match(r"  \d+ +node", line)]
+    assert [row[1] for row in rows] == ["node1", "node1", "node2", "node3"]
+    assert [rank for rank, row in enumerate(rows) if row[-1] == "play, train"] == MODES[mode]
+    assert {row[-1] for row in rows} <= {"play, train", "play"}
+    records = [json.loads(line) for line in (checkout / "run/metrics.jsonl").read_text().splitlines()]
+    games = [record["games_by_rank"] for record in records if record["kind"] == "iteration"]
+    assert games == [[10, 10, 10, 10]] * 2
+    assert "complete: iteration 2 of 2" in done.stdout
+
+
+@pytest.mark.parametrize("name, ranks", [
+    ("one_machine", {"node1": 2}),
+    ("two_machines", {"node1": 2, "node2": 2}),
+    ("mixed_gpus", {"node1": 4, "node2": 2, "node3": 16}),
+])  # fmt: skip
+def test_a_hostfile_starts_what_it_says(mpirun, name, ranks):
+    done = mpirun("--hostfile", f"hostfiles/openmpi_{name}", "hostname")
+    assert Counter(done.stdout.split()) == ranks
+
+
+def test_each_hostfile_has_both_forms_and_its_command():
+    for path in (ROOT / "hostfiles").glob("openmpi_*"):
+        assert f"#   mpirun --hostfile hostfiles/{path.name} python run_dist.py --config_file" in path.read_text()
+        other = path.with_name(path.name.replace("openmpi", "mpich"))
+        hosts = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+        expected = [line.replace(" slots=", ":") for line in hosts]
+        assert [line for line in other.read_text().splitlines() if not line.startswith("#")] == expected
+        ranks = sum(int(line.rpartition(":")[2]) for line in expected)
+        assert f"#   mpiexec -f hostfiles/{other.name} -n {ranks} python run_dist.py --config" in other.read_text()
