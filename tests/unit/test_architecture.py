@@ -36,15 +36,15 @@ MAY_IMPORT = {
     "judge": {"checkpoint", "evaluate", "files", "network", "report"},
     "loop": {"checkpoint", "exchange", "judge", "network", "report", "selfplay"},
     "launch": {"", "config", "files", "problems", "run_folder"},
-    "doctor": {"", "config", "files", "games", "launch", "network", "problems", "run_folder", "search", "selfplay",
-               "train", "world"},
+    "doctor": {"", "command_line", "config", "data", "files", "games", "problems", "report", "run", "run_folder",
+               "selfplay", "world"},
     "__main__": {"problems"},
     "modes": {"data", "exchange", "judge", "loop", "report", "run", "run_folder", "selfplay"},
 }
 # Libraries that belong to few modules; elsewhere they are not imported.
 BELONGS = {
-    "mpi4py": {"world"},
-    "horovod": {"train.horovod_backend"},
+    "mpi4py": {"world", "doctor.probe"},
+    "horovod": {"train.horovod_backend", "doctor.probe"},
     "openvino": {"network.openvino_engine"},
     "onnxruntime": set(),
     "tensorrt": set(),
@@ -166,6 +166,10 @@ def test_configuration_and_command_line_load_nothing_big(module):
 ])  # fmt: skip
 def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()
+
+
+def test_the_help_of_the_doctor_loads_nothing_big():
+    assert loaded("-m", "az_mpi", "doctor", "--help") == set()
 
 
 def test_the_report_of_imports_sees_what_is_loaded():
