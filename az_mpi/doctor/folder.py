@@ -14,7 +14,7 @@ from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, attempt, ranks_in_
 from az_mpi.files import whole_file
 
 MIB = 2**20
-SEEN_S = 20.0  # that a network file system may take to show one host what another wrote
+SEEN_S = 10.0  # that a network file system may take to show one host what another wrote
 BULK_BYTES, BULK_ALL_BYTES, BULK_S = 32 * MIB, 1024 * MIB, 3.0  # of a rank; of all; when a slow one stops
 SAME_FOLDER = "--logdir on a file system that every host mounts under the same path"
 LEAST_FREE_BYTES, SLOW_MB_PER_S = 1024 * MIB, 5.0
