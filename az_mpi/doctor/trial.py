@@ -46,7 +46,7 @@ def measure(world, config, seconds):
             run.metrics.close()
             console.start(world.rank, None)  # closes the log files
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # from KiB
-    window = config.replay.window_max * sample_dtype(run.game).itemsize // run.trainers_num
+    window = config.replay.window_max * sample_dtype(run.game).itemsize // sum(figures["trainers"])
     rows = world.collect([world.host, peak, window if run.learner else 0])
     figures["peak_bytes"] = [peak + window for _, peak, window in rows]
     if figures["mean_length"] is None:
@@ -164,9 +164,9 @@ def examine(ranks, config, figures, shown):
                        f"{said['play_s']:.1f} s of play and {said['train_s']:.1f} s of training"))
     where = f"{said['mean_length']:.1f} moves, from {figures['length_from']}"
     lines = [
-        f"assumed: games of {where}; a trained network's games may be longer, and its cache finds less or more",
-        "assumed: every rank stays as fast as with this untrained network and alone on its cores",
-        "not counted: evaluation matches, exchange, checkpoints; a few per cent, more on slow networks and folders",
+        f"assumed: games of {where}; those of a trained network may be longer",
+        "assumed: every rank stays as fast as with this untrained network, whose games have only begun",
+        "not counted: evaluation matches; exchange and checkpoints, which the figures of network and folder decide",
     ]
     return found, lines, {"prediction": said}
 

@@ -401,8 +401,12 @@ def test_without_mpi_and_torch_the_rest_is_still_told(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-def test_a_launcher_of_another_mpi_is_told_by_its_first_rank():
-    variables = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
+@pytest.mark.parametrize("variables, said", [
+    ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
+     "2 ranks were started, MPI sees 1: the launcher is of another MPI"),
+    ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"},
+     "srun started 2 tasks, MPI sees 1 rank(s): each is a job of its own; start them with srun --mpi=pmix"),
+])  # fmt: skip
+def test_a_launcher_of_another_mpi_is_told_by_its_first_rank(variables, said):
     done = doctor("--logdir", "/proc/runs", **variables)
-    said = " ".join(done.stdout.split())
-    assert done.returncode == 1 and "2 ranks were started, MPI sees 1: the launcher is of another MPI" in said
+    assert done.returncode == 1 and said in " ".join(done.stdout.split())
