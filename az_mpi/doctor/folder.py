@@ -3,6 +3,7 @@
 All of it happens in a folder of its own within --logdir, which is removed again, as are folders made on the way to it.
 """
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -60,8 +61,8 @@ def remove(folder, made):
 
 
 def _examine(world, logdir, folder):
-    free = os.statvfs(logdir).f_bavail * os.statvfs(logdir).f_frsize if world.is_root else None
-    found = [_kind(*world.share([mount_of(logdir), free] if world.is_root else None))]
+    place, error = world.share(attempt(lambda: [mount_of(logdir), free_bytes(logdir)]) if world.is_root else None)
+    found = [_kind(*place) if place else Check("space", WARNING, f"its file system cannot be told: {error}")]
     _, unseen = attempt(wait_for, folder.exists)
     steps = {} if unseen else write_steps(folder, world.rank)
     everyone = world.collect([unseen, steps])
@@ -88,6 +89,12 @@ def mount_of(path, mounts="/proc/self/mounts"):
     rows = [line.split()[1:4] for line in Path(mounts).read_text().splitlines()]
     rows = [row for row in rows if Path(path).is_relative_to(row[0].replace("\\040", " "))]
     return max(rows, key=lambda row: len(row[0]), default=["/", "unknown", ""])
+
+
+def free_bytes(path):
+    """Return how many bytes may still be written where a path lies."""
+    about = os.statvfs(path)
+    return about.f_bavail * about.f_frsize
 
 
 def _kind(mount, free):
@@ -153,18 +160,14 @@ def _locks(world, folder):
     """Whether a lock that root holds keeps the others out."""
     found = []
     for name, how in (("flock", fcntl.flock), ("fcntl", fcntl.lockf)):
-        path = folder / "rank-0"
-        held = open(path, "r+") if world.is_root else None
-        if held:
-            _, error = attempt(how, held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        world.barrier()
-        taken = False
-        if not world.is_root:
-            with open(path, "r+") as file:
-                taken = attempt(how, file, fcntl.LOCK_EX | fcntl.LOCK_NB)[1] is None
-        rows = world.collect([taken, error if world.is_root else None])
-        if held:
-            held.close()
+        with contextlib.ExitStack() as held:
+            def take(how=how, held=held):
+                how(held.enter_context(open(folder / "rank-0", "r+")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+            error = attempt(take)[1] if world.is_root else None
+            world.barrier()
+            taken = not world.is_root and attempt(take)[1] is None
+            rows = world.collect([taken, error])  # nobody lets go before everybody has tried
         if rows[0][1]:
             found.append(Check(f"{name}_excludes", PROBLEM, f"{name} fails on rank 0: {rows[0][1]}",
                                "mount it with locks"))

@@ -187,11 +187,14 @@ def test_limits_of_cgroups_are_the_smallest_on_the_way_up(tmp_path):
     two = {"own": str(tmp_path / "own"), "mount": str(tmp_path / "two")}
     (tmp_path / "own").write_text("0::/job/step\n")
     (tmp_path / "two/job/step").mkdir(parents=True)
-    (tmp_path / "two/job/step/cpu.max").write_text("max 100000\n")
+    (tmp_path / "two/job/step/cpu.max").write_text("400000 100000\n")
     (tmp_path / "two/job/cpu.max").write_text("250000 100000\n")
     (tmp_path / "two/job/memory.max").write_text("5000\n")
-    (tmp_path / "two/job/step/memory.max").write_text("max\n")
+    (tmp_path / "two/job/step/memory.max").write_text("9000\n")
     assert facts.cpu_quota(**two) == 2.5 and facts.memory_limit(**two) == 5000
+    (tmp_path / "two/job/cpu.max").write_text("max 100000\n")
+    (tmp_path / "two/job/memory.max").write_text("max\n")
+    assert facts.cpu_quota(**two) == 4.0 and facts.memory_limit(**two) == 9000
     one = {"own": str(tmp_path / "own1"), "mount": str(tmp_path / "one")}
     (tmp_path / "own1").write_text("3:cpu,cpuacct:/job\n2:memory:/elsewhere/in/a/container\n1:name=systemd:/x\n")
     (tmp_path / "one/cpu/job").mkdir(parents=True)
