@@ -6,12 +6,12 @@ All of it happens in a folder of its own within --logdir, which is removed again
 import contextlib
 import fcntl
 import os
-import shutil
 import tempfile
 import time
 from pathlib import Path
 
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, attempt, ranks_in_words
+from az_mpi.doctor.sweep import swept
 from az_mpi.files import whole_file
 
 MIB = 2**20
@@ -28,14 +28,11 @@ def examine(world, logdir):
     if error:
         return [Check("folder", PROBLEM, f"{logdir} cannot be written to: {error}",
                       "--logdir on a file system that all hosts share and you may write to")], {}
-    folder = Path(made[0])
-    try:
-        return _examine(world, logdir, folder)
-    finally:
+    with swept(*made) if world.is_root else contextlib.nullcontext():
+        outcome = _examine(world, logdir, Path(made[0]))
         world.barrier()
-        if world.is_root:
-            remove(folder, [Path(path) for path in made[1]])
-        world.barrier()
+    world.barrier()
+    return outcome
 
 
 def make(logdir):
@@ -48,16 +45,9 @@ def make(logdir):
             made.insert(0, str(path))
         return tempfile.mkdtemp(prefix=".doctor-", dir=logdir), made
     except OSError:
-        remove(None, [Path(path) for path in made])
+        for path in made:
+            os.rmdir(path)
         raise
-
-
-def remove(folder, made):
-    """Remove what `make` made; a folder that somebody else has put something into stays."""
-    if folder:
-        shutil.rmtree(folder, ignore_errors=True)
-    for path in made:
-        attempt(path.rmdir)
 
 
 def _examine(world, logdir, folder):

@@ -17,6 +17,7 @@ import numpy as np
 
 from az_mpi.data.replay import sample_dtype
 from az_mpi.doctor.checks import OK, WARNING, Check, ranks_in_words
+from az_mpi.doctor.sweep import swept
 from az_mpi.report import console
 from az_mpi.run import assemble
 from az_mpi.selfplay.record import game_ids
@@ -35,7 +36,8 @@ def measure(world, config, seconds):
         "report": config.report.model_copy(update={"tensorboard": False}),
     })
     # On this host: the shared folder has a trial of its own.
-    with tempfile.TemporaryDirectory(prefix="doctor-", ignore_cleanup_errors=True) as scratch:
+    scratch = tempfile.mkdtemp(prefix="doctor-")
+    with swept(scratch):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             run = assemble(config, world, Path(scratch), attempt=1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import az_mpi
+from az_mpi.doctor import folder
 
 pytestmark = pytest.mark.mpi
 
@@ -128,10 +129,19 @@ def test_without_mpi_anywhere_the_first_rank_reports(mpirun, sees, monkeypatch, 
     assert [path.name for path in tmp_path.iterdir()] == ["made_up"]
 
 
-def test_a_rank_that_fails_in_the_trial_ends_the_job_with_its_reason(different, sees, tmp_path):
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """A folder of its own for temporary files, so that what is left there shows."""
+    (tmp_path / "t").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))
+    return tmp_path / "t"
+
+
+def test_a_rank_that_fails_in_the_trial_ends_the_job_with_its_reason(scratch, different, sees, tmp_path):
     done = different(sees("openvino", "__version__ = '1.0'"), "--logdir", tmp_path / "runs")
     assert "the trial fails on rank 1 on " in done.stderr and "AttributeError" in done.stderr
     assert "Traceback" not in done.stderr and not (tmp_path / "runs").exists()
+    folder.wait_for(lambda: not list(scratch.glob("doctor-*")))  # it raises where they stay
 
 
 def can_mount():

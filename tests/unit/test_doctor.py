@@ -12,7 +12,7 @@ import pytest
 
 from az_mpi import config as configuration
 from az_mpi import games
-from az_mpi.doctor import checks, command, diagnosis, facts, folder, job, machine, trial
+from az_mpi.doctor import checks, command, diagnosis, facts, folder, job, machine, sweep, trial
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check
 from az_mpi.problems import Refusal
 
@@ -230,7 +230,8 @@ def test_folders_made_on_the_way_are_removed_and_others_stay(tmp_path):
     here, made = folder.make(tmp_path / "a" / "b")
     assert Path(here).parent == tmp_path / "a" / "b" and made == [str(tmp_path / "a/b"), str(tmp_path / "a")]
     (tmp_path / "a" / "somebody else's").write_text("")
-    folder.remove(Path(here), [Path(path) for path in made])
+    with sweep.swept(here, made):
+        assert Path(here).exists()
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["somebody else's"]
     with pytest.raises(OSError):
         folder.make(tmp_path / "a" / "somebody else's" / "c")
@@ -340,6 +341,16 @@ def test_what_hangs_ends_the_process_and_says_where():
     done = subprocess.run(hangs, cwd=ROOT, capture_output=True, text=True, timeout=50)
     assert done.returncode == 1 and "waiting: no end after 0.3 s" in done.stderr and "btl_tcp_if_include" in done.stderr
     assert subprocess.run(ends, cwd=ROOT, timeout=50).returncode == 0
+
+
+def test_what_was_written_is_removed_also_when_the_process_is_killed(tmp_path):
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/file").write_text("")
+    program = f"import os\nfrom az_mpi.doctor.sweep import swept\nwith swept({str(tmp_path / 'a/b')!r}, " \
+              f"[{str(tmp_path / 'a')!r}]):\n    os.kill(os.getpid(), 9)\n"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=50).returncode == -9
+    folder.wait_for(lambda: not (tmp_path / "a").exists())
+    assert tmp_path.exists()
 
 
 @pytest.mark.parametrize("options, said", [
