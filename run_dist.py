@@ -10,7 +10,7 @@ from az_mpi import command_line
 from az_mpi import config as configuration
 from az_mpi.problems import Refusal
 
-DONE, USAGE, INTERNAL, INTERRUPTED = 0, 2, 70, 130
+DONE, USAGE, INTERNAL, RESUMABLE, INTERRUPTED = 0, 2, 70, 75, 130
 LAST_WORDS_S = 1.0
 
 
@@ -49,6 +49,7 @@ def load_config(arguments):
 
 def start(arguments):
     """Join the MPI job and do what was asked. An unexpected exception on any rank ends the whole job."""
+    from az_mpi.pulse import Stopped
     from az_mpi.world import World
 
     world = World.start()
@@ -63,6 +64,8 @@ def start(arguments):
         if world.is_root:
             print(error, file=sys.stderr, flush=True)
         return USAGE
+    except Stopped:  # raised on every rank
+        return RESUMABLE
     except KeyboardInterrupt:
         world.abort(INTERRUPTED)
     except BaseException:

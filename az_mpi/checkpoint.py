@@ -1,10 +1,13 @@
 """Checkpoints: RUN/checkpoints/IIIIII/ with model.safetensors, optimizer.safetensors, state.json and sha256.
 
+IIIIII iterations are complete; IIIIII-SSSSSSSS was saved in the training of the next one, after step SSSSSSSS.
+
 A folder that can be seen is whole; one whose sums do not match was damaged later and is set aside, not used.
 """
 
 import dataclasses
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,7 @@ from safetensors.torch import save as save_bytes
 from az_mpi.files import sha256, whole_folder
 
 SCHEMA_VERSION = 1
+_NAME = re.compile(r"\d+(-\d+)?")
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
@@ -25,6 +29,7 @@ class Progress:
     """How far a run has come. Everything random is keyed by these numbers and the seed."""
 
     iteration: int = 0  # completed ones; also the index of the next
+    phase: str = "play"  # what that one does next: "play" its games, or "train", when it has them
     step: int = 0  # optimiser steps taken
     samples_due: float = 0.0  # of the replay ratio, not yet trained on
     games_num: int = 0  # in segments
@@ -41,9 +46,15 @@ class Checkpoint:
     optimizer: dict
 
 
+def path_of(folder, progress):
+    """Return where under `folder` the checkpoint of a `Progress` belongs."""
+    within = f"-{progress.step:08d}" if progress.phase == "train" else ""
+    return Path(folder) / f"{progress.iteration:06d}{within}"
+
+
 def save(folder, checkpoint, keep):
     """Write a checkpoint under `folder` and remove all but the newest `keep`."""
-    path = Path(folder) / f"{checkpoint.progress.iteration:06d}"
+    path = path_of(folder, checkpoint.progress)
     with whole_folder(path) as temporary:
         save_file(contiguous(checkpoint.model), temporary / _FILES[0])
         save_file(contiguous(checkpoint.optimizer), temporary / _FILES[1])
@@ -71,7 +82,8 @@ def find(folder):
     folder = Path(folder)
     if not folder.is_dir():
         return []
-    return sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: tuple(map(int, path.name.split("-"))))
 
 
 def load_newest(folder, set_aside):

@@ -23,6 +23,11 @@ SHORTCUTS = {
     "--learning_rate": "train.learning_rate",
     "--mixed_precision": "train.mixed_precision",
 }
+# Options without a value: (key, value).
+FLAGS = {
+    "--train_distributed": ("train.ranks", "all"),
+    "--train_distributed_native": ("train.ranks", "root_host"),
+}
 DESCRIPTION = """\
 Train AlphaZero on one machine or on a cluster: every rank that mpirun starts plays games against itself and
 takes part in training. Started again on the same --logdir, a run goes on from its last checkpoint."""
@@ -41,7 +46,11 @@ exit codes:
   0    done
   2    usage or configuration: nothing was started
   70   internal error
-  130  interrupted (SIGINT): start the same command again to go on
+  75   stopped by a signal, everything finished is stored: start the same command again to go on
+  130  interrupted twice (SIGINT)
+
+signals, to mpirun or to a rank: USR1: checkpoint and go on; USR2 (also TERM and INT to a rank itself): store
+what is finished and leave with status 75. mpirun ends its ranks by force when TERM or INT is sent to it.
 """
 
 
@@ -78,6 +87,14 @@ class _Print(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):
         raise PrintAndExit(self.const(parser))
+
+
+class _Flag(argparse.Action):
+    """Note an override, `const` = (key, value)."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        key, namespace.overrides[self.const[0]] = self.const
+        namespace.sources[key] = option_string
 
 
 class _Set(argparse.Action):
@@ -119,6 +136,8 @@ def _parser():
         name = "{auto,true,false}" if option == "--mixed_precision" else "VALUE"
         about = f"{key}: {KEYS[key].description}".replace("%", "%%")
         change.add_argument(option, action=_Set, const=key, metavar=name, help=about)
+    for option, (key, value) in FLAGS.items():
+        change.add_argument(option, action=_Flag, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
     tell = parser.add_argument_group("information, without a run")
     tell.add_argument("--check_config", action="store_true", help="list the problems of the configuration, or print "
                       "it with every default filled in")

@@ -79,9 +79,16 @@ class Selfplay(Section):
                                  "iteration, game index), so that any number of ranks makes the same games.")
     max_plies: _whole(0) = _free(0, "A game longer than this many plies is ended and scored as a draw (value 0 for "
                                  "both players); 0: as long as the game itself can last.")
+    weights: dict[str, Annotated[float, Field(gt=0)]] = _free({}, (
+        'How much of a deterministic quota each rank of a host plays, such as {"node2": 2.0}; hosts that are not '
+        'named have 1.'))
 
 
 class Exchange(Section):
+    every_s: float = _free(20.0, "Seconds of self-play after which finished games are stored and dealt to trainers, "
+                           "also before an iteration has all of its games; 0: only then. A deterministic quota has no "
+                           "such exchanges.", ge=0)
+    compress: bool = _free(True, "Compress games on their way between ranks.")
     chunk_bytes: _whole(1024, 2**31 - 1) = _free(2**28, "Most bytes one rank puts into one round of MPI messages.")
 
 
@@ -92,7 +99,9 @@ class Replay(Section):  # the window: the newest clamp(window_growth * positions
 
 
 class Train(Section):
-    ranks: Literal["all"] | _whole(1) = _free("all", 'How many ranks train: "all", or a number of them.')
+    ranks: Literal["all", "root_host", "gpu"] | _whole(1) = _free("all", (
+        'Who trains: "all" ranks, those on the "root_host", those that own a "gpu", or a number of ranks. The others '
+        'go on playing meanwhile.'))
     backend: Literal["horovod"] = _free("horovod", "What averages gradients over the train ranks.")
     batch_size: _whole(1) = _free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
     replay_ratio: float = _fixed(4.0, "Samples drawn from the window for each new position.", gt=0)

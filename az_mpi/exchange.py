@@ -20,40 +20,55 @@ def committed(run):
     return Record.join(run.game, [segment.read(old.path, run.game) for old in stored])
 
 
-def exchange(run, old, record):
-    """Store this rank's new games and deal all positions of the iteration; return how many these are over all ranks.
+def exchange(run, old):
+    """Store this rank's new games and deal them, and root's `old` ones, to the trainers. Return the positions dealt,
+    over all ranks.
 
-    old: what `committed` returned. Root hands the new games of all ranks to its writer, as one segment.
+    old: what `committed` returned, or an empty record. They belong to the iteration under way.
     """
-    world, progress = run.world, run.progress
-    new = record.gather(world)
-    if world.is_root:
-        run.writer.submit(progress.iteration, new, provenance(run))
+    world, progress, sent_before = run.world, run.progress, run.world.sent_bytes
+    record = store(run)
     # Only root holds old games, and their positions are numbered first.
-    counts = world.collect([len(old.positions), len(record.positions), len(old.games) + len(record.games)])
+    games_num, positions_num = len(old.games) + len(record.games), [len(old.positions), len(record.positions)]
+    counts = world.collect([*positions_num, games_num, int(run.player.live.sum())])
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
     _deal(run, old, progress.positions_num)
     _deal(run, record, progress.positions_num + before)
     made = sum(count[0] + count[1] for count in counts)
     progress.positions_num += made
     progress.games_num += sum(count[2] for count in counts)
+    progress.unfinished_games = sum(count[3] for count in counts)
     if run.replay:
         run.replay.forget(progress.positions_num - replay.window_size(run.config.replay, progress.positions_num))
+    run.tally.add_games(record, progress.iteration)
+    run.tally.exchanges_num += 1
+    run.tally.exchange_bytes += world.sent_bytes - sent_before
     return made
 
 
+def store(run):
+    """Hand the games that the ranks have finished to root's writer, as one segment; return this rank's."""
+    record = run.player.take()
+    new = record.gather(run.world, run.config.exchange.compress)
+    if run.world.is_root:
+        # While an iteration is trained, games are played for the next.
+        run.writer.submit(run.progress.iteration + (run.progress.phase == "train"), new, provenance(run))
+    return record
+
+
 def refill(run):
-    """Deal the window's positions anew from the segments of completed iterations, read by root."""
+    """Deal the window's positions anew from the segments that the checkpoint counts, read by root."""
     world, progress = run.world, run.progress
+    end = progress.iteration + (progress.phase == "train")
     oldest = progress.positions_num - replay.window_size(run.config.replay, progress.positions_num)
     segments = []
     if world.is_root:
         run.writer.flush()
-        segments = [s for s in segment.find(run.folder / "games") if s.iteration < progress.iteration]
+        segments = [s for s in segment.find(run.folder / "games") if s.iteration < end]
         held = sum(s.positions_num for s in segments)
         if held != progress.positions_num:
             raise segment.SegmentError(f"{run.folder}/games: the checkpoint counts {progress.positions_num} positions "
-                                       f"before iteration {progress.iteration}, the segments hold {held}")
+                                       f"before iteration {end}, the segments hold {held}")
     index = 0
     for num in world.share([s.positions_num for s in segments]):
         record = Record.empty(run.game)
@@ -75,6 +90,6 @@ def provenance(run):
 def _deal(run, record, first_index):
     """Give the trainers the positions of every rank's record, the first of this rank's being `first_index`."""
     rows = replay.to_samples(record, run.game, first_index, run.config.train.root_value_share)
-    mine = replay.deal(run.world, run.trainers_num, rows)
+    mine = replay.deal(run.world, run.trainers_num, rows, run.config.exchange.compress)
     if run.replay:
         run.replay.add(mine)

@@ -8,7 +8,7 @@ import json
 
 import safetensors.torch
 
-from az_mpi import checkpoint
+from az_mpi import checkpoint, resume
 from az_mpi.evaluate import evaluation
 from az_mpi.files import whole_file, write_text
 from az_mpi.network.evaluators import NetworkEvaluator
@@ -49,10 +49,34 @@ def verdict(run, best):
     """Return what the configured matches and the exact solver say of the network as it is now."""
     ours = NetworkEvaluator(run.game, run.engine)
     result = evaluation.evaluate(run.world, run.config, run.game, ours, best, run.progress.iteration,
-                                 lambda name: ProgressBar(run.logger, run.world.is_root, name, "games"))
+                                 lambda name: _WatchedMatch(run, name))
     for line in evaluation_lines(result):
         run.say(line)
     return result
+
+
+class _WatchedMatch:
+    """A match as `evaluation.evaluate` tells of it: a progress bar, and requests of signals. To stop in a match loses
+    nothing but the match."""
+
+    def __init__(self, run, name):
+        self.run, self.bar = run, ProgressBar(run.logger, run.world.is_root, name, "games")
+
+    def update(self, done, total):
+        self.bar.update(done, total)
+        if heard := self.run.pulse.look():
+            self._answer(heard)
+
+    def finish(self):
+        """This rank has played its games. Wait for the others, which may be asked to stop."""
+        self.run.pulse.wait(lambda heard: self._answer(heard) or heard.done == self.run.world.size, done=True)
+        self.bar.close()
+
+    def _answer(self, heard):
+        if heard.save:
+            resume.save(self.run)
+        if heard.stop:
+            resume.leave(self.run)
 
 
 def load_best(run, before):

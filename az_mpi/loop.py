@@ -7,55 +7,53 @@ import resource
 
 import numpy as np
 
-from az_mpi import checkpoint, exchange, judge
-from az_mpi.checkpoint import Checkpoint
-from az_mpi.network import resnet
+from az_mpi import exchange, judge, resume
+from az_mpi.pulse import Lockstep
 from az_mpi.report import curve
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.summary import iteration_line
 from az_mpi.selfplay import quota
-
-
-class WeightsDiffer(Exception):
-    """After training some ranks hold other weights than root: the run cannot be trusted to go on."""
+from az_mpi.selfplay.record import Record
 
 
 def train(run):
-    """Train until the run is finished; say so if it already is."""
-    if restore(run, set_aside=True):
+    """Train until the run is finished; say so if it already is. Raises Stopped where a signal asked for it."""
+    if resume.restore(run, set_aside=True):
         if finished(run) and judge.judged(run):
-            run.say("%s is complete: %s. Nothing to do.", run.folder, _how_far(run))
+            run.say("%s is complete: %s. Nothing to do.", run.folder, resume.how_far(run))
             if run.world.is_root and not (run.folder / curve.NAME).exists():
                 curve.draw(run.folder)
             return
-        resume(run)
+        resume.resume(run)
+    resume.mark(run)
     if evaluation_due(run) and not judge.judged(run):
         judge.evaluate(run)
     while not finished(run):
         iteration(run)
     if run.world.is_root:
         curve.draw(run.folder)
-    run.say("complete: %s; learning curve in %s", _how_far(run), run.folder / curve.NAME)
+    run.say("complete: %s; learning curve in %s", resume.how_far(run), run.folder / curve.NAME)
 
 
 def iteration(run):
-    """One round: self-play, exchange, training, and what keeps and judges their result."""
-    run.say("iteration %d of %d", run.progress.iteration + 1, run.config.iterations)
-    timers = run.timers
-    with timers("play"):
-        committed, record = play(run)
-    with timers("exchange"):
-        new_positions = exchange.exchange(run, committed, record)
+    """One round: self-play with its exchanges, training, and what keeps and judges their result."""
+    progress, timers = run.progress, run.timers
+    run.say("iteration %d of %d", progress.iteration + 1, run.config.iterations)
+    new_positions = 0
+    if progress.phase == "play":
+        new_positions = play(run)
+        progress.phase = "train"
     with timers("train"):
-        steps = learn(run, new_positions)
+        steps = learn(run)
     with timers("publish"):
-        publish(run)
-    run.progress.iteration += 1
-    if finished(run) or run.progress.iteration % run.config.checkpoint.every == 0:
+        resume.publish(run)
+    progress.iteration, progress.phase = progress.iteration + 1, "play"
+    resume.mark(run)
+    if finished(run) or progress.iteration % run.config.checkpoint.every == 0:
         with timers("save"):
-            save(run)
+            resume.save(run)
     with timers("report"):  # told by the next iteration
-        report(run, record, new_positions, steps)
+        report(run, new_positions, steps)
     if evaluation_due(run):
         judge.evaluate(run)
 
@@ -72,116 +70,137 @@ def evaluation_due(run):
     return done > 0 and (finished(run) or bool(every and done % every == 0))
 
 
-def resume(run):
-    """Refill the window from the segments before the checkpoint that was restored, and say where the run stands."""
-    exchange.refill(run)
-    run.say("resumed after %s (attempt %d)", _how_far(run), run.attempt)
-    if run.progress.unfinished_games:
-        run.say("  lost: %d games that were under way then, and what was played after it and not yet stored",
-                run.progress.unfinished_games)
-
-
-def restore(run, set_aside):
-    """Load the newest whole checkpoint and return whether there is one. set_aside: see `checkpoint.load_newest`."""
-    newest = None
-    if run.world.is_root:
-        newest, lines = checkpoint.load_newest(run.folder / "checkpoints", set_aside)
-        for line in lines:
-            run.logger.warning(line)
-    if not run.world.share(newest is not None):
-        return False
-    run.progress = checkpoint.Progress(**run.world.share(vars(newest.progress) if newest else None))
-    run.network.load_state_dict(checkpoint.broadcast(run.world, newest and newest.model))
-    optimizer = checkpoint.broadcast(run.world, newest and newest.optimizer)
-    if run.learner:
-        run.learner.load_optimizer(optimizer)
-        run.learner.step_index, run.learner.samples_due = run.progress.step, run.progress.samples_due
-    publish(run)
-    return True
-
-
 def play(run):
-    """Play what this iteration lacks. Return (root's games that a broken-off attempt left, this rank's new games)."""
+    """Play and exchange what this iteration lacks, until all of it is there; return the number of new positions."""
     config, world, player, index = run.config, run.world, run.player, run.progress.iteration
-    committed = exchange.committed(run)
-    done = world.share(committed.games["id"].tolist() if world.is_root else None)
+    old = exchange.committed(run)
+    done = world.share(old.games["id"].tolist() if world.is_root else None)
+    ids = quota.game_ids(index, 0, np.arange(config.selfplay.games_num))
+    missing = np.flatnonzero(~np.isin(ids, np.array(done, np.uint64)))  # of a deterministic quota
+    missing_num = config.selfplay.games_num - len(done)
+    weights = [config.selfplay.weights.get(host, 1.0) for host in world.hosts]
+    finished_before = player.finished_num - len(player.finished)  # those were finished while others trained
     run.restart_evaluator()
     shown = ProgressBar(run.logger, world.is_root, "self-play", "games")
-    if config.selfplay.deterministic:
-        ids = quota.game_ids(index, 0, np.arange(config.selfplay.games_num))
-        quota.play_share(player, world, index, np.flatnonzero(~np.isin(ids, np.array(done, np.uint64))), shown.update)
-    elif len(done) < config.selfplay.games_num:
-        quota.play_until(player, world, index, run.attempt, config.selfplay.games_num - len(done), shown.update)
+    new_positions, total = 0, None
+    while True:
+        before = player.simulations_num
+        with run.timers("play"):
+            if config.selfplay.deterministic:
+                total = quota.play_share(player, run.pulse, index, missing, weights, shown.update)
+            elif missing_num > 0:
+                total = quota.play_until(player, run.pulse, index, run.attempt, finished_before, missing_num,
+                                         shown.update, config.exchange.every_s)
+        run.tally.played_num += player.simulations_num - before
+        with run.timers("exchange"):
+            new_positions += exchange.exchange(run, old)
+        old = Record.empty(run.game)
+        if total and total.save:
+            resume.save(run)
+        if total and total.stop:
+            resume.leave(run)
+        if config.selfplay.deterministic or not total or total.finished >= missing_num:
+            break
     shown.close()
-    return committed, player.take()
+    _make_due(run, new_positions)
+    return new_positions
 
 
-def learn(run, new_positions):
-    """Train the network on the window; return the number of optimiser steps."""
-    steps = 0
+def _make_due(run, new_positions):
+    """Add what the replay ratio asks of the new positions to the samples to be trained on."""
+    progress, asked = run.progress, run.config.selfplay.games_num
+    games_num = progress.games_num - run.before_play.games_num
+    if run.trainers_num < run.world.size:
+        # Ranks that play while others train can make more than these can train on: games beyond the quota wait in the
+        # window, and the ratio falls. Training on all would take longer each time, and yield still more of them.
+        new_positions *= min(1.0, asked / max(games_num, 1))
+    progress.samples_due += new_positions * run.config.train.replay_ratio
+
+
+def learn(run):
+    """Train the network on the window, while ranks that do not train play on; return the number of steps."""
+    world, progress, player = run.world, run.progress, run.player
+    steps, everyone_trains, watch = 0, run.trainers_num == world.size, StepWatch(run)
     if run.learner:
-        steps = run.learner.train(run.replay, new_positions, run.progress.iteration, lambda *what: _summary(run, *what))
-        run.progress.step, run.progress.samples_due = run.learner.step_index, run.learner.samples_due
-    progress = run.progress
-    steps, progress.step, progress.samples_due = run.world.share([steps, progress.step, progress.samples_due])
+        run.learner.samples_due = progress.samples_due
+        steps = run.learner.train(run.replay, progress.iteration, lambda *what: _summary(run, *what), watch)
+    if run.learner or run.config.selfplay.deterministic:
+        if not everyone_trains:
+            run.pulse.wait(lambda total: total.done == run.trainers_num, done=run.learner is not None)
+    else:
+        before = player.simulations_num
+        quota.play_meanwhile(player, run.pulse, progress.iteration, run.attempt, run.trainers_num)
+        run.tally.meanwhile_num += player.simulations_num - before
+    steps, progress.step, progress.samples_due, stopped = world.share(
+        [steps, progress.step, progress.samples_due, watch.stopped])
+    if stopped:
+        resume.leave(run)
     return steps
 
 
-def publish(run):
-    """Give the trainers' weights to every rank's engine. Raises WeightsDiffer where ranks disagree."""
-    differing = run.world.agree(resnet.weights_hash(run.network) if run.learner else None)
-    if differing := [rank for rank in differing if rank < run.trainers_num]:
-        raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
-    if run.trainers_num < run.world.size:
-        run.network.load_state_dict(checkpoint.broadcast(run.world, run.network.state_dict()))
-    run.load_weights()
+class StepWatch:
+    """What a trainer looks at around each step: whether one of them was asked to save or to stop."""
+
+    def __init__(self, run):
+        self.run, self.stopped = run, False
+        self.lockstep = run.learner and Lockstep(run.learner.world, run.pulse.requests)
+
+    def begin(self):
+        self.lockstep.begin()
+
+    def end(self):
+        """Return whether to stop here. The same on all trainers."""
+        run, learner, total = self.run, self.run.learner, self.lockstep.end()
+        run.progress.step, run.progress.samples_due = learner.step_index, learner.samples_due
+        if run.trainers_num < run.world.size:
+            heard = run.pulse.look()
+            run.pulse.requests.save |= bool(heard and heard.save)
+        if total.save:
+            resume.save(run)
+        self.stopped = total.stop > 0
+        return self.stopped
 
 
-def save(run):
-    """Write a checkpoint, by root, once the segments hold the positions that it counts."""
-    run.progress.unfinished_games = int(run.world.sum(np.array([run.player.live.sum()], np.int64))[0])
-    if run.world.is_root:
-        run.writer.flush()
-        content = Checkpoint(run.progress, run.network.state_dict(), run.learner.optimizer_tensors())
-        checkpoint.save(run.folder / "checkpoints", content, run.config.checkpoint.keep)
-
-
-def report(run, record, new_positions, steps):
+def report(run, new_positions, steps):
     """Say and record what the iteration did."""
-    games, player = record.games, run.player
-    mine = [len(games), int(games["length"].sum()), float(games["outcome"].sum()), player.simulations_num]
-    mine += [*run.take_cache_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]  # from KiB
-    player.simulations_num = 0
-    by_rank = np.array(run.world.collect(mine))
-    games_num, moves_num, outcome, simulations_num, asked_num, evaluated_num, _ = by_rank.sum(axis=0)
+    world, tally = run.world, run.tally.take(run.world)
+    mine = [*run.take_cache_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]  # from KiB
+    asked, evaluated, peak = np.array(world.collect(mine)).T
+    games_num = tally["games_num"].sum()
     values = {"iteration": run.progress.iteration, "games_num": int(games_num), "positions_num": new_positions}
-    values |= {"steps_num": steps, "mean_length": moves_num / max(games_num, 1)}
-    spent = run.timers.take()
-    values |= {"first_player_score": 0.5 + 0.5 * outcome / max(games_num, 1), **spent}
+    values |= {"steps_num": steps, "mean_length": tally["positions_num"].sum() / max(games_num, 1)}
+    values |= {"first_player_score": 0.5 + 0.5 * tally["outcome"].sum() / max(games_num, 1)}
+    values |= {"mean_staleness": tally["staleness"].sum() / max(games_num, 1)}
+    values |= (spent := run.timers.take())
+    play_s = spent.get("play_s", 0.0)
     whole = sum(value for name, value in spent.items() if "_idle_" not in name)
-    values |= {"overhead_share": 1 - (spent["play_s"] + spent["train_s"]) / whole}
-    values |= {"games_per_s": games_num / values["play_s"], "simulations_per_s": simulations_num / values["play_s"]}
-    if asked_num:
-        values["evaluations_per_s"] = evaluated_num / values["play_s"]
-        values["cache_hit_rate"] = 1 - evaluated_num / asked_num
-    values |= {"peak_resident_bytes": int(by_rank[:, 6].max())}  # of the largest rank since it started
-    values |= {"games_by_rank": by_rank[:, 0].astype(int).tolist()}
-    values |= {"positions_by_rank": by_rank[:, 1].astype(int).tolist()}
+    values |= {"overhead_share": 1 - (play_s + spent["train_s"]) / whole}
+    # Of ranks that play while others train, and of the same ranks while all play.
+    meanwhile, alone = tally["meanwhile_num"].sum(), tally["played_num"][run.trainers_num :].sum()
+    searching_s = play_s + (spent["train_s"] if meanwhile else 0.0)
+    if play_s:  # not an iteration that was resumed in its training
+        values |= {"games_per_s": games_num / searching_s, "simulations_per_s": tally["played_num"].sum() / play_s}
+    if meanwhile:
+        values["meanwhile_simulations_per_s"] = meanwhile / spent["train_s"]
+    if meanwhile and alone:
+        values["meanwhile_share"] = meanwhile / spent["train_s"] / (alone / play_s)
+    if asked.any():
+        values["cache_hit_rate"] = 1 - evaluated.sum() / asked.sum()
+    if asked.any() and searching_s:
+        values["evaluations_per_s"] = evaluated.sum() / searching_s
+    values |= {"exchanges_num": int(tally["exchanges_num"][0]), "exchange_bytes": int(tally["exchange_bytes"].sum())}
+    values |= {"peak_resident_bytes": int(peak.max())}  # of the largest rank since it started
+    values |= {f"{name}_by_rank": tally[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}
     run.metrics.write("iteration", run.progress.step, values)
-    if run.world.is_root:
+    if world.is_root:
         run.logger.info(iteration_line(values))
     else:
-        text = "iteration %d: this rank finished %d games, %d positions, outcomes %.0f in sum, %d simulations"
-        run.logger.info(text, values["iteration"], *mine[:4])
+        text = "iteration %d: this rank gave %d games, %d positions; %d simulations, %d of them while others trained"
+        counts = [tally[f"{name}_num"][world.rank] for name in ("games", "positions", "played", "meanwhile")]
+        run.logger.info(text, values["iteration"], *counts[:2], counts[2] + counts[3], counts[3])
 
 
 def _summary(run, step, values):
     run.metrics.write("train", step, values)
     run.say("  step %d: policy loss %.3f, value loss %.3f, gradient norm %.2f, learning rate %.2g", step,
             *(values[name] for name in ("policy_loss", "value_loss", "gradient_norm", "learning_rate")))
-
-
-def _how_far(run):
-    progress = run.progress
-    return (f"iteration {progress.iteration} of {run.config.iterations}, {progress.games_num:,} games, "
-            f"{progress.positions_num:,} positions, {progress.step:,} steps")

@@ -5,8 +5,9 @@ import time
 
 import numpy as np
 
-from az_mpi import exchange, judge, loop, run_folder
+from az_mpi import exchange, judge, loop, placement, resume, run_folder
 from az_mpi.data import segment
+from az_mpi.pulse import Requests, Stopped
 from az_mpi.report.console import ProgressBar
 from az_mpi.run import assemble
 from az_mpi.run_folder import RunFolderError
@@ -15,11 +16,16 @@ from az_mpi.selfplay import quota
 
 def train(arguments, config, world):
     """Start the run in --logdir, or go on with the one that is there."""
-    folder = arguments.logdir
+    folder, requests = arguments.logdir, Requests()
+    requests.listen()
+    world, trainers_num = placement.place(config, world)
     attempt = world.from_root(lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh))
-    run = assemble(config, world, folder, attempt)
+    run = assemble(config, world, folder, attempt, trainers_num, requests)
     try:
         loop.train(run)
+    except Stopped:
+        run.metrics.close()
+        raise
     except BaseException:
         _rescue_games(run)
         raise
@@ -39,18 +45,18 @@ def selfplay(arguments, config, world):
     """Play `selfplay.games_num` games with a run's newest network into RUN/selfplay and print what came of it."""
     run = _open(arguments, config, world)
     folder, index = run.folder / "selfplay", run.progress.iteration
-    begun = time.perf_counter()
+    begun, player = time.perf_counter(), run.player
     shown = ProgressBar(run.logger, world.is_root, "self-play", "games")
     if config.selfplay.deterministic:
-        quota.play_share(run.player, world, index, np.arange(config.selfplay.games_num), shown.update)
+        quota.play_share(player, run.pulse, index, np.arange(config.selfplay.games_num), [1] * world.size, shown.update)
     else:
         # Training counts its attempts from 1; these calls count from the upper half, so that no id is given twice.
         call = 0x800 + world.share(len(list(folder.glob("*.h5"))))
-        quota.play_until(run.player, world, index, call, config.selfplay.games_num, shown.update)
+        quota.play_until(player, run.pulse, index, call, 0, config.selfplay.games_num, shown.update)
     shown.close()
     seconds = time.perf_counter() - begun
-    record = run.player.take().gather(world)
-    simulations = world.sum(np.array([run.player.simulations_num], np.int64))[0]
+    record = player.take().gather(world)
+    simulations = world.sum(np.array([player.simulations_num], np.int64))[0]
     if not world.is_root:
         return
     folder.mkdir(exist_ok=True)
@@ -79,6 +85,6 @@ def _open(arguments, config, world):
     folder = arguments.logdir
     world.from_root(lambda: run_folder.check_same_run(folder, config))
     run = assemble(config, world, folder, attempt=None)
-    if not loop.restore(run, set_aside=False):
+    if not resume.restore(run, set_aside=False):
         raise RunFolderError(f"--logdir {folder}: holds no whole checkpoint\n  train there first, or name another run")
     return run

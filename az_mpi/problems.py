@@ -87,6 +87,8 @@ def allowed(kind, limits=()):
         return " or ".join(json.dumps(part) for part in parts)
     if origin is tuple:
         return f"a list of any of {', '.join(map(json.dumps, choices(kind)))}; each at most once"
+    if origin is dict:
+        return f'an object such as {{"name": 1}}; each value {allowed(parts[1])}'
     return "true or false" if kind is bool else _number(kind, limits)
 
 

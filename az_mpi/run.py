@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import torch
 
-from az_mpi import games
+from az_mpi import games, placement
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
 from az_mpi.data.writer import SegmentWriter
@@ -18,8 +18,10 @@ from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
 from az_mpi.problems import Refusal
+from az_mpi.pulse import Pulse, Requests
 from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
+from az_mpi.report.tally import Tally
 from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
 from az_mpi.train.horovod_backend import HorovodBackend
@@ -47,7 +49,10 @@ class Run:
     logger: object
     metrics: Metrics
     timers: Timers
+    pulse: Pulse
     progress: Progress = field(default_factory=Progress)
+    before_play: Progress | None = None  # as `progress` was when the iteration began, see `resume.mark`
+    tally: Tally = field(default_factory=Tally)
 
     def restart_evaluator(self):
         """Make the evaluator's random numbers, where it draws any, depend on the iteration alone."""
@@ -70,10 +75,11 @@ class Run:
             self.logger.info(text, *values)
 
 
-def assemble(config, world, folder, attempt):
+def assemble(config, world, folder, attempt, trainers_num=0, requests=None):
     """Return this rank's `Run`, with new weights; the start-up table is printed. Collective.
 
     attempt: None for a run that is only looked at: nothing is trained or written, and standard output is left alone.
+    trainers_num: the first ranks of the world, which train. requests: what signals ask for.
     """
     cores = world.cores()
     torch.set_num_threads(cores)
@@ -83,13 +89,13 @@ def assemble(config, world, folder, attempt):
     if config.selfplay.deterministic != torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(config.selfplay.deterministic)  # a second of imports, also to switch it off
     logger = console.start(world.rank, None if attempt is None else folder)
-    device = choose_device(world)
+    device = placement.choose_device(world)
+    placement.open_device(world, device)
     game = games.make(config.game)
     network = resnet.build(game, config.network, config.seed)
     make_engine = engine_maker(config, world, game, device, cores)
     engine, reason = make_engine(network)
     evaluate = choose_evaluator(config, game, engine, world.rank)
-    trainers_num = 0 if attempt is None else count_trainers(config, world)
     trainers = world.split(world.rank < trainers_num)
     if trainers_num:
         check_devices(world, device, trainers)
@@ -113,15 +119,11 @@ def assemble(config, world, folder, attempt):
         logger=logger,
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),
         timers=Timers(world),
+        pulse=Pulse(world, requests or Requests()),
     )
     searches_network = config.network.engine not in ("uniform", "rollout")
     _say_start(run, device, cores, reason if searches_network else f"{config.network.engine} (as configured)")
     return run
-
-
-def count_trainers(config, world):
-    """Return how many ranks train: the first ones."""
-    return world.size if config.train.ranks == "all" else min(config.train.ranks, world.size)
 
 
 def check_devices(world, device, trainers):
@@ -135,11 +137,6 @@ def check_devices(world, device, trainers):
     if len(set(places)) < len(places):
         raise Refusal("two ranks are to train on one GPU, which NCCL does not allow\n"
                       "  start as many ranks a host as it has GPUs, or fewer trainers with --set train.ranks=N")
-
-
-def choose_device(world):
-    """Return the torch device of this rank: a GPU of its host where there is one, shared out by local rank."""
-    return f"cuda:{world.local_rank % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
 
 
 def engine_maker(config, world, game, device, cores):
@@ -167,12 +164,18 @@ def _say_start(run, device, cores, engine):
     """Print the table of ranks and what they run on. Collective."""
     world, config = run.world, run.config
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
-    roles = "play, train" if run.learner else "play"
+    meanwhile = "" if config.selfplay.deterministic or not run.trainers_num else ", also while others train"
+    roles = "play, train" if run.learner else f"play{meanwhile}"
     rows = world.collect([world.rank, world.host, cores, f"{device} {name}".removesuffix(" cpu"), engine, roles])
+    gpus = dict(world.collect([world.host, torch.cuda.device_count()]))
     backend = HorovodBackend.describe() if run.learner else "nothing trained"
     run.say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, config.game, config.seed, run.folder)
     for line in console.table([("rank", "host", "cores", "device", "engine", "roles"), *rows]):
         run.say("  %s", line)
+    for line in placement.remarks(world.hosts, gpus):
+        run.say("  note: %s", line)
+    if unknown := sorted(config.selfplay.weights.keys() - set(world.hosts)):
+        run.say("  note: selfplay.weights names %s, but the hosts are %s", ", ".join(unknown), ", ".join(gpus))
     trees = config.selfplay.parallel_games
     one = bytes_per_tree(run.game, config.search.simulations + 1, run.game.num_actions)
     parameters = sum(p.numel() for p in run.network.parameters())

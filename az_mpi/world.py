@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import time
+import zlib
 
 import numpy as np
 
@@ -23,11 +24,14 @@ class World:
     # Seconds that this rank has spent in collectives, waiting for others or for bulk data to travel. One count for all
     # worlds of a process: a rank waits in one place at a time. What waits inside Horovod is not seen.
     waited_s = 0.0
+    # Bytes that this rank has sent to others in bulk. Horovod's are not seen.
+    sent_bytes = 0
 
     def __init__(self, comm, chunk_bytes=1 << 28):
         from mpi4py import MPI
 
         self._mpi, self.comm, self.chunk_bytes = MPI, comm, chunk_bytes
+        self._sums = comm.Dup()  # so that a sum may be under way during other collectives
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.is_root = self.rank == 0
         self.host = socket.gethostname()
@@ -100,10 +104,10 @@ class World:
         self._wait(self.comm.Iallreduce(values, total))
         return total
 
-    def start_sum(self, value):
-        """Begin to add up one integer a rank and return a `PendingSum`. Collective: every rank begins its sums in the
-        same order, and no rank waits for another before it asks for the result."""
-        return PendingSum(self.comm, value)
+    def start_sum(self, values):
+        """Begin to add up a few integers a rank and return a `PendingSum`. Collective: every rank begins its sums in
+        the same order, and no rank waits for another before it asks for the result."""
+        return PendingSum(self._sums, values)
 
     def broadcast(self, array):
         """Return root's array, of a plain dtype, on every rank; the others' is ignored. Collective."""
@@ -119,17 +123,20 @@ class World:
         dtype, shape = json.loads(header.tobytes())
         result = array if self.is_root else np.empty(shape, dtype)
         content = _as_bytes(result)
+        if self.is_root:
+            World.sent_bytes += len(content) * (self.size - 1)
         for start in range(0, len(content), self.chunk_bytes):
             self._wait(self.comm.Ibcast(content[start : start + self.chunk_bytes]))
         return result
 
-    def gather(self, rows):
+    def gather(self, rows, compress=False):
         """Return the rows of every rank, in rank order, on root; None elsewhere. Collective.
 
         rows: [n, …], any fixed-size dtype, the same on every rank; n may differ and may be 0.
         """
-        content = _as_bytes(rows)
+        content = _pack(rows, compress)
         sizes = self._all_sizes(len(content))
+        World.sent_bytes += 0 if self.is_root else len(content)
         chunk = self._chunk(max(sizes))
         whole = np.empty(sum(sizes) if self.is_root else 0, np.uint8)
         starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -144,38 +151,37 @@ class World:
                     whole[starts[rank] + done :][:n] = stage[places[rank] :][:n]
         if not self.is_root:
             return None
-        return whole.view(rows.dtype).reshape(-1, *rows.shape[1:])
+        return _unpack([whole[a : a + n] for a, n in zip(starts, sizes)], rows, compress)
 
-    def exchange(self, rows, destination):
+    def exchange(self, rows, destination, compress=False):
         """Send each row to a rank and return the rows sent here, by source rank, in their order there. Collective.
 
         rows: [n, …], any fixed-size dtype, the same on every rank. destination: int [n], the rank of each row.
         """
-        order = np.argsort(destination, kind="stable")
-        content = _as_bytes(np.ascontiguousarray(rows[order]))
-        row_bytes = rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
-        to_send = np.bincount(destination, minlength=self.size).astype(np.int64) * row_bytes
+        parts = [_pack(rows[destination == rank], compress) for rank in range(self.size)]
+        to_send = np.array([len(part) for part in parts], np.int64)
+        World.sent_bytes += int(to_send.sum() - to_send[self.rank])
         to_receive = np.empty_like(to_send)
         self._wait(self.comm.Ialltoall(to_send, to_receive))
         longest = max(self._all_sizes(int(to_send.max())))
         chunk = self._chunk(longest)
-        send_starts = np.concatenate([[0], np.cumsum(to_send)])
-        receive_starts = np.concatenate([[0], np.cumsum(to_receive)])
-        received = np.empty(receive_starts[-1], np.uint8)
+        received = [np.empty(n, np.uint8) for n in to_receive]
         places = np.arange(self.size) * chunk
         # Each round goes through staging buffers, so that displacements stay below chunk_bytes.
         outgoing, incoming = np.empty(self.size * chunk, np.uint8), np.empty(self.size * chunk, np.uint8)
         for done in range(0, longest, chunk):
             sends, receives = np.clip(to_send - done, 0, chunk), np.clip(to_receive - done, 0, chunk)
-            for rank in range(self.size):
-                n = sends[rank]
-                outgoing[places[rank] :][:n] = content[send_starts[rank] + done :][:n]
+            for place, part, n in zip(places, parts, sends):
+                outgoing[place:][:n] = part[done:][:n]
             byte = self._mpi.BYTE
             self._wait(self.comm.Ialltoallv([outgoing, sends, places, byte], [incoming, receives, places, byte]))
-            for rank in range(self.size):
-                n = receives[rank]
-                received[receive_starts[rank] + done :][:n] = incoming[places[rank] :][:n]
-        return received.view(rows.dtype).reshape(-1, *rows.shape[1:])
+            for place, part, n in zip(places, received, receives):
+                part[done:][:n] = incoming[place:][:n]
+        return _unpack(received, rows, compress)
+
+    def reorder(self, first):
+        """Return a world of the same ranks where those with a true `first` come first, else in order. Collective."""
+        return World(self.comm.Split(0, self.rank + (0 if first else self.size)), self.chunk_bytes)
 
     def split(self, member):
         """Return a world of the ranks where `member` is true, in the same order; None on the others. Collective."""
@@ -211,15 +217,16 @@ class PendingSum:
     """A sum over ranks under way. `finished` gives MPI a chance to go on and returns whether `total` is known.
 
     Counts go straight to root and the sum straight back: MPI's own non-blocking sum passes through other ranks, each
-    of which would hold it up until it looks next. Root may begin no other collective before it is finished.
+    of which would hold it up until it looks next.
     """
 
     LOOKS = 4  # messages that have arrived may need several calls of Test until they are seen
 
-    def __init__(self, comm, value):
+    def __init__(self, comm, values):
         self._comm, is_root = comm, comm.Get_rank() == 0
-        sent, self._received = np.array([value], np.int64), np.zeros(1, np.int64)
-        self._everyone = np.empty(comm.Get_size(), np.int64) if is_root else None
+        sent = np.array(values, np.int64)
+        self._received = np.zeros_like(sent)
+        self._everyone = np.empty((comm.Get_size(), *sent.shape), np.int64) if is_root else None
         self._to_root, self._from_root = comm.Igather(sent, self._everyone), None
         if not is_root:
             self._from_root = comm.Iscatter(None, self._received)
@@ -230,13 +237,13 @@ class PendingSum:
 
     @property
     def total(self):
-        """The sum; waits until every rank has begun it."""
+        """The sums, a list of ints; waits until every rank has begun it."""
         wait(self.finished)
-        return int(self._received[0])
+        return self._received.tolist()
 
     def _advance(self):
         if self._from_root is None and self._to_root.Test():
-            self._everyone[:] = self._everyone.sum()
+            self._everyone[:] = self._everyone.sum(axis=0)
             self._from_root = self._comm.Iscatter(self._everyone, self._received)
         self._finished = self._from_root is not None and self._to_root.Test() and self._from_root.Test()
         return self._finished
@@ -262,3 +269,16 @@ def wait(done):
 
 def _as_bytes(array):
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _pack(rows, compress):
+    """Return rows as bytes to send, uint8."""
+    content = _as_bytes(rows)
+    return np.frombuffer(zlib.compress(content, 1), np.uint8) if compress and len(content) else content
+
+
+def _unpack(parts, like, compress):
+    """Return the rows of all `parts`, each as `_pack` gave it, joined; of the dtype and row shape of `like`."""
+    if compress:
+        parts = [np.frombuffer(zlib.decompress(part), np.uint8) if len(part) else part for part in parts]
+    return np.concatenate(parts).view(like.dtype).reshape(-1, *like.shape[1:])

@@ -71,7 +71,8 @@ def measure(learner, bare, replay, steps):
     learner.waited_s = 0.0
     world.barrier()
     begun = time.perf_counter()
-    learner.train(replay, steps * learner.config.train.batch_size, 0, lambda *what: None)
+    learner.samples_due = steps * learner.config.train.batch_size
+    learner.train(replay, 0, lambda *what: None)
     train_s = (time.perf_counter() - begun) / steps
     world.barrier()
     begun = time.perf_counter()

@@ -46,12 +46,12 @@ def window_size(settings, positions_made):
     return min(max(grown, settings.window_min), settings.window_max)
 
 
-def deal(world, trainers_num, rows):
+def deal(world, trainers_num, rows, compress=False):
     """Send each row to the trainer that holds its index and return the rows for this rank. Collective.
 
     Trainers are the first `trainers_num` ranks of the world. rows: `sample_dtype` [n].
     """
-    return world.exchange(rows, rows["index"] % trainers_num)
+    return world.exchange(rows, rows["index"] % trainers_num, compress)
 
 
 class Replay:

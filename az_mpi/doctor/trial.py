@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from az_mpi import placement
 from az_mpi.data.replay import sample_dtype
 from az_mpi.doctor.checks import OK, WARNING, Check, ranks_in_words
 from az_mpi.doctor.sweep import swept
@@ -40,26 +41,29 @@ def measure(world, config, seconds):
     with swept(scratch):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
-            run = assemble(config, world, Path(scratch), attempt=1)
+            # The run may number its ranks anew; what is measured is told by the numbers of `world`.
+            run_world, trainers_num = placement.place(config, world)
+            run = assemble(config, run_world, Path(scratch), attempt=1, trainers_num=trainers_num)
         try:
             rows, mean_length = random_samples(run.game, np.random.default_rng(world.rank))
-            figures = play(run, seconds) | train(run, rows, seconds)
+            figures = play(run, world, seconds) | train(run, world, rows, seconds)
         finally:
             run.metrics.close()
-            console.start(world.rank, None)  # closes the log files
+            console.start(run.world.rank, None)  # closes the log files
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # from KiB
     window = config.replay.window_max * sample_dtype(run.game).itemsize // sum(figures["trainers"])
     rows = world.collect([world.host, peak, window if run.learner else 0])
     figures["peak_bytes"] = [peak + window for _, peak, window in rows]
     if figures["mean_length"] is None:
         figures |= {"mean_length": mean_length, "length_from": "random games"}
-    return figures, said.getvalue().splitlines()[1:]
+    table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
+    return figures, table[0]
 
 
-def play(run, seconds):
+def play(run, world, seconds):
     """Play on every rank at once; return moves and simulations a second, by rank, and the mean length of the games that
     ended, None where few did. Collective."""
-    world, player, ids = run.world, run.player, itertools.count(run.world.rank, run.world.size)
+    player, ids = run.player, itertools.count(world.rank, world.size)
     play_for(player, ids, seconds / 3)  # kernels are compiled, and the games leave their common beginning
     player.pause()
     player.take()
@@ -76,7 +80,7 @@ def play(run, seconds):
     moves, simulations, games, length, live = zip(*rows)
     # Fewer games than are live would be the short ones.
     mean_length = sum(length) / sum(games) if sum(games) >= sum(live) else None
-    return {"moves_per_s": moves, "simulations_per_s": simulations, "mean_length": mean_length,
+    return {"hosts": world.hosts, "moves_per_s": moves, "simulations_per_s": simulations, "mean_length": mean_length,
             "length_from": "the games of the trial"}
 
 
@@ -92,7 +96,7 @@ def play_for(player, ids, seconds):
             return took
 
 
-def train(run, rows, seconds):
+def train(run, world, rows, seconds):
     """Take optimiser steps on the ranks that train; return the seconds of one. Collective.
 
     rows: positions to train on, `sample_dtype` [n].
@@ -101,14 +105,14 @@ def train(run, rows, seconds):
         run.replay.add(rows)
     steps, step_s = STEPS_MIN, None
     for _ in range(3):  # kernels; a first estimate; about `seconds`
-        run.world.barrier()
+        world.barrier()
         begun = time.perf_counter()
         if run.learner:
             run.learner.samples_due = steps * run.config.train.batch_size
-            run.learner.train(run.replay, 0, 0, lambda *what: None)
-        step_s = max(run.world.collect((time.perf_counter() - begun) / steps if run.learner else 0.0))
+            run.learner.train(run.replay, 0, lambda *what: None)
+        step_s = max(world.collect((time.perf_counter() - begun) / steps if run.learner else 0.0))
         steps = min(max(int(seconds / step_s), STEPS_MIN), STEPS_MAX)
-    return {"step_s": step_s, "trainers": [bool(one) for one in run.world.collect(run.learner is not None)]}
+    return {"step_s": step_s, "trainers": world.collect(run.learner is not None)}
 
 
 def random_samples(game, rng):
@@ -130,8 +134,10 @@ def predict(config, figures):
     """Return what the measured figures make of the configured run; times in seconds."""
     quota, length = config.selfplay.games_num, figures["mean_length"]
     games_by_rank = [moves / length for moves in figures["moves_per_s"]]
-    if config.selfplay.deterministic:  # even shares: the slowest rank decides
-        games_by_rank = [min(games_by_rank)] * len(games_by_rank)
+    if config.selfplay.deterministic:  # shares are fixed: the rank that is longest at its own decides
+        weights = [config.selfplay.weights.get(host, 1.0) for host in figures["hosts"]]
+        slowest = min(rate / weight for rate, weight in zip(games_by_rank, weights))
+        games_by_rank = [slowest * weight for weight in weights]
     games = sum(games_by_rank)
     steps = quota * length * config.train.replay_ratio / config.train.batch_size
     iterations, limit = config.iterations, config.train.max_steps

@@ -97,7 +97,7 @@ class MatchResult:
         return self.wins + self.draws + self.losses
 
 
-def _silent(finished_num, games_num):
+def _silent(*_):
     pass
 
 
@@ -105,11 +105,12 @@ def _report(on_progress, before, games_num, finished_num):
     on_progress(before + finished_num, games_num)
 
 
-def play_match(world, game, ours, theirs, games_num, opening_plies, seed, on_progress=_silent):
+def play_match(world, game, ours, theirs, games_num, opening_plies, seed, on_progress=_silent, on_finish=_silent):
     """Play `games_num` games, an even number, and return the `MatchResult` of `ours`. Collective over world.
 
     Game 2 k is pair k with `ours` as the player who begins, game 2 k + 1 the same opening with the colours exchanged.
-    seed: whole numbers, of the openings. on_progress is called with this rank's own numbers of games.
+    seed: whole numbers, of the openings. on_progress is called with this rank's own numbers of games, on_finish when
+    all of them are played, before the ranks add up.
     A result above 0 is a win, below 0 a loss; a game that is not over after game.max_plies is a draw.
     """
     pairs = games_num // 2
@@ -123,6 +124,7 @@ def play_match(world, game, ours, theirs, games_num, opening_plies, seed, on_pro
         report = partial(_report, on_progress, done, len(mine))
         result = _play(game, ours, theirs, starts[part // 2], part, report)
         np.add.at(counts, (part % 2, 1 - np.sign(result).astype(np.int64)), 1)
+    on_finish()
     as_first, as_second = world.sum(counts).tolist()
     return MatchResult(tuple(as_first), tuple(as_second))
 

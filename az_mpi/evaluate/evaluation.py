@@ -11,8 +11,8 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, pr
     """Return what the network of `network_evaluate` is worth as a JSON-able dict, the same on all ranks. Collective.
 
     network_evaluate, best_evaluate: states [n, S] -> (logits, value), of the network and of the best so far; the latter
-    may be None, on all ranks or none, and is not played then. progress(name) begins a `ProgressBar`
-    of the games of this rank.
+    may be None, on all ranks or none, and is not played then. progress(name) begins what is told of
+    a match, with `update` and `finish` as the last arguments of `play_match`.
     The dict has "iteration", "simulations", "matches": {opponent: `rating.summary`} and, where `game` has a solver
     on every rank, "solver": `optimal_share`. All opponents meet the same openings, other ones in each iteration.
     """
@@ -26,8 +26,7 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, pr
         if name in opponents:
             shown = progress(f"match against {name}")
             result = play_match(world, game, player, opponents[name], settings.games_num, settings.opening_plies, seed,
-                                shown.update)
-            shown.close()
+                                shown.update, shown.finish)
             matches[name] = summary(result)
     report = {"iteration": iteration, "simulations": simulations, "matches": matches}
     # Asked on every rank, since a solver may be missing on some host.

@@ -6,9 +6,14 @@ def iteration_line(values):
     times = [name for name in ("play_s", "exchange_s", "train_s", "publish_s", "save_s") if name in values]
     hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
+    rates = ["", ""]  # of an iteration that had its games when it was resumed
+    if "games_per_s" in values:
+        rates = [f" ({values['games_per_s']:.1f}/s)", f", {values['simulations_per_s']:,.0f} simulations/s"]
+    if "meanwhile_simulations_per_s" in values:
+        rates[1] += f" ({values['meanwhile_simulations_per_s']:,.0f}/s meanwhile)"
     return (
-        f"  {values['games_num']:,} games ({values['games_per_s']:.1f}/s), {values['positions_num']:,} positions, "
-        f"{values['simulations_per_s']:,.0f} simulations/s{hits}, length {values['mean_length']:.1f}, "
+        f"  {values['games_num']:,} games{rates[0]}, {values['positions_num']:,} positions"
+        f"{rates[1]}{hits}, length {values['mean_length']:.1f}, "
         f"first player scores {values['first_player_score']:.2f}; {values['steps_num']} steps; {spent}"
     )
 

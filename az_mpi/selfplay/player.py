@@ -43,6 +43,7 @@ class Player:
         self.finished = []  # records not yet taken
         self.finished_num = 0
         self.simulations_num = 0
+        self.begun = {}  # {iteration: games begun in it}, of the newest one, by whoever numbers them
 
     def free(self):
         """Return the slots without a game, int64."""

@@ -1,24 +1,45 @@
-"""How many games an iteration plays, and who plays them."""
+"""How many games an iteration plays, and who plays them.
+
+Every function here ends on all ranks after the same `Total`, which it returns: the quota is reached, or one rank or
+more has a request. Collective.
+"""
 
 import time
 
 import numpy as np
 
 from az_mpi.selfplay.record import game_ids
-from az_mpi.world import split_evenly
-
-ASK_EVERY_S = 0.005
 
 
-def play_share(player, world, iteration, missing, on_progress):
-    """Play exactly the games with the indices `missing` (the same list on every rank), split evenly over the ranks.
+def shares(total, weights):
+    """Return how many of `total` things each rank takes, in proportion to its weight; [34, 33, 33] of 100 for equals.
+
+    The counts add up to `total` and none is off its exact share by one or more (largest remainders, the first of
+    equals).
+    """
+    weights = np.array(weights, np.float64)
+    exact = total * weights / weights.sum()
+    counts = np.floor(exact).astype(np.int64)
+    counts[np.argsort(counts - exact, kind="stable")[: total - counts.sum()]] += 1
+    return counts.tolist()
+
+
+def play_share(player, pulse, iteration, missing, weights, on_progress):
+    """Play exactly the games with the indices `missing` (the same list on every rank), each rank its share.
 
     Each game is seeded by its index and finished, so what is played does not depend on the number of ranks.
-    Not collective: ranks end when their own share is done.
+    weights: of every rank, see `shares`.
     """
-    share = split_evenly(len(missing), world.size)
-    mine = missing[sum(share[: world.rank]) :][: share[world.rank]]
-    begun, finished_before = 0, player.finished_num
+    rank = pulse.world.rank
+    share = shares(len(missing), weights)
+    mine = missing[sum(share[:rank]) :][: share[rank]]
+    begun, finished_before, saves = 0, player.finished_num, 0
+
+    def over(total):
+        nonlocal saves
+        saves += total.save  # answered at the end: there is nothing to save before
+        return total.stop or total.done == len(weights)
+
     while begun < len(mine) or player.live.any():
         slots = player.free()[: len(mine) - begun]
         if len(slots):
@@ -26,27 +47,47 @@ def play_share(player, world, iteration, missing, on_progress):
             begun += len(slots)
         player.step()
         on_progress(player.finished_num - finished_before, len(mine))
+        total = pulse.look()
+        if total and over(total):
+            break
+    else:
+        total = pulse.wait(over, done=True)
     player.pause()
+    return total._replace(save=saves)
 
 
-def play_until(player, world, iteration, attempt, games_num, on_progress):
-    """Play until all ranks together have finished `games_num` games; games under way stay for the next iteration.
-
-    The ranks add up their counts in sums that nobody waits for. All see the same totals in the same order, so all
-    stop after the same one. Collective.
-    """
-    begun, finished_before = 0, player.finished_num
-    pending, asked = world.start_sum(0), time.monotonic()
+def play_until(player, pulse, iteration, attempt, finished_before, games_num, on_progress, every_s=0.0):
+    """Play until the ranks together have finished `games_num` games more than the sum of their `finished_before`, or
+    for about `every_s` seconds of root's clock (0: without such a limit). Games under way stay for the next call."""
+    begun = time.monotonic()
     while True:
-        slots = player.free()
-        if len(slots):
-            indices = (begun + np.arange(len(slots))) * world.size + world.rank
-            player.start(slots, game_ids(iteration, attempt, indices), iteration)
-            begun += len(slots)
+        _begin_games(player, pulse.world, iteration, attempt)
         player.step()
-        if time.monotonic() - asked >= ASK_EVERY_S and pending.finished():
-            on_progress(pending.total, games_num)
-            if pending.total >= games_num:
+        late = pulse.world.is_root and bool(every_s) and time.monotonic() - begun >= every_s
+        total = pulse.look(player.finished_num - finished_before, exchange=late)
+        if total:
+            on_progress(total.finished, games_num)
+            if total.finished >= games_num or total.exchange or total.save or total.stop:
                 player.pause()
-                return
-            pending, asked = world.start_sum(player.finished_num - finished_before), time.monotonic()
+                return total
+
+
+def play_meanwhile(player, pulse, iteration, attempt, others_num):
+    """Play while `others_num` other ranks do something else, until all of those say that they are done."""
+    while True:
+        _begin_games(player, pulse.world, iteration, attempt)
+        player.step()
+        total = pulse.look()
+        if total and total.done == others_num:
+            player.pause()
+            return total
+
+
+def _begin_games(player, world, iteration, attempt):
+    """Put a new game where there is none; indices go on through all calls for one iteration, so that ids are unique."""
+    slots = player.free()
+    if len(slots):
+        first = player.begun.get(iteration, 0)
+        indices = (first + np.arange(len(slots))) * world.size + world.rank
+        player.start(slots, game_ids(iteration, attempt, indices), iteration)
+        player.begun = {iteration: first + len(slots)}

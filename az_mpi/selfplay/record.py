@@ -55,9 +55,9 @@ class Record:
         parts = [cls.empty(game), *records]
         return cls(*(np.concatenate([getattr(r, k) for r in parts]) for k in ("games", "positions", "policy")))
 
-    def gather(self, world):
+    def gather(self, world, compress=False):
         """Return the record of all ranks' games, in rank order, on root; None elsewhere. Collective."""
-        arrays = [world.gather(rows) for rows in (self.games, self.positions, self.policy)]
+        arrays = [world.gather(rows, compress) for rows in (self.games, self.positions, self.policy)]
         return Record(*arrays) if world.is_root else None
 
     def dense_policy(self, num_actions):

@@ -1,6 +1,7 @@
 """The learner: optimiser steps over global batches whose parts the trainers draw from their shards of the window."""
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -9,6 +10,8 @@ from az_mpi.network.torch_engine import has_bf16
 from az_mpi.train.loss import losses
 from az_mpi.train.schedule import learning_rate
 from az_mpi.world import split_evenly
+
+UNWATCHED = SimpleNamespace(begin=lambda: None, end=lambda: False)
 
 
 class NumericalError(Exception):
@@ -25,7 +28,7 @@ class Learner:
         self.network = network.to(self.device)
         settings = config.train
         self.step_index = 0
-        self.samples_due = 0.0  # of the replay ratio; what is less than a batch, or beyond max_steps, is carried over
+        self.samples_due = 0.0  # to be trained on; what is less than a batch, or beyond max_steps, is carried over
         self._sums, self._summed_steps = np.zeros(3), 0  # since the last summary, perhaps in an earlier iteration
         self.local_batch = split_evenly(settings.batch_size, self.world.size)[self.world.rank]
         self.bf16 = settings.mixed_precision
@@ -37,32 +40,37 @@ class Learner:
         with backend.session():
             self.optimizer = backend.wrap(optimizer, network.named_parameters())
 
-    def train(self, replay, new_positions, iteration, on_summary):
-        """Train on `replay_ratio` samples for each new position and return the number of steps.
+    def train(self, replay, iteration, on_summary, watch=UNWATCHED):
+        """Train on the samples that are due and return the number of steps.
 
         Every trainer takes the same steps whatever its shard holds. on_summary(step, metrics) is called on every
         trainer each `report.summary_frequency` steps with means over the global batches since the last call.
+        watch.begin() is called before each step and watch.end() after it; the step where that is true, on every
+        trainer, is the last.
         """
         settings = self.config.train
-        self.samples_due += new_positions * settings.replay_ratio
         steps = int(self.samples_due // settings.batch_size)
         if settings.max_steps:
             steps = min(steps, settings.max_steps - self.step_index)
-        self.samples_due -= steps * settings.batch_size
         local = self.local_batch if len(replay.rows) else 0
         batch_size = int(self.world.sum(np.array([local], np.int64))[0])
-        if not batch_size:
+        if not batch_size or steps <= 0:
             return 0
+        first = self.step_index
         self.network.train()
         with self.backend.session():
             for batch in self._batches(replay, local, steps):
                 rate = learning_rate(settings, self.step_index, iteration, self.config.iterations)
+                watch.begin()
                 self._sums += self._step(batch, batch_size, rate)
                 self._summed_steps += 1
                 self.step_index += 1
+                self.samples_due -= settings.batch_size
                 if self.step_index % self.config.report.summary_frequency == 0:
                     on_summary(self.step_index, self._take_summary(rate))
-        return steps
+                if watch.end():
+                    break
+        return self.step_index - first
 
     def tensors(self, batch):
         """Return what `Replay.sample` gave as `gradients` takes it: float32 tensors on the device."""
@@ -112,7 +120,7 @@ class Learner:
 
         first, end = self.step_index, self.step_index + steps
         with ThreadPoolExecutor(1, "prefetch") as thread:
-            upcoming = thread.submit(make, first) if steps > 0 else None
+            upcoming = thread.submit(make, first)
             for step in range(first, end):
                 batch = upcoming.result()
                 upcoming = thread.submit(make, step + 1) if step + 1 < end else None

@@ -11,23 +11,43 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 
 
+def command(ranks, arguments):
+    """Return (words, environment) that start Python on that many ranks of this machine."""
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONPATH=str(ROOT))
+    launcher = Path(sys.executable).parent / "mpirun"
+    # More ranks than cores are meant here, on any machine.
+    words = [launcher, "-np", ranks, "-H", f"localhost:{ranks}", "--bind-to", "none", sys.executable, *arguments]
+    return [str(word) for word in words], environment
+
+
 @pytest.fixture
 def mpirun():
     """Return run(ranks, *arguments, status=0): start Python on that many ranks and return the finished process."""
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    environment["PYTHONPATH"] = str(ROOT)
-    launcher = Path(sys.executable).parent / "mpirun"
 
     def run(ranks, *arguments, status=0, timeout=240):
-        # More ranks than cores are meant here, on any machine.
-        command = [launcher, "-np", ranks, "-H", f"localhost:{ranks}", "--bind-to", "none", sys.executable, *arguments]
-        done = subprocess.run(
-            [str(word) for word in command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout
-        )
+        words, environment = command(ranks, arguments)
+        done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout)
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done
 
     return run
+
+
+@pytest.fixture
+def start_mpirun():
+    """Return start(ranks, *arguments): the running mpirun, errors in its `stdout`; it is killed at the end."""
+    started = []
+
+    def start(ranks, *arguments):
+        words, environment = command(ranks, arguments)
+        started.append(subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture

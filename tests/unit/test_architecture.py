@@ -27,19 +27,24 @@ MAY_IMPORT = {
     "checkpoint": {"files"},
     "config": {"games", "problems"},
     "world": {"problems"},
+    "pulse": {"world"},
+    "placement": {"problems"},
     "run_folder": {"", "config", "files", "problems"},
     "command_line": {"", "config", "problems"},
     "train": {"network", "world"},
     "evaluate": {"network", "search", "world"},
-    "run": {"games", "checkpoint", "data", "network", "problems", "report", "search", "selfplay", "train"},
+    "run": {"games", "checkpoint", "data", "network", "placement", "problems", "pulse", "report", "search", "selfplay",
+            "train"},
     "exchange": {"", "data", "network", "selfplay"},
-    "judge": {"checkpoint", "evaluate", "files", "network", "report"},
-    "loop": {"checkpoint", "exchange", "judge", "network", "report", "selfplay"},
-    "launch": {"", "config", "files", "problems", "run_folder"},
-    "doctor": {"", "command_line", "config", "data", "files", "games", "problems", "report", "run", "run_folder",
-               "selfplay", "world"},
+    "resume": {"checkpoint", "exchange", "network", "pulse"},
+    "judge": {"checkpoint", "evaluate", "files", "network", "report", "resume"},
+    "loop": {"exchange", "judge", "pulse", "report", "resume", "selfplay"},
+    "launch": {"", "command_line", "config", "files", "problems", "run_folder"},
+    "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report", "run",
+               "run_folder", "selfplay", "world"},
     "__main__": {"problems"},
-    "modes": {"data", "exchange", "judge", "loop", "report", "run", "run_folder", "selfplay"},
+    "modes": {"data", "exchange", "judge", "loop", "placement", "pulse", "report", "resume", "run",
+              "run_folder", "selfplay"},
 }
 # Libraries that belong to few modules; elsewhere they are not imported.
 BELONGS = {
@@ -53,7 +58,7 @@ BELONGS = {
     "tqdm": {"report.console"},
     "pydantic": {"config", "problems"},
     "bitbully": {"evaluate.solver"},
-    "safetensors": {"checkpoint", "judge", "loop"},
+    "safetensors": {"checkpoint", "judge"},
 }
 WITHOUT_TORCH = ("games", "search", "selfplay", "data", "evaluate", "config", "files", "run_folder", "world", "loop")
 

@@ -202,7 +202,7 @@ class Shown:
     def __call__(self, name):
         told = []
         self.told.append(told)
-        return SimpleNamespace(update=lambda done, total: told.append((name, done, total)), close=lambda: None)
+        return SimpleNamespace(update=lambda done, total: told.append((name, done, total)), finish=lambda: None)
 
 
 def test_evaluation(world):

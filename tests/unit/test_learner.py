@@ -1,5 +1,7 @@
 """The learner on one rank: its steps against a plain torch loop, its optimiser's state, failures of its thread."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -35,7 +37,8 @@ def make_learner(world):
 
 
 def train(learner, replay, steps):
-    assert learner.train(replay, steps * BATCH, 0, lambda *what: None) == steps
+    learner.samples_due = steps * BATCH
+    assert learner.train(replay, 0, lambda *what: None) == steps and learner.samples_due == 0
 
 
 def plain_loop(learner, replay, steps, fused):
@@ -112,8 +115,22 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(world, replay):
 
     failing, learner = Failing(CONNECT4), make_learner(world)
     failing.add(replay.rows)
+    learner.samples_due = 5 * BATCH
     with pytest.raises(MemoryError, match="third batch"):
-        learner.train(failing, 5 * BATCH, 0, lambda *what: None)
+        learner.train(failing, 0, lambda *what: None)
     assert learner.step_index == 2 and failing.drawn == 3
     train(learner, replay, 1)
     assert learner.step_index == 3
+
+
+def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, replay):
+    ended, whole = make_learner(world), make_learner(world)
+    calls, answers = [], iter([False, False, True])
+    watch = SimpleNamespace(begin=lambda: calls.append("begin"), end=lambda: calls.append("end") or next(answers))
+    ended.samples_due = 5 * BATCH + 7
+    assert ended.train(replay, 0, lambda *what: None, watch) == 3
+    assert calls == ["begin", "end"] * 3 and ended.step_index == 3 and ended.samples_due == 2 * BATCH + 7
+    assert ended.train(replay, 0, lambda *what: None) == 2 and ended.samples_due == 7
+    train(whole, replay, 5)
+    for one, other in zip(ended.network.parameters(), whole.network.parameters()):
+        assert torch.equal(one, other)

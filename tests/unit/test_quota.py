@@ -1,16 +1,14 @@
 """Who plays how many games."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from helpers import by_id, make_config
 
 from az_mpi import games
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.selfplay import quota
+from az_mpi.pulse import Total
 from az_mpi.selfplay.player import Player
-from az_mpi.selfplay.quota import play_share, play_until
+from az_mpi.selfplay.quota import play_meanwhile, play_share, play_until, shares
 from az_mpi.selfplay.record import Record, game_ids
 from az_mpi.world import split_evenly
 
@@ -48,7 +46,7 @@ def test_shares_of_all_ranks_are_the_games_of_one(missing, size):
 
     def share(rank, size):
         player, told = make_player(rank, parallel_games=1 + 2 * rank), []
-        play_share(player, SimpleNamespace(rank=rank, size=size), 6, missing, lambda *what: told.append(what))
+        play_share(player, Others(rank, size), 6, missing, [1] * size, lambda *what: told.append(what))
         record = player.take()
         assert (record.games["rank"] == rank).all() and (record.games["iteration"] == 6).all()
         assert not told or told[-1] == (len(record.games), len(record.games))
@@ -61,34 +59,41 @@ def test_shares_of_all_ranks_are_the_games_of_one(missing, size):
     assert joined == by_id(share(0, 1))
 
 
-class Sums:
-    """The world of one of `size` ranks; the others have finished `others` games each time they are asked. Sums are
-    known at the second look, as where a slower rank has to join first."""
+class Others:
+    """The pulse of one of `size` ranks. The others have finished `others` games each time they are asked and are done
+    at once; a total comes at every second look. `requests`: {number of a total: its fields that are not as usual}."""
 
-    def __init__(self, rank=0, size=1, others=0):
-        self.rank, self.size, self.others, self.asked = rank, size, others, []
+    def __init__(self, rank=0, size=1, others=0, requests=None):
+        self.world = self
+        self.rank, self.size, self.is_root, self.others, self.requests = rank, size, rank == 0, others, requests or {}
+        self.asked, self.looks, self.exchanges = [], 0, []
 
-    def start_sum(self, value):
-        self.asked.append(int(value))
-        looks = iter([False, True])
-        return SimpleNamespace(finished=lambda: next(looks, True), total=int(value) + self.others)
+    def look(self, finished=0, done=False, exchange=False):
+        self.looks += 1
+        if self.looks % 2:
+            return None
+        self.asked.append(int(finished))
+        self.exchanges.append(exchange)
+        total = Total(int(finished) + self.others, done + self.size - 1, int(exchange), 0, 0)
+        return total._replace(**self.requests.get(len(self.asked), {}))
 
-
-@pytest.fixture(autouse=True)
-def ask_at_once(monkeypatch):
-    monkeypatch.setattr(quota, "ASK_EVERY_S", 0.0)
+    def wait(self, ended, **counts):
+        while True:
+            total = self.look(**counts)
+            if total and ended(total):
+                return total
 
 
 def test_play_until_stops_when_the_total_is_reached_and_keeps_the_games_under_way():
-    player, world, told = make_player(), Sums(), []
-    play_until(player, world, 2, 1, 10, lambda *what: told.append(what))
+    player, world, told = make_player(), Others(), []
+    play_until(player, world, 2, 1, 0, 10, lambda *what: told.append(what))
     assert world.asked == sorted(world.asked) and world.asked[-1] >= 10 > world.asked[-2]
     record = player.take()
     assert len(record.games) == player.finished_num >= 10
     assert player.live.any() and set(total for _, total in told) == {10} and told[-1][0] >= 10
     # The next iteration finishes them first; they count for it, and none is lost or played twice.
     under_way = set(player.ids[player.live].tolist())
-    play_until(player, world, 3, 1, 10, silent)
+    play_until(player, world, 3, 1, player.finished_num, 10, silent)
     later = player.take()
     assert under_way <= set(later.games["id"].tolist())
     everything = by_id(Record.join(TICTACTOE, [record, later]))
@@ -102,20 +107,90 @@ def test_play_until_stops_when_the_total_is_reached_and_keeps_the_games_under_wa
         assert indices == list(range(len(indices)))
 
 
-def test_play_until_counts_this_call_alone():
-    """Games finished before do not count for the next iteration."""
+def test_play_until_counts_from_what_it_is_told():
+    """Games given to an earlier iteration do not count; those finished since, while others trained, do."""
     player = make_player()
-    play_until(player, Sums(), 0, 1, 12, silent)
-    world = Sums()
+    play_until(player, Others(), 0, 1, 0, 12, silent)
     before = player.finished_num
-    play_until(player, world, 1, 1, 5, silent)
-    assert world.asked[0] == 0 and player.finished_num - before >= 5
+    world = Others()
+    play_until(player, world, 1, 1, before, 5, silent)
+    assert world.asked[0] <= 4 and player.finished_num - before >= 5
+    world = Others()
+    total = play_until(player, world, 2, 1, before, 5, silent)
+    assert len(world.asked) == 1 and total.finished >= 5
 
 
 def test_other_ranks_games_count():
-    player, world = make_player(), Sums(size=2, others=8)
-    play_until(player, world, 0, 1, 10, silent)
+    player, world = make_player(), Others(size=2, others=8)
+    play_until(player, world, 0, 1, 0, 10, silent)
     assert world.asked[-1] + 8 >= 10 > world.asked[-2] + 8
+
+
+@pytest.mark.parametrize("request_of_one", [{"stop": 1}, {"save": 1}, {"exchange": 1}])
+def test_play_until_ends_for_a_request_and_goes_on_where_it_was(request_of_one):
+    player, world = make_player(), Others(requests={3: request_of_one})
+    total = play_until(player, world, 2, 1, 0, 1000, silent)
+    assert len(world.asked) == 3 and total._asdict().items() >= request_of_one.items()
+    under_way = set(player.ids[player.live].tolist())
+    first = player.take()
+    play_until(player, Others(), 2, 1, 0, 20, silent)
+    everything = [*first.games["id"], *player.take().games["id"], *player.ids[player.live]]
+    assert under_way <= set(everything) and len(everything) == len(set(everything))
+    assert sorted(int(key) & (2**28 - 1) for key in everything) == list(range(len(everything)))
+
+
+def test_root_alone_calls_for_an_exchange_when_it_is_time():
+    for rank in (0, 1):
+        world = Others(rank, 2, requests={40: {"stop": 1}})
+        play_until(make_player(rank), world, 0, 1, 0, 1000, silent, every_s=1e-9)
+        assert any(world.exchanges) == (rank == 0)
+    world = Others(requests={40: {"stop": 1}})
+    play_until(make_player(), world, 0, 1, 0, 1000, silent)
+    assert not any(world.exchanges)
+
+
+def test_play_meanwhile_ends_when_all_others_are_done():
+    player = make_player(2)
+    requests = {n: {"done": n - 1, "stop": 1} for n in (1, 2, 3)}  # a stop is for those who train to answer
+    world = Others(2, 3, requests=requests)
+    total = play_meanwhile(player, world, 4, 1, 2)
+    assert total.done == 2 and len(world.asked) == 3
+    # What is begun then and afterwards has ids of one series.
+    play_until(player, Others(2, 3), 4, 1, 0, 9, silent)
+    ids = [*player.take().games["id"], *player.ids[player.live]]
+    assert sorted(int(key) & (2**28 - 1) for key in ids) == [2 + 3 * k for k in range(len(ids))]
+
+
+def test_play_share_ends_for_a_stop_but_not_to_save():
+    missing = np.arange(30)
+    player = make_player()
+    total = play_share(player, Others(requests={4: {"stop": 1}}), 1, missing, [1.0], silent)
+    assert total.stop and len(player.take().games) < 30
+    player = make_player()
+    total = play_share(player, Others(requests={4: {"save": 1}}), 1, missing, [1.0], silent)
+    assert total.save == 1 and len(player.take().games) == 30
+
+
+@pytest.mark.parametrize("total, weights, expected", [
+    (100, [1, 1, 1], [34, 33, 33]),
+    (90, [1.0, 2.0], [30, 60]),
+    (100, [1, 2], [33, 67]),
+    (10, [1, 1, 2, 2], [2, 2, 3, 3]),
+    (1, [1, 5], [0, 1]),
+    (0, [3, 1], [0, 0]),
+])  # fmt: skip
+def test_shares_by_hand(total, weights, expected):
+    assert shares(total, weights) == expected
+
+
+def test_shares_are_off_by_less_than_one_and_as_split_evenly_for_equals():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        total, weights = int(rng.integers(500)), rng.uniform(0.1, 5, int(rng.integers(1, 9)))
+        counts = shares(total, weights)
+        assert sum(counts) == total
+        assert np.abs(np.array(counts) - total * weights / weights.sum()).max() < 1
+        assert shares(total, [0.3] * len(weights)) == split_evenly(total, len(weights))
 
 
 def test_ranks_and_attempts_never_begin_the_same_game():
@@ -123,7 +198,7 @@ def test_ranks_and_attempts_never_begin_the_same_game():
     for attempt in (1, 2):
         for rank in range(3):
             player = make_player(rank)
-            play_until(player, Sums(rank, 3), 4, attempt, 9, silent)
+            play_until(player, Others(rank, 3), 4, attempt, 0, 9, silent)
             record = player.take()
             assert (record.games["id"] % 2**28 % 3 == rank).all()
             ids += record.games["id"].tolist() + player.ids[player.live].tolist()

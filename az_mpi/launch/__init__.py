@@ -1,0 +1,1 @@
+"""Starting a job on several hosts: python -m az_mpi launch."""

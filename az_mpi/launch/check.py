@@ -1,0 +1,285 @@
+"""A look at every host before a job: can it be reached, has it the same programs, does it see the run's folder."""
+
+import ipaddress
+import json
+import os
+import secrets
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from az_mpi.launch import probe
+from az_mpi.problems import Refusal, escape
+
+ANSWER_S = 30  # for a host to answer, unless told otherwise
+AT_ONCE = 64  # hosts that are asked at the same time
+ANSWER_BYTES_MAX = 2**20
+FILES_SHOWN = 4
+SAY_EVERY_S = 10
+
+
+class Problem(NamedTuple):
+    """What is wrong with a host, and how to mend it."""
+
+    host: str
+    message: str
+    cure: str
+
+
+def check(hosts, mpirun, logdir, shell, timeout_s, gpus=False):
+    """Return {host's name: what it says of itself} of the Hosts; None stands for this machine, which is asked as well.
+
+    logdir: the run's folder, which need not exist. shell(name, words) is the command that runs words on a host.
+    gpus: whether each host must have a GPU for each slot. Raises Refusal with every problem in one block.
+    """
+    checkout = str(Path(__file__).resolve().parents[2])
+    with token(logdir) as seen:
+        asked = {"checkout": checkout, "cwd": os.getcwd(), "mpirun": mpirun.path, "token": seen, "gpus": gpus}
+        own = {host.name for host in hosts if is_here(host.name)}
+        names = [None, *(host.name for host in hosts if host.name not in own)]
+        answers, problems = look_at(names, asked, shell, timeout_s)
+    here = answers.get(None)
+    if here is None:  # then there is nothing to compare with
+        raise Refusal(block(problems, 1))
+    answers |= dict.fromkeys(own, here)
+    for host in hosts:
+        if host.name in answers:
+            problems += [Problem(host.name, *found) for found in compare(here, answers[host.name], asked, host.slots)]
+    problems += same_machine(hosts, answers)
+    if problems:
+        raise Refusal(block(problems, len({problem.host for problem in problems})))
+    return answers
+
+
+def is_here(name):
+    """Return whether a host's name means this machine: whether its address is one that can be listened on here."""
+    if name.lower() in ("localhost", socket.gethostname().lower(), socket.gethostname().partition(".")[0].lower()):
+        return True
+    try:
+        address = socket.gethostbyname(name)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+            listener.bind((address, 0))
+        return True
+    except (OSError, UnicodeError):
+        return False
+
+
+def ssh(timeout_s):
+    """Return a shell that runs words on a host over ssh, asking nobody anything."""
+
+    def command(name, words):
+        options = ["-x", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout_s))}"]
+        return ["ssh", *options, "--", name, shlex.join(words)]
+
+    return command
+
+
+@contextmanager
+def token(logdir):
+    """Give (path, content) of a file in the nearest folder above a run's folder that exists; it goes with the block."""
+    folder = Path(os.path.abspath(logdir))
+    while not folder.is_dir():
+        if folder.exists():
+            raise Refusal(f"--logdir {escape(str(logdir))}: {escape(str(folder))} is not a folder")
+        folder = folder.parent
+    path, text = folder / f".az_mpi-{secrets.token_hex(8)}.tmp", secrets.token_hex(16)  # a name that a run clears away
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "w") as file:
+            file.write(text)
+    except OSError as error:
+        raise Refusal(f"--logdir {escape(str(logdir))}: {folder} cannot be written to: {error.strerror}") from error
+    try:
+        yield str(path), text
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def look_at(names, asked, shell, timeout_s):
+    """Ask hosts, AT_ONCE at a time and each for at most timeout_s; return ({name: answer}, Problems)."""
+    answers, problems, running, waiting = {}, [], {}, list(names)
+    text = f"{Path(probe.__file__).read_text()}\nmain(json.loads({json.dumps(asked)!r}))\n"
+    say_at = time.monotonic() + SAY_EVERY_S
+    try:
+        while waiting or running:
+            while waiting and len(running) < AT_ONCE:
+                name = waiting.pop(0)
+                running[name] = _Question(name, text, shell, time.monotonic() + timeout_s)
+            for name, question in list(running.items()):
+                if question.ended():
+                    del running[name]
+                    answer, found = question.outcome(timeout_s)
+                    if found:
+                        problems.append(found)
+                    else:
+                        answers[name] = answer
+            if time.monotonic() >= say_at:
+                print(f"launch: waiting for {len(waiting) + len(running)} of {len(names) - 1} hosts", file=sys.stderr)
+                say_at += SAY_EVERY_S
+            time.sleep(0.02)
+    finally:
+        for question in running.values():
+            question.kill()
+    return answers, problems
+
+
+class _Question:
+    """The probe under way on one host."""
+
+    def __init__(self, name, text, shell, deadline):
+        self.name, self.deadline = name, deadline
+        words = [sys.executable, "-"]
+        self.output, self.errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        with tempfile.TemporaryFile() as program:
+            program.write(text.encode())
+            program.seek(0)
+            # From /, so that no file of the current folder is taken for a module.
+            where, words = ("/", words) if name is None else (None, shell(name, words))
+            self.process = subprocess.Popen(words, stdin=program, stdout=self.output, stderr=self.errors, cwd=where)
+
+    def ended(self):
+        return self.process.poll() is not None or time.monotonic() > self.deadline
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def outcome(self, timeout_s):
+        """Return (answer, None) or (None, Problem)."""
+        if self.process.poll() is None:
+            self.kill()
+            return None, Problem(self.name or "this machine", f"did not answer within {timeout_s:g} s", _try(self.name)
+                                 + "; a slow host or file system may need a longer --timeout")
+        for line in _text(self.output).splitlines():
+            if line.startswith(probe.MARK):
+                try:
+                    return json.loads(line[len(probe.MARK):]), None
+                except ValueError:
+                    break
+        return None, explain(self.name, self.process.returncode, _text(self.errors))
+
+
+def _text(file):
+    file.seek(0)
+    return file.read(ANSWER_BYTES_MAX).decode(errors="replace")
+
+
+def _try(name):
+    return f"try: ssh {name} true" if name else "try to run this Python"
+
+
+CURES = {  # what ssh or the remote shell says -> the cure
+    "Could not resolve": "mend the name, or add it to DNS or to /etc/hosts",
+    "Name or service not known": "mend the name, or add it to DNS or to /etc/hosts",
+    "Connection refused": "no sshd listens there: start it; without ssh, use --rendezvous",
+    "No route to host": "is the host up, the address right, the firewall open?",
+    "timed out": "is the host up, the address right, the firewall open?",
+    "Permission denied": "a key is missing: ssh-copy-id {name} (once)",
+    "HOST IDENTIFICATION HAS CHANGED": "if you know why its key has changed: ssh-keygen -R {name}",
+    "Host key verification failed": "its key is not known here: ssh {name} true, and answer yes (once)",
+}
+
+
+def explain(name, status, errors):
+    """Return the Problem of a host whose probe ended with `status` and said `errors`, and no answer."""
+    last = escape(([line.strip() for line in errors.splitlines() if line.strip()] or ["(it said nothing)"])[-1])
+    for words, cure in CURES.items():
+        if status == 255 and words in errors:
+            return Problem(name, last, cure.format(name=name))
+    if status in (126, 127):
+        return Problem(name or "this machine", f"cannot run {sys.executable}: {last}", "the checkout and its .venv "
+                       "have to be there under the same path: share the file system, or install there as here")
+    return Problem(name or "this machine", f"the look at it failed with status {status}: {last}", _try(name))
+
+
+def compare(here, there, asked, slots):
+    """Yield (what is wrong, cure) of a host's answer against this machine's."""
+    same = "install the same on every host, or share one .venv"
+    for what in ("python", "machine"):
+        if here[what] != there[what]:
+            yield f"{what} is {_said(there[what])}, here {_said(here[what])}", same
+    if here["mpirun"] != there["mpirun"]:
+        yield f"{asked['mpirun']} is {_said(there['mpirun'])}, here {_said(here['mpirun'])}", same
+    for name, version in here["packages"].items():
+        if there["packages"].get(name) != version:
+            yield f"{name} is {_said(there['packages'].get(name))}, here {_said(version)}", same
+    if here["az_mpi"] != there["az_mpi"]:
+        yield f"az_mpi is {_said(there['az_mpi'])} in {asked['checkout']}, here {here['az_mpi']}", (
+            "the checkout must have the same path and content on every host")
+    elif other := sorted(set(here["files"].items()) ^ set(there["files"].items())):
+        paths = sorted({path for path, _ in other})
+        more = f" and {len(paths) - FILES_SHOWN} more" * (len(paths) > FILES_SHOWN)
+        yield f"other sources in {asked['checkout']}: {', '.join(map(escape, paths[:FILES_SHOWN]))}{more}", (
+            "share one checkout, or bring both to the same commit")
+    if here["uid"] != there["uid"]:
+        yield f"the user's number is {there['uid']}, here {here['uid']}", "files of one could not be read by the other"
+    if not there["cwd"]:
+        yield f"there is no folder {asked['cwd']}", "start from a folder that every host has, such as the checkout"
+    if there["token"]:
+        yield f"the run's folder: {there['token']}", "--logdir must lie on a file system that every host shares"
+    if there["gpus"] is not None and there["gpus"] < slots:
+        yield f"torch sees {there['gpus']} GPUs, --gpus asks for {slots}", "ask for fewer, or leave this host out"
+
+
+def same_machine(hosts, answers):
+    """Yield a Problem for each host that calls itself as another before it: one machine twice, or two of one name."""
+    seen = {}
+    for host in hosts:
+        if host.name in answers:
+            own = answers[host.name]["host"]
+            if own in seen:
+                yield Problem(host.name, f"calls itself {escape(own)}, and so does {seen[own]}",
+                              "give one machine once, with all its slots; two machines need different hostnames")
+            seen.setdefault(own, host.name)
+
+
+def block(problems, hosts_num):
+    """Return the text that lists Problems."""
+    lines = [f"launch: {hosts_num} host{'s' * (hosts_num != 1)} cannot take part; nothing was started"]
+    by_host = {}
+    for problem in problems:
+        by_host.setdefault(problem.host, []).append(problem)
+    for host, found in by_host.items():
+        lines.append(f"  {host}:")
+        for k, problem in enumerate(found):
+            lines.append(f"    {problem.message}")
+            if k + 1 == len(found) or found[k + 1].cure != problem.cure:
+                lines.append(f"        {problem.cure}")
+    return "\n".join(lines)
+
+
+def settings(answers, hosts):
+    """Return what mpirun.line takes as `threads` and `networks` from the answers of the Hosts."""
+    names = [host.name for host in hosts]
+    threads = min(max(1, answers[host.name]["cores"] // host.slots) for host in hosts)
+    if len(hosts) == 1 and answers[names[0]] is answers[None]:
+        return {"threads": threads}
+    everyone = names if any(answers[name] is answers[None] for name in names) else [None, *names]  # mpirun is here
+    return {"threads": threads, "networks": (networks(answers, everyone), networks(answers, names))}
+
+
+def networks(answers, names):
+    """Return CIDRs, with commas between, of the networks that the hosts `names` share, or None.
+
+    Left out are those where two hosts have the same address, such as the bridges of container engines. None where
+    nothing is known: then MPI's own choice stands.
+    """
+    shared = None
+    for name in names:
+        own = {network for _, network in answers[name]["networks"]}
+        shared = own if shared is None else shared & own
+    good = []
+    for network in sorted(shared or ()):
+        addresses = [address for name in names for address, of in answers[name]["networks"] if of == network]
+        if len(set(addresses)) == len(addresses) and ipaddress.ip_network(network).prefixlen < 32:
+            good.append(network)
+    return ",".join(good) or None
+
+
+def _said(value):
+    return "missing" if value is None else escape(str(value))

@@ -1,0 +1,233 @@
+"""The hosts of a job, from a string, a file or Slurm. No name that ssh or a shell could read otherwise gets through."""
+
+import ipaddress
+import os
+import re
+import stat
+from typing import NamedTuple
+
+from az_mpi.problems import Refusal, escape
+
+NAME_MAX, LABEL_MAX = 253, 63  # of DNS
+LABEL = f"[A-Za-z0-9_]([A-Za-z0-9_-]{{0,{LABEL_MAX - 2}}}[A-Za-z0-9_])?"
+SLOTS_MAX, HOSTS_MAX = 1024, 4096
+HOSTFILE_BYTES_MAX = 2**20
+PROBLEMS_SHOWN = 10
+FORM = 'hosts are written HOST:SLOTS, such as --hosts "10.0.0.1:2,node2:2"'
+FILE_FORM = "a line of a hostfile is a host and its slots, in one of the forms `node1 slots=2` and `node1:2`"
+
+
+class Host(NamedTuple):
+    """A host by its name or IPv4 address, and how many ranks it may take; None where that was not said."""
+
+    name: str
+    slots: int | None = None
+
+    def __str__(self):
+        return self.name if self.slots is None else f"{self.name}:{self.slots}"
+
+
+class _Bad(Exception):
+    """An entry cannot be used; str() says why and how to mend it."""
+
+
+def parse(text, source="--hosts"):
+    """Return the Hosts of a list such as "10.0.0.1:2,node2:2". Raises Refusal, which lists every problem."""
+    return _read([("", entry, entry) for entry in text.split(",")], source, _entry, FORM)
+
+
+def read(path):
+    """Return the Hosts of a hostfile, in Open MPI's or MPICH's form. Raises Refusal, which lists every problem."""
+    lines = []
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        content = line.partition("#")[0].strip(" \t\r")
+        if content:
+            lines.append((f"line {number}: ", content, content))
+    source = f"--hostfile {escape(str(path))}"
+    if not lines:
+        raise Refusal(f"{source}: names no host\n  {FILE_FORM}")
+    return _read(lines, source, _line, FILE_FORM)
+
+
+def from_slurm(environment):
+    """Return the Hosts of the Slurm job that `environment` tells of, [] outside of one. Raises Refusal."""
+    nodes = environment.get("SLURM_JOB_NODELIST", "")
+    if not nodes:
+        return []
+    names = [name for word in re.split(r",(?![^\[]*\])", nodes) for name in _expand(word)]
+    slots = []
+    for count, _, times in re.findall(r"(\d+)(\(x(\d+)\))?", environment.get("SLURM_TASKS_PER_NODE", "")):
+        slots += [int(count)] * int(times or 1)
+    slots = slots if len(slots) == len(names) else [None] * len(names)
+    entries = [("", name, (name, count)) for name, count in zip(names, slots)]
+    return _read(entries, "SLURM_JOB_NODELIST", lambda entry: Host(_name(entry[0]), entry[1]), "is this a Slurm job?")
+
+
+def choose(hosts, nodes=None, gpus=None, np=None):
+    """Return (the Hosts of the job with their slots, the number of ranks). Raises Refusal.
+
+    hosts: those given, [] for this machine alone. nodes: how many of them, from the first on; gpus: slots of each;
+    np: ranks, by default all slots.
+    """
+    if not hosts:
+        if (nodes or 1) > 1:
+            raise Refusal(f"--nodes {nodes}: the hosts are not known\n  give --hosts or --hostfile, or use a Slurm job")
+        hosts = [Host("localhost", gpus or np or 1)]
+    if (nodes or 1) > len(hosts):
+        raise Refusal(f"--nodes {nodes}: only {_count(len(hosts), 'host')} given: {_shown(hosts)}")
+    hosts = hosts[: nodes or len(hosts)]
+    if other := [host for host in hosts if gpus and host.slots not in (None, gpus)]:
+        raise Refusal(f"--gpus {gpus} asks for {_count(gpus, 'rank')} on each host, the list says {_shown(other)}\n"
+                      "  leave --gpus away, or the slots of the hosts")
+    hosts = [host._replace(slots=host.slots or gpus or 1) for host in hosts]
+    total = sum(host.slots for host in hosts)
+    if (np or 1) > total:
+        raise Refusal(f"--np {np}: the hosts have {_count(total, 'slot')}: {_shown(hosts)}\n"
+                      f"  ask for at most {total}, or give the hosts more slots, such as {hosts[0].name}:{np}")
+    return hosts, np or total
+
+
+def number(text, most, what):
+    """Return the whole number from 1 to `most` that `text` is. Raises ValueError, whose text says what is wrong."""
+    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
+        raise ValueError(f"'{escape(text)}' {what}: a whole number from 1 to {most} is needed")
+    return int(text)
+
+
+def _read(entries, source, make, form):
+    """Return make(item) for each (place, as the user wrote it, item), or raise Refusal with every problem."""
+    hosts, problems, seen = [], [], {}
+    for place, written, item in entries:
+        try:
+            host = make(item)
+            name = host.name.lower()
+            if name in seen:
+                raise _Bad(f"the host is there twice (before as '{seen[name]}'): give it once, with all its slots")
+            seen[name] = host
+            hosts.append(host)
+        except _Bad as error:
+            shown = escape(written)
+            problems.append(f"  {place}'{shown if len(shown) <= 70 else shown[:67] + '...'}': {error}")
+    if len(entries) > HOSTS_MAX:
+        problems = [f"  {len(entries)} hosts: at most {HOSTS_MAX} can be started at once"]
+    if problems:
+        more = [f"  ... and {len(problems) - PROBLEMS_SHOWN} more"] * (len(problems) > PROBLEMS_SHOWN)
+        head = f"{source}: {_count(len(problems), 'problem')}; no host was contacted"
+        raise Refusal("\n".join([head, *problems[:PROBLEMS_SHOWN], *more, f"  {form}"]))
+    return hosts
+
+
+def _entry(text):
+    """Return the Host of HOST or HOST:SLOTS."""
+    if text.startswith("[") or text.count(":") > 1:
+        if _is_ipv6(text.strip("[]").partition("]")[0].partition("%")[0]):
+            raise _Bad("Open MPI takes no IPv6 addresses here: give a name (DNS or /etc/hosts) or an IPv4 address")
+        if text.count(":") > 1:
+            raise _Bad("more than one ':'")
+    name, colon, slots = text.partition(":")
+    return Host(_name(name), _slots(slots) if colon else None)
+
+
+def _line(text):
+    """Return the Host of a hostfile's line."""
+    first, *others = re.split("[ \t]+", text)
+    host, most = _entry(first), None
+    for word in others:
+        key, equals, value = word.partition("=")
+        if not equals or key not in ("slots", "max_slots", "max-slots"):
+            raise _Bad(f"'{escape(word)}' is not understood")
+        if key != "slots":
+            most = _slots(value)
+        elif host.slots is not None:
+            raise _Bad("the slots are there twice")
+        else:
+            host = host._replace(slots=_slots(value))
+    if most is not None and (host.slots or 1) > most:
+        raise _Bad(f"slots is {host.slots or 1}, max_slots {most}")
+    return host
+
+
+def _slots(text):
+    try:
+        return number(text, SLOTS_MAX, "is no number of slots")
+    except ValueError as error:
+        raise _Bad(error) from None
+
+
+def _name(name):
+    """Return a host's name or IPv4 address as it is, or raise _Bad."""
+    if not name:
+        raise _Bad("the name of the host is empty")
+    if len(name) > NAME_MAX:
+        raise _Bad(f"the name has {len(name)} characters, a host's has at most {NAME_MAX}")
+    if name.startswith("-"):
+        raise _Bad("begins with '-', as an option of ssh does; a host's name begins with a letter or a digit")
+    if "@" in name:
+        raise _Bad("a user does not belong here: put `User` under this host into ~/.ssh/config")
+    if wrong := sorted(set(re.findall(r"[^A-Za-z0-9._-]", name))):
+        raise _Bad(f"holds {' '.join(repr(escape(char)) for char in wrong[:5])}, which no host's name does "
+                   "(letters, digits, '.', '-', '_')")
+    labels = name.split(".")
+    if not all(re.fullmatch(LABEL, label) for label in labels):
+        raise _Bad(f"each part between dots has 1 to {LABEL_MAX} characters and neither begins nor ends with '-'")
+    if re.fullmatch("[0-9]+|0[xX][0-9A-Fa-f]*", labels[-1]):  # what resolvers take for an address
+        try:
+            address = ipaddress.IPv4Address(name)
+        except ValueError:
+            raise _Bad("looks like an IPv4 address and is none: four numbers from 0 to 255 with dots between") from None
+        if address.is_multicast or address.is_unspecified or address.is_reserved:
+            raise _Bad("is not the address of one host")
+    return name
+
+
+def _is_ipv6(text):
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(path):
+    """Return the text of a hostfile. Raises Refusal."""
+    name = f"--hostfile {escape(str(path))}"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe that nobody writes to must not hold us up
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise Refusal(f"{name}: not a file")
+            data = file.read(HOSTFILE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        raise Refusal(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}\n  {FILE_FORM}") from error
+    if len(data) > HOSTFILE_BYTES_MAX:
+        raise Refusal(f"{name}: larger than {HOSTFILE_BYTES_MAX} bytes: not a hostfile\n  {FILE_FORM}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Refusal(f"{name}: not text: byte {error.start + 1} is 0x{data[error.start]:02x}\n  {FILE_FORM}") from None
+
+
+def _expand(word):
+    """Yield the names that Slurm means by a word such as a[1-2,05]b."""
+    head, bracket, rest = word.partition("[")
+    if not bracket:
+        yield head
+        return
+    inside, closed, tail = rest.partition("]")
+    for part in inside.split(","):
+        first, _, last = part.partition("-")
+        last = last or first
+        whole = re.fullmatch("[0-9]{1,9}", first) and re.fullmatch("[0-9]{1,9}", last)
+        if not whole or not closed or int(last) - int(first) > HOSTS_MAX:
+            raise Refusal(f"SLURM_JOB_NODELIST: '{escape(word)}' is not understood\n  give --hosts or --hostfile")
+        for k in range(int(first), int(last) + 1):
+            for end in _expand(tail):
+                yield f"{head}{k:0{len(first)}}{end}"
+
+
+def _count(n, noun):
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def _shown(hosts):
+    return ",".join(map(str, hosts[:8])) + ",..." * (len(hosts) > 8)

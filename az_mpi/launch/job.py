@@ -1,0 +1,81 @@
+"""mpirun while it runs: signals that reach the launcher go on to it in the form that stops a run cleanly."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+LOOK_EVERY_S, LAST_WORDS_S = 0.2, 2
+# USR2 asks every rank to finish cleanly; TERM would have mpirun kill them.
+STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
+PR_SET_PDEATHSIG = 1  # of prctl(2)
+# What Open MPI says when a host is lost; seen with 5.0.11: its exit status is 0 then.
+LOST_HOST = b"has lost communication with a remote daemon"
+INTERNAL = 70
+
+
+def run(command, tick=lambda: ()):
+    """Start `command`, an mpirun line, wait for its end and return its exit status; 70 where it has lost a host.
+
+    INT, TERM and HUP become USR2 (the run stops cleanly, status 75), the second time TERM, the third time KILL; USR1
+    goes on as it is. tick() is called every LOOK_EVERY_S and returns signals to be sent as they are.
+    """
+    caught, stops, prctl = [], 0, ctypes.CDLL(None).prctl
+    stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda number, _: caught.append(number))
+              for number in (*stopping, signal.SIGUSR1)}
+    try:
+        # In a session of its own: a terminal's Ctrl-C is for the launcher, mpirun would kill the ranks at once.
+        # And it ends with the launcher, also where that is killed.
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+                                   preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
+        lost = threading.Event()
+        errors = threading.Thread(target=copy, args=(process.stderr.fileno(), lost), daemon=True)
+        errors.start()
+        try:
+            while True:
+                while caught:
+                    number = caught.pop(0)
+                    if number in stopping:
+                        say(number, stops)
+                        number, stops = STOPS[min(stops, 2)], stops + 1
+                    process.send_signal(number)
+                try:
+                    status = process.wait(LOOK_EVERY_S)
+                    errors.join(LAST_WORDS_S)  # a process that outlives mpirun may keep it open
+                    return 128 - status if status < 0 else status or (INTERNAL if lost.is_set() else 0)
+                except subprocess.TimeoutExpired:
+                    for number in tick():
+                        process.send_signal(number)
+        finally:
+            if process.poll() is None:  # tick failed
+                process.terminate()
+                process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def copy(descriptor, lost):
+    """Copy mpirun's standard error to ours until its end; `lost` is set once it says that a host is lost."""
+    last = b""
+    while data := os.read(descriptor, 1 << 16):
+        last = (last + data)[-len(data) - len(LOST_HOST):]
+        if LOST_HOST in last:
+            lost.set()
+        try:
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+        except OSError:
+            pass  # nobody reads ours; mpirun must not stand still for that
+
+
+def say(number, stops):
+    """Tell the user what a signal that stops the job does, the `stops`-th time."""
+    text = ("stopping cleanly; once more: end at once", "ending at once", "killing mpirun")[min(stops, 2)]
+    try:
+        print(f"launch: {signal.Signals(number).name}: {text}", file=sys.stderr, flush=True)
+    except OSError:  # the terminal is gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

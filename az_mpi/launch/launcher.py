@@ -1,0 +1,187 @@
+"""python -m az_mpi launch: from a list of hosts to a running job."""
+
+import argparse
+import ipaddress
+import os
+import re
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+from az_mpi import command_line
+from az_mpi import config as configuration
+from az_mpi.launch import check, hosts, job, mpirun, rendezvous
+from az_mpi.problems import Refusal, escape, nearest
+
+PROG = "python -m az_mpi launch"
+DESCRIPTION = """\
+Start run_dist.py with mpirun on one host or on many, after a look at each of them. What stands after -- are the
+options of run_dist.py. The mpirun line is printed, so that it can be used without this program."""
+EPILOG = """\
+examples:
+  python -m az_mpi launch --np 2 -- --config_file configs/smoke.json
+  python -m az_mpi launch --hosts "10.0.0.1:2,10.0.0.2:2" -- --config_file configs/connect4.json --logdir /shared/runs/a
+  python -m az_mpi launch --hostfile hosts.txt --gpus 4 --nodes 2 -- --config_file configs/connect4.json
+without ssh, once on each node with a folder that all of them share (mode 0700), K = 0, 1, ...:
+  python -m az_mpi launch --rendezvous /shared/meet --num_nodes 2 --node_index K --np 4 -- --config_file ...
+
+INT and TERM stop a run cleanly (exit code 75: start the same command again to go on), the second one ends it at once;
+USR1 makes it write a checkpoint. The exit code is mpirun's; 2: refused, nothing was started.
+"""
+NODES_MAX = hosts.HOSTS_MAX
+TIMEOUT_MAX_S = 86400
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Refusal(f"{PROG}: error: {message}\nAll options: {PROG} --help")
+
+
+def _parser():
+    parser = _Parser(prog=PROG, usage=f"{PROG} [options] -- OPTIONS OF run_dist.py", description=DESCRIPTION,
+                     epilog=EPILOG, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+    where = parser.add_argument_group("where", "Without --hosts and --hostfile: the nodes of the Slurm job, if this is "
+                                      "one, else this machine.")
+    where.add_argument("--hosts", metavar="LIST", help='hosts and how many ranks each takes, "10.0.0.1:2,node2:2"')
+    where.add_argument("--hostfile", metavar="FILE", help="a file with a line for each host: node1 slots=2, or node1:2")
+    where.add_argument("--nodes", metavar="N", type=_whole(NODES_MAX), help="use the first N of the hosts")
+    where.add_argument("--gpus", metavar="N", type=_whole(hosts.SLOTS_MAX), help="ranks on each host, one for each GPU")
+    where.add_argument("--np", metavar="N", type=_whole(hosts.SLOTS_MAX * NODES_MAX),
+                       help="the number of ranks; default: all slots")
+    how = parser.add_argument_group("how")
+    how.add_argument("--interface", metavar="NAME|CIDR", type=_interface, help="the network to use, eth0 or "
+                     "10.0.0.0/24; default: those that all hosts share")
+    how.add_argument("--timeout", metavar="S", type=_whole(TIMEOUT_MAX_S), help="seconds for a host to answer (default "
+                     f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {rendezvous.COME_S})")
+    how.add_argument("--no_check", action="store_true", help="start without a look at the hosts, as in a Slurm job "
+                     "whose nodes allow no ssh (mpirun needs none there)")
+    how.add_argument("--dry_run", action="store_true", help="only print the mpirun line; no host is contacted")
+    meet = parser.add_argument_group("without ssh")
+    meet.add_argument("--rendezvous", metavar="DIR", help="a folder that all nodes share; only you may have access")
+    meet.add_argument("--num_nodes", metavar="N", type=_whole(NODES_MAX), help="how many nodes there are")
+    meet.add_argument("--node_index", metavar="K", type=_index, help="which of them this is; 0 runs mpirun")
+    return parser
+
+
+def _whole(most):
+    def convert(text):
+        try:
+            return hosts.number(text, most, "is not possible")
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(error) from None
+
+    return convert
+
+
+def _index(text):
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"'{escape(text)}' is not possible: a whole number from 0 is needed")
+    return int(text)
+
+
+def _interface(text):
+    """Return the name of a network interface, or a network as CIDR."""
+    if "/" in text:
+        try:
+            return str(ipaddress.IPv4Network(text, strict=False))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{escape(text)}' is no network, such as 10.0.0.0/24") from None
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", text):  # what Linux allows, without what others read
+        raise argparse.ArgumentTypeError(f"'{escape(text)}' is no interface's name, such as eth0 or ib0, and no "
+                                         "network, such as 10.0.0.0/24")
+    return text
+
+
+def parse(arguments):
+    """Return (the launcher's options, the words after --). Raises Refusal; SystemExit(0) after --help."""
+    parser = _parser()
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    options, extras = parser.parse_known_args(arguments[:cut])
+    if extras:
+        word = extras[0].partition("=")[0]
+        names = [name for action in parser._actions for name in action.option_strings]
+        if near := nearest(word.lstrip("-"), [name.lstrip("-") for name in names]):
+            parser.error(f"there is no option {escape(word)}; did you mean --{near[0]}?")
+        parser.error(f"there is no option {escape(word)}; what is meant for run_dist.py stands after --")
+    if options.hosts is not None and options.hostfile is not None:
+        parser.error("--hosts and --hostfile: give one of them")
+    meeting = {"--num_nodes": options.num_nodes, "--node_index": options.node_index}
+    if options.rendezvous is None:
+        if given := [name for name, value in meeting.items() if value is not None]:
+            parser.error(f"{given[0]} goes with --rendezvous DIR")
+        return options, arguments[cut + 1 :]
+    if missing := [name for name, value in meeting.items() if value is None]:
+        parser.error(f"--rendezvous needs {' and '.join(missing)}")
+    if options.node_index >= options.num_nodes:
+        parser.error(f"--node_index {options.node_index}: with --num_nodes {options.num_nodes} it goes from 0 to "
+                     f"{options.num_nodes - 1}")
+    for name in ("hosts", "hostfile", "nodes", "dry_run"):
+        if getattr(options, name):
+            parser.error(f"--{name} does not go with --rendezvous: the nodes are those that come")
+    return options, arguments[cut + 1 :]
+
+
+def read_program(words):
+    """Return (the words that start run_dist.py, its Arguments). Raises Refusal, also for a bad configuration."""
+    given = command_line.parse(words)
+    if given.config_file:
+        configuration.load(given.config_file, given.overrides, given.sources)
+    program = Path(__file__).resolve().parents[2] / "run_dist.py"
+    if not program.is_file():
+        raise Refusal(f"there is no {program}: run this from a checkout of az_mpi")
+    return [sys.executable, str(program), *words], given
+
+
+def find_hosts(options):
+    """Return (the Hosts of the job, the number of ranks). Raises Refusal."""
+    if options.hosts is not None:
+        found = hosts.parse(options.hosts)
+    elif options.hostfile is not None:
+        found = hosts.read(options.hostfile)
+    else:
+        found = hosts.from_slurm(os.environ)
+        if options.gpus:
+            found = [host._replace(slots=None) for host in found]
+    return hosts.choose(found, options.nodes, options.gpus, options.np)
+
+
+def main(arguments):
+    """Run the command and return its exit status."""
+    options, words = parse(arguments)
+    try:
+        program, given = read_program(words)
+    except command_line.PrintAndExit as text:
+        print(text, end="")
+        return 0
+    if options.rendezvous is not None:
+        with interruptible():
+            return rendezvous.run(options, program, given)
+    chosen, np = find_hosts(options)
+    found = mpirun.find()
+    settings = {}
+    if not (options.no_check or options.dry_run):
+        with interruptible():
+            timeout_s = options.timeout or check.ANSWER_S
+            answers = check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))
+        settings = check.settings(answers, chosen)
+    command = mpirun.line(found, chosen, np, program, interface=options.interface, **settings)
+    print(shlex.join(command), flush=True)
+    return 0 if options.dry_run else job.run(command)
+
+
+class interruptible:
+    """A block that TERM and HUP leave as INT does: what it made is taken down."""
+
+    def __enter__(self):
+        def leave(number, _):
+            raise SystemExit(128 + number)
+
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        self.before = {number: signal.signal(number, leave) for number in numbers}
+        # A scheduler's warning; the job, which it is for, does not run yet.
+        self.before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: None)
+
+    def __exit__(self, *error):
+        for number, handler in self.before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,85 @@
+"""Which mpirun is used, and the line that starts a job with it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from az_mpi.problems import Refusal
+
+# What Open MPI's runtime calls the same things in its versions 4 and 5.
+WORDS = {
+    4: {"parameter": "--mca", "interface": "oob_tcp_if_include", "shell": "rsh"},
+    5: {"parameter": "--prtemca", "interface": "prte_if_include", "shell": "ssh"},
+}
+
+
+class Mpirun(NamedTuple):
+    """An mpirun of Open MPI: its path, what `mpirun --version` says first, and where the other hosts find the same
+    (None: it knows by itself, being called by an absolute path)."""
+
+    path: str
+    version: str
+    prefix: str | None
+
+    @property
+    def words(self):
+        return WORDS[int(re.search(r"\b[45]\b", self.version).group())]
+
+
+def find():
+    """Return the Mpirun of this Python's environment, or else of PATH. Raises Refusal."""
+    beside = Path(sys.executable).parent / "mpirun"
+    path = str(beside) if beside.is_file() else shutil.which("mpirun")
+    if path is None:
+        raise Refusal(f"there is no mpirun beside {sys.executable} or on PATH\n"
+                      "  make the environment with `make setup` and use its python: .venv/bin/python -m az_mpi launch")
+    path = os.path.abspath(path)
+    try:
+        said = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Refusal(f"{path} --version: {error}\n  is this MPI whole? `make setup` makes it anew") from error
+    version = (said.stdout.splitlines() or said.stderr.splitlines() or [""])[0].strip()
+    if not re.search(r"Open MPI\W+[45]\.", version):
+        raise Refusal(f"{path} is not of Open MPI 4 or 5 ({version or 'it says nothing'})\n"
+                      "  start the job by hand: for MPICH mpiexec -hosts node1:2,node2:2 -n 4 python run_dist.py ...")
+    with open(path, "rb") as file:
+        is_script = file.read(2) == b"#!"
+    return Mpirun(path, version, None if is_script else str(Path(path).resolve().parent.parent))
+
+
+def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(None, None), agent=None):
+    """Return the list of words that starts `program` (a list too) as np ranks on the Hosts.
+
+    threads: of a rank, for libraries that ask the environment; None leaves them alone.
+    interface: the one network that everything uses, by name or CIDR; else networks: (for the runtime, for messages),
+    CIDRs with commas between, None for MPI's own choice.
+    agent: what takes the place of ssh.
+    """
+    words, runtime, messages = mpirun.words, interface or networks[0], interface or networks[1]
+    command = [mpirun.path]
+    if os.geteuid() == 0:
+        command += ["--allow-run-as-root"]
+    if mpirun.prefix and any(host.name != "localhost" for host in hosts):
+        command += ["--prefix", mpirun.prefix]
+    if agent:
+        # Also in a scheduler's job. All daemons are started from here and stay children of whoever runs them for us.
+        plm = {"plm": words["shell"], f"plm_{words['shell']}_agent": agent, f"plm_{words['shell']}_no_tree_spawn": "1"}
+        for name, value in plm.items():
+            command += [words["parameter"], name, value]
+        command += ["--leave-session-attached"]
+    if runtime:
+        command += [words["parameter"], words["interface"], runtime]
+    if messages:
+        command += ["--mca", "btl_tcp_if_include", messages]
+    # az_mpi shares a host's cores out among its ranks itself, and a rank has several threads.
+    command += ["--bind-to", "none"]
+    settings = {"OMP_NUM_THREADS": threads} if threads else {}
+    if interface and "/" not in interface:
+        settings |= {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface}
+    for name, value in settings.items():
+        command += ["-x", name if name in os.environ else f"{name}={value}"]
+    return [*command, "-np", str(np), "-H", ",".join(map(str, hosts)), *program]

@@ -1,0 +1,88 @@
+"""How the state of a run reaches the disk and comes back: restore, resume, keep, leave."""
+
+from dataclasses import replace
+
+from az_mpi import checkpoint, exchange
+from az_mpi.checkpoint import Checkpoint
+from az_mpi.network import resnet
+from az_mpi.pulse import Stopped
+
+
+class WeightsDiffer(Exception):
+    """After training some ranks hold other weights than root: the run cannot be trusted to go on."""
+
+
+def restore(run, set_aside):
+    """Load the newest whole checkpoint and return whether there is one. Collective.
+
+    set_aside: see `checkpoint.load_newest`.
+    """
+    newest = None
+    if run.world.is_root:
+        newest, lines = checkpoint.load_newest(run.folder / "checkpoints", set_aside)
+        for line in lines:
+            run.logger.warning(line)
+    if not run.world.share(newest is not None):
+        return False
+    run.progress = checkpoint.Progress(**run.world.share(vars(newest.progress) if newest else None))
+    run.network.load_state_dict(checkpoint.broadcast(run.world, newest and newest.model))
+    optimizer = checkpoint.broadcast(run.world, newest and newest.optimizer)
+    if run.learner:
+        run.learner.load_optimizer(optimizer)
+        run.learner.step_index, run.learner.samples_due = run.progress.step, run.progress.samples_due
+    publish(run)
+    return True
+
+
+def resume(run):
+    """Refill the window from the segments before the checkpoint that was restored, and say where the run stands.
+    Collective."""
+    exchange.refill(run)
+    run.say("resumed after %s (attempt %d)", how_far(run), run.attempt)
+    if run.progress.unfinished_games:
+        run.say("  lost: %d games that were under way then, and what was played after it and not yet stored",
+                run.progress.unfinished_games)
+
+
+def publish(run):
+    """Give the trainers' weights to every rank's engine. Raises WeightsDiffer where ranks disagree. Collective."""
+    differing = run.world.agree(resnet.weights_hash(run.network) if run.learner else None)
+    if differing := [rank for rank in differing if rank < run.trainers_num]:
+        raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
+    if run.trainers_num < run.world.size:
+        run.network.load_state_dict(checkpoint.broadcast(run.world, run.network.state_dict()))
+    run.load_weights()
+
+
+def mark(run):
+    """Remember how far the run has come as where a checkpoint before the next training resumes."""
+    run.before_play = replace(run.progress)
+
+
+def save(run):
+    """Write a checkpoint, by root, once the segments hold the positions that it counts. Not collective."""
+    if not run.world.is_root:
+        return
+    progress, folder = run.progress, run.folder / "checkpoints"
+    if progress.phase == "play":  # games of the iteration under way are found again as segments
+        progress = replace(run.before_play, unfinished_games=progress.unfinished_games)
+    run.writer.flush()
+    if not checkpoint.path_of(folder, progress).exists():
+        content = Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
+        checkpoint.save(folder, content, run.config.checkpoint.keep)
+
+
+def leave(run):
+    """Store everything that is finished, and raise Stopped. Collective."""
+    exchange.store(run)
+    save(run)
+    run.world.barrier()  # mpirun ends all ranks when the first one leaves
+    run.say("stopped after %s; start the same command again to go on", how_far(run))
+    raise Stopped
+
+
+def how_far(run):
+    """Return in words how far the run has come."""
+    progress = run.progress
+    return (f"iteration {progress.iteration} of {run.config.iterations}, {progress.games_num:,} games, "
+            f"{progress.positions_num:,} positions, {progress.step:,} steps")

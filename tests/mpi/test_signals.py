@@ -1,0 +1,141 @@
+"""Signals to running jobs: what is finished is stored, all ranks leave together with status 75, the run goes on."""
+
+import json
+import signal
+import time
+
+import h5py
+import numpy as np
+import psutil
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+# Small enough to end in seconds, with one phase that would go on for minutes.
+BASE = ["--config_file", "configs/smoke.json", "--summary_frequency", "1", "--set", "report.tensorboard=false", "--set",
+        "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set", "iterations=1"]
+LONG = {
+    "play": ["--games_num", "100000", "--set", "exchange.every_s=0.2"],
+    "share": ["--games_num", "100000", "--set", "selfplay.deterministic=true"],
+    "train": ["--set", "train.replay_ratio=100000.0"],
+    "meanwhile": ["--set", "train.replay_ratio=100000.0", "--set", "train.ranks=1"],
+    "evaluate": ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=20000"],
+}  # fmt: skip
+SHORT = ["--games_num", "16", "--set", "evaluate.games_num=4"]
+
+
+def run_of(folder, phase):
+    return ["run_dist.py", *BASE, *LONG[phase], "--logdir", folder]
+
+
+def wait_for(condition, process):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None and time.monotonic() < deadline, process.stdout.read()
+        time.sleep(0.05)
+
+
+def under_way(folder, phase):
+    """Return a condition: the run is in the middle of `phase`."""
+    log = folder / "logs" / "rank-000.log"
+    marks = {"play": "games/000000-001.h5", "evaluate": "checkpoints/000001"}
+    if phase in marks:
+        return (folder / marks[phase]).exists
+    said = {"share": "iteration 1 of 1", "train": "step 5:", "meanwhile": "step 5:"}[phase]
+    return lambda: log.exists() and said in log.read_text()
+
+
+def ids(folder, segments="*.h5"):
+    found = []
+    for path in sorted((folder / "games").glob(segments)):
+        with h5py.File(path) as file:
+            found += file["games/id"][:].tolist()
+            assert len(file["positions/game"]) == file["games/length"][:].sum()
+    return found
+
+
+def state(folder):
+    newest = sorted(path for path in (folder / "checkpoints").iterdir() if path.name[0] != ".")[-1]
+    return json.loads((newest / "state.json").read_text())
+
+
+def ranks_of(process):
+    return [child for child in psutil.Process(process.pid).children(recursive=True) if "run_dist.py" in child.cmdline()]
+
+
+@pytest.mark.parametrize("phase", LONG)
+def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun, mpirun, tmp_path, phase):
+    folder = tmp_path / "run"
+    process = start_mpirun(3, *run_of(folder, phase))
+    wait_for(under_way(folder, phase), process)
+    if phase == "share":  # nothing tells from outside that games are finished: let the ranks work for a while
+        wait_for(lambda: all(rank.cpu_times().user > 12 for rank in ranks_of(process)), process)
+    process.send_signal(signal.SIGUSR2)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 75, output
+    assert "stopped after iteration" in output and "Traceback" not in output
+    before = ids(folder)
+    assert len(before) == len(set(before)) > 0
+    stored = state(folder)
+    assert stored["phase"] == {"train": "train", "meanwhile": "train"}.get(phase, "play")
+    if stored["phase"] == "train":
+        assert stored["step"] >= 5 and stored["samples_due"] > 1e5
+    # It goes on where it was, here with less left to do, and on another number of ranks.
+    keep = [word for word in LONG[phase] if "deterministic" in word or "replay_ratio" in word]
+    ended = mpirun(2, "run_dist.py", *BASE, *[word for one in keep for word in ("--set", one)], *SHORT,
+                   "--max_steps", stored["step"] + 1, "--logdir", folder)  # fmt: skip
+    assert "resumed after iteration" in ended.stdout
+    after = ids(folder)
+    assert after[: len(before)] == before and len(after) == len(set(after))
+    # What was played while others trained belongs to the iteration that did not come.
+    assert state(folder)["iteration"] == 1 and state(folder)["games_num"] == len(ids(folder, "000000-*.h5"))
+    assert (len(ids(folder, "000001-*.h5")) > 0) == (phase == "meanwhile")
+
+
+def test_term_to_one_rank_stops_all(start_mpirun, tmp_path):
+    process = start_mpirun(3, *run_of(tmp_path / "run", "train"))
+    wait_for(under_way(tmp_path / "run", "train"), process)
+    ranks_of(process)[-1].send_signal(signal.SIGTERM)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 75, output
+    assert state(tmp_path / "run")["phase"] == "train"
+
+
+def test_a_run_stopped_in_training_ends_as_an_unbroken_one_does(start_mpirun, mpirun, tmp_path):
+    """Bit for bit on one rank; USR1 on the way only saves."""
+    options = [*BASE, *LONG["share"][2:], "--set", "train.replay_ratio=40.0", "--set", "iterations=2", "--logdir"]
+    mpirun(1, "run_dist.py", *options, tmp_path / "whole")
+    folder = tmp_path / "run"
+    process = start_mpirun(1, "run_dist.py", *options, folder)
+    log = folder / "logs" / "rank-000.log"
+    wait_for(lambda: log.exists() and "step 5:" in log.read_text(), process)
+    process.send_signal(signal.SIGUSR1)
+    wait_for(lambda: any((folder / "checkpoints").glob("00000[01]-*")), process)
+    process.send_signal(signal.SIGUSR2)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 75, output
+    assert state(folder)["phase"] == "train" and 5 < state(folder)["step"] < state(tmp_path / "whole")["step"]
+    mpirun(1, "run_dist.py", *options, folder)
+    for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+        parts = [(place / "checkpoints" / "000002" / name).read_bytes() for place in (folder, tmp_path / "whole")]
+        assert parts[0] == parts[1], name
+    assert ids(folder) == ids(tmp_path / "whole")
+
+
+def test_usr1_in_play_makes_the_games_durable_and_the_run_goes_on(start_mpirun, tmp_path):
+    options = ["--games_num", "100000", "--set", "exchange.every_s=1000.0"]
+    folder = tmp_path / "run"
+    process = start_mpirun(2, "run_dist.py", *BASE, *options, "--logdir", folder)
+    log = folder / "logs" / "rank-000.log"
+    wait_for(lambda: log.exists() and "iteration 1 of 1" in log.read_text(), process)
+    time.sleep(3)
+    counts = []
+    for number in range(2):
+        process.send_signal(signal.SIGUSR1)
+        wait_for((folder / "games" / f"000000-{number:03d}.h5").exists, process)
+        counts.append(len(ids(folder)))
+        time.sleep(0.5)
+    process.send_signal(signal.SIGUSR2)
+    process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert 0 < counts[0] < counts[1] < len(ids(folder)) == len(np.unique(ids(folder)))

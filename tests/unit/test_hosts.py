@@ -1,0 +1,172 @@
+"""Lists of hosts: what good ones mean, and that whatever ssh or a shell could read otherwise is refused."""
+
+import os
+import string
+
+import pytest
+
+from az_mpi.launch import hosts
+from az_mpi.launch.hosts import Host
+from az_mpi.problems import Refusal
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("node1", [Host("node1")]),
+    ("10.0.0.1:2,node2:2", [Host("10.0.0.1", 2), Host("node2", 2)]),
+    ("a-b_c.Example.org:1024", [Host("a-b_c.Example.org", 1024)]),
+    ("localhost:1,127.0.0.1:01", [Host("localhost", 1), Host("127.0.0.1", 1)]),
+    ("1node:3,n0de.1a:2", [Host("1node", 3), Host("n0de.1a", 2)]),
+    ("a" * 63 + "." + "b" * 63, [Host("a" * 63 + "." + "b" * 63)]),
+])  # fmt: skip
+def test_good_lists(text, expected):
+    assert hosts.parse(text) == expected
+
+
+# (entry, what the refusal must say)
+BAD = [
+    ("", "is empty"), (":2", "is empty"), ("-node1:2", "option"), ("-oProxyCommand=x", "option"), ("--", "option"),
+    ("-", "option"), ("root@node1:2", "~/.ssh/config"), ("@node1", "~/.ssh/config"), ("node1@", "~/.ssh/config"),
+    ("node1:0", "from 1 to 1024"), ("node1:-1", "from 1 to 1024"), ("node1:+1", "from 1 to 1024"),
+    ("node1:1025", "from 1 to 1024"), ("node1:2.5", "from 1 to 1024"), ("node1:two", "from 1 to 1024"),
+    ("node1:", "from 1 to 1024"), ("node1: 2", "from 1 to 1024"), ("node1:2 ", "from 1 to 1024"),
+    ("node1:0x2", "from 1 to 1024"), ("node1:1e1", "from 1 to 1024"), ("node1:\u0662", "from 1 to 1024"),
+    ("node1:\u00b2", "from 1 to 1024"), ("node1:1_0", "from 1 to 1024"), ("node1:9999999999999", "from 1 to 1024"),
+    ("node1:2;reboot", "from 1 to 1024"), ("node1:2\n", "from 1 to 1024"), ("node1:2\x00", "from 1 to 1024"),
+    ("node1:2:3", "more than one ':'"), ("node1::", "more than one ':'"), ("::", "IPv6"), ("::1", "IPv6"),
+    ("[::1]:2", "IPv6"), ("fe80::1%eth0", "IPv6"), ("[fe80::1%eth0]:4", "IPv6"), ("2001:db8::7", "IPv6"),
+    ("[2001:db8::7]", "IPv6"), ("[node1]:2", "which no host's name does"), ("node[1-3]:2", "which no host's name does"),
+    ("n\u00f6de1", "which no host's name does"), ("nod\u0435", "which no host's name does"),
+    ("node\u20281", "which no host's name does"), ("node1\u200b", "which no host's name does"),
+    ("\uff4eode1", "which no host's name does"), ("\ud83d", "which no host's name does"),
+    ("node1.", "each part"), (".node1", "each part"), ("node..1", "each part"), ("node-:1", "each part"),
+    ("node1.-a", "each part"), ("a" * 64, "each part"), ("a." * 200 + "b", "has 401 characters"),
+    ("x" * 100_000, "has 100000 characters"),
+    ("10.0.0", "IPv4"), ("10.0.0.256", "IPv4"), ("10.0.0.1.2", "IPv4"), ("1234", "IPv4"), ("0x7f000001", "IPv4"),
+    ("0x7f.1", "IPv4"), ("010.0.0.1", "IPv4"), ("node.7", "IPv4"), ("0.0.0.0", "not the address"),
+    ("224.0.0.1", "not the address"), ("255.255.255.255", "not the address"),
+    *((f"node{char}1", "which no host's name does") for char in set(string.punctuation) - set(".-_,:@")),
+    *((f"node{chr(code)}1", "which no host's name does") for code in (*range(0, 33), 127, 0x85, 0xa0)),
+    *((word, "which no host's name does") for word in (
+        "$(id)", "`id`", "node1;id", "node1|id", "node1&", "'node1'", '"node1"', "node1>x", "~root", "*", "?", "a b",
+        "node1 -oProxyCommand=id", "node1\tb", "!1", "{a", "node1\\", "%h", "a=b", "#node1", "../etc", "a/b")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("entry, says", BAD, ids=lambda value: ascii(value)[:40])
+def test_bad_entries_are_refused(entry, says):
+    with pytest.raises(Refusal, match=says) as refused:
+        hosts.parse(f"good1:2,{entry}")
+    lines = str(refused.value).split("\n")
+    assert len(lines) == 3 and lines[0] == "--hosts: 1 problem; no host was contacted"
+    assert all(line.isascii() and line.isprintable() and len(line) < 300 for line in lines)
+
+
+@pytest.mark.parametrize("text", ["a:2,a:2", "a,A", "b,a:1,c,a:3"])
+def test_a_host_is_there_once(text):
+    with pytest.raises(Refusal, match="the host is there twice"):
+        hosts.parse(text)
+
+
+def test_every_problem_is_in_the_one_block():
+    with pytest.raises(Refusal) as refused:
+        hosts.parse("-a,b:0,ok,c@d," + "$," * 20)
+    lines = str(refused.value).split("\n")
+    assert lines[0].startswith("--hosts: 24 problems") and len(lines) == 1 + 10 + 1 + 1
+    assert "'-a'" in lines[1] and "'b:0'" in lines[2] and "'c@d'" in lines[3] and lines[11] == "  ... and 14 more"
+
+
+def test_too_many_hosts():
+    assert len(hosts.parse(",".join(f"n{k}" for k in range(4096)))) == 4096
+    with pytest.raises(Refusal, match="4097 hosts: at most 4096"):
+        hosts.parse(",".join(f"n{k}" for k in range(4097)))
+
+
+def write(folder, content):
+    path = folder / "hosts.txt"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize("content, expected", [
+    ("node1 slots=2\nnode2 slots=4 max_slots=4\n", [Host("node1", 2), Host("node2", 4)]),
+    ("node1:2\nnode2:3", [Host("node1", 2), Host("node2", 3)]),
+    ("# ours\n\n  node1\tslots=2   # the fast one\r\n\t\n#node9\n10.0.0.2 max-slots=8",
+     [Host("node1", 2), Host("10.0.0.2")]),
+    (b"\xef\xbb\xbfnode1\n", [Host("node1")]),
+])  # fmt: skip
+def test_good_hostfiles(tmp_path, content, expected):
+    assert hosts.read(write(tmp_path, content)) == expected
+
+
+@pytest.mark.parametrize("content, says", [
+    ("", "names no host"), ("# only words\n\n", "names no host"), ("node1 slots=0", "line 1: .*from 1 to 1024"),
+    ("node1\n\nnode2 slots=x", "line 3: .*from 1 to 1024"), ("node1 slots=", "from 1 to 1024"),
+    ("node1 slots = 2", "'slots' is not understood"), ("node1 2", "'2' is not understood"),
+    ("node1:2 slots=2", "the slots are there twice"), ("node1 slots=2 slots=3", "the slots are there twice"),
+    ("node1 slots=4 max_slots=2", "slots is 4, max_slots 2"), ("node1 cpu=2", "'cpu=2' is not understood"),
+    ("node1:2 ifname=eth0", "is not understood"), ("node1 SLOTS=2", "is not understood"),
+    ("node1 slots=2 -oProxyCommand=id", "is not understood"), ("node1;id", "which no host's name does"),
+    ("-node1 slots=2", "option"), ("root@node1 slots=2", "~/.ssh/config"), ("node1\nnode1\n", "line 2: .*twice"),
+    ("node1, node2", "which no host's name does"), ("node1\x0bnode2", "which no host's name does"),
+    ("node1\x00", "which no host's name does"), ("[::1] slots=2", "IPv6"), (b"node\xff1 slots=2", "not text: byte 5"),
+    (b"\x7fELF\x02\x01\x01" + bytes(100), "which no host's name does"), (b"node1\n" * 200_000, "not a hostfile"),
+    ("{\"hosts\": [\"node1\"]}", "which no host's name does"), ("node1\u2028node2", "which no host's name does"),
+    ("node1 slots=\u0664", "from 1 to 1024"),
+])  # fmt: skip
+def test_bad_hostfiles_are_refused(tmp_path, content, says):
+    with pytest.raises(Refusal, match=says) as refused:
+        hosts.read(write(tmp_path, content))
+    assert str(refused.value).isascii() and str(refused.value).count("\n") <= 12
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "none", "/dev/zero", tmp_path / "pipe", "a\x00b", ""):
+        with pytest.raises(Refusal, match="^--hostfile"):
+            hosts.read(path)
+
+
+@pytest.mark.parametrize("nodes, tasks, expected", [
+    ("node[1-3,07],login.b", "2(x3),1,4", "node1:2,node2:2,node3:2,node07:1,login.b:4"),
+    ("node[08-11]", "1(x4)", "node08:1,node09:1,node10:1,node11:1"),
+    ("r[1-2]n[3-4]-ib", "", "r1n3-ib,r1n4-ib,r2n3-ib,r2n4-ib"),
+    ("a,b", "2", "a,b"),
+    ("", "2", ""),
+])  # fmt: skip
+def test_the_nodes_of_a_slurm_job(nodes, tasks, expected):
+    found = hosts.from_slurm({"SLURM_JOB_NODELIST": nodes, "SLURM_TASKS_PER_NODE": tasks})
+    assert ",".join(map(str, found)) == expected
+
+
+@pytest.mark.parametrize("nodes", ["-a", "$(id)", "n[1-999999]", "n[a-b]", "n[1-2", "a;b"])
+def test_what_is_no_list_of_slurm_nodes(nodes):
+    with pytest.raises(Refusal, match="SLURM_JOB_NODELIST"):
+        hosts.from_slurm({"SLURM_JOB_NODELIST": nodes})
+
+
+@pytest.mark.parametrize("given, options, chosen, ranks", [
+    ("", {}, "localhost:1", 1),
+    ("", {"np": 3}, "localhost:3", 3),
+    ("", {"gpus": 4, "nodes": 1}, "localhost:4", 4),
+    ("", {"gpus": 4, "np": 2}, "localhost:4", 2),
+    ("a:2,b:3", {}, "a:2,b:3", 5),
+    ("a:2,b:3", {"np": 4}, "a:2,b:3", 4),
+    ("a,b:3", {}, "a:1,b:3", 4),
+    ("a,b,c", {"nodes": 2, "gpus": 4}, "a:4,b:4", 8),
+    ("a:4,b", {"gpus": 4}, "a:4,b:4", 8),
+])  # fmt: skip
+def test_the_hosts_of_a_job(given, options, chosen, ranks):
+    found, np = hosts.choose(hosts.parse(given) if given else [], **options)
+    assert (",".join(map(str, found)), np) == (chosen, ranks)
+
+
+@pytest.mark.parametrize("given, options, says", [
+    ("", {"nodes": 2}, "--nodes 2: the hosts are not known"),
+    ("", {"gpus": 2, "np": 3}, "--np 3: the hosts have 2 slots"),
+    ("a,b", {"nodes": 3}, "--nodes 3: only 2 hosts given"),
+    ("a:2,b:3", {"np": 6}, "--np 6: the hosts have 5 slots: a:2,b:3"),
+    ("a:2,b:4,c", {"gpus": 4}, "--gpus 4 asks for 4 ranks on each host, the list says a:2"),
+])  # fmt: skip
+def test_jobs_that_cannot_be(given, options, says):
+    with pytest.raises(Refusal, match=says):
+        hosts.choose(hosts.parse(given) if given else [], **options)

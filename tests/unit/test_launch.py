@@ -1,0 +1,310 @@
+"""python -m az_mpi launch: the mpirun line, what is refused before any host is contacted, and signals under way."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from az_mpi.__main__ import main as program
+from az_mpi.launch import hosts, job, launcher, mpirun
+from az_mpi.problems import Refusal
+
+ROOT = Path(__file__).parents[2]
+AFTER = ["--", "--config_file", str(ROOT / "configs/smoke.json")]
+
+
+@pytest.fixture
+def recorder(tmp_path, monkeypatch):
+    """Stand-ins for ssh and mpirun first on PATH, which note that they were called; return the file of notes."""
+    tools, notes = tmp_path / "tools", tmp_path / "called"
+    tools.mkdir()
+    for name in ("ssh", "mpirun", "srun"):
+        (tools / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {notes}\nexit 255\n')
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    for name in list(os.environ):
+        if name.startswith("SLURM_"):
+            monkeypatch.delenv(name)
+    return notes
+
+
+def words_of(capsys, *options):
+    """Return the mpirun line of --dry_run, as a list."""
+    assert launcher.main([*options, "--dry_run", *AFTER]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    return shlex.split(out)
+
+
+def test_the_line_for_two_hosts(capsys, recorder):
+    words = words_of(capsys, "--hosts", "10.0.0.1:2,node2:2", "--interface", "eth0")
+    beside = str(Path(sys.executable).parent)
+    assert words[0] == f"{beside}/mpirun" and words[words.index("--prefix") + 1] == str(Path(beside).parent)
+    assert words[words.index("-np") + 1] == "4" and words[words.index("-H") + 1] == "10.0.0.1:2,node2:2"
+    assert words[words.index("prte_if_include") - 1 :][:3] == ["--prtemca", "prte_if_include", "eth0"]
+    assert words[words.index("btl_tcp_if_include") + 1] == "eth0" and "NCCL_SOCKET_IFNAME=eth0" in words
+    assert words[words.index("--bind-to") + 1] == "none"
+    assert ("--allow-run-as-root" in words) == (os.geteuid() == 0)
+    assert words[-4:] == [sys.executable, str(ROOT / "run_dist.py"), *AFTER[1:]]
+    assert not recorder.exists()
+
+
+def test_what_the_user_set_in_the_environment_stays(capsys, monkeypatch):
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
+    words = words_of(capsys, "--hosts", "a:1,b:1", "--interface", "eth0")
+    assert words[words.index("NCCL_SOCKET_IFNAME") - 1] == "-x" and "GLOO_SOCKET_IFNAME=eth0" in words
+
+
+@pytest.mark.parametrize("given, network", [("10.0.0.0/24", "10.0.0.0/24"), ("10.0.0.7/24", "10.0.0.0/24")])
+def test_a_network_by_its_address(capsys, given, network):
+    words = words_of(capsys, "--hosts", "a:1,b:1", "--interface", given)
+    assert words.count(network) == 2 and not any("SOCKET" in word for word in words)
+
+
+def test_hosts_from_a_file_and_from_slurm(capsys, tmp_path, monkeypatch):
+    (tmp_path / "hosts").write_text("n1 slots=4\nn2:4\nn3\n")
+    words = words_of(capsys, "--hostfile", str(tmp_path / "hosts"), "--gpus", "4", "--nodes", "3", "--np", "10")
+    assert words[words.index("-np") : words.index("-np") + 4] == ["-np", "10", "-H", "n1:4,n2:4,n3:4"]
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "3(x2)")
+    assert "n1:3,n2:3" in words_of(capsys) and "n1:8,n2:8" in words_of(capsys, "--gpus", "8")
+
+
+def test_this_machine_alone_needs_no_prefix(capsys):
+    words = words_of(capsys, "--np", "3")
+    assert "--prefix" not in words and " -np 3 -H localhost:3 " in shlex.join(words)
+
+
+def test_the_line_of_open_mpi_4():
+    four = mpirun.Mpirun("/opt/bin/mpirun", "mpirun (Open MPI) 4.1.4", None)
+    words = mpirun.line(four, hosts.parse("a:1,b:1"), 2, ["x"], interface="eth0", agent="python -m agent")
+    text = shlex.join(words)
+    assert "--mca oob_tcp_if_include eth0" in text and "--mca plm rsh --mca plm_rsh_agent 'python -m agent'" in text
+    assert "--prefix" not in text and "prtemca" not in text
+
+
+@pytest.mark.parametrize("says, refused", [
+    ("HYDRA build details:", True), ("mpirun (Open MPI) 3.1.2", True), ("", True), ("mpirun (Open MPI) 4.1.4", False),
+    ("mpirun (Open MPI) 5.0.11", False)])  # fmt: skip
+def test_an_mpirun_of_another_mpi_is_refused(tmp_path, monkeypatch, says, refused):
+    (tmp_path / "mpirun").write_text(f"#!/bin/sh\necho '{says}'\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    if refused:
+        with pytest.raises(Refusal, match="not of Open MPI 4 or 5"):
+            mpirun.find()
+    else:
+        assert mpirun.find() == (str(tmp_path / "mpirun"), says, None)
+
+
+def test_no_mpirun_at_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Refusal, match="there is no mpirun"):
+        mpirun.find()
+
+
+# What launch refuses, before --; each with what must be said. Lists of hosts have their own in test_hosts.py.
+BAD_OPTIONS = [
+    (["--host", "a:2"], "did you mean --hosts?"), (["--hostflie", "x"], "did you mean --hostfile?"),
+    (["--config_file", "x.json"], "stands after --"), (["--learning_rate", "1"], "stands after --"),
+    (["a:2"], "stands after --"),
+    (["--hosts"], "--hosts"), (["--hosts", "a:2", "--hostfile", "f"], "give one of them"),
+    (["--hosts", "a b"], "no host was contacted"), (["--hosts", ""], "no host was contacted"),
+    (["--hosts=-oProxyCommand=touch pwned"], "option"), (["--hosts", "$(touch pwned):2"], "no host was contacted"),
+    (["--hosts", "a;touch pwned"], "no host was contacted"), (["--hosts", "a:2,a:2"], "twice"),
+    (["--hostfile", "none.txt"], "cannot be read"), (["--hostfile", "."], "--hostfile"),
+    (["--hostfile", ""], "cannot be read"), (["--hostfile", "/dev/zero"], "not a file"),
+    (["--np"], "--np"), (["--np", "0"], "from 1"), (["--np", "-2"], "--np"), (["--np", "two"], "from 1"),
+    (["--np", "1.5"], "from 1"), (["--np", "99999999999"], "from 1"), (["--np", ""], "from 1"),
+    (["--np", "\u0664"], "from 1"), (["--np", "2", "--hosts", "a:1"], "the hosts have 1 slot"),
+    (["--gpus", "0"], "from 1 to 1024"), (["--gpus", "1025"], "from 1 to 1024"), (["--gpus", "all"], "from 1 to 1024"),
+    (["--gpus", "2", "--hosts", "a:4"], "--gpus 2 asks for 2 ranks"), (["--nodes", "0"], "from 1 to 4096"),
+    (["--nodes", "2"], "the hosts are not known"), (["--nodes", "3", "--hosts", "a,b"], "only 2 hosts"),
+    (["--interface", ""], "is no interface's name"), (["--interface=-x"], "is no interface's name"),
+    (["--interface", "eth0;id"], "is no interface's name"), (["--interface", "eth0,eth1"], "is no interface's name"),
+    (["--interface", "a" * 16], "is no interface's name"), (["--interface", "10.0.0.0/33"], "is no network"),
+    (["--interface", "10.0.0/24"], "is no network"), (["--interface", "fe80::/10"], "is no network"),
+    (["--interface", "/"], "is no network"), (["--timeout", "0"], "from 1 to 86400"), (["--timeout", "inf"], "from 1"),
+    (["--timeout", "-1"], "--timeout"), (["--num_nodes", "2"], "goes with --rendezvous"),
+    (["--node_index", "0"], "goes with --rendezvous"), (["--rendezvous", "meet"], "--num_nodes and --node_index"),
+    (["--rendezvous", "meet", "--num_nodes", "2"], "needs --node_index"),
+    (["--rendezvous", "meet", "--num_nodes", "2", "--node_index", "2"], "from 0 to 1"),
+    (["--rendezvous", "meet", "--num_nodes", "2", "--node_index", "-1"], "--node_index"),
+    (["--rendezvous", "meet", "--num_nodes", "0", "--node_index", "0"], "from 1 to 4096"),
+    (["--rendezvous", "meet", "--num_nodes", "2", "--node_index", "x"], "from 0"),
+    (["--rendezvous", "meet", "--num_nodes", "1", "--node_index", "0", "--hosts", "a:1"], "--hosts does not go with"),
+    (["--rendezvous", "meet", "--num_nodes", "1", "--node_index", "0", "--dry_run"], "--dry_run does not go with"),
+    (["--rendezvous", "none/meet", "--num_nodes", "1", "--node_index", "0"], "No such file"),
+    (["--rendezvous", "/dev/null", "--num_nodes", "1", "--node_index", "0"], "Not a directory"),
+    (["--rendezvous", "", "--num_nodes", "1", "--node_index", "0"], "mode"),
+    (["--dry_run=yes"], "--dry_run"), (["--no_check", "--no_chek"], "did you mean --no_check?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options, says", BAD_OPTIONS, ids=lambda value: ascii(value)[:60])
+def test_bad_options_are_refused(options, says, recorder, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "here"
+    folder.mkdir(mode=0o755)
+    monkeypatch.chdir(folder)
+    start = time.monotonic()
+    assert program(["launch", *options, *AFTER]) == 2
+    assert time.monotonic() - start < 5
+    out, error = capsys.readouterr()
+    assert out == "" and says in error and "Traceback" not in error and error.isascii()
+    assert list(folder.iterdir()) == [] and not recorder.exists()
+
+
+@pytest.mark.parametrize("after, says", [
+    ([], "--config_file FILE is needed"),
+    (["--"], "--config_file FILE is needed"),
+    (["--", "--config_file", "none.json"], "none.json"),
+    ([*AFTER, "--batch_sise", "3"], "did you mean --batch_size?"),
+    ([*AFTER, "--set", "search.simulation=3"], "search.simulations"),
+    ([*AFTER, "--batch_size", "-3"], "train.batch_size"),
+])  # fmt: skip
+def test_what_run_dist_would_refuse_is_refused_before_the_start(after, says, recorder, capsys):
+    assert program(["launch", "--hosts", "node1:2", *after]) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and says in error and not recorder.exists()
+
+
+@pytest.mark.parametrize("options, says", [BAD_OPTIONS[0], *BAD_OPTIONS[7:12], BAD_OPTIONS[16], BAD_OPTIONS[36]])
+def test_a_refusal_by_the_real_process(options, says, recorder, tmp_path):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, "-m", "az_mpi", "launch", *options, *AFTER], cwd=folder, capture_output=True,
+                          text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stdout) == (2, "") and says in done.stderr and "Traceback" not in done.stderr
+    assert time.monotonic() - start < 5 and list(folder.iterdir()) == [] and not recorder.exists()
+
+
+def test_help_of_both_programs(capsys):
+    with pytest.raises(SystemExit) as ended:
+        program(["launch", "--help"])
+    assert ended.value.code == 0 and "--rendezvous DIR" in capsys.readouterr().out
+    assert program(["launch", "--", "--help"]) == 0 and "--config_file FILE" in capsys.readouterr().out
+
+
+# A job that notes its signals: USR2 ends it as run_dist.py does, TERM as whatever does not care.
+NOTES = """
+import signal, sys, time
+path = sys.argv[1]
+def note(number, frame):
+    with open(path, "a") as file:
+        file.write(signal.Signals(number).name + "\\n")
+    if number == signal.SIGUSR2 and len(sys.argv) == 2: sys.exit(75)
+for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT): signal.signal(number, note)
+open(path, "w").write("ready\\n")
+while True: time.sleep(0.05)
+"""
+RUN = "import sys; from az_mpi.launch import job; sys.exit(job.run([sys.executable, '-c', sys.argv[1], *sys.argv[2:]]))"
+
+
+@pytest.fixture
+def noting(tmp_path):
+    """Return start(*more) -> (job.run in a process of its own, a function that waits for the next note)."""
+    started = []
+
+    def start(*more):
+        notes = tmp_path / f"notes{len(started)}"
+        command = [sys.executable, "-c", RUN, NOTES, str(notes), *more]
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        seen = []
+
+        def note():
+            while True:
+                lines = notes.read_text().splitlines() if notes.exists() else []
+                if len(lines) > len(seen):
+                    seen.append(lines[len(seen)])
+                    return seen[-1]
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.02)
+
+        assert note() == "ready"
+        return process, note
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_is_clean(noting, number):
+    process, note = noting()
+    process.send_signal(signal.SIGUSR1)
+    assert note() == "SIGUSR1"
+    process.send_signal(number)
+    assert process.wait(30) == 75
+    assert f"launch: {number.name}: stopping cleanly" in process.stderr.read()
+
+
+def test_the_second_stop_ends_at_once(noting):
+    process, note = noting("stubborn")
+    process.send_signal(signal.SIGINT)
+    assert note() == "SIGUSR2"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 128 + signal.SIGTERM
+
+
+def test_mpirun_ends_with_a_launcher_that_is_killed(noting, tmp_path):
+    process, _ = noting()
+    child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+    process.kill()
+    process.wait()
+    for _ in range(300):
+        try:
+            if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except FileNotFoundError:
+            return
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    raise AssertionError("it still runs")
+
+
+@pytest.mark.parametrize("status", [0, 2, 70, 75])
+def test_the_status_is_that_of_mpirun(status):
+    assert job.run([sys.executable, "-c", f"raise SystemExit({status})"]) == status
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("status, expected", [(0, 70), (1, 1), (75, 75)])
+def test_a_lost_host_is_no_success(status, expected, capfd):
+    """Open MPI 5.0.11 ends with status 0 then."""
+    words = ["PRTE has lost communi", "cation with a remote daemon.\n"]
+    text = f"import os, time\nfor word in {words}: os.write(2, word.encode()); time.sleep(0.2)\nos._exit({status})"
+    assert job.run([sys.executable, "-c", text]) == expected
+    assert capfd.readouterr().err == "".join(words)
+
+
+def test_what_others_ask_for_goes_on_to_mpirun(tmp_path):
+    asked = iter([[], [signal.SIGUSR1], [signal.SIGUSR2]])
+    ready = tmp_path / "notes"
+
+    def tick():
+        return next(asked, ()) if ready.exists() and ready.read_text() else ()
+
+    assert job.run([sys.executable, "-c", NOTES, str(ready)], tick) == 75
+    assert ready.read_text().split() == ["ready", "SIGUSR1", "SIGUSR2"]
+
+
+def test_the_printed_line_is_what_is_run(capfd, monkeypatch, tmp_path):
+    """mpirun's place is taken by a program that shows its words."""
+    show = f'exec {sys.executable} -c "import json, sys; print(json.dumps(sys.argv[1:]))" "$@"\n'
+    (tmp_path / "mpirun").write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "mpirun (Open MPI) 5.0" && exit\n{show}')
+    (tmp_path / "mpirun").chmod(0o755)
+    (tmp_path / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert launcher.main(["--np", "2", "--no_check", *AFTER, "--logdir", "a b'c"]) == 0
+    line, shown = capfd.readouterr().out.strip().split("\n")
+    assert shlex.split(line)[1:] == json.loads(shown) and json.loads(shown)[-1] == "a b'c"

@@ -1,0 +1,202 @@
+"""The look at every host before a job: what is compared, how each kind of trouble is told, and that nothing is left."""
+
+import copy
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from az_mpi.launch import check, hosts, probe
+from az_mpi.launch.mpirun import Mpirun
+from az_mpi.problems import Refusal
+
+ROOT = Path(__file__).parents[2]
+MPIRUN = Mpirun(str(Path(sys.executable).parent / "mpirun"), "mpirun (Open MPI) 5.0.11", None)
+
+# Stands in for ssh: hosts are this machine with one difference each, named by the host.
+SSH = r"""#!/bin/bash
+echo "$@" >> NOTES
+while [ "$1" != -- ]; do shift; done
+host=$2; shift 2
+change="s/XXXX/XXXX/"
+case $host in
+    refused) echo "ssh: connect to host refused port 22: Connection refused" >&2; exit 255 ;;
+    denied) echo "root@denied: Permission denied (publickey)." >&2; exit 255 ;;
+    unknown) echo "ssh: Could not resolve hostname unknown: Name or service not known" >&2; exit 255 ;;
+    newkey) printf 'No ED25519 host key is known for newkey\nHost key verification failed.\n' >&2; exit 255 ;;
+    bare) set -- "/none/$*" ;;
+    slow) exec sleep 100 ;;
+    killed) kill -9 $$ ;;
+    rude) printf 'Welcome\033[2J\a to \x9b1m rude\n'; exit 3 ;;
+    silent) exit 0 ;;
+    torch) change='s/"torch": "[^"]*"/"torch": "1.0\\u001b[2J"/' ;;
+    python) change='s/"python": "[^"]*"/"python": "3.9.1"/' ;;
+    mpi) change='s/(Open MPI) [0-9.]*/(Open MPI) 4.1.4/' ;;
+    version) change='s/"az_mpi": "[^"]*"/"az_mpi": "0.0.9"/' ;;
+    content) change='s/\("az_mpi\/loop.py": "\)....../\1ffffff/' ;;
+    absent) change='s/"files": {[^}]*}/"files": {}/; s/"az_mpi": "[^"]*"/"az_mpi": null/' ;;
+    elsewhere) change='s/"token": ""/"token": "another folder"/; s/"cwd": true/"cwd": false/' ;;
+    alias) host=good ;;
+esac
+echo "a banner"
+sh -c "$*" | sed -e "s/\"host\": \"[^\"]*\"/\"host\": \"$host\"/" -e "$change"
+exit ${PIPESTATUS[0]}
+"""
+
+
+@pytest.fixture
+def look(tmp_path, monkeypatch):
+    """Return look(hosts, timeout_s=60) -> check.check over the stand-in for ssh; `look.notes` are its calls."""
+    tools, runs = tmp_path / "tools", tmp_path / "runs"
+    tools.mkdir()
+    runs.mkdir()
+    (tools / "ssh").write_text(SSH.replace("NOTES", str(tmp_path / "notes")))
+    (tools / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+
+    def run(text, timeout_s=60):
+        try:
+            chosen, _ = hosts.choose(hosts.parse(text))
+            return check.check(chosen, MPIRUN, runs / "a" / "b", check.ssh(timeout_s), timeout_s)
+        finally:
+            assert list(runs.iterdir()) == [], "the token, or a run's folder, is left"
+
+    run.notes = tmp_path / "notes"
+    return run
+
+
+def test_good_hosts(look):
+    answers = look("good:2,better:1,localhost:1")
+    assert {name: answer["host"] for name, answer in answers.items() if name in ("good", "better")} == {
+        "good": "good", "better": "better"}  # fmt: skip
+    here = answers[None]
+    assert answers["localhost"] is here and here["token"] == "" and here["cwd"] and here["cores"] >= 1
+    assert here["python"] == sys.version.split()[0] and "az_mpi/launch/check.py" in here["files"]
+    calls = look.notes.read_text().splitlines()
+    assert len(calls) == 2 and all("BatchMode=yes" in call and "ConnectTimeout=60" in call for call in calls)
+
+
+# host -> (what must be said of it, its cure)
+TROUBLE = {
+    "refused": ("Connection refused", "no sshd listens there"),
+    "denied": ("Permission denied", "ssh-copy-id denied"),
+    "unknown": ("Could not resolve hostname", "/etc/hosts"),
+    "newkey": ("Host key verification failed", "ssh newkey true, and answer yes"),
+    "bare": (f"cannot run {sys.executable}", "under the same path"),
+    "killed": ("failed with status", "try: ssh killed true"),
+    "rude": ("failed with status 3: (it said nothing)", "try: ssh rude true"),
+    "silent": ("failed with status 0", "try: ssh silent true"),
+    "torch": (r"torch is 1.0\u001b[2J, here ", "install the same on every host"),
+    "python": ("python is 3.9.1, here 3.", "install the same on every host"),
+    "mpi": ("mpirun is mpirun (Open MPI) 4.1.4, here mpirun (Open MPI) ", "install the same on every host"),
+    "version": (f"az_mpi is 0.0.9 in {ROOT}, here 0.", "the same path and content"),
+    "content": (f"other sources in {ROOT}: az_mpi/loop.py", "bring both to the same commit"),
+    "absent": ("az_mpi is missing", "the same path and content"),
+    "elsewhere": ("the run's folder: another folder", "a file system that every host shares"),
+}
+
+
+def test_every_trouble_is_in_one_block(look):
+    """And each with its cure, whatever the order in which the hosts answer."""
+    with pytest.raises(Refusal) as refused:
+        look(",".join(["good", *TROUBLE]))
+    text = str(refused.value)
+    assert text.startswith(f"launch: {len(TROUBLE)} hosts cannot take part; nothing was started\n")
+    assert all(line.isascii() and line.isprintable() for line in text.split("\n"))
+    sections = dict(re.findall(r"^  (\S+):\n((?:    .*\n?)+)", text, re.MULTILINE))
+    assert sections.keys() == TROUBLE.keys()
+    for host, (what, cure) in TROUBLE.items():
+        assert what in sections[host] and cure in sections[host], host
+
+
+def test_a_host_that_does_not_answer(look):
+    with pytest.raises(Refusal, match="slow:\n    did not answer within 8 s\n        try: ssh slow true"):
+        look("slow", timeout_s=8)
+
+
+def test_one_machine_under_two_names(look):
+    with pytest.raises(Refusal, match="alias:\n    calls itself good, and so does good"):
+        look("good,alias")
+
+
+def test_a_run_folder_that_cannot_be(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Refusal, match="file is not a folder"):
+        with check.token(tmp_path / "file" / "run"):
+            pass
+    if os.geteuid():
+        (tmp_path / "closed").mkdir(mode=0o555)
+        with pytest.raises(Refusal, match="cannot be written to"):
+            with check.token(tmp_path / "closed" / "run"):
+                pass
+
+
+def test_a_token_is_what_the_launcher_wrote(tmp_path, monkeypatch):
+    monkeypatch.setattr(probe, "PAUSE_S", 0.01)
+    with check.token(tmp_path / "runs" / "a") as (path, text):
+        assert Path(path).parent == tmp_path and probe._token(path, text) == ""
+        assert "is not seen" in probe._token(path, "another") and "is not seen" in probe._token(path + "x", text)
+    assert "there is no folder" in probe._token(str(tmp_path / "none" / "x"), text)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_token_goes_when_the_launcher_is_told_to_stop(tmp_path, look):
+    command = [sys.executable, "-m", "az_mpi", "launch", "--hosts", "slow:1,good:1", "--", "--config_file",
+               "configs/smoke.json", "--logdir", str(tmp_path / "runs/a")]
+    process = subprocess.Popen(command, cwd=ROOT)
+    while not (look.notes.exists() and "slow" in look.notes.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def answers_of(**networks):
+    return {name: {"networks": found, "cores": 8} for name, found in networks.items()}
+
+
+LAN, BRIDGE, FAST = "10.0.0.0/24", "172.17.0.0/16", "192.168.5.0/24"
+
+
+@pytest.mark.parametrize("found, names, expected", [
+    ({"a": [["10.0.0.1", LAN]], "b": [["10.0.0.2", LAN]]}, "ab", LAN),
+    # The bridge of a container engine has the same address everywhere: MPI must not try it.
+    ({"a": [["10.0.0.1", LAN], ["172.17.0.1", BRIDGE]], "b": [["10.0.0.2", LAN], ["172.17.0.1", BRIDGE]]}, "ab", LAN),
+    ({"a": [["10.0.0.1", LAN], ["192.168.5.1", FAST]], "b": [["10.0.0.2", LAN], ["192.168.5.2", FAST]],
+      "c": [["10.0.0.3", LAN]]}, "ab", f"{LAN},{FAST}"),
+    ({"a": [["10.0.0.1", LAN], ["192.168.5.1", FAST]], "b": [["10.0.0.2", LAN], ["192.168.5.2", FAST]],
+      "c": [["10.0.0.3", LAN]]}, "abc", LAN),
+    ({"a": [["10.0.0.1", LAN]], "b": [["192.168.5.2", FAST]]}, "ab", None),
+    ({"a": [["10.0.0.1", "10.0.0.1/32"]], "b": [["10.0.0.2", "10.0.0.2/32"]]}, "ab", None),
+    ({"a": [["10.0.0.1", LAN]], "b": []}, "ab", None),
+])  # fmt: skip
+def test_networks_that_hosts_share(found, names, expected):
+    assert check.networks(answers_of(**found), list(names)) == expected
+
+
+def test_threads_fit_the_fullest_host():
+    answers = answers_of(a=[], b=[])
+    answers[None] = answers["a"]
+    assert check.settings(answers, hosts.parse("a:2,b:3"))["threads"] == 2
+    assert check.settings(answers, hosts.parse("a:20,b:1"))["threads"] == 1
+    assert check.settings(answers, hosts.parse("a:4")) == {"threads": 2}
+
+
+def test_gpus_that_are_not_there(look):
+    here = look("localhost:1")[None]
+    there = copy.deepcopy(here) | {"gpus": 1}
+    asked = {"checkout": "", "cwd": "", "mpirun": ""}
+    assert list(check.compare(here, there, asked, 1)) == []
+    assert [found[0] for found in check.compare(here, there, asked, 4)] == ["torch sees 1 GPUs, --gpus asks for 4"]
+
+
+def test_which_names_are_this_machine():
+    assert check.is_here("localhost") and check.is_here("127.0.0.1") and check.is_here("127.0.0.9")
+    assert not check.is_here("203.0.113.7") and not check.is_here("no-such-host.invalid")

@@ -1,0 +1,271 @@
+"""A job without ssh: nodes that meet in a shared folder. Each node is a process; mpirun is a stand-in that calls what
+takes the place of ssh and tells its signals. tests/cluster does the same with the real one, on hosts of their own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from az_mpi.launch.private_folder import PrivateFolder
+from az_mpi.problems import Refusal
+
+ROOT = Path(__file__).parents[2]
+
+# A node whose waits are short, with a hostname of its own.
+NODE = """
+import socket, sys
+from az_mpi import __main__
+from az_mpi.launch import joiner, mpirun, nodes, rendezvous
+for module in (joiner, nodes, rendezvous):
+    for name, value in {"BEAT_S": 0.1, "STALE_S": 4, "DEAD_S": 8, "POLL_S": 0.05}.items():
+        if hasattr(module, name):
+            setattr(module, name, value)
+index, host, fake, *options = sys.argv[1:]
+socket.gethostname = lambda: host
+mpirun.find = lambda: mpirun.Mpirun(fake, "mpirun (Open MPI) 5.0.11", None)
+sys.exit(__main__.main(["launch", "--no_check", "--node_index", index, *options]))
+"""
+MPIRUN = """#!{python}
+import os, shlex, signal, subprocess, sys, time
+print("hosts", sys.argv[sys.argv.index("-H") + 1], "ranks", sys.argv[sys.argv.index("-np") + 1], flush=True)
+agent = shlex.split(sys.argv[sys.argv.index("plm_ssh_agent") + 1])
+if {remote!r}:
+    words = [*agent, "host1", *{remote!r}]
+    done = subprocess.run(words, input="given", capture_output=True, text=True)
+    print("remote", done.returncode, repr(done.stdout), repr(done.stderr), flush=True)
+def told(number, _):
+    print(signal.Signals(number).name, flush=True)
+    if number != signal.SIGUSR1: os._exit(75 if number == signal.SIGUSR2 else 143)
+for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM): signal.signal(number, told)
+print("up", flush=True)
+time.sleep({sleep})
+sys.exit({status})
+"""
+
+
+class Node:
+    """A node's process; what it says can be waited for."""
+
+    def __init__(self, command, output):
+        self.output = output
+        with open(output, "w") as file:
+            self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+
+    def text(self):
+        return self.output.read_text()
+
+    def says(self, pattern, ended_too=False):
+        while not re.search(pattern, self.text()):
+            assert ended_too or self.process.poll() is None, self.text()
+            time.sleep(0.05)
+
+    def ends(self, status):
+        assert self.process.wait(120) == status, self.text()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return start(index, *options, host=None, **what mpirun does) -> Node. The folder is tmp_path/meet."""
+    nodes = []
+
+    def run(index, *options, host=None, num_nodes=2, after=(), remote=(), sleep=0, status=0):
+        fake = tmp_path / f"mpirun{len(nodes)}"
+        fake.write_text(MPIRUN.format(python=sys.executable, remote=list(remote), sleep=sleep, status=status))
+        fake.chmod(0o755)
+        command = [sys.executable, "-c", NODE, str(index), host or f"host{index}", str(fake), "--rendezvous",
+                   str(tmp_path / "meet"), "--num_nodes", str(num_nodes), *options, "--", "--config_file",
+                   "configs/smoke.json", "--logdir", str(tmp_path / "run"), *after]
+        nodes.append(Node(command, tmp_path / f"output{len(nodes)}"))
+        return nodes[-1]
+
+    yield run
+    for node in nodes:
+        node.process.kill()
+        node.process.wait()
+
+
+def left(tmp_path):
+    return sorted(path.name for path in (tmp_path / "meet").iterdir())
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_job_from_start_to_end(start, tmp_path, first):
+    """Whoever comes first; a command with shell words runs on the other node, with its input; all end alike."""
+    remote = ["X='a  b';", "cat;", "echo", '"$X"', "$PWD;", "echo", "oops", ">&2;", "exit", "7"]
+    nodes = {first: start(first, "--np", "3", remote=remote, status=75)}
+    nodes[first].says("waiting for")
+    nodes[1 - first] = start(1 - first, "--np", "3", remote=remote, status=75)
+    for node in nodes.values():
+        node.ends(75)
+    assert "hosts host0:2,host1:2 ranks 3" in nodes[0].text()
+    assert f"remote 7 'givena  b {ROOT}\\n' 'oops\\n'" in nodes[0].text()
+    assert "node 1: joined node 0 on host0" in nodes[1].text() and left(tmp_path) == []
+
+
+def test_a_rank_for_each_gpu_of_each_node(start):
+    nodes = [start(0, "--gpus", "2"), start(1, "--gpus", "4")]
+    nodes[0].says("hosts host0:2,host1:4 ranks 6", ended_too=True)
+
+
+def test_one_node_needs_no_other(start, tmp_path):
+    start(0, num_nodes=1).ends(0)
+    assert left(tmp_path) == []
+
+
+def test_a_node_index_is_there_once(start, tmp_path):
+    first = start(1)
+    first.says("waiting for node 0")
+    second = start(1, host="host7")
+    second.ends(2)
+    assert "--node_index 1: another process is this node, on host1" in second.text()
+    root = start(0)
+    root.ends(0)
+    first.ends(0)
+
+
+def test_of_two_that_come_at_once_one_stays(start):
+    nodes = [start(1, host=f"host{k}") for k in (1, 2)]
+    while all(node.process.poll() is None for node in nodes):
+        time.sleep(0.05)
+    ended, = [node for node in nodes if node.process.poll() is not None]
+    stays, = [node for node in nodes if node is not ended]
+    assert ended.process.returncode == 2 and "another process is this node" in ended.text()
+    root = start(0)
+    root.ends(0)
+    stays.ends(0)
+
+
+def test_what_a_dead_launch_left_confuses_nobody(start, tmp_path):
+    """Both nodes are killed under way; then they start again in the same folder."""
+    nodes = [start(0, sleep=100, remote=["true"]), start(1)]
+    nodes[0].says("up")
+    for node in nodes:
+        node.process.kill()
+        node.process.wait()
+    folder = PrivateFolder(tmp_path / "meet")
+    old = folder.read("node-1")["id"]
+    folder.write(f"command-{old}-00", {"command": f"touch {tmp_path}/pwned", "input": ""})
+    assert {"node-0", "node-1"} <= set(left(tmp_path))
+    again = [start(0, remote=["echo", "hello"]), start(1)]
+    for node in again:
+        node.ends(0)
+        assert "was here before" in node.text()
+    assert "remote 0 'hello\\n'" in again[0].text() and left(tmp_path) == [] and not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("told", [0, 1])
+def test_a_stop_on_any_node_reaches_mpirun_once(start, told):
+    nodes = [start(0, sleep=100), start(1)]
+    nodes[0].says("up")
+    nodes[told].process.send_signal(signal.SIGUSR1)
+    nodes[0].says("SIGUSR1")
+    nodes[told].process.send_signal(signal.SIGTERM)
+    for node in nodes:
+        node.ends(75)
+    assert nodes[0].text().count("SIGUSR1") == 1 and "SIGTERM: stopping cleanly" in nodes[told].text()
+    assert "SIGUSR2" in nodes[0].text()
+
+
+def test_the_job_ends_with_a_node_that_dies(start):
+    nodes = [start(0, sleep=100), start(1)]
+    nodes[0].says("up")
+    nodes[1].process.kill()
+    nodes[0].ends(143)
+    assert "node 1 is lost: ending the job" in nodes[0].text()
+
+
+def test_a_node_ends_with_node_0(start, tmp_path):
+    """And so does the command that it runs."""
+    pid = tmp_path / "pid"
+    nodes = [start(0, remote=["echo", "$$", ">", str(pid) + ";", "exec", "sleep", "100"]), start(1)]
+    while not (pid.exists() and pid.read_text().strip()):
+        time.sleep(0.05)
+    nodes[0].process.kill()
+    nodes[1].ends(70)
+    assert "node 0 is lost" in nodes[1].text() and not Path(f"/proc/{pid.read_text().strip()}").exists()
+
+
+def test_nodes_that_do_not_agree(start, tmp_path):
+    nodes = [start(0), start(1, "--np", "2", after=["--batch_size", "8"])]
+    for node in nodes:
+        node.ends(2)
+        assert "the nodes do not agree; nothing was started" in node.text()
+        assert "node 1 (host1): --np is" in node.text() and "--batch_size 8" in node.text()
+    assert left(tmp_path) == [] and "up" not in nodes[0].text()
+
+
+@pytest.mark.parametrize("host, says", [("host0", "both call themselves host0"), ("-oX", "as an option of ssh")])
+def test_names_that_cannot_be(start, host, says):
+    nodes = [start(0), start(1, host=host)]
+    for node in nodes:
+        node.ends(2)
+        assert re.search(says, node.text())
+
+
+@pytest.mark.parametrize("index, says", [(0, "1 of 2 nodes are here; missing: 1"), (1, "there is no node 0")])
+def test_nobody_waits_for_ever(start, tmp_path, index, says):
+    node = start(index, "--timeout", "1")
+    node.ends(2)
+    assert says in node.text() and "--timeout" in node.text() and left(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("index", [0, 1])
+def test_who_waits_can_be_stopped(start, tmp_path, number, index):
+    node = start(index)
+    node.says("waiting for")
+    node.process.send_signal(number)
+    node.ends(128 + number)
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701, 0o1700, 0o500])
+def test_a_folder_that_others_may_enter_is_refused(tmp_path, mode):
+    (tmp_path / "meet").mkdir()
+    (tmp_path / "meet").chmod(mode)
+    with pytest.raises(Refusal, match=f"mode {mode:04o}"):
+        PrivateFolder(tmp_path / "meet")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(tmp_path):
+    (tmp_path / "meet").mkdir(mode=0o700)
+    os.chown(tmp_path / "meet", 12345, -1)
+    with pytest.raises(Refusal, match="belongs to user 12345"):
+        PrivateFolder(tmp_path / "meet")
+
+
+@pytest.mark.parametrize("name", ["link", "link/", "link/."])
+def test_a_link_is_refused(tmp_path, name):
+    (tmp_path / "meet").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("meet")
+    with pytest.raises(Refusal, match="a link"):
+        PrivateFolder(f"{tmp_path}/{name}")
+
+
+def test_messages_that_are_not_ours_are_not_read(tmp_path):
+    folder = PrivateFolder(tmp_path / "meet")
+    folder.write("a", {"x": [1, "\u00e9"]})
+    folder.write("a", {"x": 2})
+    assert folder.read("a") == {"x": 2} and folder.names() == ["a"]
+    assert (tmp_path / "meet/a").stat().st_mode & 0o777 == 0o600
+    outside = tmp_path / "outside"
+    outside.write_text(json.dumps({"command": "id"}))
+    (tmp_path / "meet/link").symlink_to(outside)
+    os.link(outside, tmp_path / "meet/hard")
+    os.mkfifo(tmp_path / "meet/pipe")
+    (tmp_path / "meet/folder").mkdir()
+    (tmp_path / "meet/list").write_text("[1]")
+    (tmp_path / "meet/half").write_text('{"command": ')
+    (tmp_path / "meet/deep").write_text("[" * 100_000)
+    for name in ("link", "hard", "pipe", "folder", "list", "half", "deep", "none"):
+        assert folder.read(name) is None, name
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "meet/a", 12345, -1)
+        assert folder.read("a") is None
