@@ -8,15 +8,20 @@ from pathlib import Path
 
 
 @contextmanager
-def whole_file(path):
-    """Give a temporary path to write to; it becomes `path` when the block ends, and vanishes if the block raises."""
+def whole_file(path, durable=True):
+    """Give a temporary path to write to; it becomes `path` when the block ends, and vanishes if the block raises.
+
+    durable=False leaves out the fsyncs, for what is written every moment and need not outlive a power cut.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        _sync(temporary)
+        if durable:
+            _sync(temporary)
         os.replace(temporary, path)
-        _sync(path.parent)
+        if durable:
+            _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -49,10 +54,10 @@ def remove_leftovers(folder):
             path.unlink()
 
 
-def write_text(path, text):
-    """Write a small text file whole."""
-    with whole_file(path) as temporary:
-        temporary.write_text(text)
+def write_text(path, text, durable=True):
+    """Write a small text file whole. durable: see `whole_file`."""
+    with whole_file(path, durable) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def sha256(path):

@@ -26,7 +26,7 @@ def evaluate(run):
     """Play the configured matches, write their result, and keep the network if it is the best so far."""
     world, iteration_index = run.world, run.progress.iteration
     best = load_best(run, before=iteration_index)
-    timers = Timers(world)
+    timers = Timers(world, run.status.enter)
     with timers("evaluate"):
         result = verdict(run, best)
     times = timers.take()
@@ -60,7 +60,7 @@ class _WatchedMatch:
     nothing but the match."""
 
     def __init__(self, run, name):
-        self.run, self.bar = run, ProgressBar(run.logger, run.world.is_root, name, "games")
+        self.run, self.bar = run, ProgressBar(run.logger, run.world.is_root, name, "games", run.status)
 
     def update(self, done, total):
         self.bar.update(done, total)

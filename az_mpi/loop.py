@@ -9,7 +9,7 @@ import numpy as np
 
 from az_mpi import exchange, judge, resume
 from az_mpi.pulse import Lockstep
-from az_mpi.report import curve
+from az_mpi.report import curve, page
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.summary import iteration_line
 from az_mpi.selfplay import quota
@@ -23,6 +23,7 @@ def train(run):
             run.say("%s is complete: %s. Nothing to do.", run.folder, resume.how_far(run))
             if run.world.is_root and not (run.folder / curve.NAME).exists():
                 curve.draw(run.folder)
+                page.write(run.folder)
             return
         resume.resume(run)
     resume.mark(run)
@@ -32,7 +33,8 @@ def train(run):
         iteration(run)
     if run.world.is_root:
         curve.draw(run.folder)
-    run.say("complete: %s; learning curve in %s", resume.how_far(run), run.folder / curve.NAME)
+        page.write(run.folder)
+    run.say("complete: %s; report in %s", resume.how_far(run), run.folder / page.NAME)
 
 
 def iteration(run):
@@ -81,7 +83,7 @@ def play(run):
     weights = [config.selfplay.weights.get(host, 1.0) for host in world.hosts]
     finished_before = player.finished_num - len(player.finished)  # those were finished while others trained
     run.restart_evaluator()
-    shown = ProgressBar(run.logger, world.is_root, "self-play", "games")
+    shown = ProgressBar(run.logger, world.is_root, "self-play", "games", run.status)
     new_positions, total = 0, None
     while True:
         before = player.simulations_num
@@ -129,6 +131,7 @@ def learn(run):
             run.pulse.wait(lambda total: total.done == run.trainers_num, done=run.learner is not None)
     else:
         before = player.simulations_num
+        run.status.enter("play")
         quota.play_meanwhile(player, run.pulse, progress.iteration, run.attempt, run.trainers_num)
         run.tally.meanwhile_num += player.simulations_num - before
     steps, progress.step, progress.samples_due, stopped = world.share(
@@ -171,6 +174,7 @@ def report(run, new_positions, steps):
     values |= {"steps_num": steps, "mean_length": tally["positions_num"].sum() / max(games_num, 1)}
     values |= {"first_player_score": 0.5 + 0.5 * tally["outcome"].sum() / max(games_num, 1)}
     values |= {"mean_staleness": tally["staleness"].sum() / max(games_num, 1)}
+    run.status.staleness = values["mean_staleness"]
     values |= (spent := run.timers.take())
     play_s = spent.get("play_s", 0.0)
     whole = sum(value for name, value in spent.items() if "_idle_" not in name)

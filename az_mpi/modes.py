@@ -22,7 +22,8 @@ def train(arguments, config, world):
     attempt = world.from_root(lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh))
     run = assemble(config, world, folder, attempt, trainers_num, requests)
     try:
-        loop.train(run)
+        with run.status:
+            loop.train(run)
     except Stopped:
         run.metrics.close()
         raise

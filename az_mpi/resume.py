@@ -76,8 +76,9 @@ def leave(run):
     """Store everything that is finished, and raise Stopped. Collective."""
     exchange.store(run)
     save(run)
-    run.world.barrier()  # mpirun ends all ranks when the first one leaves
     run.say("stopped after %s; start the same command again to go on", how_far(run))
+    run.status.end("stopped")
+    run.world.barrier()  # mpirun ends all ranks when the first one leaves
     raise Stopped
 
 

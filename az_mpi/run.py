@@ -21,6 +21,7 @@ from az_mpi.problems import Refusal
 from az_mpi.pulse import Pulse, Requests
 from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
+from az_mpi.report.status import Status
 from az_mpi.report.tally import Tally
 from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
@@ -50,6 +51,7 @@ class Run:
     metrics: Metrics
     timers: Timers
     pulse: Pulse
+    status: Status
     progress: Progress = field(default_factory=Progress)
     before_play: Progress | None = None  # as `progress` was when the iteration began, see `resume.mark`
     tally: Tally = field(default_factory=Tally)
@@ -89,6 +91,7 @@ def assemble(config, world, folder, attempt, trainers_num=0, requests=None):
     if config.selfplay.deterministic != torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(config.selfplay.deterministic)  # a second of imports, also to switch it off
     logger = console.start(world.rank, None if attempt is None else folder)
+    status = Status(world, folder, config, attempt, logger)
     device = placement.choose_device(world)
     placement.open_device(world, device)
     game = games.make(config.game)
@@ -118,8 +121,9 @@ def assemble(config, world, folder, attempt, trainers_num=0, requests=None):
         writer=SegmentWriter(folder / "games", folder / "games.h5", game) if writes else None,
         logger=logger,
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),
-        timers=Timers(world),
+        timers=Timers(world, status.enter),
         pulse=Pulse(world, requests or Requests()),
+        status=status,
     )
     searches_network = config.network.engine not in ("uniform", "rollout")
     _say_start(run, device, cores, reason if searches_network else f"{config.network.engine} (as configured)")
@@ -167,6 +171,7 @@ def _say_start(run, device, cores, engine):
     meanwhile = "" if config.selfplay.deterministic or not run.trainers_num else ", also while others train"
     roles = "play, train" if run.learner else f"play{meanwhile}"
     rows = world.collect([world.rank, world.host, cores, f"{device} {name}".removesuffix(" cpu"), engine, roles])
+    run.status.begin(run, [(host, place, does) for _, host, _, place, _, does in rows])
     gpus = dict(world.collect([world.host, torch.cuda.device_count()]))
     backend = HorovodBackend.describe() if run.learner else "nothing trained"
     run.say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, config.game, config.seed, run.folder)

@@ -44,9 +44,11 @@ def measure(world, config, seconds):
             # The run may number its ranks anew; what is measured is told by the numbers of `world`.
             run_world, trainers_num = placement.place(config, world)
             run = assemble(config, run_world, Path(scratch), attempt=1, trainers_num=trainers_num)
+        table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
         try:
             rows, mean_length = random_samples(run.game, np.random.default_rng(world.rank))
-            figures = play(run, world, seconds) | train(run, world, rows, seconds)
+            with run.status:
+                figures = play(run, world, seconds) | train(run, world, rows, seconds)
         finally:
             run.metrics.close()
             console.start(run.world.rank, None)  # closes the log files
@@ -56,7 +58,6 @@ def measure(world, config, seconds):
     figures["peak_bytes"] = [peak + window for _, peak, window in rows]
     if figures["mean_length"] is None:
         figures |= {"mean_length": mean_length, "length_from": "random games"}
-    table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
     return figures, table[0]
 
 

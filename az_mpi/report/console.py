@@ -1,4 +1,4 @@
-"""Lines for people: root's on standard output, every rank's in RUN/logs/rank-NNN.log."""
+"""Lines for people: root's on standard output and in RUN/logs/run.log, every rank's in RUN/logs/rank-NNN.log."""
 
 import logging
 import os
@@ -22,9 +22,10 @@ def start(rank, run_dir):
     if run_dir is not None:
         folder = Path(run_dir) / "logs"
         folder.mkdir(parents=True, exist_ok=True)
-        file = logging.FileHandler(folder / f"rank-{rank:03d}.log")
-        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-        logger.addHandler(file)
+        for name in [f"rank-{rank:03d}.log"] + ["run.log"] * (rank == 0):
+            file = logging.FileHandler(folder / name)
+            file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+            logger.addHandler(file)
     if rank == 0:
         console = logging.StreamHandler(sys.stderr if run_dir is None else sys.stdout)
         console.setFormatter(logging.Formatter("%(message)s"))
@@ -47,10 +48,13 @@ def on_terminal():
 
 
 class ProgressBar:
-    """Progress of one phase: a bar on a terminal, else a line each `PLAIN_EVERY` of the work. Shown by root alone."""
+    """Progress of one phase: a bar on a terminal, else a line each `PLAIN_EVERY` of the work. Shown by root alone.
 
-    def __init__(self, logger, shown, name, unit):
-        self.logger, self.shown, self.name, self.unit = logger, shown, name, unit
+    status: the run's `Status`, which is told as well.
+    """
+
+    def __init__(self, logger, shown, name, unit, status=None):
+        self.logger, self.shown, self.name, self.unit, self.status = logger, shown, name, unit, status
         self.bar, self.next_line = None, PLAIN_EVERY
         self.on_terminal = shown and on_terminal()
 
@@ -58,6 +62,8 @@ class ProgressBar:
         """Say that `done` of `total` is done; cheap enough for every step."""
         if not self.shown or not total:
             return
+        if self.status:
+            self.status.advance(self.name, done, total, self.unit)
         if self.on_terminal:
             if self.bar is None:
                 from tqdm import tqdm

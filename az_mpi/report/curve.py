@@ -19,8 +19,8 @@ def draw(folder):
     folder = Path(folder)
     records = metrics.read(folder / "metrics.jsonl")
     figure, (losses, matches, moves) = pyplot.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
-    _draw_losses(losses, _newest(records, "train", "step"))
-    evaluations = _newest(records, "evaluation", "iteration")
+    _draw_losses(losses, metrics.newest(records, "train", "step"))
+    evaluations = metrics.newest(records, "evaluation", "iteration")
     _draw_matches(matches, evaluations)
     _draw_solver(moves, evaluations)
     for axes in (losses, matches, moves):
@@ -33,12 +33,6 @@ def draw(folder):
         figure.savefig(temporary, dpi=110, format="png")
     pyplot.close(figure)
     return folder / NAME
-
-
-def _newest(records, kind, key):
-    """Return the records of one kind ordered by `key`; of several with the same, a resumed run's count."""
-    newest = {record[key]: record for record in records if record["kind"] == kind}
-    return [newest[value] for value in sorted(newest)]
 
 
 def _draw_losses(axes, records):

@@ -61,15 +61,18 @@ class Timers:
     A phase ends with a barrier over `world`, so that whoever is done early is idle in this phase, not in the next.
     """
 
-    def __init__(self, world):
-        self._world, self._seconds, self._idle = world, {}, {}
+    def __init__(self, world, on_change=lambda phase: None):
+        """on_change: called with a phase's name as it begins, and with None when this rank has done its part of it."""
+        self._world, self._seconds, self._idle, self._on_change = world, {}, {}, on_change
 
     @contextmanager
     def __call__(self, name):
         """Collective over the world: every rank enters the same phases in the same order."""
         start, waited = time.perf_counter(), self._world.waited_s
+        self._on_change(name)
         try:
             yield
+            self._on_change(None)
             self._world.barrier()
         finally:
             self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
@@ -102,3 +105,9 @@ def read(path):
             except ValueError:
                 continue
     return records
+
+
+def newest(records, kind, key):
+    """Return the records of one kind ordered by `key`; of several with the same, a resumed run's count."""
+    chosen = {record[key]: record for record in records if record["kind"] == kind}
+    return [chosen[value] for value in sorted(chosen)]

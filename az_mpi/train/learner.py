@@ -27,7 +27,7 @@ class Learner:
         # Weights stay in the plain layout: Horovod takes contiguous gradients only. The activations do not.
         self.network = network.to(self.device)
         settings = config.train
-        self.step_index = 0
+        self.step_index = self.end_index = 0  # steps taken, and how many it will be when `train` returns
         self.samples_due = 0.0  # to be trained on; what is less than a batch, or beyond max_steps, is carried over
         self._sums, self._summed_steps = np.zeros(3), 0  # since the last summary, perhaps in an earlier iteration
         self.local_batch = split_evenly(settings.batch_size, self.world.size)[self.world.rank]
@@ -58,6 +58,7 @@ class Learner:
             return 0
         first = self.step_index
         self.network.train()
+        self.end_index = self.step_index + steps
         with self.backend.session():
             for batch in self._batches(replay, local, steps):
                 rate = learning_rate(settings, self.step_index, iteration, self.config.iterations)

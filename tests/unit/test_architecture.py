@@ -21,9 +21,9 @@ MAY_IMPORT = {
     "network": {"hashing", "permuting"},
     "files": set(),
     "problems": set(),
-    "selfplay": {"search", "world"},
+    "selfplay": {"search"},
     "data": {"selfplay.record", "files", "permuting"},
-    "report": {"files", "problems"},
+    "report": {"config", "data", "files", "games", "problems"},
     "checkpoint": {"files"},
     "config": {"games", "problems"},
     "world": {"problems"},
@@ -173,8 +173,9 @@ def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()
 
 
-def test_the_help_of_the_doctor_loads_nothing_big():
-    assert loaded("-m", "az_mpi", "doctor", "--help") == set()
+@pytest.mark.parametrize("command", ["status", "report", "doctor"])
+def test_commands_say_their_help_at_once(command):
+    assert loaded("-m", "az_mpi", command, "--help") == set()
 
 
 def test_the_report_of_imports_sees_what_is_loaded():

@@ -119,7 +119,7 @@ def test_log_lines_go_to_a_file_of_each_rank(tmp_path, capsys):
         logger.info("from rank %d", rank)
     console.start(0, tmp_path)
     lines = {p.name: p.read_text() for p in (tmp_path / "logs").iterdir()}
-    assert set(lines) == {"rank-000.log", "rank-002.log"}
+    assert set(lines) == {"rank-000.log", "rank-002.log", "run.log"} and lines["run.log"] == lines["rank-000.log"]
     assert lines["rank-000.log"].endswith(" INFO from rank 0\n") and lines["rank-000.log"].count("\n") == 1
     assert capsys.readouterr().out == "from rank 0\n"
 

@@ -54,7 +54,7 @@ def test_gather_in_a_world_of_one_rank_changes_nothing(world):
 
 def test_gather_gives_the_games_to_root_alone():
     sent = []
-    other = SimpleNamespace(is_root=False, gather=lambda rows: sent.append(len(rows)))
+    other = SimpleNamespace(is_root=False, gather=lambda rows, compress: sent.append(len(rows)))
     record = record_of([1, 2])
     assert record.gather(other) is None
     assert sent == [len(record.games), len(record.positions), len(record.policy)]

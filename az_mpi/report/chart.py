@@ -1,0 +1,156 @@
+"""Charts as inline SVG: lines with bands, and stacked bars. Colours are CSS variables of the page, --c0 … --c7."""
+
+import math
+from html import escape
+from typing import NamedTuple
+
+WIDTH, HEIGHT = 440, 250
+LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 40  # margins around the plot
+POINTS_MAX, BARS_MAX, DOTS_MAX, COLOURS_NUM = 400, 120, 60, 8
+
+
+class Series(NamedTuple):
+    """One line: y over x, numbers; low and high: its band, where either may be None; y None: no point there."""
+
+    name: str
+    x: list
+    y: list
+    low: list = ()
+    high: list = ()
+
+
+def lines(title, x_label, y_label, series, marks=(), limits=None):
+    """Return a <figure> of several lines. marks: (x, text) of vertical lines. limits: (lowest, highest) y.
+
+    Long lines are shown by means of neighbouring points, at most POINTS_MAX of them.
+    """
+    # The numbers keep a name its colour in charts of the same names, whichever of them has nothing to show.
+    series = {k: _thin(one) for k, one in enumerate(series) if any(y is not None for y in one.y)}
+    if not series:
+        return _figure(title, {}, '<p class="empty">nothing yet</p>')
+    numbers = [v for one in series.values() for v in (*one.y, *one.low, *one.high) if v is not None]
+    ends = limits or (min(0, *numbers), max(0, *numbers))
+    axes = _Axes([x for one in series.values() for x in one.x], ends, grow=limits is None)
+    body = [axes.draw(x_label, y_label), _marks(axes, marks)]
+    for k, one in series.items():
+        body.append(_band(axes, one, k) + _line(axes, one, k))
+    return _figure(title, {k: one.name for k, one in series.items()}, _svg(title, body))
+
+
+def stacked(title, x_label, y_label, x, parts, marks=()):
+    """Return a <figure> of stacked bars. parts: {name: heights, one for each x}. Of many, neighbours are averaged."""
+    parts = {name: heights for name, heights in parts.items() if any(heights)}
+    if not x or not parts:
+        return _figure(title, {}, '<p class="empty">nothing yet</p>')
+    size = math.ceil(len(x) / BARS_MAX)
+    x, parts = _means(x, size), {name: _means(heights, size) for name, heights in parts.items()}
+    half = 0.4 * min((b - a for a, b in zip(x, x[1:])), default=1)
+    axes = _Axes([x[0] - half, x[-1] + half], (0, max(map(sum, zip(*parts.values())))))
+    body, base = [axes.draw(x_label, y_label), _marks(axes, marks)], [0.0] * len(x)
+    for k, (name, heights) in enumerate(parts.items()):
+        for i, height in enumerate(heights):
+            (left, top), (right, bottom) = axes.at(x[i] - half, base[i] + height), axes.at(x[i] + half, base[i])
+            body.append(f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" '
+                        f'fill="var(--c{k % COLOURS_NUM})"><title>{escape(name)}: {height:.4g}</title></rect>')
+            base[i] += height
+    return _figure(title, dict(enumerate(parts)), _svg(title, body))
+
+
+def ticks(low, high, wanted=5):
+    """Return about `wanted` round numbers from `low` to `high`."""
+    raw = (high - low) / wanted
+    size = 10 ** math.floor(math.log10(raw))
+    step = next(step * size for step in (1, 2, 2.5, 5, 10) if step * size >= raw * 0.999)
+    return [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+class _Axes:
+    """Where numbers lie in the picture. With `grow` the ends of y become round numbers."""
+
+    def __init__(self, x, y, grow=True):
+        self.x0, self.x1 = min(x), max(x)
+        if self.x0 == self.x1:
+            self.x0, self.x1 = self.x0 - 0.5, self.x1 + 0.5
+        self.y0, self.y1 = y if y[1] > y[0] else (y[0], y[0] + 1)
+        if grow:
+            step = (ys := ticks(self.y0, self.y1))[1] - ys[0]
+            self.y0, self.y1 = math.floor(self.y0 / step) * step, math.ceil(self.y1 / step - 1e-9) * step
+
+    def at(self, x, y):
+        """Return the place of a point, in the picture's units; y beyond the ends is cut off."""
+        y = min(max(y, self.y0), self.y1)
+        return (LEFT + (x - self.x0) / (self.x1 - self.x0) * (WIDTH - LEFT - RIGHT),
+                HEIGHT - BOTTOM - (y - self.y0) / (self.y1 - self.y0) * (HEIGHT - TOP - BOTTOM))
+
+    def draw(self, x_label, y_label):
+        parts = []
+        for value in ticks(self.y0, self.y1):
+            _, y = self.at(self.x0, value)
+            parts.append(f'<line class="{"grid" if value else "axis"}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" '
+                         f'y2="{y:.1f}"/><text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(value)}</text>')
+        for value in ticks(self.x0, self.x1, 6):
+            if value == int(value):  # iterations and steps are whole
+                x, y = self.at(value, self.y0)
+                parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y + 4:.1f}"/>'
+                             f'<text x="{x:.1f}" y="{y + 17:.1f}" text-anchor="middle">{_short(value)}</text>')
+        middle = (TOP + HEIGHT - BOTTOM) / 2
+        parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 5}" text-anchor="middle">{escape(x_label)}'
+                     f'</text><text transform="translate(12 {middle}) rotate(-90)" text-anchor="middle">'
+                     f"{escape(y_label)}</text>")
+        return "".join(parts)
+
+
+def _line(axes, one, k):
+    points = [axes.at(x, y) for x, y in zip(one.x, one.y) if y is not None]
+    colour = f"var(--c{k % COLOURS_NUM})"
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dots = "".join(
+        f'<circle cx="{axes.at(x, y)[0]:.1f}" cy="{axes.at(x, y)[1]:.1f}" r="2.5" fill="{colour}">'
+        f"<title>{escape(one.name)}, {_short(x)}: {y:.4g}</title></circle>"
+        for x, y in zip(one.x, one.y) if y is not None) * (len(points) <= DOTS_MAX)  # fmt: skip
+    return f'<polyline class="line" stroke="{colour}" points="{path}"/>{dots}'
+
+
+def _band(axes, one, k):
+    whole = [(x, low, high) for x, low, high in zip(one.x, one.low, one.high) if None not in (low, high)]
+    there, back = [axes.at(x, high) for x, _, high in whole], [axes.at(x, low) for x, low, _ in reversed(whole)]
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in there + back)
+    return f'<polygon class="band" fill="var(--c{k % COLOURS_NUM})" points="{path}"/>' if len(whole) > 1 else ""
+
+
+def _marks(axes, marks):
+    parts = []
+    for place, text in marks:
+        if axes.x0 <= place <= axes.x1:
+            x, _ = axes.at(place, axes.y0)
+            parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}">'
+                         f"<title>{escape(text)} begins</title></line>")
+    return "".join(parts)
+
+
+def _thin(one):
+    size = math.ceil(len(one.x) / POINTS_MAX)
+    return one if size == 1 else Series(one.name, *(_means(column, size) for column in one[1:]))
+
+
+def _means(values, size):
+    """Return the means of each `size` values that follow each other, None left out; the values themselves for 1."""
+    groups = [[v for v in values[i : i + size] if v is not None] for i in range(0, len(values), size)]
+    return [sum(group) / len(group) if group else None for group in groups] if size > 1 else list(values)
+
+
+def _short(value):
+    for limit, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            return f"{value / (1e3 if letter == 'k' else limit):.4g}{letter}"
+    return f"{value:.4g}"
+
+
+def _svg(title, body):
+    return (f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(body)}</svg>')
+
+
+def _figure(title, names, content):
+    legend = "".join(f'<span><i style="background:var(--c{k % COLOURS_NUM})"></i>{escape(name)}</span>'
+                     for k, name in names.items() if len(names) > 1)
+    return f'<figure><figcaption>{escape(title)}<div class="legend">{legend}</div></figcaption>{content}</figure>'

@@ -1,0 +1,87 @@
+"""What the files in a run's folder say, put together for its report. Any of them may be missing in a run under way."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from az_mpi import config as configuration
+from az_mpi.problems import Refusal, escape
+from az_mpi.report import metrics
+
+
+class RunData(NamedTuple):
+    """config: {dotted key: value}. train, iterations, evaluations: records of metrics.jsonl, in order; of an iteration
+    that was done twice the newer. attempts: what attempts/NNN.json say, with "number". status: status.json or {}."""
+
+    folder: Path
+    config: dict
+    train: list
+    iterations: list
+    evaluations: list
+    attempts: list
+    status: dict
+
+    def phases(self):
+        """Return the names of the timed phases, in the order in which an iteration goes through them."""
+        timed = [name for record in [*self.iterations, *self.evaluations] for name in record]
+        return list(dict.fromkeys(name[:-7] for name in timed if name.endswith("_idle_s")))
+
+    def phase_seconds(self):
+        """Return {phase: seconds in each iteration}; an evaluation counts to the iteration that it follows."""
+        judged = {record["iteration"]: record for record in self.evaluations}
+        rows = [record | {k: v for k, v in judged.get(record["iteration"], {}).items() if k.startswith("evaluate_")}
+                for record in self.iterations]
+        return {name: [row.get(f"{name}_s", 0.0) for row in rows] for name in self.phases()}
+
+    def idle_shares(self, kind):
+        """Return the share of each iteration's time that ranks waited. kind: "idle" (mean of ranks), "idle_max"."""
+        return [sum(record.get(f"{name}_{kind}_s", 0.0) for name in self.phases())
+                / max(sum(record.get(f"{name}_s", 0.0) for name in self.phases()), 1e-9) for record in self.iterations]
+
+    def marks(self, records, key):
+        """Return (place, text) between the two records of which an attempt began, for every attempt but the first."""
+        found = []
+        for attempt in self.attempts[1:]:
+            began = datetime.strptime(attempt["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
+            pair = [(a[key], b[key]) for a, b in zip(records, records[1:]) if a["time"] < began <= b["time"]]
+            found += [(sum(places) / 2, f"attempt {attempt['number']}") for places in pair]
+        return found
+
+    def ranks(self):
+        """Return a dict for each rank of the newest attempt: rank, host, device, roles, games_num, positions_num."""
+        hosts = self.attempts[-1]["hosts"]
+        began = datetime.strptime(self.attempts[-1]["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
+        records = [r for r in self.iterations if r["time"] >= began and len(r["games_by_rank"]) == len(hosts)]
+        known = self.status.get("ranks", []) if self.status.get("attempt") == self.attempts[-1]["number"] else []
+        rows = []
+        for rank, host in enumerate(hosts):
+            about = known[rank] if rank < len(known) else {}
+            row = {"rank": rank, "host": host, "device": about.get("device"), "roles": about.get("roles")}
+            sums = {f"{what}_num": sum(r[f"{what}_by_rank"][rank] for r in records) for what in ("games", "positions")}
+            rows.append(row | sums)
+        return rows
+
+
+def load(folder):
+    """Return the RunData of a run's folder. Raises Refusal where there is no run."""
+    folder = Path(folder)
+    attempts = [_json(path) | {"number": int(path.stem)} for path in sorted(folder.glob("attempts/[0-9]*.json"),
+                                                                            key=lambda path: int(path.stem))]
+    if not attempts:
+        raise Refusal(f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no attempts/NNN.json)\n"
+                      "  name the folder of a run (--logdir of run_dist.py)")
+    config = configuration.flat(configuration.validate(attempts[-1]["config"], f"attempts/{attempts[-1]['number']}"))
+    file, status = folder / "metrics.jsonl", folder / "status.json"
+    records = metrics.read(file) if file.exists() else []
+    parts = [metrics.newest(records, kind, key)
+             for kind, key in (("train", "step"), ("iteration", "iteration"), ("evaluation", "iteration"))]
+    return RunData(folder, config, *parts, attempts, _json(status) if status.exists() else {})
+
+
+def _json(path):
+    """Return the object in a JSON file. Raises Refusal."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Refusal(f"python -m az_mpi report: error: {escape(str(path))}: cannot be read: {error}") from error

@@ -1,0 +1,220 @@
+"""What every rank of a run is doing: told to root by heartbeats, kept by root in RUN/status.json and RUN/status.txt."""
+
+import json
+import threading
+import time
+from collections import deque
+
+from az_mpi.files import write_text
+from az_mpi.problems import Refusal
+from az_mpi.report import heartbeat
+from az_mpi.report.status_text import render
+
+NAME, TEXT_NAME = "status.json", "status.txt"
+SCHEMA_VERSION = 1
+WRITE_EVERY_S = 2.0
+LAST_WRITE_S = 5.0  # a disk that hangs does not hold up the end for longer
+UNHEARD_S = 15.0  # then root's log names the ranks from which no beat has ever come
+RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # what games/s, Network MB/min and the time left are means of
+MESSAGE_MAX = 150  # characters of a failure: with their JSON escapes they fit a datagram
+STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # of the phases; in all others ranks sync
+
+
+class Status:
+    """One rank's part of the status. Root's also writes the files, every WRITE_EVERY_S. As a context manager it says
+    at the end how the run ended, with Error for a rank that leaves with an exception. Collective to make.
+
+    state: Active (plays or evaluates), Training, Syncing. staleness: iterations between the weights that newly
+    exchanged games began with and those at the exchange, the mean over ranks.
+    """
+
+    def __init__(self, world, folder, config, attempt, logger):
+        self._world, self._folder, self._config, self._attempt, self._logger = world, folder, config, attempt, logger
+        self.phase, self.state = "start", "Syncing"
+        self.staleness = None
+        self._run, self._rows = None, [(host, None, None) for host in world.hosts]
+        self._begun, self._played_s, self._sync_s = time.monotonic(), 0.0, None
+        self._progress, self._first_step, self._message = None, 0, None
+        self._sender = self._listener = None
+        if attempt is None:  # a run that is only looked at
+            return
+        if world.is_root:
+            self._job, self._count, self._lock, self._unheard_told = "starting", 0, threading.Lock(), False
+            self._start, self._name = time.monotonic(), folder.resolve().name
+            self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]
+            self._sent, self._reached = deque(maxlen=NETWORK_LOOKS), deque(maxlen=ITERATIONS_LOOKS)
+            self._errors = {}
+        self._listener, self._sender = heartbeat.start(world, self._content, self._hear_error)
+        if world.is_root:
+            self._closed = threading.Event()
+            self._thread = threading.Thread(target=self._keep_writing, name="status", daemon=True)
+            self._thread.start()
+
+    def begin(self, run, rows):
+        """The loop begins: from now on the counts of `run` are shown. rows: (host, device, roles) of each rank."""
+        self._run, self._rows = run, rows
+        if self._listener and self._job == "starting":
+            self._job = "running"
+
+    def enter(self, phase):
+        """This rank is now at `phase` of the loop; None: it has done its part and waits for the others."""
+        now = time.monotonic()
+        if self.state == "Active" and self.phase == "play":
+            self._played_s += now - self._begun
+        if phase is None:
+            if self.phase == "publish":
+                self._sync_s = now - self._begun
+            self.state = "Syncing"
+        else:
+            learner = self._run.learner if self._run else None
+            self.phase, self._progress = phase, None
+            self.state = STATES.get(phase, "Syncing") if phase != "train" or learner else "Syncing"
+            self._first_step = learner.step_index if learner else 0
+        self._begun = now
+
+    def advance(self, name, done, total, unit):
+        """Of the phase's work, which people call `name`, `done` of `total` units are done; cheap enough for every
+        step."""
+        self._progress = (name, done, total, unit)
+
+    def end(self, job, message=None):
+        """Say how the run ended: finished, stopped (it can be resumed) or failed. Only the first call counts."""
+        if self._sender is None:
+            return
+        if job == "failed" and message and not self._world.is_root:
+            self.state, self._message = "Error", message[:MESSAGE_MAX]
+            self._sender.close_with_last_words()
+            self._sender = None
+            return
+        self._sender.close()
+        self._sender = None
+        if self._listener:
+            if self._job not in ("failed", "stopped", "finished"):
+                self._job = job
+                if message:
+                    self._errors[0] = message[:MESSAGE_MAX]
+            self._closed.set()
+            self._thread.join(LAST_WRITE_S)
+            self._listener.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        if kind is None:
+            self.end("finished")
+        elif issubclass(kind, KeyboardInterrupt):
+            self.end("stopped")
+        else:  # a refusal is raised on every rank and is nobody's failure
+            self.end("failed", None if issubclass(kind, Refusal) else f"{kind.__name__}: {error}")
+
+    def _content(self):
+        """Return what this rank tells root; called in the heartbeat's thread."""
+        player = self._run.player if self._run else None
+        playing = self.state == "Active" and self.phase == "play"
+        played_s = self._played_s + (time.monotonic() - self._begun if playing else 0.0)
+        return {"state": self.state, "games": player.finished_num if player else 0, "played_s": played_s,
+                "staleness": self.staleness, "bytes": self._world.sent_bytes, "message": self._message}
+
+    def _hear_error(self, rank, content):
+        if rank not in self._errors:
+            self._errors[rank], self._job = content["message"], "failed"
+            self._logger.error("rank %d on %s failed: %s", rank, self._rows[rank][0], content["message"])
+            self._write()
+
+    def _keep_writing(self):
+        self._write()
+        while not self._closed.wait(WRITE_EVERY_S):
+            self._write()
+        self._write()
+
+    def _write(self):
+        with self._lock:
+            self._count += 1
+            values = self._values()
+            try:
+                write_text(self._folder / NAME, json.dumps(values) + "\n", durable=False)
+                write_text(self._folder / TEXT_NAME, render(values), durable=False)
+            except OSError:
+                pass  # a full or absent disk is the loop's to report; readers see that nothing moves
+
+    def _values(self):
+        """Return the content of status.json: the run as a whole and a row for each rank.
+
+        A row's games_num are of this attempt; the run's games_num, positions_num and step are those of its finished
+        iterations. games_per_s: while playing. None: not known yet.
+        """
+        now, run, beats = time.monotonic(), self._run, self._listener.beats()
+        ranks = [self._rank_values(rank, beat) for rank, beat in enumerate(beats)]
+        contents = [beat.content for beat in beats if beat.content]
+        self._warn_of_unheard(now, beats)
+        alive = [row for row in ranks if row["state"] not in ("Offline", "Error")]
+        stale = [content["staleness"] for content in contents if content["staleness"] is not None]
+        values = {"schema_version": SCHEMA_VERSION, "run": self._name, "game": self._config.game}
+        values |= {"attempt": self._attempt, "job": self._job, "count": self._count}
+        values |= {"written": time.strftime("%Y-%m-%d %H:%M:%S"), "elapsed_s": round(now - self._start, 1)}
+        iteration = run.progress.iteration if run else None
+        values |= {"phase": self.phase, "iteration": iteration, "iterations": self._config.iterations}
+        values |= {"progress": self._phase_progress(), "time_left_s": self._time_left(now)}
+        values |= {"games_num": run.progress.games_num if run else None}
+        values |= {"positions_num": run.progress.positions_num if run else None}
+        values |= {"step": run.progress.step if run else None}
+        values |= {"games_per_s": round(sum(row["games_per_s"] for row in alive), 2)}
+        values |= {"workers_active": len(alive), "workers_num": len(ranks)}
+        values |= {"model_sync_s": None if self._sync_s is None else round(self._sync_s, 4)}
+        values |= {"network_mb_per_min": self._network(now, sum(content["bytes"] for content in contents))}
+        values |= {"staleness": round(sum(stale) / len(stale), 3) if stale else None}
+        failed = [f"rank {rank} on {self._rows[rank][0]}: {text}" for rank, text in sorted(self._errors.items())]
+        return values | {"failures": failed, "ranks": ranks}
+
+    def _rank_values(self, rank, beat):
+        content = beat.content or {"state": "Offline", "games": 0, "played_s": 0.0}
+        rates = self._rates[rank]
+        if not rates or content["played_s"] > rates[-1][0]:
+            rates.append((content["played_s"], content["games"]))
+        (first_s, first), (last_s, last) = rates[0], rates[-1]
+        rate = (last - first) / (last_s - first_s) if last_s > first_s else 0.0
+        state = content["state"]
+        if rank in self._errors:
+            state = "Error"
+        elif beat.silent_s > heartbeat.SILENT_S or self._job in ("finished", "stopped", "failed"):
+            state, rate = "Offline", 0.0
+        host, device, roles = self._rows[rank]
+        return {"rank": rank, "host": host, "device": device, "roles": roles, "state": state,
+                "games_num": content["games"], "games_per_s": round(rate, 2), "last_seen_s": round(beat.silent_s, 1)}
+
+    def _phase_progress(self):
+        learner, progress = self._run.learner if self._run else None, self._progress
+        if self.phase == "train" and learner and learner.end_index > self._first_step:
+            total = learner.end_index - self._first_step
+            progress = ("training", learner.step_index - self._first_step, total, "steps")
+        return progress and dict(zip(("name", "done", "total", "unit"), progress))
+
+    def _time_left(self, now):
+        """Return the seconds until the last iteration is done, from the pace of the newest ones; None before that."""
+        if self._run is None:
+            return None
+        done, step, reached = self._run.progress.iteration, self._run.progress.step, self._reached
+        if not reached or reached[-1][1] != done:
+            reached.append((now, done))
+        if len(reached) < 2:
+            return None
+        pace = (reached[-1][0] - reached[0][0]) / (reached[-1][1] - reached[0][1])
+        left = self._config.iterations - done
+        if self._config.train.max_steps and step:
+            left = min(left, (self._config.train.max_steps - step) * done / step)
+        return round(max(left * pace - (now - reached[-1][0]), 0.0), 1)
+
+    def _network(self, now, sent):
+        """Return 10^6 bytes a minute that all ranks sent, over the last NETWORK_LOOKS writes; None if uncounted."""
+        self._sent.append((now, sent))
+        (first_s, first), (last_s, last) = self._sent[0], self._sent[-1]
+        return round((last - first) / 1e6 / (last_s - first_s) * 60, 3) if last and last_s > first_s else None
+
+    def _warn_of_unheard(self, now, beats):
+        unheard = [rank for rank, beat in enumerate(beats) if beat.content is None]
+        if unheard and not self._unheard_told and now - self._start > UNHEARD_S:
+            self._unheard_told = True
+            hosts = sorted({self._rows[rank][0] for rank in unheard})
+            self._logger.warning("no heartbeat from rank %s on %s; is UDP to port %d of this host blocked? "
+                                 "The status shows them as Offline", unheard, ", ".join(hosts), self._listener.port)

@@ -1,0 +1,107 @@
+"""python -m az_mpi status RUN: how far a run is and what each of its ranks does, from RUN/status.json."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from az_mpi.problems import Refusal, escape
+from az_mpi.report.status_text import render
+
+PROG = "python -m az_mpi status"
+STALLED_S = 6.0  # root writes every 2 s: without a new count for so long it is taken as dead
+LOOK_EVERY_S, WATCH_EVERY_S = 0.25, 2.0
+EPILOG = """\
+states: Active (plays or evaluates), Training, Syncing (exchanges, or waits for others), Error, Offline (no heartbeat
+for 5 s). Workers active counts the ranks that are neither Offline nor in Error. Games and games/s are of this attempt;
+games/s is measured while a rank plays. Staleness: iterations between the weights games began with and those at their
+exchange. A job that was killed is found out by its silence, which takes some seconds.
+Without Python: watch cat RUN/status.txt
+"""
+
+
+def main(arguments):
+    """Show the status of the run that `arguments` name; return the exit status. Raises Refusal."""
+    parser = argparse.ArgumentParser(prog=PROG, description=__doc__.partition(": ")[2].capitalize(), epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py)")
+    parser.add_argument("--watch", action="store_true", help="show it again every 2 s until the run ends or Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="print the status as JSON, one object a line")
+    given = parser.parse_args(arguments)
+    watched = Watched(given.run)
+    values = watched.look()
+    try:
+        while given.watch:
+            _show(values, given.json, clear=sys.stdout.isatty() and not given.json)
+            if values["job"] not in ("starting", "running"):
+                return 0
+            time.sleep(WATCH_EVERY_S)
+            values = watched.look()
+        _show(watched.settle(values), given.json)
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+class Watched:
+    """A run's status.json, looked at again and again: root lives as long as its count moves, by the reader's clock."""
+
+    def __init__(self, folder):
+        self.folder, self._count, self._moved = folder, None, None
+
+    def look(self):
+        """Return the status as it is now; of a root that has been silent for STALLED_S, as `dead` says."""
+        values = read(self.folder)
+        place = (values["attempt"], values["count"])
+        if place != self._count:
+            self._count, self._moved = place, time.monotonic()
+        if values["job"] in ("starting", "running") and time.monotonic() - self._moved > STALLED_S:
+            return dead(values, time.monotonic() - self._moved)
+        return values
+
+    def settle(self, values):
+        """Return the status once it is known whether root lives: at once if the run has ended, else as soon as the
+        count moves."""
+        first = self._count
+        while values["job"] in ("starting", "running") and self._count == first:
+            time.sleep(LOOK_EVERY_S)
+            values = self.look()
+        return values
+
+
+def read(folder):
+    """Return the content of RUN/status.json. Raises Refusal."""
+    path = Path(folder) / "status.json"
+    for last_try in (False, True):
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            render(values)  # whole and of this version
+            return values
+        except OSError as error:
+            if last_try:  # on NFS a file that was just replaced may be gone under one's hands once
+                raise Refusal(_refusal(folder, error.strerror or error)) from error
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise Refusal(_refusal(folder, "is not a status of this version")) from error
+
+
+def _refusal(folder, reason):
+    name = escape(str(folder))
+    return (f"{PROG}: error: {name}/status.json: {reason}\n"
+            "  name the folder of a run (--logdir of run_dist.py); it has a status from the run's first start on")
+
+
+def dead(values, silent_s):
+    """Return a status whose writer is gone for some seconds, as it is to be shown: dead, and every rank but one in
+    Error Offline."""
+    ranks = [row | {"state": row["state"] if row["state"] == "Error" else "Offline", "games_per_s": 0.0,
+                    "last_seen_s": round(row["last_seen_s"] + silent_s, 1)} for row in values["ranks"]]
+    failures = [*values["failures"], f"root has written nothing for {STALLED_S:.0f} s: the job is dead (or its folder "
+                "cannot be written). Start it again to go on from its last checkpoint"]
+    return values | {"job": "dead", "ranks": ranks, "failures": failures, "games_per_s": 0.0, "workers_active": 0}
+
+
+def _show(values, as_json, clear=False):
+    text = json.dumps(values) + "\n" if as_json else render(values)
+    sys.stdout.write("\x1b[H\x1b[2J" * clear + text + "\n" * (not as_json and not clear))
+    sys.stdout.flush()

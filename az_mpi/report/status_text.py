@@ -1,0 +1,57 @@
+"""The status of a run as text, for status.txt and for `python -m az_mpi status`."""
+
+from az_mpi.problems import escape
+from az_mpi.report.console import table
+
+BAR = 24  # characters
+
+
+def render(values):
+    """Return the content of status.json as lines for people. Everything from outside is escaped."""
+    iteration = "-" if values["iteration"] is None else min(values["iteration"] + 1, values["iterations"])
+    lines = [f"{escape(values['run'])}: {values['game']}, attempt {values['attempt']}, {values['job']}",
+             f"written {values['written']}, {duration(values['elapsed_s'])} after the start", "",
+             f"iteration  {iteration} of {values['iterations']}; {_count(values['games_num'])} games, "
+             f"{_count(values['positions_num'])} positions, {_count(values['step'])} steps before it"]
+    if values["job"] in ("starting", "running"):
+        lines.append(f"phase      {values['phase']}{_progress(values['progress'])}")
+        lines.append(f"time left  {duration(values['time_left_s'])}")
+    rows = [("rank", "host", "device", "roles", "state", "games", "games/s", "last seen")]
+    for row in values["ranks"]:
+        texts = [escape(row[name] or "-") for name in ("host", "device", "roles", "state")]
+        seen = "now" if row["last_seen_s"] < 2 else f"{row['last_seen_s']:.0f} s ago"
+        rows.append((row["rank"], *texts, f"{row['games_num']:,}", f"{row['games_per_s']:.1f}", seen))
+    lines += ["", *table(rows), "",
+              f"Games/second     {values['games_per_s']:.1f}",
+              f"Workers active   {values['workers_active']}/{values['workers_num']}",
+              f"Model sync time  {_number(values['model_sync_s'], ' s')}",
+              f"Network MB/min   {_number(values['network_mb_per_min'])}",
+              f"Staleness        {_number(values['staleness'], ' iterations')}"]
+    lines += [f"FAILED  {escape(text)}" for text in values["failures"]]
+    return "\n".join(lines) + "\n"
+
+
+def duration(seconds):
+    """Return seconds in words: 41 s, 12 min 05 s, 3 h 07 min; "-" for None."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _progress(progress):
+    if not progress or not progress["total"]:
+        return ""
+    done, total = min(progress["done"], progress["total"]), progress["total"]
+    full = BAR * done // total
+    return f": {progress['name']} [{'#' * full}{'.' * (BAR - full)}] {done:,} of {total:,} {progress['unit']}"
+
+
+def _count(number):
+    return "-" if number is None else f"{number:,}"
+
+
+def _number(value, unit=""):
+    return "-" if value is None else f"{value:.3g}{unit}"

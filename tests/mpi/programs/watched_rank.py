@@ -1,0 +1,41 @@
+"""run_dist.py with slow phases and quick heartbeats, so that each state can be seen: watched_rank.py OPTIONS…
+
+A file named `fail` beside the run's folder makes the last rank fail.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import run_dist
+from az_mpi import loop
+from az_mpi.command_line import environment_rank, parse
+from az_mpi.report import heartbeat, status
+from az_mpi.selfplay.player import Player
+from az_mpi.train.learner import Learner
+
+LAST = 2
+FAIL = Path(parse(sys.argv[1:]).logdir).parent / "fail"
+
+heartbeat.EVERY_S = status.WRITE_EVERY_S = 0.1
+
+
+def slow(function, seconds):
+    def call(*arguments, **options):
+        time.sleep(seconds)
+        return function(*arguments, **options)
+
+    return call
+
+
+def step(player, step=Player.step):
+    if environment_rank() == LAST and FAIL.exists():
+        raise ZeroDivisionError("a fault in the test")
+    time.sleep(0.02)
+    step(player)
+
+
+Player.step = step
+Learner.train = slow(Learner.train, 0.7)
+loop.publish = slow(loop.publish, 0.7)
+sys.exit(run_dist.main(sys.argv[1:]))

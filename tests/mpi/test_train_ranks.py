@@ -1,0 +1,96 @@
+"""Ranks that play while others train: what they give, what is said of them, and who is refused."""
+
+import json
+import socket
+
+import h5py
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+OPTIONS = ["--config_file", "configs/smoke.json", "--set", "evaluate.opponents=[]", "--set",
+           "evaluate.solver_positions=0", "--set", "report.tensorboard=false", "--set", "train.replay_ratio=40.0"]
+
+
+def iterations(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == "iteration"]
+
+
+def games(folder):
+    """Return {column: values} of the games in all segments, with `segment`, the iteration that took each."""
+    parts = []
+    for path in sorted((folder / "games").glob("*.h5")):
+        with h5py.File(path) as file:
+            rows = {name: column[:] for name, column in file["games"].items()}
+            parts.append(rows | {"segment": np.full(len(rows["id"]), file.attrs["iteration"])})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
+    options = [*OPTIONS, "--set", "iterations=4", "--set", f"train.ranks={ranks}", "--logdir", tmp_path / "run"]
+    done = mpirun(3, "run_dist.py", *options)
+    assert done.stdout.count("play, also while others train") == 3 - ranks
+    assert done.stdout.count("play, train") == ranks
+    records, rows = iterations(tmp_path / "run"), games(tmp_path / "run")
+    assert len(np.unique(rows["id"])) == len(rows["id"])
+    assert all(record["meanwhile_simulations_per_s"] > 0 for record in records)
+    # Who trained played nothing meanwhile, and what the others did is in the next iteration.
+    stale = rows["segment"] - rows["iteration"]
+    assert set(stale) <= {0, 1, 2} and (stale > 0).any()
+    for record in records:
+        mine = rows["segment"] == record["iteration"] - 1
+        assert record["games_num"] == mine.sum() >= 16
+        assert record["mean_staleness"] == pytest.approx(stale[mine].mean())
+        assert np.bincount(rows["rank"][mine], minlength=3).tolist() == record["games_by_rank"]
+        # Games beyond the quota are not trained on, so that the ratio of what is made and trained stays bounded.
+        expected = 40 * record["positions_num"] * min(1, 16 / record["games_num"]) / 32
+        assert abs(record["steps_num"] - expected) <= 1
+    state = json.loads((tmp_path / "run" / "checkpoints" / "000004" / "state.json").read_text())
+    assert state["games_num"] == len(rows["id"]) and state["phase"] == "play"
+    # Another mode goes on with it.
+    again = mpirun(2, "run_dist.py", *options, "--set", "iterations=5", "--train_distributed")
+    assert again.stdout.count("play, train") == 2 and "resumed after iteration 4" in again.stdout
+
+
+def test_root_host_is_every_rank_of_one_host(mpirun, tmp_path):
+    done = mpirun(2, "run_dist.py", *OPTIONS, "--train_distributed_native", "--set", "iterations=1", "--logdir",
+                  tmp_path / "run")  # fmt: skip
+    assert done.stdout.count("play, train") == 2
+
+
+def test_a_deterministic_quota_is_split_by_weight_and_the_others_wait(mpirun, tmp_path):
+    weights = json.dumps({socket.gethostname(): 3.0, "elsewhere": 2})
+    options = [*OPTIONS, "--set", "selfplay.deterministic=true", "--set", "iterations=2", "--set", "train.ranks=1"]
+    done = mpirun(3, "run_dist.py", *options, "--set", f"selfplay.weights={weights}", "--logdir", tmp_path / "run")
+    assert "selfplay.weights names elsewhere, but the hosts are" in done.stdout
+    for record in iterations(tmp_path / "run"):
+        assert record["games_by_rank"] == [6, 5, 5] and record["mean_staleness"] == 0
+        assert "meanwhile_simulations_per_s" not in record
+
+
+def test_games_travel_as_they_are_finished(mpirun, tmp_path):
+    """A shorter time between exchanges makes more of them; compression makes fewer bytes of the same games."""
+    counts = {}
+    for every_s, compress in ((0.2, True), (0.0, True), (0.0, False)):
+        folder = tmp_path / f"{every_s}-{compress}"
+        mpirun(2, "run_dist.py", *OPTIONS, "--games_num", 3000, "--set", "iterations=1", "--max_steps", 1, "--set",
+               f"exchange.every_s={every_s}", "--set", f"exchange.compress={json.dumps(compress)}", "--logdir", folder)
+        [record] = iterations(folder)
+        rows = games(folder)
+        assert len(list((folder / "games").glob("*.h5"))) == record["exchanges_num"]
+        assert record["games_num"] == len(rows["id"]) == len(np.unique(rows["id"]))
+        counts[every_s, compress] = record
+    assert counts[0.2, True]["exchanges_num"] > 2 and counts[0.0, True]["exchanges_num"] == 1
+    by_game = [record["exchange_bytes"] / record["games_by_rank"][1] for record in counts.values()]
+    assert by_game[1] < 0.5 * by_game[2]
+
+
+def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tmp_path):
+    refused = mpirun(2, "run_dist.py", *OPTIONS, "--set", "train.ranks=gpu", "--logdir", tmp_path / "run", status=2)
+    assert refused.stderr.count("no rank sees a GPU") == 1 and "Traceback" not in refused.stderr
+    refused = mpirun(3, "run_dist.py", *OPTIONS, "--batch_size", 2, "--logdir", tmp_path / "run", status=2)
+    assert refused.stderr.count("2 samples in all cannot be split over 3 ranks") == 1
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,99 @@
+"""Who trains, and what is said of the devices; rows are [host, device] of each rank."""
+
+from types import SimpleNamespace
+
+import pytest
+from helpers import make_config
+
+from az_mpi import placement
+from az_mpi.placement import place, remarks, trainers
+from az_mpi.problems import Refusal
+
+CPUS = [["a", "cpu"], ["a", "cpu"], ["b", "cpu"], ["b", "cpu"], ["c", "cpu"]]
+# Round robin over two hosts, the second with a GPU for two of its three ranks; a CPU host comes first.
+MIXED = [["a", "cpu"], ["b", "cuda:0"], ["a", "cpu"], ["b", "cuda:1"], ["b", "cuda:0"]]
+
+
+@pytest.mark.parametrize("ranks, places, expected", [
+    ("all", CPUS, "TTTTT"),
+    ("root_host", CPUS, "TT..."),
+    ("root_host", [["a", "cpu"], ["b", "cpu"], ["a", "cpu"]], "T.T"),
+    ("gpu", CPUS, "....."),
+    ("gpu", MIXED, ".T.T."),
+    ("root_host", MIXED, "T.T.."),
+    (2, CPUS, "TT..."),
+    (9, CPUS, "TTTTT"),
+])  # fmt: skip
+def test_trainers_by_hand(ranks, places, expected):
+    assert trainers(ranks, places) == [mark == "T" for mark in expected]
+
+
+class Ranks:
+    """The world of `rank` of several, whose places are given."""
+
+    def __init__(self, places, rank=0):
+        self.places, self.rank, (self.host, self.device) = places, rank, places[rank]
+
+    def collect(self, item):
+        assert item == self.places[self.rank]
+        return self.places
+
+    def reorder(self, first):
+        return SimpleNamespace(came_first=first)
+
+
+@pytest.fixture(autouse=True)
+def devices(monkeypatch):
+    monkeypatch.setattr(placement, "choose_device", lambda world: world.device)
+
+
+def test_place_puts_the_trainers_first():
+    config = make_config("connect4", train={"ranks": "gpu"})
+    got = [place(config, Ranks(MIXED, rank)) for rank in range(5)]
+    assert [world.came_first for world, _ in got] == [False, True, False, True, False]
+    assert {num for _, num in got} == {2}
+
+
+def test_gpu_without_any_is_refused():
+    with pytest.raises(Refusal, match="no rank sees a GPU"):
+        place(make_config("connect4", train={"ranks": "gpu"}), Ranks(CPUS))
+
+
+@pytest.mark.parametrize("ranks, refused", [("all", True), ("root_host", False), (4, False), (5, True)])
+def test_a_batch_smaller_than_its_trainers_is_refused_with_the_numbers(ranks, refused):
+    config = make_config("connect4", train={"batch_size": 4})
+    config = config.model_copy(update={"train": config.train.model_copy(update={"ranks": ranks})})
+    if not refused:
+        place(config, Ranks(CPUS))
+        return
+    with pytest.raises(Refusal) as raised:
+        place(config, Ranks(CPUS))
+    assert "4 samples" in str(raised.value) and "5 ranks" in str(raised.value)
+    assert "--set train.ranks=4" in str(raised.value)
+
+
+@pytest.mark.parametrize("hosts, gpus, expected", [
+    ("aab", {"a": 0, "b": 0}, []),
+    ("ab", {"a": 1, "b": 1}, []),
+    ("aab", {"a": 1, "b": 1}, ["a has 2 ranks and 1 GPU: some share one"]),
+    ("ab", {"a": 4, "b": 4}, ["a has 4 GPUs and 1 rank: some stay idle", "b has 4 GPUs and 1 rank: some stay idle"]),
+    ("aabb", {"a": 2, "b": 0}, ["hosts have different numbers of GPUs: a 2, b 0"]),
+])  # fmt: skip
+def test_remarks(hosts, gpus, expected):
+    assert remarks(list(hosts), gpus) == expected
+
+
+def test_a_device_that_cannot_be_used_is_refused_on_every_rank(monkeypatch):
+    def held(*shape, device):
+        if device == "cuda:1":
+            raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable\nCUDA kernel errors might")
+
+    monkeypatch.setattr(placement.torch, "zeros", held)
+    lines = []
+    for rank, device in ((0, "cuda:0"), (1, "cuda:1")):
+        world = SimpleNamespace(rank=rank, host="n1", collect=lambda line: lines.append(line) or [])
+        placement.open_device(world, device)
+    assert lines == [None, "  rank 1 on n1: cuda:1: CUDA error: all CUDA-capable devices are busy or unavailable"]
+    world = SimpleNamespace(rank=0, host="n1", collect=lambda line: [line, lines[1]])
+    with pytest.raises(Refusal, match="rank 1 on n1: cuda:1: CUDA error"):
+        placement.open_device(world, "cuda:0")

@@ -1,0 +1,303 @@
+"""The status of a run: what root makes of the beats, how it reads as text, and what a reader makes of silence."""
+
+import json
+import logging
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from az_mpi import __main__ as commands
+from az_mpi.config import Config
+from az_mpi.problems import Refusal
+from az_mpi.report import status, status_command, status_text
+from az_mpi.report.heartbeat import Beat
+from az_mpi.report.status import Status
+
+VALUES = {
+    "schema_version": 1, "run": "demo", "game": "connect4", "attempt": 2, "job": "running", "count": 7,
+    "written": "2026-01-02 03:04:05", "elapsed_s": 3723.4, "phase": "play", "iteration": 3, "iterations": 10,
+    "progress": {"name": "self-play", "done": 30, "total": 120, "unit": "games"}, "time_left_s": 125.0,
+    "games_num": 1500, "positions_num": 32000, "step": 410, "games_per_s": 12.5, "workers_active": 1,
+    "workers_num": 2, "model_sync_s": 0.04, "network_mb_per_min": 1.25, "staleness": 0.5, "failures": [],
+    "ranks": [
+        {"rank": 0, "host": "node1", "device": "cuda:0", "roles": "play, train", "state": "Active", "games_num": 800,
+         "games_per_s": 12.5, "last_seen_s": 0.4},
+        {"rank": 1, "host": "node2", "device": "cpu", "roles": "play", "state": "Offline", "games_num": 700,
+         "games_per_s": 0.0, "last_seen_s": 61.2},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "status.json").write_text(json.dumps(VALUES))
+    return tmp_path
+
+
+def test_the_text_by_hand():
+    assert status_text.render(VALUES).splitlines() == [
+        "demo: connect4, attempt 2, running",
+        "written 2026-01-02 03:04:05, 1 h 02 min after the start",
+        "",
+        "iteration  4 of 10; 1,500 games, 32,000 positions, 410 steps before it",
+        "phase      play: self-play [######..................] 30 of 120 games",
+        "time left  2 min 05 s",
+        "",
+        "rank  host   device  roles        state    games  games/s  last seen",
+        "0     node1  cuda:0  play, train  Active   800    12.5     now",
+        "1     node2  cpu     play         Offline  700    0.0      61 s ago",
+        "",
+        "Games/second     12.5",
+        "Workers active   1/2",
+        "Model sync time  0.04 s",
+        "Network MB/min   1.25",
+        "Staleness        0.5 iterations",
+    ]
+
+
+def test_a_hostile_host_name_cannot_steer_the_terminal():
+    rows = [VALUES["ranks"][0] | {"host": "a\x1b[2Jb\nc"}]
+    text = status_text.render(VALUES | {"ranks": rows, "failures": ["rank 0: \x1b]0;x\x07"]})
+    assert "\x1b" not in text and "\x07" not in text and "a\\u001b[2Jb\\nc" in text
+
+
+@pytest.mark.parametrize("seconds, words", [
+    (None, "-"), (0, "0 s"), (59.9, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (3600, "1 h 00 min"),
+    (200_000, "55 h 33 min"),
+])  # fmt: skip
+def test_durations(seconds, words):
+    assert status_text.duration(seconds) == words
+
+
+class Clock:
+    """time.monotonic and time.sleep of a reader, who never really sleeps."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(status_command, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep))
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def test_a_root_that_lives_is_believed_as_soon_as_its_count_moves(folder, monkeypatch):
+    clock = Clock(monkeypatch)
+    watched = status_command.Watched(folder)
+    first, calls = watched.look(), []
+
+    def sleep(seconds):
+        calls.append(clock.now)
+        clock.now += seconds
+        if len(calls) == 8:  # 2 s later
+            (folder / "status.json").write_text(json.dumps(VALUES | {"count": 8}))
+
+    status_command.time.sleep = sleep
+    assert watched.settle(first) == VALUES | {"count": 8}
+    assert len(calls) == 8
+
+
+def test_of_a_dead_job_every_rank_is_offline(folder, monkeypatch):
+    clock = Clock(monkeypatch)
+    rows = [VALUES["ranks"][0], VALUES["ranks"][1] | {"state": "Error"}]
+    (folder / "status.json").write_text(json.dumps(VALUES | {"ranks": rows}))
+    watched = status_command.Watched(folder)
+    dead = watched.settle(watched.look())
+    assert clock.now - 100 <= 8 < 10
+    assert [row["state"] for row in dead["ranks"]] == ["Offline", "Error"]  # which rank failed stays known
+    assert (dead["job"], dead["workers_active"], dead["games_per_s"]) == ("dead", 0, 0.0)
+    assert dead["ranks"][0]["last_seen_s"] > status_command.STALLED_S and "dead" in dead["failures"][-1]
+    (folder / "status.json").write_text(json.dumps(VALUES | {"attempt": 3, "count": 7}))  # started again
+    assert watched.look()["job"] == "running"
+
+
+@pytest.mark.parametrize("job", ["finished", "stopped", "failed"])
+def test_an_ended_run_says_so_at_once(folder, monkeypatch, capsys, job):
+    clock = Clock(monkeypatch)
+    (folder / "status.json").write_text(json.dumps(VALUES | {"job": job}))
+    for options in ([], ["--watch"], ["--json"]):
+        assert status_command.main([str(folder), *options]) == 0
+    assert clock.now == 100
+    text = capsys.readouterr().out
+    assert text.count(f"demo: connect4, attempt 2, {job}\n") == 2
+    assert json.loads(text.splitlines()[-1]) == VALUES | {"job": job}
+
+
+def test_a_watcher_sees_the_job_die(folder, monkeypatch, capsys):
+    Clock(monkeypatch)
+    assert status_command.main([str(folder), "--watch", "--json"]) == 0
+    shown = [json.loads(line)["job"] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["running"] * 4 + ["dead"]  # looked at after 0, 2, 4, 6 and 8 s
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", "null", '{"run": 3}'])
+def test_no_status_is_one_clear_block(tmp_path, capsys, content):
+    if content is not None:
+        (tmp_path / "status.json").write_text(content)
+    assert commands.main(["status", str(tmp_path)]) == 2
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.count("status: error: ") == 1 and "Traceback" not in output.err
+    assert str(tmp_path) in output.err
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(Refusal, match="No such file"):
+        status_command.main([str(tmp_path / "nothing")])
+
+
+class OneRank:
+    """A world of one rank that needs no MPI."""
+
+    sent_bytes = 0
+    rank, size, is_root, host, hosts = 0, 1, True, "here", ["here"]
+
+    def share(self, item):
+        return item
+
+
+def fake_run(learner=None):
+    progress = SimpleNamespace(iteration=0, step=0, games_num=0, positions_num=0)
+    return SimpleNamespace(progress=progress, player=SimpleNamespace(finished_num=0), learner=learner)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A root's Status without its threads, whose clock and whose ranks' beats the test sets."""
+    monkeypatch.setattr(status.heartbeat, "start", lambda *arguments: (None, None))
+    monkeypatch.setattr(Status, "_keep_writing", lambda self: None)
+    config = Config(game="connect4", iterations=10)
+    root = Status(OneRank(), tmp_path, config, 1, logging.Logger("test"))
+    root.now, root.beats = 1000.0, []
+    monkeypatch.setattr(status, "time", SimpleNamespace(monotonic=lambda: root.now, strftime=time.strftime))
+    root._start = root._begun = root.now
+    root._listener = SimpleNamespace(beats=lambda: root.beats, port=1)
+    return root
+
+
+def content(state="Active", games=0, played_s=0.0, staleness=None, sent=0):
+    return {"state": state, "games": games, "played_s": played_s, "staleness": staleness, "bytes": sent,
+            "message": None}
+
+
+def test_states_follow_the_phases(root):
+    told = []
+    for learner in (None, SimpleNamespace(step_index=5, end_index=5)):
+        root.begin(fake_run(learner), [("here", "cpu", "play")])
+        for phase in ("play", None, "exchange", None, "train", None, "publish", None, "save", None, "evaluate", None):
+            root.enter(phase)
+            told.append(root._content()["state"])
+    no_trainer = ["Active", "Syncing", *["Syncing"] * 8, "Active", "Syncing"]
+    assert told[:12] == no_trainer
+    assert told[12:] == [*no_trainer[:4], "Training", *no_trainer[5:]]
+
+
+def test_only_time_in_self_play_counts_for_games_per_second(root):
+    run = fake_run()
+    root.begin(run, [("here", "cpu", "play")])
+    for phase, seconds in (("play", 4), (None, 2), ("exchange", 3), ("evaluate", 5), ("publish", 7), (None, 1)):
+        root.enter(phase)
+        root.now += seconds
+    assert root._content()["played_s"] == 4
+    root.enter("play")
+    root.now += 1.5
+    assert root._content()["played_s"] == 5.5
+    root.beats = [Beat(content(games=0, played_s=0.0), 0.1)]
+    root._values()
+    root.beats = [Beat(content(games=22, played_s=5.5), 0.1)]
+    values = root._values()
+    assert values["ranks"][0]["games_per_s"] == values["games_per_s"] == 4.0
+    root.beats = [Beat(content("Training", games=22, played_s=5.5), 0.1)]
+    assert root._values()["games_per_s"] == 4.0  # as fast as it last played
+    assert values["model_sync_s"] == 7  # publish, without the wait at its end
+
+
+def test_silence_and_totals(root):
+    root._world.hosts = root._rows = [("a", "cpu", "play"), ("b", "cpu", "play"), ("c", "cpu", "play")]
+    root._rates = [status.deque(maxlen=3) for _ in range(3)]
+    root.beats = [Beat(content(staleness=1.0, sent=0), 0.2), Beat(content(staleness=2.0), 5.5), Beat(None, 9.0)]
+    values = root._values()
+    assert [row["state"] for row in values["ranks"]] == ["Active", "Offline", "Offline"]
+    assert (values["workers_active"], values["workers_num"], values["staleness"]) == (1, 3, 1.5)
+    assert values["network_mb_per_min"] is None  # nothing counted
+    root.now += 30
+    root.beats = [Beat(content("Syncing", sent=2_000_000), 0.2), Beat(content(sent=1_000_000), 0.1), Beat(None, 39.0)]
+    values = root._values()
+    assert [row["state"] for row in values["ranks"]] == ["Syncing", "Active", "Offline"]  # back
+    assert values["network_mb_per_min"] == 6.0
+
+
+def test_the_time_left_is_that_of_the_iterations_to_come(root):
+    run = fake_run()
+    root.begin(run, [("here", "cpu", "play")])
+    root.beats = [Beat(content(), 0.1)]
+    assert root._values()["time_left_s"] is None
+    for iteration in (1, 2):
+        root.now += 60
+        run.progress.iteration, run.progress.step = iteration, 100 * iteration
+        left = root._values()["time_left_s"]
+    assert left == 8 * 60
+    root.now += 20
+    assert root._values()["time_left_s"] == 8 * 60 - 20
+    limited = root._config.train.model_copy(update={"max_steps": 300})
+    root._config = root._config.model_copy(update={"train": limited})
+    assert root._values()["time_left_s"] == 60 - 20
+
+
+def test_progress_of_training_is_that_of_the_learner(root):
+    learner = SimpleNamespace(step_index=100, end_index=100)
+    root.begin(fake_run(learner), [("here", "cpu", "play, train")])
+    root.beats = [Beat(content(), 0.1)]
+    root.enter("play")
+    root.advance("self-play", 3, 8, "games")
+    assert root._values()["progress"] == {"name": "self-play", "done": 3, "total": 8, "unit": "games"}
+    root.enter("train")
+    assert root._values()["progress"] is None  # how many steps it will be is not known yet
+    learner.end_index, learner.step_index = 150, 120
+    assert root._values()["progress"] == {"name": "training", "done": 20, "total": 50, "unit": "steps"}
+
+
+def test_a_rank_that_was_never_heard_is_named_once(root, caplog):
+    said = []
+    root._logger = SimpleNamespace(warning=lambda text, *values: said.append(text % values))
+    root.beats = [Beat(None, 1.0)]
+    for _ in range(30):
+        root.now += 1
+        root._values()
+    assert len(said) == 1 and "rank [0] on here" in said[0] and "UDP" in said[0]
+
+
+def test_files_are_whole_and_agree(root, tmp_path):
+    root.begin(fake_run(), [("here", "cpu", "play")])
+    root.beats = [Beat(content(), 0.1)]
+    for count in (1, 2):
+        root._write()
+        values = json.loads((tmp_path / "status.json").read_text())
+        assert values["count"] == count and values["schema_version"] == status.SCHEMA_VERSION
+    assert (tmp_path / "status.txt").read_text() == status_text.render(values)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["status.json", "status.txt"]
+
+
+def test_a_run_that_is_only_looked_at_has_no_status(tmp_path):
+    idle = Status(OneRank(), tmp_path, Config(game="connect4"), None, None)
+    with idle:
+        idle.begin(fake_run(), [("here", "cpu", "play")])
+        idle.enter("play")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error, job, state, failures", [
+    (None, "finished", "Offline", []),
+    (KeyboardInterrupt(), "stopped", "Offline", []),
+    (Refusal("not so"), "failed", "Offline", []),
+    (ZeroDivisionError("oh"), "failed", "Error", ["rank 0 on here: ZeroDivisionError: oh"]),
+])  # fmt: skip
+def test_how_a_run_ended_is_written_last(tmp_path, error, job, state, failures):
+    """With the real threads."""
+    try:
+        with Status(OneRank(), tmp_path, Config(game="connect4"), 1, logging.Logger("test")):
+            if error:
+                raise error
+    except BaseException as raised:
+        assert raised is error
+    values = status_command.read(tmp_path)
+    assert (values["job"], values["ranks"][0]["state"], values["failures"]) == (job, state, failures)
