@@ -11,7 +11,6 @@ in which they are sent, which spins where World sleeps.
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -21,6 +20,7 @@ import numpy as np
 from common import spread, tell
 from mpi4py import MPI
 
+from az_mpi.doctor.bandwidth import bulk_calls, measure
 from az_mpi.world import World
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 24)
@@ -53,29 +53,6 @@ def main():
     if world.is_root:
         title = f"exchange, {world.size} ranks on {len(set(world.hosts))} host(s), {world.library()}"
         tell(title, rows, arguments.json)
-
-
-def measure(world, call, runs):
-    """Return the seconds of `runs` calls, each that of the slowest rank. Collective."""
-    seconds = []
-    for _ in range(runs + 1):  # the first makes connections and buffers
-        world.barrier()
-        begun = time.perf_counter()
-        call()
-        seconds.append(max(world.collect(time.perf_counter() - begun)))
-    return seconds[1:]
-
-
-def bulk_calls(world, size):
-    """Return {name: (call, bytes through the busiest rank)} for `size` bytes of rows of 64 bytes."""
-    rows = np.zeros((size // 64, 64), np.uint8)
-    destination = np.arange(len(rows)) % world.size
-    others = world.size - 1
-    return {
-        "broadcast": (lambda: world.broadcast(rows), size * min(others, 1)),
-        "gather": (lambda: world.gather(rows), size * others),
-        "exchange": (lambda: world.exchange(rows, destination), 2 * size * others // world.size),
-    }
 
 
 def bare_calls(world, size):

@@ -13,7 +13,6 @@ turns, so that a machine whose speed drifts slows each of them.
 import argparse
 import itertools
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -22,12 +21,12 @@ from common import bare_rate, spread, take_one_core, tell
 
 from az_mpi import checkpoint, games, run_folder
 from az_mpi import config as configuration
+from az_mpi.doctor.trial import play_for
 from az_mpi.network import engines, resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.problems import parse_json
 from az_mpi.selfplay.player import Player
-from az_mpi.selfplay.record import game_ids
 from az_mpi.world import World
 
 BATCHES = (32, 64, 128, 256, 512)
@@ -102,13 +101,7 @@ def measure(player, ids, seconds):
 
 def play(player, ids, seconds):
     """Play for about `seconds`; return how long it was and the positions of the games that ended."""
-    begun = time.perf_counter()
-    while (took := time.perf_counter() - begun) < seconds:
-        slots = player.free()
-        if len(slots):
-            player.start(slots, game_ids(0, 0, list(itertools.islice(ids, len(slots)))), 0)
-        player.step()
-    return took, len(player.take().positions)
+    return play_for(player, ids, seconds), len(player.take().positions)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ import os
 import sys
 from pathlib import Path
 
-from tqdm import tqdm
-
 PLAIN_EVERY = 0.25  # of the work between two progress lines where there is no terminal
 
 
@@ -68,6 +66,8 @@ class ProgressBar:
             self.status.advance(self.name, done, total, self.unit)
         if self.on_terminal:
             if self.bar is None:
+                from tqdm import tqdm
+
                 # mpirun holds back standard error until a line ends. The terminal it gives a rank has no size.
                 place = {"file": sys.stdout, "ncols": 100, "nrows": 20, "leave": False}
                 self.bar = tqdm(total=total, desc=self.name, unit=f" {self.unit}", **place)

@@ -40,16 +40,16 @@ MAY_IMPORT = {
     "judge": {"checkpoint", "evaluate", "files", "network", "report", "resume"},
     "loop": {"exchange", "judge", "pulse", "report", "resume", "selfplay"},
     "launch": {"", "command_line", "config", "files", "problems", "run_folder"},
-    "doctor": {"", "config", "files", "games", "launch", "network", "problems", "run_folder", "search", "selfplay",
-               "train", "world"},
+    "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report", "run",
+               "run_folder", "selfplay", "world"},
     "__main__": {"problems"},
     "modes": {"data", "exchange", "judge", "loop", "placement", "pulse", "report", "resume", "run",
               "run_folder", "selfplay"},
 }
 # Libraries that belong to few modules; elsewhere they are not imported.
 BELONGS = {
-    "mpi4py": {"world"},
-    "horovod": {"train.horovod_backend"},
+    "mpi4py": {"world", "doctor.probe"},
+    "horovod": {"train.horovod_backend", "doctor.probe"},
     "openvino": {"network.openvino_engine"},
     "onnxruntime": set(),
     "tensorrt": set(),
@@ -173,8 +173,8 @@ def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()
 
 
-@pytest.mark.parametrize("command", ["status", "report"])
-def test_commands_that_only_read_say_their_help_at_once(command):
+@pytest.mark.parametrize("command", ["status", "report", "doctor"])
+def test_commands_say_their_help_at_once(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
 
 

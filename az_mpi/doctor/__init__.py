@@ -1,0 +1,1 @@
+"""`python -m az_mpi doctor`: would a run start here, and how fast would it be?"""

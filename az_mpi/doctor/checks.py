@@ -1,0 +1,97 @@
+"""What the doctor found: checks in sections, as lines for people or as one JSON object."""
+
+import json
+import textwrap
+from typing import NamedTuple
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+WIDTH = 118
+
+
+class Check(NamedTuple):
+    """One thing looked at. A `problem` keeps a run from starting; `cure` says how to mend it."""
+
+    name: str
+    level: str
+    text: str
+    cure: str = ""
+
+
+def attempt(act, *arguments):
+    """Return (the result of `act`, None), or (None, what it raised in one line): one rank's failure is everybody's to
+    hear of, so it must not keep that rank from the next collective."""
+    try:
+        return act(*arguments), None
+    except Exception as error:
+        return None, in_words(error)
+
+
+def in_words(error):
+    """Return an exception as one line."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
+
+
+def ranks_in_words(ranks):
+    """Return rank numbers as text: "rank 3", "ranks 0-2, 5"."""
+    runs = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return f"rank{'s' * (len(ranks) > 1)} {text}"
+
+
+class Report:
+    """Collects sections of checks and, on the rank that speaks, prints each as soon as it is known."""
+
+    def __init__(self, shown, as_json):
+        self.shown, self.as_json = shown, as_json
+        self.sections, self.figures = [], {}
+
+    def say(self, text=""):
+        """Print a line of the report for people."""
+        if self.shown and not self.as_json:
+            print(text, flush=True)
+
+    def add(self, title, checks, lines=(), **figures):
+        """Take in one section; `lines` follow it as they are, `figures` go into the JSON object."""
+        self.sections.append((title, checks))
+        self.figures |= figures
+        self.say(title)
+        for check in checks:
+            self.say(_fill(check.text, f"  {check.level:<8} "))
+            if check.cure and check.level != OK:
+                self.say(_fill(check.cure, " " * 11 + "cure: "))
+        for line in lines:
+            self.say(f"  {line}")
+        self.say()
+
+    def count(self, level):
+        """Return how many checks are of that level."""
+        return sum(check.level == level for _, checks in self.sections for check in checks)
+
+    @property
+    def would_start(self):
+        return not self.count(PROBLEM)
+
+    def finish(self):
+        """Print the verdict, or the whole as one JSON object."""
+        if not self.shown:
+            return
+        num = {level: self.count(level) for level in (WARNING, PROBLEM)}
+        if self.as_json:
+            rows = [{"section": title, **check._asdict()} for title, checks in self.sections for check in checks]
+            print(json.dumps({"would_start": self.would_start, "problems_num": num[PROBLEM],
+                              "warnings_num": num[WARNING], "checks": rows, **self.figures}), flush=True)
+            return
+        counts = ", ".join(f"{n} {level}{'s' * (n != 1)}" for level, n in num.items())
+        self.say(f"{counts}: a run would {'start' if self.would_start else 'not start'} here")
+
+
+def _fill(text, head):
+    return textwrap.fill(text, WIDTH, initial_indent=head, subsequent_indent=" " * 11, break_on_hyphens=False,
+                         break_long_words=False)

@@ -1,0 +1,210 @@
+"""python -m az_mpi doctor: its options, the order of the checks, and the exit status."""
+
+import argparse
+import contextlib
+import io
+import json
+import socket
+import sys
+import time
+from pathlib import Path
+
+from az_mpi import __version__
+from az_mpi.doctor import diagnosis, facts, folder, job, machine
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
+from az_mpi.problems import Refusal, escape, parse_json, show
+from az_mpi.report import console
+
+PROG = "python -m az_mpi doctor"
+STARTS, STARTS_NOT, USAGE = 0, 1, 2
+LAST_WORDS_S, OTHERS_WAIT_S = 1.0, 10.0
+SECONDS, SHORT_S = 5.0, 0.2  # of the trial: of a given configuration, and where none is given
+# What is tried where no configuration is given: whether a run starts, not how fast it is.
+SMALLEST = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 8},
+            "selfplay": {"parallel_games": 8}, "train": {"batch_size": 256}}
+DESCRIPTION = """\
+Say whether a run would start here, and how fast it would be: the MPI and its launchers, Horovod, torch and
+devices, cores and memory, versions on every rank, the shared folder, the network between the ranks, and a trial of
+the program. Start it as the run will be started, on the same hosts. What it writes is removed again."""
+EPILOG = """\
+examples:
+  python -m az_mpi doctor
+  mpirun -n 4 -H node1:2,node2:2 python -m az_mpi doctor --logdir /shared/runs
+  mpirun -n 2 python -m az_mpi doctor --config_file configs/connect4.json --set search.simulations=400
+
+Each check is ok, a warning, or a problem with its cure.
+
+exit codes:
+  0    a run would start
+  1    it would not: there is a problem
+  2    usage or configuration: nothing was tried
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Refusal(f"{PROG}: error: {message}\nAll options: {PROG} --help")
+
+
+def parser():
+    """Return the parser of the command's options."""
+    made = _Parser(prog=PROG, usage=f"[mpirun -n RANKS] {PROG} [options]", description=DESCRIPTION, epilog=EPILOG,
+                   allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--logdir", metavar="DIR", default="runs", help="the folder that runs are to be in, on a file "
+                      "system all hosts share (default: runs)")
+    made.add_argument("--config_file", metavar="FILE", help="predict games/s and hours for this configuration")
+    made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of it, as for "
+                      "run_dist.py; may be repeated")
+    made.add_argument("--seconds", type=_seconds, default=SECONDS, metavar="S", help="of self-play, and of "
+                      "training, that are measured for the prediction (default: %(default)g)")
+    made.add_argument("--json", action="store_true", help="print one JSON object instead of the report")
+    return made
+
+
+def _seconds(text):
+    value, error = attempt(float, text)
+    if error or not 0 < value <= 3600:
+        raise argparse.ArgumentTypeError(f"{escape(text)} is no number of seconds above 0 and up to 3600")
+    return value
+
+
+def main(arguments):
+    """Run the checks on every rank and return the exit status."""
+    try:
+        with contextlib.redirect_stdout(sys.stdout if job.speaks() else io.StringIO()):  # --help
+            options = parse(arguments)
+        launcher = job.started_by()
+        with job.watch("starting MPI"):
+            world, why_alone = job.join()
+            text = world.from_root(lambda: load(options))
+    except Refusal:
+        if job.speaks():
+            raise
+        time.sleep(LAST_WORDS_S)
+        return USAGE
+    if why_alone and not job.speaks():
+        return tell_only(why_alone)
+    report = Report(world.is_root, options.json)
+    examine(world, why_alone, launcher, options, text, report)
+    report.finish()
+    world.barrier()  # mpirun ends the others with the first that fails
+    return STARTS if report.would_start else STARTS_NOT
+
+
+def parse(arguments):
+    """Return the options. Raises Refusal."""
+    options = parser().parse_args(arguments)
+    if options.set and not options.config_file:
+        raise Refusal(f"{PROG}: error: --set changes a configuration: give --config_file FILE")
+    if not options.logdir:
+        raise Refusal(f"{PROG}: error: argument --logdir: the name is empty")
+    options.overrides = {}
+    for item in options.set:
+        key, equals, value = item.partition("=")
+        if not (key and equals):
+            raise Refusal(f"{PROG}: error: argument --set: {show(item)} is not KEY=VALUE, such as "
+                          "search.simulations=200")
+        parsed, error = attempt(parse_json, value)
+        options.overrides[key] = value if error else parsed  # words need no quotes
+    return options
+
+
+def load(options):
+    """Return the configuration as JSON text, None where its libraries are missing. Raises Refusal."""
+    try:
+        from az_mpi import config as configuration
+    except ImportError:
+        return None
+    if options.config_file:
+        return configuration.to_json(configuration.load(options.config_file, options.overrides))
+    return configuration.to_json(configuration.validate(SMALLEST, "the doctor's own configuration"))
+
+
+def tell_only(why_alone):
+    """Be a rank that can reach no other: say why, and leave rank 0, as its launcher counts, the time for the report."""
+    from az_mpi.command_line import environment_rank
+
+    print(f"rank {environment_rank()} on {socket.gethostname()} ({sys.executable}): {why_alone}", file=sys.stderr)
+    facts.import_libraries(0)  # as long as it takes rank 0
+    time.sleep(OTHERS_WAIT_S)
+    return STARTS_NOT
+
+
+def examine(world, why_alone, launcher, options, text, report):
+    """Add every section to the report. Collective: what one rank finds is collected before anybody judges it."""
+    with job.watch("importing libraries on every rank", world.is_root):
+        outcomes = world.collect(attempt(facts.gather, world.local_rank, world.is_root))
+    ranks = [outcome for outcome, _ in outcomes]
+    if failed := [k for k, (_, error) in enumerate(outcomes) if error]:
+        text = f"{ranks_in_words(failed)} cannot look at itself: {outcomes[failed[0]][1]}"
+        return report.add("Ranks", [Check("ranks", PROBLEM, text)])
+    agree, table = diagnosis.versions(ranks)
+    if len({rank["sources"] for rank in ranks}) > 1:  # other programs would make other calls from here on
+        return report.add("Versions", agree, console.table(table), ranks=ranks)
+    backend = json.loads(text)["train"]["backend"] if text else "horovod"
+    report.say(f"az_mpi {__version__} in {ranks[0]['folder']}, Python {ranks[0]['python']}")
+    report.say()
+    report.add("MPI", diagnosis.mpi(ranks, why_alone), ranks=ranks)
+    report.add("Launchers", diagnosis.launcher(ranks, launcher))
+    report.add("Libraries", diagnosis.libraries(ranks, backend) + diagnosis.horovod(ranks, backend))
+    report.add("Versions", agree, console.table(table) if agree[0].level != OK else [], versions=table)
+    found, table = machine.devices(ranks)
+    report.add("Machines", found + machine.cores(ranks) + machine.memory(ranks), console.table(table))
+    with job.watch(f"writing to {options.logdir} from every rank", world.is_root):
+        found, figures = folder.examine(world, options.logdir)
+    if options.config_file:
+        found += same_run(world, options.logdir, text)
+    report.add("Shared folder", found, **figures)
+    if not why_alone:
+        with job.watch("sending data between the ranks", world.is_root):
+            from az_mpi.doctor import bandwidth
+
+            found, figures = bandwidth.examine(world)
+        report.add("Network", found, **figures)
+    if world.share(report.would_start):
+        try_run(world, ranks, options, text, report)
+    else:
+        report.add("Trial", [Check("start", WARNING, "not tried, because of the problems above", "mend them first")])
+
+
+def same_run(world, logdir, text):
+    """Return a check of whether the run in `logdir`, if there is one, could go on with this configuration."""
+    def look():
+        from az_mpi import config as configuration
+        from az_mpi import run_folder
+
+        if (Path(logdir) / "config.json").exists():
+            run_folder.check_same_run(logdir, configuration.loads(text))
+
+    _, error = world.share(attempt(look) if world.is_root else None)
+    return [Check("run", PROBLEM, error, "another --logdir")] if error else []
+
+
+def try_run(world, ranks, options, text, report):
+    """Put a run together, play and train, and say how long all of it would take. Collective."""
+    def prepare():
+        from az_mpi import config as configuration
+        from az_mpi.doctor import trial
+
+        return trial, configuration.loads(text)
+
+    prepared, error = attempt(prepare)
+    errors = world.collect(error)
+    if broken := [rank for rank, error in enumerate(errors) if error]:
+        words = f"the program cannot be loaded on {ranks_in_words(broken)}: {errors[broken[0]]}"
+        return report.add("Trial", [Check("start", PROBLEM, words, "make setup")])
+    trial, config = prepared
+    seconds = options.seconds if options.config_file else SHORT_S
+    try:
+        with job.watch("playing and training", world.is_root, job.HANG_S + 20 * seconds):
+            figures, table = trial.measure(world, config, seconds)
+    except Refusal as refusal:  # on every rank
+        return report.add("Trial", [Check("start", PROBLEM, str(refusal), "as it says")])
+    except Exception as error:
+        words = f"rank {world.rank} on {world.host}: {in_words(error)}"
+        if world.size > 1:  # the others wait for this rank
+            print(f"doctor: the trial fails on {words}; a run would not start here", file=sys.stderr, flush=True)
+            world.abort(STARTS_NOT)
+        return report.add("Trial", [Check("start", PROBLEM, f"the trial fails on {words}", "as it says")])
+    found, lines, more = trial.examine(ranks, config, figures, bool(options.config_file))
+    report.add("Trial", found, [*table, *lines] if options.config_file else [], **more)

@@ -1,0 +1,169 @@
+"""Judging what the ranks are and have. Pure functions from facts (`facts.gather`), one a rank, to checks."""
+
+import re
+
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, ranks_in_words
+
+SLOW_IMPORT_S = 60.0
+REQUIRED = ("numpy", "numba", "h5py", "pydantic", "safetensors", "matplotlib", "tqdm", "mpi4py", "torch")
+CURES = {
+    "mpi4py": "make setup, or pip install mpi4py with an MPI on PATH; `which python` should be that of .venv",
+    "torch": "make setup installs the version of requirements.txt; the C library and the processor must fit it",
+    "horovod": "make setup builds it (INSTALL.md, By hand)",
+}
+# What ranks must have in common to make one run; a difference in the others is only told.
+MUST_AGREE = ("az_mpi", "sources", "python", "mpi4py", "MPI", "torch", "horovod")
+
+
+def same_mpi(vendor, version, words):
+    """Return whether a launcher that answers --version with `words` is of the MPI (vendor, version); None: unknown."""
+    if found := re.search(r"\(Open MPI\) v?([\d.]+)", words):
+        return vendor == "Open MPI" and found[1] == version
+    if "Intel(R) MPI" in words:
+        return vendor == "Intel MPI"
+    if found := re.search(r"HYDRA.*?Version:\s*([\d.]+)", words):
+        # Others of MPICH's family number their own versions.
+        return found[1].startswith(version) if vendor == "MPICH" else None if vendor != "Open MPI" else False
+    return None
+
+
+def mpi(ranks, why_alone):
+    """Judge MPI itself. why_alone: why no MPI job could be joined, or None."""
+    if why_alone:
+        cure = CURES["mpi4py"] if "error" in ranks[0]["libraries"]["mpi4py"] else "start it with the mpirun of that MPI"
+        return [Check("mpi", PROBLEM, why_alone, cure)]
+    facts = [rank["libraries"]["mpi4py"] for rank in ranks]
+    if broken := [k for k, one in enumerate(facts) if "error" in one]:
+        return [Check("mpi", PROBLEM, f"{ranks_in_words(broken)}: {facts[broken[0]]['error']}", CURES["mpi4py"])]
+    first, hosts = facts[0], len({rank["host"] for rank in ranks})
+    found = [Check("mpi", OK, f"{first['vendor']} {first['mpi_version']} (MPI {first['standard']}), mpi4py "
+                   f"{first['version']}: {len(ranks)} rank{'s' * (len(ranks) > 1)} on {hosts} "
+                   f"host{'s' * (hosts > 1)}; {', '.join(first['libraries']) or 'its library cannot be seen'}")]
+    if low := [k for k, one in enumerate(facts) if one["thread_level"] != "THREAD_MULTIPLE"]:
+        found.append(Check("thread_level", PROBLEM, f"MPI offers {ranks_in_words(low)} only "
+                           f"{facts[low[0]]['thread_level']}; Horovod's thread needs THREAD_MULTIPLE",
+                           "unset MPI4PY_RC_THREAD_LEVEL, or an MPI that was built with it"))
+    else:
+        found.append(Check("thread_level", OK, "THREAD_MULTIPLE, which Horovod's thread needs"))
+    if not all(one["ulfm"] for one in facts):
+        words = "no ULFM in this MPI: a lost rank ends the job, which then resumes from its checkpoint"
+    elif all(one["ulfm_on"] for one in facts):
+        words = "ULFM is on: survivors can go on when a rank is lost"
+    else:
+        words = "ULFM is there but off: mpirun --with-ft ulfm lets survivors go on when a rank is lost"
+    return [*found, Check("ulfm", OK, words)]
+
+
+def launcher(ranks, started_by):
+    """Judge what can start ranks. started_by: the launcher that started this job, or None."""
+    tools = ranks[0]["launchers"]
+    found = [Check("started_by", OK, f"this job was started by {started_by}" if started_by else
+                   "started alone, without a launcher: a job of one rank")]
+    if tools["mpirun"] or not tools["srun"]:
+        found.append(_mpirun(tools["mpirun"], ranks[0]["libraries"]["mpi4py"], started_by))
+    for name in ("srun", "ssh"):
+        if tool := tools[name]:
+            found.append(Check(name, OK, f"{tool['path']}: {tool.get('version') or 'does not answer'}"))
+        else:
+            found.append(Check(name, OK, f"{name} is not on PATH"))
+    return found
+
+
+def _mpirun(tool, mpi4py, started_by):
+    """Judge the mpirun on PATH, which need not be the one that started this job."""
+    bad = WARNING if started_by else PROBLEM
+    if tool is None:
+        return Check("mpirun", WARNING, "mpirun is not on PATH", "source .venv/bin/activate, or load your MPI's module")
+    if "error" in tool:
+        return Check("mpirun", bad, f"{tool['path']} does not start: {tool['error']}",
+                     "unload the module that is in its way, or use another mpirun")
+    name = tool["version"].partition(" Report")[0][:60]
+    if "error" in mpi4py:
+        return Check("mpirun", OK, f"{tool['path']}: {name}")
+    own = f"{mpi4py['vendor']} {mpi4py['mpi_version']}"
+    same = same_mpi(mpi4py["vendor"], mpi4py["mpi_version"], tool["version"])
+    if same is False:
+        kin = mpi4py["vendor"] in tool["version"]  # another version often works: a job that it started shows it
+        return Check("mpirun", WARNING if kin else bad, f"{tool['path']} is not of mpi4py's MPI, {own}: {name}; it "
+                     f"{'may' if kin else 'would'} start N jobs of one rank each",
+                     "put the mpirun of mpi4py's MPI first on PATH (source .venv/bin/activate)")
+    known = f"of mpi4py's MPI, {own}" if same else f"whether it is of mpi4py's {own} cannot be told"
+    return Check("mpirun", OK, f"{tool['path']}: {known}")
+
+
+def libraries(ranks, backend):
+    """Judge what could be imported. backend: what `train.backend` is."""
+    found = []
+    for name in ("numpy", *[name for name in ranks[0]["libraries"] if name != "numpy"]):
+        facts = [rank["libraries"][name] for rank in ranks]
+        broken = [k for k, one in enumerate(facts) if "error" in one]
+        needed = name in REQUIRED or name == backend
+        if broken:
+            found.append(Check(name, PROBLEM if needed else OK if name == "openvino" else WARNING,
+                               f"{name} cannot be imported on {ranks_in_words(broken)} "
+                               f"({ranks[broken[0]]['executable']}): {facts[broken[0]]['error']}",
+                               CURES.get(name, "make setup installs it")))
+        slow = [k for k, one in enumerate(facts) if one.get("import_s", 0) > SLOW_IMPORT_S]
+        if slow:
+            found.append(Check(f"{name}_import", WARNING, f"importing {name} took {facts[slow[0]]['import_s']:.0f} s "
+                               f"on {ranks_in_words(slow)}: many small files from a slow file system",
+                               "keep the environment in a container or on each host's own disk"))
+    whole = [name for name in ranks[0]["libraries"] if not any("error" in rank["libraries"][name] for rank in ranks)]
+    names = [f"{name} {ranks[0]['libraries'][name]['version']}" for name in whole]
+    return [Check("libraries", OK, f"imported: {', '.join(names) or 'nothing'}"), *found]
+
+
+def horovod(ranks, backend):
+    """Judge what Horovod reduces with, and whether its MPI is mpi4py's."""
+    facts = [rank["libraries"]["horovod"] for rank in ranks]
+    if any("error" in one for one in facts):
+        return []  # told among the libraries
+    bad = PROBLEM if backend == "horovod" else WARNING
+    built = facts[0]["built"]
+    if without := [k for k, one in enumerate(facts) if "mpi" not in one["built"]]:
+        found = [Check("horovod_build", bad, f"Horovod on {ranks_in_words(without)} was built without MPI (it has "
+                       f"{', '.join(facts[without[0]]['built']) or 'nothing'})",
+                       "HOROVOD_WITH_MPI=1, as make setup builds it")]
+    else:
+        gpus = "NCCL" if "nccl" in built else "MPI" if "cuda" in built else "nothing (it was built without CUDA)"
+        found = [Check("horovod_build", OK, f"Horovod {facts[0]['version']} reduces tensors of processors with MPI, of "
+                       f"GPUs with {gpus}")]
+    if mixed := [k for k, one in enumerate(facts) if len(one["libraries"]) > 1]:
+        found.append(Check("horovod_mpi", bad, f"Horovod and mpi4py use different MPI libraries on "
+                           f"{ranks_in_words(mixed)}: {', '.join(facts[mixed[0]]['libraries'])}",
+                           "build both against one MPI: make setup MPI_HOME=/path/to/mpi; look at LD_LIBRARY_PATH"))
+    elif not without:
+        found.append(Check("horovod_mpi", OK, "Horovod's MPI is mpi4py's: one library is mapped, "
+                           f"{', '.join(facts[0]['libraries']) or 'of unknown name'}"))
+    return found
+
+
+def versions(ranks):
+    """Judge whether the ranks have the same of everything; return (checks, rows of a table, the heading first)."""
+    kinds = []  # [rows, ranks] of ranks that have all in common
+    for k, rank in enumerate(ranks):
+        rows = version_rows(rank)
+        same = next((kind for kind in kinds if kind[0] == rows), None)
+        same[1].append(k) if same else kinds.append([rows, [k]])
+    names = list(kinds[0][0])
+    differing = [name for name in names if len({kind[0][name] for kind in kinds}) > 1]
+    table = [("", *[ranks_in_words(kind[1]) for kind in kinds])]
+    table += [(f"{'!' if name in differing else ' '} {name}", *[kind[0][name] for kind in kinds]) for name in names]
+    fatal = [name for name in differing if name in MUST_AGREE]
+    if fatal:
+        cure = "the same checkout and the same .venv under the same path on every host; mpirun -x PATH -x PYTHONPATH"
+        return [Check("versions", PROBLEM, f"ranks differ in {', '.join(fatal)} (marked ! below)", cure)], table
+    if differing:
+        return [Check("versions", WARNING, f"ranks differ in {', '.join(differing)} (marked ! below)",
+                      "harmless where it is meant, as with hosts of two kinds")], table
+    return [Check("versions", OK, "every rank has the same" if len(ranks) > 1 else "one rank")], table
+
+
+def version_rows(rank):
+    """Return {what: version} of a rank."""
+    libraries = rank["libraries"]
+    mpi4py = libraries["mpi4py"]
+    rows = {name: rank[name] for name in ("az_mpi", "sources", "python")}
+    rows["MPI"] = "missing" if "error" in mpi4py else f"{mpi4py['vendor']} {mpi4py['mpi_version']}"
+    rows |= {name: facts.get("version", "missing") for name, facts in libraries.items()}
+    return rows | {name: rank[name] for name in ("libc", "kernel", "processor")}

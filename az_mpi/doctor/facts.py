@@ -1,0 +1,159 @@
+"""What one rank knows of itself without asking another: versions, libraries, launchers, cores and memory."""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from az_mpi import __version__
+from az_mpi.doctor import probe
+from az_mpi.doctor.checks import attempt
+
+PROBE_S, TOOL_S = 300, 20  # that imports may take on a slow file system, and a launcher to say its version
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_PROC_BIND",
+                    "OMP_PLACES", "KMP_AFFINITY")
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def gather(local_rank, with_launchers):
+    """Return everything, JSON-able. with_launchers: also ask the launchers on PATH, which one rank does for all."""
+    load = os.getloadavg()[0]  # before our own work counts
+    libraries = import_libraries(local_rank)
+    after_start, error = attempt(probe.mpi) if "error" not in libraries["mpi4py"] else (None, None)
+    if error:
+        libraries["mpi4py"]["error"] = error
+    elif after_start:
+        libraries["mpi4py"] |= after_start
+    return {
+        "host": socket.gethostname(),
+        "az_mpi": __version__,
+        "sources": sources_hash(PACKAGE),
+        "folder": str(PACKAGE),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "libc": " ".join(platform.libc_ver()),
+        "kernel": platform.release(),
+        "processor": processor(),
+        "libraries": libraries,
+        "launchers": launchers() if with_launchers else None,
+        "cores": {"host": os.cpu_count(), "allowed": sorted(os.sched_getaffinity(0)), "quota": cpu_quota(),
+                  "load": load},
+        "memory": memory(),
+        "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
+        "gpu_files": Path("/dev/nvidiactl").exists(),
+    }
+
+
+def import_libraries(local_rank):
+    """Return {library: its facts} as `probe` found them; "error" where one cannot be imported."""
+    command = [sys.executable, "-m", "az_mpi.doctor.probe", str(local_rank)]
+    environment = os.environ | {"MPI4PY_RC_INITIALIZE": "0"}
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PROBE_S)
+        output, end = done.stdout, ""
+        if done.returncode:
+            end = f"{_ended(done.returncode)}: {' '.join(done.stderr.split())[-300:]}"
+    except subprocess.TimeoutExpired as error:
+        output, end = (error.stdout or b"").decode(), f"did not end in {PROBE_S} s"
+    except OSError as error:
+        output, end = "", str(error)
+    found = dict.fromkeys(probe.LIBRARIES)
+    # A library may print too: what is no line of ours is passed over.
+    for line in output.splitlines():
+        row, _ = attempt(json.loads, line)
+        if isinstance(row, dict) and row.get("name") in found:
+            found[row["name"]] = row.get("facts", {"error": f"importing it ended the interpreter: {end}"})
+    return {name: facts or {"error": f"not tried: the interpreter had ended ({end})"} for name, facts in found.items()}
+
+
+def _ended(status):
+    return f"killed by signal {-status}" if status < 0 else f"status {status}"
+
+
+def sources_hash(package):
+    """Return a short hash of a package's Python files: checkouts of one version may differ."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def processor():
+    """Return the processor's name."""
+    text, _ = attempt(Path("/proc/cpuinfo").read_text)
+    names = re.findall(r"^model name\s*: (.*)", text or "", re.MULTILINE)
+    return names[0] if names else platform.machine()
+
+
+def launchers():
+    """Return {launcher: {path, version, error}} of mpirun, srun and ssh; None for one that is not on PATH."""
+    tools = {"mpirun": ["--version"], "srun": ["--version"], "ssh": ["-V"]}
+    return {name: _tool(shutil.which(name), options) for name, options in tools.items()}
+
+
+def _tool(path, options):
+    if path is None:
+        return None
+    try:
+        done = subprocess.run([path, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=TOOL_S, errors="replace")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"path": path, "error": str(error)}
+    text = " ".join((done.stdout + done.stderr).split())[:400]
+    return {"path": path, "error": f"{_ended(done.returncode)}: {text}"} if done.returncode else {
+        "path": path, "version": text}
+
+
+def cgroup_folders(controller, own="/proc/self/cgroup", mount="/sys/fs/cgroup"):
+    """Yield (the cgroup version, folder) of this process for a controller and of the groups above it."""
+    text, _ = attempt(Path(own).read_text)
+    for line in (text or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = Path(mount) / controller if controllers else Path(mount)
+        here = top / path.lstrip("/")
+        # Inside a container the path may be the host's, of which only the top can be seen.
+        for folder in [here, *here.parents]:
+            if folder.is_relative_to(top):
+                yield (1 if controllers else 2), folder
+
+
+def cpu_quota(**places):
+    """Return how many cores' worth of time the cgroups allow, or None without a limit."""
+    limits = []
+    for version, folder in cgroup_folders("cpu", **places):
+        if version == 2:
+            words = _words(folder / "cpu.max")
+        else:
+            words = _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
+        if len(words) == 2 and words[0] not in ("max", "-1"):
+            limits.append(int(words[0]) / int(words[1]))
+    return min(limits, default=None)
+
+
+def memory_limit(**places):
+    """Return the bytes that the cgroups allow, or None without a limit."""
+    names = {1: "memory.limit_in_bytes", 2: "memory.max"}
+    found = [_words(folder / names[version]) for version, folder in cgroup_folders("memory", **places)]
+    limits = [int(words[0]) for words in found if words and words[0].isdecimal()]
+    return min((limit for limit in limits if limit < 2**60), default=None)  # cgroup 1 writes "none" as nearly 2^63
+
+
+def memory():
+    """Return the bytes of memory of this host, those free for programs, and the limit of this process's cgroups."""
+    text, _ = attempt(Path("/proc/meminfo").read_text)
+    values = dict(re.findall(r"^(\w+):\s+(\d+) kB", text or "", re.MULTILINE))
+    return {"total_bytes": int(values.get("MemTotal", 0)) * 1024,
+            "available_bytes": int(values.get("MemAvailable", 0)) * 1024, "limit_bytes": memory_limit()}
+
+
+def _words(path):
+    text, _ = attempt(path.read_text)
+    return (text or "").split()

@@ -1,0 +1,218 @@
+"""Trying the shared folder: what a run does with files there, seen from every rank, and how fast it is.
+
+All of it happens in a folder of its own within --logdir, which is removed again, as are folders made on the way to it.
+"""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, attempt, ranks_in_words
+from az_mpi.doctor.sweep import swept
+from az_mpi.files import whole_file
+
+MIB = 2**20
+SEEN_S = 10.0  # that a network file system may take to show one host what another wrote
+BULK_BYTES, BULK_ALL_BYTES, BULK_S = 32 * MIB, 1024 * MIB, 3.0  # of a rank; of all; when a slow one stops
+SAME_FOLDER = "--logdir on a file system that every host mounts under the same path"
+LEAST_FREE_BYTES, SLOW_MB_PER_S = 1024 * MIB, 5.0
+
+
+def examine(world, logdir):
+    """Return (checks, figures). Collective."""
+    logdir = Path(logdir).absolute()
+    made, error = world.share(attempt(make, logdir) if world.is_root else None)
+    if error:
+        return [Check("folder", PROBLEM, f"{logdir} cannot be written to: {error}",
+                      "--logdir on a file system that all hosts share and you may write to")], {}
+    with swept(*made) if world.is_root else contextlib.nullcontext():
+        outcome = _examine(world, logdir, Path(made[0]))
+        world.barrier()
+    world.barrier()
+    return outcome
+
+
+def make(logdir):
+    """Make a new folder in `logdir`; return (its path, the folders that had to be made for it, innermost first)."""
+    missing = [path for path in [logdir, *logdir.parents] if not path.exists()]
+    made = []
+    try:
+        for path in reversed(missing):
+            path.mkdir()
+            made.insert(0, str(path))
+        return tempfile.mkdtemp(prefix=".doctor-", dir=logdir), made
+    except OSError:
+        for path in made:
+            os.rmdir(path)
+        raise
+
+
+def _examine(world, logdir, folder):
+    place, error = world.share(attempt(lambda: [mount_of(logdir), free_bytes(logdir)]) if world.is_root else None)
+    found = [_kind(*place) if place else Check("space", WARNING, f"its file system cannot be told: {error}")]
+    _, unseen = attempt(wait_for, folder.exists)
+    steps = {} if unseen else write_steps(folder, world.rank)
+    everyone = world.collect([unseen, steps])
+    if blind := [rank for rank, (unseen, _) in enumerate(everyone) if unseen]:
+        return [*found, Check("visible", PROBLEM, f"{_where(world, blind)} does not see the folder that rank 0 on "
+                              f"{world.hosts[0]} made in {logdir} ({everyone[blind[0]][0]})",
+                              SAME_FOLDER)], {}
+    for step in steps:
+        errors = {rank: row[step] for rank, (_, row) in enumerate(everyone) if row[step]}
+        if errors:
+            rank = min(errors)
+            found.append(Check(step.split()[0], PROBLEM, f"{step} fails on {_where(world, errors)}: {errors[rank]}",
+                               "another file system, or other mount options"))
+    if any(check.level == PROBLEM for check in found):
+        return found, {}
+    found.append(Check("files", OK, f"every rank can {', '.join(steps)}"))
+    found += _visible(world, folder, logdir) + _locks(world, folder)
+    speed, figures = _speed(world, folder)
+    return [*found, *speed], figures
+
+
+def mount_of(path, mounts="/proc/self/mounts"):
+    """Return (mount point, type, options) of the file system that holds a path."""
+    rows = [line.split()[1:4] for line in Path(mounts).read_text().splitlines()]
+    rows = [row for row in rows if Path(path).is_relative_to(row[0].replace("\\040", " "))]
+    return max(rows, key=lambda row: len(row[0]), default=["/", "unknown", ""])
+
+
+def free_bytes(path):
+    """Return how many bytes may still be written where a path lies."""
+    about = os.statvfs(path)
+    return about.f_bavail * about.f_frsize
+
+
+def _kind(mount, free):
+    point, kind, options = mount
+    words = f"{kind} mounted on {point}, {free / 2**30:.1f} GiB free"
+    if free < LEAST_FREE_BYTES:
+        return Check("space", WARNING, words, "make room: a run keeps checkpoints and all of its games")
+    if kind.startswith("nfs") and (bad := {"soft", "nolock", "local_lock=all"} & set(options.split(","))):
+        return Check("space", WARNING, f"{words}, with {', '.join(sorted(bad))}", "mount it hard and with locks: a "
+                     "slow server should make a job wait, not fail")
+    return Check("space", OK, words)
+
+
+def wait_for(seen):
+    """Wait until `seen()` is true and return for how many seconds. Raises TimeoutError after SEEN_S."""
+    begun = time.monotonic()
+    while not seen():
+        if time.monotonic() - begun > SEEN_S:
+            raise TimeoutError(f"waited {SEEN_S:.0f} s")
+        time.sleep(0.05)
+    return time.monotonic() - begun
+
+
+def write_steps(folder, rank):
+    """Do what a run does with files; return {step: what went wrong, or None}."""
+    path = folder / f"rank-{rank}"
+
+    def write(text):
+        with whole_file(path) as temporary:
+            temporary.write_text(text)
+
+    def lock(how):
+        with open(path, "r+") as file:
+            how(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    steps = {
+        "write (fsync, rename, fsync of the folder)": lambda: write("old"),
+        "replace (rename over a file that is there)": lambda: write(str(rank)),
+        "link": lambda: os.link(path, folder / f"link-{rank}"),
+        "flock": lambda: lock(fcntl.flock),
+        "fcntl-lock": lambda: lock(fcntl.lockf),
+    }
+    return {name: attempt(act)[1] for name, act in steps.items()}
+
+
+def _visible(world, folder, logdir):
+    """Whether every rank reads what every other has written, and how long that takes."""
+    def read(rank):
+        return attempt((folder / f"rank-{rank}").read_text)[0] == str(rank)
+
+    waited, error = attempt(wait_for, lambda: all(read(rank) for rank in range(world.size)))
+    missing = [rank for rank in range(world.size) if not read(rank)] if error else []
+    everyone = world.collect([missing, waited])
+    if blind := [rank for rank, (missing, _) in enumerate(everyone) if missing]:
+        return [Check("visible", PROBLEM, f"{_where(world, blind)} does not see in {logdir} what "
+                      f"{ranks_in_words(everyone[blind[0]][0])} wrote", SAME_FOLDER)]
+    longest = max(waited for _, waited in everyone)
+    return [Check("visible", OK, f"every rank sees the files of all {world.size}, after {longest:.1f} s at most")
+            if world.size > 1 else Check("visible", OK, "one rank: nothing to compare")]
+
+
+def _locks(world, folder):
+    """Whether a lock that root holds keeps the others out."""
+    found = []
+    for name, how in (("flock", fcntl.flock), ("fcntl", fcntl.lockf)):
+        with contextlib.ExitStack() as held:
+            def take(how=how, held=held):
+                how(held.enter_context(open(folder / "rank-0", "r+")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+            error = attempt(take)[1] if world.is_root else None
+            world.barrier()
+            taken = not world.is_root and attempt(take)[1] is None
+            rows = world.collect([taken, error])  # nobody lets go before everybody has tried
+        if rows[0][1]:
+            found.append(Check(f"{name}_excludes", PROBLEM, f"{name} fails on rank 0: {rows[0][1]}",
+                               "mount it with locks"))
+        elif takers := [rank for rank, (taken, _) in enumerate(rows) if taken]:
+            found.append(Check(f"{name}_excludes", WARNING, f"{_where(world, takers)} took a {name} lock that rank 0 "
+                               "held: locks hold within a host only", "never start two runs on one folder"))
+        elif world.size > 1:
+            found.append(Check(f"{name}_excludes", OK, f"a {name} lock of one rank keeps the others out"))
+    return found
+
+
+def _speed(world, folder):
+    """MB/s of all ranks at once: each writes a file, durably, and reads that of the next rank."""
+    wanted = max(MIB, min(BULK_BYTES, BULK_ALL_BYTES // world.size))
+    world.barrier()
+    written, error = attempt(_write, folder / f"bulk-{world.rank}", wanted)
+    writes = world.collect([written, error])
+    failed = [rank for rank, (_, error) in enumerate(writes) if error]
+    if failed:
+        return [Check("speed", PROBLEM, f"{_where(world, failed)} cannot write {wanted / 1e6:.0f} MB: "
+                      f"{writes[failed[0]][1]}", "make room, or ask for a larger quota")], {}
+    other = (world.rank + 1) % world.size
+    reads = world.collect(attempt(_read, folder / f"bulk-{other}"))
+    failed = [rank for rank, (_, error) in enumerate(reads) if error]
+    if failed:
+        return [Check("speed", PROBLEM, f"{_where(world, failed)} cannot read what the next rank wrote: "
+                      f"{reads[failed[0]][1]}", "another file system, or other mount options")], {}
+    rates = [sum(row[0][0] for row in rows) / max(row[0][1] for row in rows) / 1e6 for rows in (writes, reads)]
+    figures = {"folder": {"write_mb_per_s": round(rates[0], 1), "read_mb_per_s": round(rates[1], 1)}}
+    slow = rates[0] < SLOW_MB_PER_S
+    return [Check("speed", WARNING if slow else OK, f"all ranks at once write {rates[0]:,.0f} MB/s, fsync counted, and "
+                  f"read {rates[1]:,.0f} MB/s", "checkpoints and segments will be slow: another file system")], figures
+
+
+def _write(path, wanted):
+    """Write up to `wanted` bytes durably, fewer where it takes long; return (bytes, seconds)."""
+    block, done, begun = os.urandom(MIB), 0, time.perf_counter()
+    with open(path, "wb", buffering=0) as file:
+        while done < wanted and time.perf_counter() - begun < BULK_S:
+            done += file.write(block)
+        os.fsync(file.fileno())
+        took = time.perf_counter() - begun
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # reading shall not find it in memory
+    return done, took
+
+
+def _read(path):
+    """Read a whole file; return (bytes, seconds)."""
+    done, begun = 0, time.perf_counter()
+    with open(path, "rb", buffering=0) as file:
+        while block := file.read(MIB):
+            done += len(block)
+    return done, time.perf_counter() - begun
+
+
+def _where(world, ranks):
+    hosts = ", ".join(dict.fromkeys(world.hosts[rank] for rank in ranks))
+    return f"{ranks_in_words(ranks)} on {hosts}"

@@ -1,0 +1,90 @@
+"""The MPI job the doctor is in, or a world of this rank alone where none can be joined; and ending what hangs."""
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+
+from az_mpi.doctor.checks import in_words
+from az_mpi.problems import Refusal
+
+HANG_S, ENDED = 300.0, 1
+
+
+class Alone:
+    """What the checks use of a World, for one rank without MPI."""
+
+    rank, size, is_root, local_rank = 0, 1, True, 0
+
+    def __init__(self):
+        self.hosts = [socket.gethostname()]
+
+    def barrier(self):
+        pass
+
+    def collect(self, item):
+        return [item]
+
+    def share(self, item):
+        return item
+
+    def from_root(self, make):
+        return make()
+
+
+def started_by():
+    """Return which launcher started this process, None for none. To be called before MPI starts."""
+    if "OMPI_COMM_WORLD_SIZE" in os.environ:
+        return "mpirun"
+    if "SLURM_STEP_ID" in os.environ and ("PMIX_RANK" in os.environ or "SLURM_STEP_NUM_TASKS" in os.environ):
+        return "srun"
+    return "mpirun or mpiexec, through PMI" if "PMI_SIZE" in os.environ else None
+
+
+def join():
+    """Return (the World of this job, None), or (one of this rank alone, why there is no other)."""
+    launcher = started_by()
+    try:
+        from az_mpi.world import World
+
+        world = World.start()
+    except Refusal as error:
+        return Alone(), str(error)
+    except Exception as error:  # mpi4py or numpy missing, no MPI library, ...
+        return Alone(), f"MPI cannot be started: {in_words(error)}"
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
+    if launcher == "srun" and world.size != tasks:
+        return Alone(), (f"srun started {tasks} tasks, MPI sees {world.size} rank(s): each is a job of its own; "
+                         "start them with srun --mpi=pmix")
+    return world, None
+
+
+def speaks():
+    """Return whether this process is rank 0 as its launcher counts: the one that prints where there is no MPI."""
+    try:
+        from az_mpi.command_line import environment_rank
+    except ImportError:  # pydantic is missing: rather said by all than by none
+        return True
+    return environment_rank() == 0
+
+
+@contextlib.contextmanager
+def watch(what, shown=False, limit_s=HANG_S):
+    """Say what is begun, and end this process, and with it the job, where it does not end in `limit_s`."""
+    def end():
+        print(f"doctor: {what}: no end after {limit_s:g} s on {socket.gethostname()}, process {os.getpid()}; the job "
+              "ends\n  ranks that wait for each other for ever often use a network that does not connect them: name\n"
+              "  the right one with --mca btl_tcp_if_include INTERFACE, and see that no firewall is between the hosts",
+              file=sys.stderr, flush=True)
+        os._exit(ENDED)
+
+    if shown:
+        print(f"doctor: {what} …", file=sys.stderr, flush=True)
+    timer = threading.Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

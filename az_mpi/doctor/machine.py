@@ -1,0 +1,108 @@
+"""Judging devices, cores, memory and threads. Pure functions from facts, one a rank, to checks."""
+
+from collections import Counter
+
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, ranks_in_words
+
+GIB = 2**30
+
+
+def devices(ranks):
+    """Judge what the ranks compute on; return (checks, rows of a table, the heading first)."""
+    torches, found = [rank["libraries"]["torch"] for rank in ranks], []
+    table = [("rank", "host", "cores", "device")]
+    holders = Counter()
+    for k, (rank, torch) in enumerate(zip(ranks, torches)):
+        device = "unknown, without torch"
+        if "error" not in torch:
+            device = "cpu, bf16" if torch["bf16"] else "cpu, no bf16 instructions"
+        if torch.get("devices"):
+            gpu = torch["devices"][torch["device"]]
+            device = f"cuda:{torch['device']} {gpu['name']}, {gpu['memory_bytes'] / GIB:.0f} GiB, NCCL {torch['nccl']}"
+            holders[rank["host"], torch["device"]] += 1
+        table.append((k, rank["host"], len(rank["cores"]["allowed"]), device))
+    if broken := [k for k, torch in enumerate(torches) if torch.get("device_error")]:
+        found.append(Check("device", PROBLEM, f"the GPU of {ranks_in_words(broken)} does not work: "
+                           f"{torches[broken[0]]['device_error']}", "nvidia-smi shows who holds it and the driver's "
+                           "version; CUDA_VISIBLE_DEVICES leaves it out"))
+    unused = [k for k, (rank, torch) in enumerate(zip(ranks, torches))
+              if rank["gpu_files"] and "error" not in torch and not torch["devices"]]
+    if unused:
+        build = torches[unused[0]]["cuda_build"]
+        found.append(Check("device", WARNING, f"the host of {ranks_in_words(unused)} has an NVIDIA driver, and torch "
+                           f"sees no GPU (it is built {f'for CUDA {build}' if build else 'without CUDA'})",
+                           "the CUDA build of torch that the driver can run; look at CUDA_VISIBLE_DEVICES"))
+    if shared := [place for place, num in holders.items() if num > 1]:
+        host, index = shared[0]
+        found.append(Check("device", WARNING, f"{holders[shared[0]]} ranks share cuda:{index} of {host}: they can "
+                           "play on it, but NCCL lets only one of them train", "one rank a GPU, or train.ranks"))
+    gpus = sum(bool(torch.get("devices")) for torch in torches)
+    return [*found, Check("devices", OK, f"{gpus} of {len(ranks)} ranks have a GPU" if gpus else "no GPU: processors "
+                          "play and train")], table
+
+
+def cores(ranks):
+    """Judge the cores of each host: affinity, cgroup quota, and the variables that set numbers of threads."""
+    found = []
+    for host in dict.fromkeys(rank["host"] for rank in ranks):
+        here = [k for k, rank in enumerate(ranks) if rank["host"] == host]
+        facts = [ranks[k]["cores"] for k in here]
+        total, allowed = facts[0]["host"], set().union(*[one["allowed"] for one in facts])
+        quotas = [one["quota"] for one in facts if one["quota"]]
+        words = f"{host}: {ranks_in_words(here)} may run on {len(allowed)} of {total} cores"
+        words += f", with a cgroup quota of {min(quotas):g}" if quotas else ""
+        level, cure = OK, ""
+        if len(here) > len(allowed):
+            level, cure = WARNING, "no more ranks a host than it has cores"
+            words += ", fewer than ranks"
+        elif quotas and min(quotas) < len(allowed):
+            level, cure = WARNING, "taskset, or a larger quota: threads beyond the quota make the others wait"
+            words += ", fewer than that"
+        elif len(allowed) < total:
+            level = WARNING if any(len(one["allowed"]) == 1 for one in facts) and total > len(here) else OK
+            cure = "mpirun --bind-to none, or --map-by slot:PE=N --bind-to core; srun --cpus-per-task=N"
+        found.append(Check("cores", level, words, cure))
+        load = min(one["load"] for one in facts)
+        if load > total:
+            found.append(Check("load", WARNING, f"{host}: a load of {load:.1f} on {total} cores: other programs take "
+                               "them, and every figure below is too low", "top shows who it is"))
+    return [*found, *threads(ranks)]
+
+
+def threads(ranks):
+    """Judge the variables that set numbers of threads."""
+    found = []
+    for name in dict.fromkeys(name for rank in ranks for name in rank["threads"]):
+        values = {rank["threads"].get(name, "(not set)") for rank in ranks}
+        words = f"{name}={' or '.join(sorted(values))}"
+        few = [k for k, rank in enumerate(ranks) if name == "NUMBA_NUM_THREADS"
+               and 0 < _number(rank["threads"].get(name)) < len(rank["cores"]["allowed"])]
+        if few:
+            found.append(Check("threads", WARNING, f"{words} may keep the search of {ranks_in_words(few)} from some of "
+                               "its cores", f"unset {name}"))
+        elif name in ("OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY"):
+            found.append(Check("threads", WARNING, f"{words}: threads of several ranks may be tied to the same cores",
+                               f"unset {name}; mpirun and srun bind"))
+        else:
+            found.append(Check("threads", OK, f"{words}; torch and numba are given each rank's share of the cores"))
+    return found or [Check("threads", OK, "no variable sets numbers of threads: each rank takes its share of the "
+                           "cores")]
+
+
+def _number(text):
+    return int(text) if text and text.isdecimal() else 0
+
+
+def memory(ranks):
+    """Judge the memory of each host."""
+    found = []
+    for host in dict.fromkeys(rank["host"] for rank in ranks):
+        facts = [rank["memory"] for rank in ranks if rank["host"] == host]
+        limits = [one["limit_bytes"] for one in facts if one["limit_bytes"]]
+        room = min([one["available_bytes"] for one in facts] + limits)
+        words = f"{host}: {facts[0]['total_bytes'] / GIB:.1f} GiB, {facts[0]['available_bytes'] / GIB:.1f} available"
+        words += f"; a cgroup limit of {min(limits) / GIB:.2f} GiB" if limits else ""
+        tight = room < GIB * len(facts)
+        found.append(Check("memory", WARNING if tight else OK, f"{words}" + f", for {len(facts)} rank(s)" * tight,
+                           "a rank with torch and Horovod takes about 1 GiB: fewer ranks, or ask for more memory"))
+    return found

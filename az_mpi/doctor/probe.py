@@ -1,0 +1,109 @@
+"""A program that imports the libraries a run needs and says in lines of JSON what came of it.
+
+Apart from the doctor, so that a library which crashes or hangs the interpreter is named instead of ending the doctor.
+Each library is announced before it is imported. The one argument is the local rank, which selects the device to try.
+"""
+
+import importlib
+import json
+import os
+import re
+import sys
+import time
+
+MPI_LIBRARY = re.compile(r"/libmpi(?:ch|_cray|_gnu\w*|_intel\w*)?\.so[^/]*$")
+LIBRARIES = ("numpy", "numba", "h5py", "pydantic", "safetensors", "matplotlib", "tqdm", "mpi4py", "torch", "horovod",
+             "openvino")
+
+
+def look(name, local_rank):
+    """Import a library and return its facts. Raises whatever the import raises."""
+    if name == "mpi4py":
+        return mpi()
+    if name == "torch":
+        return torch(local_rank)
+    if name == "horovod":
+        return horovod()
+    return {"version": getattr(importlib.import_module(name), "__version__", "unknown")}
+
+
+def mpi():
+    """Return what mpi4py says of itself and of its MPI; more of it where MPI has been started."""
+    import mpi4py
+    from mpi4py import MPI
+
+    levels = ("THREAD_SINGLE", "THREAD_FUNNELED", "THREAD_SERIALIZED", "THREAD_MULTIPLE")
+    vendor, version = MPI.get_vendor()
+    facts = {"version": mpi4py.__version__, "vendor": vendor, "mpi_version": ".".join(map(str, version)),
+             "standard": ".".join(map(str, MPI.Get_version())), "libraries": mapped_mpi()}
+    if not MPI.Is_initialized() or MPI.Is_finalized():
+        return facts
+    facts["thread_level"] = next(name for name in levels if getattr(MPI, name) == MPI.Query_thread())
+    try:
+        facts["ulfm"] = not MPI.COMM_SELF.Is_revoked()
+    except (MPI.Exception, NotImplementedError):
+        facts["ulfm"] = False
+    facts["ulfm_on"] = facts["ulfm"] and os.environ.get("OMPI_MCA_mpi_ft_enable", "0") not in ("0", "false")
+    return facts
+
+
+def torch(local_rank):
+    """Return torch's version, what it can compute on, and whether this rank's GPU works."""
+    import torch
+
+    facts = {"version": torch.__version__, "cuda_build": torch.version.cuda, "devices": []}
+    if torch.distributed.is_available():
+        backends = {"gloo": torch.distributed.is_gloo_available, "nccl": torch.distributed.is_nccl_available}
+        facts["distributed"] = [name for name, available in backends.items() if available()]
+    facts["bf16"] = bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    if not torch.cuda.is_available():
+        return facts
+    facts["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    for k in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(k)
+        facts["devices"].append({"name": about.name, "memory_bytes": about.total_memory,
+                                 "capability": f"{about.major}.{about.minor}"})
+    facts["device"] = local_rank % torch.cuda.device_count()
+    try:
+        ones = torch.ones(256, 256, device=f"cuda:{facts['device']}")
+        assert (ones @ ones)[0, 0].item() == 256
+    except (RuntimeError, AssertionError) as error:
+        facts["device_error"] = f"{type(error).__name__}: {error}".splitlines()[0]
+    return facts
+
+
+def horovod():
+    """Return Horovod's version, what it was built with, and the MPI libraries that are loaded beside it."""
+    try:
+        importlib.import_module("mpi4py.MPI")  # first, as a run does: whose library comes second is the question
+    except Exception:
+        pass  # it has been told of by its own name
+    import horovod
+    import horovod.torch as hvd
+
+    built = ("mpi", "gloo", "nccl", "cuda", "rocm", "ccl")
+    return {"version": horovod.__version__, "built": [name for name in built if getattr(hvd, f"{name}_built")()],
+            "libraries": mapped_mpi()}
+
+
+def mapped_mpi():
+    """Return the files of MPI libraries that are mapped into this process, links resolved."""
+    with open("/proc/self/maps") as file:
+        paths = {line.split(maxsplit=5)[5].strip() for line in file if len(line.split(maxsplit=5)) == 6}
+    return sorted({os.path.realpath(path) for path in paths if MPI_LIBRARY.search(path)})
+
+
+def main(local_rank):
+    for name in LIBRARIES:
+        print(json.dumps({"name": name, "begun": True}), flush=True)
+        begun = time.perf_counter()
+        try:
+            facts = look(name, local_rank)
+        except Exception as error:
+            facts = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:400]}
+        facts["import_s"] = round(time.perf_counter() - begun, 2)
+        print(json.dumps({"name": name, "facts": facts}), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

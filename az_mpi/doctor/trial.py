@@ -1,0 +1,194 @@
+"""A trial of a configuration: the run is put together as run_dist.py does, plays and trains for some seconds, and how
+long all of it would take is worked out from that. Nothing is left behind.
+
+Shapes: n positions, S numbers a state, A actions.
+"""
+
+import contextlib
+import io
+import itertools
+import math
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from az_mpi import placement
+from az_mpi.data.replay import sample_dtype
+from az_mpi.doctor.checks import OK, WARNING, Check, ranks_in_words
+from az_mpi.doctor.sweep import swept
+from az_mpi.report import console
+from az_mpi.run import assemble
+from az_mpi.selfplay.record import game_ids
+
+RANDOM_GAMES = 256
+STEPS_MIN, STEPS_MAX = 2, 200
+UNEVEN = 0.5  # of the median rank's speed: worth telling
+GIB = 2**30
+
+
+def measure(world, config, seconds):
+    """Return (what was measured, the start-up table's lines). Collective. Raises Refusal, on every rank, where a run
+    refuses to start."""
+    config = config.model_copy(update={
+        "train": config.train.model_copy(update={"max_steps": 0}),
+        "report": config.report.model_copy(update={"tensorboard": False}),
+    })
+    # On this host: the shared folder has a trial of its own.
+    scratch = tempfile.mkdtemp(prefix="doctor-")
+    with swept(scratch):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            # The run may number its ranks anew; what is measured is told by the numbers of `world`.
+            run_world, trainers_num = placement.place(config, world)
+            run = assemble(config, run_world, Path(scratch), attempt=1, trainers_num=trainers_num)
+        table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
+        try:
+            rows, mean_length = random_samples(run.game, np.random.default_rng(world.rank))
+            with run.status:
+                figures = play(run, world, seconds) | train(run, world, rows, seconds)
+        finally:
+            run.metrics.close()
+            console.start(run.world.rank, None)  # closes the log files
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # from KiB
+    window = config.replay.window_max * sample_dtype(run.game).itemsize // sum(figures["trainers"])
+    rows = world.collect([world.host, peak, window if run.learner else 0])
+    figures["peak_bytes"] = [peak + window for _, peak, window in rows]
+    if figures["mean_length"] is None:
+        figures |= {"mean_length": mean_length, "length_from": "random games"}
+    return figures, table[0]
+
+
+def play(run, world, seconds):
+    """Play on every rank at once; return moves and simulations a second, by rank, and the mean length of the games that
+    ended, None where few did. Collective."""
+    player, ids = run.player, itertools.count(world.rank, world.size)
+    play_for(player, ids, seconds / 3)  # kernels are compiled, and the games leave their common beginning
+    player.pause()
+    player.take()
+    plies, simulations = int(player.ply[player.live].sum()), player.simulations_num
+    world.barrier()
+    took = play_for(player, ids, seconds)
+    player.pause()
+    lengths = player.take().games["length"]
+    moves = (int(lengths.sum()) + int(player.ply[player.live].sum()) - plies) / took
+    simulations = (player.simulations_num - simulations) / took
+    if moves * took < player.live.sum():  # not one move each: count what a search asks for
+        moves = simulations / run.config.search.simulations
+    rows = world.collect([moves, simulations, len(lengths), int(lengths.sum()), int(player.live.sum())])
+    moves, simulations, games, length, live = zip(*rows)
+    # Fewer games than are live would be the short ones.
+    mean_length = sum(length) / sum(games) if sum(games) >= sum(live) else None
+    return {"hosts": world.hosts, "moves_per_s": moves, "simulations_per_s": simulations, "mean_length": mean_length,
+            "length_from": "the games of the trial"}
+
+
+def play_for(player, ids, seconds):
+    """Play for about `seconds`, and one step at least; return how long it was. ids: an iterator of numbers of games."""
+    begun = time.perf_counter()
+    while True:
+        slots = player.free()
+        if len(slots):
+            player.start(slots, game_ids(0, 0, list(itertools.islice(ids, len(slots)))), 0)
+        player.step()
+        if (took := time.perf_counter() - begun) >= seconds:
+            return took
+
+
+def train(run, world, rows, seconds):
+    """Take optimiser steps on the ranks that train; return the seconds of one. Collective.
+
+    rows: positions to train on, `sample_dtype` [n].
+    """
+    if run.learner:
+        run.replay.add(rows)
+    steps, step_s = STEPS_MIN, None
+    for _ in range(3):  # kernels; a first estimate; about `seconds`
+        world.barrier()
+        begun = time.perf_counter()
+        if run.learner:
+            run.learner.samples_due = steps * run.config.train.batch_size
+            run.learner.train(run.replay, 0, lambda *what: None)
+        step_s = max(world.collect((time.perf_counter() - begun) / steps if run.learner else 0.0))
+        steps = min(max(int(seconds / step_s), STEPS_MIN), STEPS_MAX)
+    return {"step_s": step_s, "trainers": world.collect(run.learner is not None)}
+
+
+def random_samples(game, rng):
+    """Return the positions of random games as rows to train on, `sample_dtype` [n], and the games' mean length."""
+    states, taken = game.initial(RANDOM_GAMES), []
+    while len(states):
+        legal = game.legal(states)
+        rows = np.zeros(len(states), sample_dtype(game))
+        rows["state"], rows["policy"] = states, legal / legal.sum(axis=1, keepdims=True)
+        taken.append(rows)
+        states = game.play(states, np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=1).astype(np.int32))
+        states = states[~game.terminal(states)[0]]
+    rows = np.concatenate(taken)
+    rows["index"], rows["weight"], rows["value"] = np.arange(len(rows)), 1.0, rng.choice([-1.0, 1.0], len(rows))
+    return rows, len(rows) / RANDOM_GAMES
+
+
+def predict(config, figures):
+    """Return what the measured figures make of the configured run; times in seconds."""
+    quota, length = config.selfplay.games_num, figures["mean_length"]
+    games_by_rank = [moves / length for moves in figures["moves_per_s"]]
+    if config.selfplay.deterministic:  # shares are fixed: the rank that is longest at its own decides
+        weights = [config.selfplay.weights.get(host, 1.0) for host in figures["hosts"]]
+        slowest = min(rate / weight for rate, weight in zip(games_by_rank, weights))
+        games_by_rank = [slowest * weight for weight in weights]
+    games = sum(games_by_rank)
+    steps = quota * length * config.train.replay_ratio / config.train.batch_size
+    iterations, limit = config.iterations, config.train.max_steps
+    if limit:
+        iterations = min(iterations, math.ceil(limit / steps))
+    train_s = steps * figures["step_s"]
+    # Ranks that do not train go on playing meanwhile.
+    spare = sum(rate for rate, trains in zip(games_by_rank, figures["trainers"]) if not trains)
+    play_s = max(0.0, quota - spare * train_s) / games
+    return {"games_per_s": games, "games_per_s_by_rank": games_by_rank, "mean_length": length, "play_s": play_s,
+            "train_s": train_s, "step_s": figures["step_s"], "steps_num": steps, "iterations": iterations,
+            "simulations_per_s": sum(figures["simulations_per_s"]), "hours": iterations * (play_s + train_s) / 3600}
+
+
+def examine(ranks, config, figures, shown):
+    """Return (checks, lines, figures): that a run starts, and with `shown` how long it would take."""
+    trainers = [rank for rank, trains in enumerate(figures["trainers"]) if trains]
+    found = [Check("start", OK, f"a run starts: every rank played, {ranks_in_words(trainers)} trained")]
+    found += _memory(ranks, figures)
+    if not shown:
+        return found, [], {}
+    said = predict(config, figures)
+    by_rank, middle = said["games_per_s_by_rank"], sorted(figures["moves_per_s"])[len(ranks) // 2]
+    slow = [k for k, moves in enumerate(figures["moves_per_s"]) if moves < UNEVEN * middle]
+    found.append(Check("selfplay", WARNING if slow else OK, f"{said['games_per_s']:,.1f} games/s, "
+                       f"{said['simulations_per_s']:,.0f} simulations/s; a rank {min(by_rank):,.1f} to "
+                       f"{max(by_rank):,.1f} games/s" + f"; {ranks_in_words(slow)} at less than half" * bool(slow),
+                       "look at its cores and at what else runs on its host"))
+    found.append(Check("train", OK, f"{said['step_s']:.4f} s a step of {config.train.batch_size} samples on "
+                       f"{len(trainers)} rank{'s' * (len(trainers) > 1)}; {said['steps_num']:,.0f} steps an iteration"))
+    found.append(Check("hours", OK, f"{said['hours']:,.2f} hours: {said['iterations']} iterations of "
+                       f"{said['play_s']:.1f} s of play and {said['train_s']:.1f} s of training"))
+    where = f"{said['mean_length']:.1f} moves, from {figures['length_from']}"
+    lines = [
+        f"assumed: games of {where}; those of a trained network may be longer",
+        "assumed: every rank stays as fast as with this untrained network, whose games have only begun",
+        "not counted: evaluation matches; exchange and checkpoints, which the figures of network and folder decide",
+    ]
+    return found, lines, {"prediction": said}
+
+
+def _memory(ranks, figures):
+    """Whether each host can hold its ranks once their windows are full."""
+    found = []
+    for host in dict.fromkeys(rank["host"] for rank in ranks):
+        here = [k for k, rank in enumerate(ranks) if rank["host"] == host]
+        needed = sum(figures["peak_bytes"][k] for k in here)
+        memory = ranks[here[0]]["memory"]
+        room = min(memory["available_bytes"], memory["limit_bytes"] or memory["total_bytes"])
+        words = f"{host}: {needed / GIB:.1f} GiB with a full window, of {room / GIB:.1f} GiB"
+        found.append(Check("run_memory", WARNING if needed > room else OK, words,
+                           "fewer ranks a host, or less replay.window_max, network.cache_entries or parallel_games"))
+    return found

@@ -1,0 +1,430 @@
+"""What the doctor makes of what it finds: judgements of made-up facts, its figures, and broken environments of its own
+process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from az_mpi import config as configuration
+from az_mpi import games
+from az_mpi.doctor import checks, command, diagnosis, facts, folder, job, machine, sweep, trial
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check
+from az_mpi.problems import Refusal
+
+ROOT = Path(__file__).parents[2]
+MPI = "/opt/mpi/lib/libmpi.so.40"
+OPEN_MPI = "mpirun (Open MPI) 5.0.11 Report bugs to https://www.open-mpi.org/community/help/"
+GPU = {"name": "H200", "memory_bytes": 150 * 2**30, "capability": "9.0"}
+
+
+def rank(host="node1", **changes):
+    """Return the facts of a rank on which all is well; a key such as torch__bf16 changes one deep within."""
+    made = {
+        "host": host, "az_mpi": "1.0", "sources": "abc", "folder": "/az_mpi", "python": "3.11.7", "libc": "glibc 2.36",
+        "executable": "/venv/bin/python", "kernel": "6.1", "processor": "EPYC", "gpu_files": False, "threads": {},
+        "libraries": {name: {"version": "1.0", "import_s": 1.0} for name in facts.probe.LIBRARIES},
+        "launchers": {"mpirun": {"path": "/venv/bin/mpirun", "version": OPEN_MPI}, "srun": None, "ssh": None},
+        "cores": {"host": 8, "allowed": list(range(8)), "quota": None, "load": 0.1},
+        "memory": {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": None},
+    }
+    made["libraries"]["mpi4py"] |= {"vendor": "Open MPI", "mpi_version": "5.0.11", "standard": "3.1",
+                                    "libraries": [MPI], "thread_level": "THREAD_MULTIPLE", "ulfm": True,
+                                    "ulfm_on": False}
+    made["libraries"]["torch"] |= {"cuda_build": None, "devices": [], "bf16": True}
+    made["libraries"]["horovod"] |= {"built": ["mpi"], "libraries": [MPI]}
+    for key, value in changes.items():
+        *way, last = key.split("__")
+        place = made["libraries"] if way and way[0] in made["libraries"] else made
+        for name in way:
+            place = place[name]
+        place[last] = value
+    return made
+
+
+def levels(found):
+    return {check.name: check.level for check in found}
+
+
+def words(found, level):
+    return " ".join(f"{check.text} {check.cure}" for check in found if check.level == level)
+
+
+def test_ranks_where_all_is_well_have_no_warning():
+    ranks = [rank(), rank()]
+    found = diagnosis.mpi(ranks, None) + diagnosis.launcher(ranks, "mpirun") + diagnosis.libraries(ranks, "horovod")
+    found += diagnosis.horovod(ranks, "horovod") + diagnosis.versions(ranks)[0] + machine.devices(ranks)[0]
+    found += machine.cores(ranks) + machine.memory(ranks)
+    assert set(levels(found).values()) == {OK}
+    assert {"mpi", "thread_level", "ulfm", "mpirun", "horovod_mpi", "versions", "devices", "cores", "memory"} <= set(
+        levels(found))
+
+
+@pytest.mark.parametrize("ulfm, on, said", [(False, False, "no ULFM"), (True, False, "there but off"),
+                                            (True, True, "ULFM is on")])
+def test_ulfm_is_told_and_is_no_problem(ulfm, on, said):
+    [_, _, check] = diagnosis.mpi([rank(mpi4py__ulfm=ulfm, mpi4py__ulfm_on=on)], None)
+    assert check.level == OK and said in check.text
+
+
+def test_a_low_thread_level_is_a_problem_of_the_ranks_that_have_it():
+    found = diagnosis.mpi([rank(), rank(mpi4py__thread_level="THREAD_SERIALIZED")], None)
+    said = words(found, PROBLEM)
+    assert "rank 1 only THREAD_SERIALIZED" in said and "MPI4PY_RC_THREAD_LEVEL" in said
+
+
+@pytest.mark.parametrize("vendor, version, said, same", [
+    ("Open MPI", "5.0.11", OPEN_MPI, True),
+    ("Open MPI", "5.0.11", "mpirun (Open MPI) 4.1.4 Report bugs", False),
+    ("Open MPI", "5.0.11", "HYDRA build details: Version: 4.2.0 Release Date: ...", False),
+    ("MPICH", "4.2.0", "HYDRA build details: Version: 4.2.0 Release Date: ...", True),
+    ("MPICH", "4.1.2", "HYDRA build details: Version: 4.2.0 Release Date: ...", False),
+    ("MPICH", "4.2.0", OPEN_MPI, False),
+    ("Intel MPI", "2021.10.0", "Intel(R) MPI Library for Linux* OS, Version 2021.10 Build 20230619", True),
+    ("MVAPICH", "3.0", "HYDRA build details: Version: 3.4.3 Release Date: ...", None),
+    ("Open MPI", "5.0.11", "a site's own script", None),
+])  # fmt: skip
+def test_whether_a_launcher_is_of_this_mpi(vendor, version, said, same):
+    assert diagnosis.same_mpi(vendor, version, said) is same
+
+
+@pytest.mark.parametrize("tool, started_by, level", [
+    ({"path": "/p/mpirun", "version": OPEN_MPI}, None, OK),
+    ({"path": "/p/mpirun", "version": "HYDRA build details: Version: 4.2.0"}, None, PROBLEM),
+    ({"path": "/p/mpirun", "version": "HYDRA build details: Version: 4.2.0"}, "mpirun", WARNING),
+    ({"path": "/p/mpirun", "version": "mpirun (Open MPI) 4.1.4"}, None, WARNING),
+    ({"path": "/p/mpirun", "error": "status 127: libpmix.so.2 is missing"}, None, PROBLEM),
+    (None, None, WARNING),
+])  # fmt: skip
+def test_the_mpirun_on_path_is_judged(tool, started_by, level):
+    found = diagnosis.launcher([rank(launchers__mpirun=tool)], started_by)
+    assert levels(found)["mpirun"] == level
+
+
+def test_without_mpirun_srun_will_do():
+    tools = {"mpirun": None, "srun": {"path": "/s", "version": "slurm 23"}, "ssh": None}
+    found = diagnosis.launcher([rank(launchers=tools)], None)
+    assert "mpirun" not in levels(found) and "slurm 23" in words(found, OK)
+
+
+@pytest.mark.parametrize("backend, level", [("horovod", PROBLEM), ("ddp", WARNING)])
+def test_horovod_must_be_there_where_it_is_used(backend, level):
+    broken = rank()
+    broken["libraries"]["horovod"] = {"error": "ImportError: none here"}
+    found = diagnosis.libraries([rank(), broken], backend) + diagnosis.horovod([rank(), broken], backend)
+    assert "horovod cannot be imported on rank 1" in words(found, level) and "make setup" in words(found, level)
+
+
+def test_horovod_of_another_mpi_is_a_problem():
+    other = "/usr/lib/libmpi.so.12"
+    found = diagnosis.horovod([rank(), rank(horovod__libraries=[MPI, other])], "horovod")
+    assert "different MPI libraries on rank 1" in words(found, PROBLEM) and other in words(found, PROBLEM)
+    found = diagnosis.horovod([rank(horovod__built=["gloo"])], "horovod")
+    assert "built without MPI (it has gloo)" in words(found, PROBLEM)
+
+
+def test_missing_openvino_is_no_problem_and_a_slow_import_a_warning():
+    slow = rank(torch__import_s=100.0)
+    slow["libraries"]["openvino"] = {"error": "ImportError: no"}
+    found = diagnosis.libraries([slow], "horovod")
+    assert levels(found) == {"libraries": OK, "openvino": OK, "torch_import": WARNING}
+
+
+def test_differing_versions_are_marked_in_a_table_of_groups():
+    ranks = [rank(), rank("node2", torch__version="2.0"), rank()]
+    [check], table = diagnosis.versions(ranks)
+    assert check.level == PROBLEM and "torch" in check.text
+    assert table[0] == ("", "ranks 0, 2", "rank 1")
+    assert [row for row in table if row[0].startswith("!")] == [("! torch", "1.0", "2.0")]
+    [check], _ = diagnosis.versions([rank(), rank(processor="Xeon")])
+    assert check.level == WARNING and "processor" in check.text
+
+
+def test_devices_are_tables_and_broken_or_shared_ones_are_told():
+    torch = {"cuda_build": "13.0", "devices": [GPU, GPU], "bf16": True, "nccl": "2.29.7"}
+    ranks = [rank() for _ in range(3)]
+    for local_rank, one in enumerate(ranks):
+        one["libraries"]["torch"] = torch | {"device": local_rank % 2}
+    ranks[1]["libraries"]["torch"]["device_error"] = "RuntimeError: CUDA error: out of memory"
+    found, table = machine.devices(ranks)
+    assert "the GPU of rank 1 does not work: RuntimeError: CUDA error" in words(found, PROBLEM)
+    assert "2 ranks share cuda:0 of node1" in words(found, WARNING) and "3 of 3 ranks have a GPU" in words(found, OK)
+    assert table[2] == (1, "node1", 8, "cuda:1 H200, 150 GiB, NCCL 2.29.7")
+    found, _ = machine.devices([rank(gpu_files=True)])
+    assert "torch sees no GPU (it is built without CUDA)" in words(found, WARNING)
+
+
+@pytest.mark.parametrize("cores, ranks_num, said", [
+    ({"host": 8, "allowed": [3], "quota": None, "load": 0}, 1, "may run on 1 of 8 cores"),
+    ({"host": 8, "allowed": [0, 1], "quota": None, "load": 0}, 3, "fewer than ranks"),
+    ({"host": 8, "allowed": list(range(8)), "quota": 2.5, "load": 0}, 1, "cgroup quota of 2.5"),
+    ({"host": 2, "allowed": [0, 1], "quota": None, "load": 5.0}, 1, "a load of 5.0 on 2 cores"),
+])  # fmt: skip
+def test_cores_that_ranks_cannot_use_are_told(cores, ranks_num, said):
+    found = machine.cores([rank(cores=cores) for _ in range(ranks_num)])
+    assert said in words(found, WARNING)
+
+
+@pytest.mark.parametrize("threads, level", [({"OMP_NUM_THREADS": "4"}, OK), ({"NUMBA_NUM_THREADS": "2"}, WARNING),
+                                            ({"OMP_PROC_BIND": "true"}, WARNING), ({}, OK)])
+def test_variables_of_threads(threads, level):
+    [check] = machine.threads([rank(threads=threads)])
+    assert check.level == level and all(name in check.text for name in threads)
+
+
+def test_too_little_memory_is_told_by_host():
+    memory = {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": 3 * 2**29}
+    found = machine.memory([rank(memory=memory), rank(memory=memory), rank("node2")])
+    assert "node1" in words(found, WARNING) and "limit of 1.50 GiB, for 2 rank(s)" in words(found, WARNING)
+    assert "node2" in words(found, OK)
+
+
+def test_limits_of_cgroups_are_the_smallest_on_the_way_up(tmp_path):
+    two = {"own": str(tmp_path / "own"), "mount": str(tmp_path / "two")}
+    (tmp_path / "own").write_text("0::/job/step\n")
+    (tmp_path / "two/job/step").mkdir(parents=True)
+    (tmp_path / "two/job/step/cpu.max").write_text("400000 100000\n")
+    (tmp_path / "two/job/cpu.max").write_text("250000 100000\n")
+    (tmp_path / "two/job/memory.max").write_text("5000\n")
+    (tmp_path / "two/job/step/memory.max").write_text("9000\n")
+    assert facts.cpu_quota(**two) == 2.5 and facts.memory_limit(**two) == 5000
+    (tmp_path / "two/job/cpu.max").write_text("max 100000\n")
+    (tmp_path / "two/job/memory.max").write_text("max\n")
+    assert facts.cpu_quota(**two) == 4.0 and facts.memory_limit(**two) == 9000
+    one = {"own": str(tmp_path / "own1"), "mount": str(tmp_path / "one")}
+    (tmp_path / "own1").write_text("3:cpu,cpuacct:/job\n2:memory:/elsewhere/in/a/container\n1:name=systemd:/x\n")
+    (tmp_path / "one/cpu/job").mkdir(parents=True)
+    (tmp_path / "one/memory").mkdir()
+    (tmp_path / "one/cpu/cpu.cfs_quota_us").write_text("-1\n")
+    (tmp_path / "one/cpu/job/cpu.cfs_quota_us").write_text("150000\n")
+    (tmp_path / "one/cpu/job/cpu.cfs_period_us").write_text("100000\n")
+    (tmp_path / "one/memory/memory.limit_in_bytes").write_text("9223372036854771712\n")
+    assert facts.cpu_quota(**one) == 1.5 and facts.memory_limit(**one) is None
+    (tmp_path / "one/memory/memory.limit_in_bytes").write_text("7000\n")
+    assert facts.memory_limit(**one) == 7000
+
+
+def test_sources_have_a_hash_of_names_and_contents(tmp_path):
+    (tmp_path / "a.py").write_text("x = 1")
+    before = facts.sources_hash(tmp_path)
+    (tmp_path / "a.txt").write_text("no source")
+    assert facts.sources_hash(tmp_path) == before
+    (tmp_path / "a.py").write_text("x = 2")
+    assert facts.sources_hash(tmp_path) != before
+
+
+def test_a_library_that_crashes_the_interpreter_is_named(tmp_path, monkeypatch):
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba/__init__.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGILL)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = facts.import_libraries(0)
+    assert found["numpy"]["version"] == np.__version__
+    assert "killed by signal 4" in found["numba"]["error"] and "not tried" in found["torch"]["error"]
+
+
+def test_folders_made_on_the_way_are_removed_and_others_stay(tmp_path):
+    here, made = folder.make(tmp_path / "a" / "b")
+    assert Path(here).parent == tmp_path / "a" / "b" and made == [str(tmp_path / "a/b"), str(tmp_path / "a")]
+    (tmp_path / "a" / "somebody else's").write_text("")
+    with sweep.swept(here, made):
+        assert Path(here).exists()
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["somebody else's"]
+    with pytest.raises(OSError):
+        folder.make(tmp_path / "a" / "somebody else's" / "c")
+
+
+def test_steps_name_what_a_file_system_cannot_do(tmp_path):
+    assert set(folder.write_steps(tmp_path, 0).values()) == {None}
+    failed = folder.write_steps(Path("/proc"), 0)
+    assert all(failed.values()) and "No such file" in failed["link"]
+
+
+def test_mounts_are_found_by_the_longest_point(tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_text("/dev/sda / ext4 rw 0 0\nnode1:/x /shared nfs4 rw,soft,nolock 0 0\n"
+                      "none /my\\040disk xfs rw 0 0\n")
+    assert folder.mount_of("/shared/runs", mounts) == ["/shared", "nfs4", "rw,soft,nolock"]
+    assert folder.mount_of("/sharedness", mounts)[1] == "ext4" and folder.mount_of("/my disk/runs", mounts)[1] == "xfs"
+    check = folder._kind(folder.mount_of("/shared/runs", mounts), 2**40)
+    assert check.level == WARNING and "nolock, soft" in check.text
+    assert folder._kind(["/", "ext4", "rw"], 2**20).level == WARNING
+
+
+def test_waiting_for_a_file_has_an_end(monkeypatch):
+    monkeypatch.setattr(folder, "SEEN_S", 0.1)
+    with pytest.raises(TimeoutError, match="waited"):
+        folder.wait_for(lambda: False)
+    assert folder.wait_for(lambda: True) < 5
+
+
+def test_one_rank_alone_tries_the_whole_folder(tmp_path):
+    found, figures = folder.examine(job.Alone(), tmp_path / "new" / "runs")
+    assert set(levels(found).values()) == {OK} and list(tmp_path.iterdir()) == []
+    assert figures["folder"]["write_mb_per_s"] > 0 and figures["folder"]["read_mb_per_s"] > 0
+
+
+FIGURES = {"hosts": ["node1", "node2"], "moves_per_s": [30.0, 60.0], "simulations_per_s": [300.0, 600.0],
+           "mean_length": 10.0, "length_from": "test",
+           "step_s": 0.5, "trainers": [True, True], "peak_bytes": [2**30, 2**30]}
+
+
+def settings(**overrides):
+    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
+    return configuration.validate({"game": "tictactoe"}, "test", {
+        "iterations": 36, "selfplay.games_num": 90, "train.batch_size": 100, "train.replay_ratio": 2.0, **dotted})
+
+
+def test_predictions_by_hand():
+    # 9 games/s: 10 s of play; 90 games of 10 moves, twice each: 1,800 samples, 18 steps, 9 s.
+    said = trial.predict(settings(), FIGURES)
+    assert said["games_per_s"] == 9 and said["play_s"] == 10 and said["train_s"] == 9 and said["steps_num"] == 18
+    assert said["hours"] == pytest.approx(36 * 19 / 3600)
+    # Even shares: two ranks of 3 games/s.
+    assert trial.predict(settings(selfplay__deterministic=True), FIGURES)["play_s"] == 15
+    # 3 and 6 games/s, in shares of 1 to 4: the second rank takes 72 of 90 games, 12 s.
+    uneven = settings(selfplay__deterministic=True, selfplay__weights={"node2": 4.0})
+    assert trial.predict(uneven, FIGURES)["play_s"] == pytest.approx(12)
+    # 18 steps an iteration reach 40 steps in the third.
+    assert trial.predict(settings(train__max_steps=40), FIGURES)["iterations"] == 3
+    # The rank that does not train plays 54 of the 90 games in the 9 s of training.
+    said = trial.predict(settings(), FIGURES | {"trainers": [True, False]})
+    assert said["play_s"] == pytest.approx((90 - 54) / 9)
+
+
+def test_a_slow_rank_and_a_full_host_are_told():
+    figures = FIGURES | {"moves_per_s": [60.0, 60.0, 20.0], "trainers": [True] * 3, "peak_bytes": [2**33] * 3}
+    found, lines, more = trial.examine([rank(), rank(), rank("node2")], settings(), figures, shown=True)
+    assert "rank 2 at less than half" in words(found, WARNING) and "assumed" in lines[0]
+    assert levels(found)["hours"] == OK and more["prediction"]["games_per_s"] == 14
+    tight = rank(memory={"total_bytes": 2**36, "available_bytes": 2**33, "limit_bytes": None})
+    found, _, _ = trial.examine([tight, tight, rank("node2")], settings(), figures, shown=False)
+    assert "node1: 16.0 GiB with a full window, of 8.0 GiB" in words(found, WARNING)
+    assert set(levels(found)) == {"start", "run_memory"}
+
+
+@pytest.mark.parametrize("name", games.NAMES)
+def test_random_samples_are_positions_of_the_game(name):
+    game = games.make(name)
+    rows, mean_length = trial.random_samples(game, np.random.default_rng(1))
+    legal = game.legal(rows["state"])
+    assert not game.terminal(rows["state"])[0].any() and (rows["policy"][~legal] == 0).all()
+    assert np.allclose(rows["policy"].sum(axis=1), 1) and len(rows) == round(mean_length * trial.RANDOM_GAMES)
+    assert 5 <= mean_length <= game.max_plies
+    assert len(game.initial(1)) == 1 and (rows["state"][: trial.RANDOM_GAMES] == game.initial(1)).all()
+
+
+def test_ranks_and_errors_in_words():
+    assert checks.ranks_in_words([3]) == "rank 3" and checks.ranks_in_words([5, 0, 1, 2]) == "ranks 0-2, 5"
+    assert checks.attempt(lambda: 3) == (3, None)
+    assert checks.attempt(open, "/nowhere/x")[1] == "No such file or directory: /nowhere/x"
+    assert checks.attempt(int, "x")[1].startswith("ValueError: invalid literal")
+
+
+def test_reports_show_cures_and_give_one_verdict(capsys):
+    report = checks.Report(shown=True, as_json=False)
+    report.add("First", [Check("a", OK, "fine", "not shown"), Check("b", PROBLEM, "broken", "mend it")], ["as it is"])
+    report.finish()
+    said = capsys.readouterr().out
+    assert "First\n  ok       fine\n  problem  broken\n           cure: mend it\n  as it is\n\n" in said
+    assert said.endswith("0 warnings, 1 problem: a run would not start here\n") and not report.would_start
+    report = checks.Report(shown=True, as_json=True)
+    report.add("Second", [Check("c", WARNING, "slow")], rate=3)
+    report.finish()
+    made = json.loads(capsys.readouterr().out)
+    assert made["would_start"] and made["warnings_num"] == 1 and made["rate"] == 3
+    assert made["checks"] == [{"section": "Second", "name": "c", "level": "warning", "text": "slow", "cure": ""}]
+
+
+def test_what_hangs_ends_the_process_and_says_where():
+    program = "import time\nfrom az_mpi.doctor import job\nwith job.watch('waiting', limit_s=0.3): "
+    hangs, ends = ([sys.executable, "-c", program + rest] for rest in ("time.sleep(60)", "0\ntime.sleep(1)"))
+    done = subprocess.run(hangs, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1 and "waiting: no end after 0.3 s" in done.stderr and "btl_tcp_if_include" in done.stderr
+    assert subprocess.run(ends, cwd=ROOT, timeout=50).returncode == 0
+
+
+def test_what_was_written_is_removed_also_when_the_process_is_killed(tmp_path):
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/file").write_text("")
+    program = f"import os\nfrom az_mpi.doctor.sweep import swept\nwith swept({str(tmp_path / 'a/b')!r}, " \
+              f"[{str(tmp_path / 'a')!r}]):\n    os.kill(os.getpid(), 9)\n"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=50).returncode == -9
+    folder.wait_for(lambda: not (tmp_path / "a").exists())
+    assert tmp_path.exists()
+
+
+@pytest.mark.parametrize("options, said", [
+    (["--jason"], "unrecognized arguments: --jason"),
+    (["--seconds", "0"], "0 is no number of seconds"),
+    (["--seconds", "nan"], "nan is no number of seconds"),
+    (["--logdir", ""], "the name is empty"),
+    (["--set", "seed=1"], "give --config_file"),
+    (["--config_file", "x.json", "--set", "seed"], "is not KEY=VALUE"),
+])  # fmt: skip
+def test_wrong_options_are_refused(options, said):
+    with pytest.raises(Refusal, match=said):
+        command.parse(options)
+
+
+def test_values_are_json_or_words():
+    options = command.parse(["--config_file", "x", "--set", "seed=3", "--set", "network.engine=uniform"])
+    assert options.overrides == {"seed": 3, "network.engine": "uniform"}
+
+
+def doctor(*options, **variables):
+    """Run the doctor alone and return the finished process."""
+    command = [sys.executable, "-m", "az_mpi", "doctor", *map(str, options)]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, timeout=250)
+
+
+def module(folder, name, text):
+    """Make a folder with one made-up module, for PYTHONPATH."""
+    (folder / name).mkdir(parents=True)
+    (folder / name / "__init__.py").write_text(text)
+    return str(folder)
+
+
+def test_a_wrong_configuration_is_refused_before_anything_is_tried(tmp_path):
+    done = doctor("--config_file", "configs/smoke.json", "--set", "train.batch_sice=3", "--logdir", tmp_path / "runs")
+    assert done.returncode == 2 and "did you mean train.batch_size?" in done.stderr and done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_horovod_and_on_a_read_only_folder_it_says_so(tmp_path):
+    path = module(tmp_path / "m", "horovod", "raise ImportError('made up')")
+    done = doctor("--logdir", "/proc/runs", PYTHONPATH=path)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+    assert "problem horovod cannot be imported on rank 0" in said and "ImportError: made up" in said
+    assert "problem /proc/runs cannot be written to" in said and "cure: --logdir on a file system" in said
+    assert "not tried, because of the problems above" in said
+    assert said.endswith("2 problems: a run would not start here")
+
+
+def test_without_mpi_and_torch_the_rest_is_still_told(tmp_path):
+    module(tmp_path / "m", "torch", "raise OSError('libtorch.so: made up')")
+    path = module(tmp_path / "m", "mpi4py", "raise ImportError('made up')")
+    done = doctor("--json", "--logdir", tmp_path / "runs", PYTHONPATH=path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    made = json.loads(done.stdout)
+    by_name = {check["name"]: check for check in made["checks"]}
+    assert not made["would_start"] and by_name["mpi"]["level"] == by_name["torch"]["level"] == "problem"
+    assert "MPI cannot be started: ImportError: made up" in by_name["mpi"]["text"]
+    assert "libtorch.so: made up" in by_name["torch"]["text"]
+    assert by_name["files"]["level"] == "ok" and made["folder"]["write_mb_per_s"] > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+@pytest.mark.parametrize("variables, said", [
+    ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
+     "2 ranks were started, MPI sees 1: the launcher is of another MPI"),
+    ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"},
+     "srun started 2 tasks, MPI sees 1 rank(s): each is a job of its own; start them with srun --mpi=pmix"),
+])  # fmt: skip
+def test_a_launcher_of_another_mpi_is_told_by_its_first_rank(variables, said):
+    done = doctor("--logdir", "/proc/runs", **variables)
+    assert done.returncode == 1 and said in " ".join(done.stdout.split())
