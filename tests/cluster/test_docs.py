@@ -37,7 +37,7 @@ def run(machine, checkout, tmp_path):
 
     def run(text, host="node1", status=0):
         script = f"set -euxo pipefail\n{localize(text, tmp_path)}"
-        done = machine.run("bash", "-c", script, host=host, cwd=checkout, timeout=600, HOME=tmp_path / "home",
+        done = machine.run("bash", "-c", script, host=host, cwd=checkout, timeout=1400, HOME=tmp_path / "home",
                            USER="someone")
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
         return done
@@ -136,7 +136,7 @@ def test_slurm(slurm_machine, queue, checkout, tmp_path):
             block = command.block
     text = localize("\n".join([small, "export REQUEUES_MAX=0", *lines, wait]), tmp_path)
     text = text.replace("--partition=gpu", "--partition=all")
-    done = slurm_machine.run("bash", "-c", f"set -euxo pipefail\n{text}", cwd=checkout, timeout=900)
+    done = slurm_machine.run("bash", "-c", f"set -euxo pipefail\n{text}", cwd=checkout, timeout=1400)
     assert done.returncode == 0, done.stdout + done.stderr
     said = [path.read_text() for path in checkout.glob("az_*.out")]
     assert len(said) == 7 and all("start 1 on node" in text for text in said)
