@@ -85,7 +85,10 @@ class Machine:
     def environment(self):
         """Environment variables of commands: this Python's programs first, MPI's consent to root, sbin."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
-        return dict(os.environ, PATH=path, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        # In /tmp a daemon that was killed leaves a folder named by its number, with which the next daemon of that number
+        # fails; and numbers come again in each machine. /run goes with the machine.
+        return dict(os.environ, PATH=path, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                    PRTE_MCA_prte_tmpdir_base="/run")
 
     def lose(self, host):
         """Lose a host at once: every process on it is killed, sshd too."""
