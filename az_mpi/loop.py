@@ -98,7 +98,7 @@ def play(run):
             new_positions += exchange.exchange(run, old)
         old = Record.empty(run.game)
         if total and total.save:
-            resume.save(run)
+            resume.answer_save(run)
         if total and total.stop:
             resume.leave(run)
         if config.selfplay.deterministic or not total or total.finished >= missing_num:
@@ -159,7 +159,7 @@ class StepWatch:
             heard = run.pulse.look()
             run.pulse.requests.save |= bool(heard and heard.save)
         if total.save:
-            resume.save(run)
+            resume.answer_save(run)
         self.stopped = total.stop > 0
         return self.stopped
 
