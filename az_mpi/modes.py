@@ -19,8 +19,8 @@ def train(arguments, config, world):
     folder, requests = arguments.logdir, Requests()
     requests.listen()
     world, trainers_num = placement.place(config, world)
-    attempt = world.from_root(lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh))
-    run = assemble(config, world, folder, attempt, trainers_num, requests)
+    run = assemble(config, world, folder, lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh),
+                   trainers_num, requests)
     try:
         with run.status:
             loop.train(run)
@@ -85,7 +85,7 @@ def _open(arguments, config, world):
     """Return the run in --logdir with its newest network, without taking part in its training."""
     folder = arguments.logdir
     world.from_root(lambda: run_folder.check_same_run(folder, config))
-    run = assemble(config, world, folder, attempt=None)
+    run = assemble(config, world, folder)
     if not resume.restore(run, set_aside=False):
         raise RunFolderError(f"--logdir {folder}: holds no whole checkpoint\n  train there first, or name another run")
     return run
