@@ -10,7 +10,7 @@ source .venv/bin/activate || { echo "$PWD has no .venv: make setup there first" 
 # ---------------------------------------------------------------------------------------------------------------------
 
 RESUMABLE=75 # exit status of run_dist.py: stopped on request, the same command goes on
-KILLED_BY_USR2=140
+STOPPED_EARLY='140|250' # mpirun's, where USR2 came before any rank had begun (250: while it started its daemons)
 
 # mpirun starts one daemon on each node, by srun, and each daemon its ranks. Without this variable a daemon may use all
 # cores that the job has on its node; with it (srun takes no notice of --cpus-per-task itself since Slurm 22.05) only
@@ -48,8 +48,7 @@ as_job() {
         status=$?
     done
     trap - USR1 TERM
-    # Asked before it could listen, within the first seconds.
-    [ -z "$asked" ] || [ $status != $KILLED_BY_USR2 ] || status=$RESUMABLE
+    [ -z "$asked" ] || [[ ! $status =~ ^($STOPPED_EARLY)$ ]] || status=$RESUMABLE
     if [ $status = 0 ] && ! finished; then
         say "mpirun ended with status 0, but the run is not finished: a node was lost"
         status=$RESUMABLE

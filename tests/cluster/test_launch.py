@@ -147,11 +147,83 @@ def test_a_lost_host_is_not_taken_for_the_end(launch, checkout):
     assert before and before < ids(checkout)
 
 
-@pytest.mark.parametrize("seconds", [0.5, 1, 2, 4])
-def test_a_stop_right_after_the_start(launch, checkout, seconds):
+@pytest.mark.parametrize("line, seconds", [("", 0.5), ("/mpirun ", 0), ("/mpirun ", 1.5)])
+def test_a_stop_right_after_the_start(launch, checkout, line, seconds):
     """Wherever it comes: before mpirun runs (143), while it starts its daemons, while ranks load."""
     job = launch("--hosts", "node1:1,node2:1", *LONG)
+    job.wait_for(lambda: line in job.text())
     time.sleep(seconds)
     job.kill("TERM")
     status = job.process.wait(200)
     assert status == (75 if "/mpirun " in job.text() else 143), f"{status}\n{job.text()}"
+
+
+# What is wrong with a host, from its own sshd's point of view: a script that makes it so, given a folder to work in,
+# the checkout and the run's parent folder.
+OTHER_COPY = 'cp -r "$2/az_mpi" "$1/$0" && {change} && mount --bind "$1/$0" "$2/az_mpi"'
+WRONG = {
+    "node2": OTHER_COPY.format(change='echo "# changed" >>"$1/$0/loop.py"'),
+    "node3": OTHER_COPY.format(change="""echo '__version__ = "9.9.9"' >"$1/$0/__init__.py\""""),
+    "node4": 'mount -t tmpfs none "$3"',
+    "node5": None,  # no sshd
+    "node6": None,  # no network
+}
+SAYS = {
+    "node2": "other sources in {root}: az_mpi/loop.py",
+    "node3": "az_mpi is 9.9.9 in {root}, here",
+    "node4": "the run's folder: there is no folder",
+    "node5": "Connection refused",
+    "node6": "No route to host",
+}
+
+
+@pytest.fixture(scope="module")
+def odd_machine(tmp_path_factory):
+    """node1, which is right, and others of which each is wrong in its own way; its `shared` is for runs."""
+    if reason := why_not(FOR_HOSTS):
+        pytest.skip(reason)
+    odd, folder = Machine(hosts_num=6), tmp_path_factory.mktemp("odd")
+    odd.shared = folder / "shared"
+    (odd.shared / "runs").mkdir(parents=True)
+    for host in WRONG:
+        odd.lose(host)
+    for host, script in WRONG.items():
+        if script:
+            again = f'hostname "$0" && {script} && exec /usr/sbin/sshd -D'
+            done = odd.run("sh", "-c", 'nsenter --net="/run/netns/$0" unshare --uts --mount sh -c "$4" "$0" "$1" "$2" '
+                           '"$3" >/dev/null 2>&1 & echo $! >"/run/hosts/$0"; until ssh "$0" true; do sleep 0.1; done',
+                           host, folder, ROOT, odd.shared, again)
+            assert done.returncode == 0, done.stderr
+    assert odd.run("ip", "-n", "node6", "link", "set", "eth0", "down").returncode == 0
+    yield odd
+    odd.close()
+
+
+@pytest.fixture
+def refused(odd_machine, checkout):
+    """Return refused(*words) -> what launch says on node1, having written nothing and started nothing."""
+
+    def run(*words):
+        before = sorted(checkout.rglob("*")), list(odd_machine.shared.rglob("*"))
+        done = odd_machine.run("python", "-m", "az_mpi", "launch", *words, host="node1", cwd=checkout)
+        assert done.returncode == 2 and done.stdout == "" and "Traceback" not in done.stderr, done.stdout + done.stderr
+        assert (sorted(checkout.rglob("*")), list(odd_machine.shared.rglob("*"))) == before
+        return done.stderr
+
+    return run
+
+
+def test_hosts_that_cannot_take_part_are_named_in_one_block(refused, odd_machine):
+    hosts = ",".join(["node1:1", *(f"{host}:1" for host in WRONG)])
+    said = refused("--hosts", hosts, *SMOKE, "--logdir", odd_machine.shared / "runs/new")
+    assert said.count("5 hosts cannot take part; nothing was started") == 1 and "  node1:" not in said
+    for host, words in SAYS.items():
+        [part] = re.findall(rf"^  {host}:\n((?:    .*\n)+)", said, re.MULTILINE)
+        assert words.format(root=ROOT) in part and len(part.splitlines()) == 2  # the problem and its cure
+
+
+@pytest.mark.parametrize("hosts", ["-oProxyCommand=touch${IFS}pwned:1", "node2;touch pwned:1", "$(touch pwned):1",
+                                   "node1:1,--tunnel:2", "node1 -oPort=1:1", "node1:1,node1:2"])
+def test_a_host_that_could_be_read_otherwise_is_refused(refused, hosts):
+    said = refused(f"--hosts={hosts}", *SMOKE)
+    assert "no host was contacted" in said
