@@ -74,7 +74,7 @@ class _WatchedMatch:
 
     def _answer(self, heard):
         if heard.save:
-            resume.save(self.run)
+            resume.answer_save(self.run)
         if heard.stop:
             resume.leave(self.run)
 

@@ -1,6 +1,6 @@
 """The main loop: play, exchange, train, publish, save, report, evaluate, until the configured number of iterations.
 
-Every function here is collective: every rank calls it, and every rank runs every line of it.
+Every function here but `show` is collective: every rank calls it, and every rank runs every line of it.
 """
 
 import resource
@@ -21,9 +21,8 @@ def train(run):
     if resume.restore(run, set_aside=True):
         if finished(run) and judge.judged(run):
             run.say("%s is complete: %s. Nothing to do.", run.folder, resume.how_far(run))
-            if run.world.is_root and not (run.folder / curve.NAME).exists():
-                curve.draw(run.folder)
-                page.write(run.folder)
+            if run.world.is_root and not (run.folder / page.NAME).exists():
+                show(run)
             return
         resume.resume(run)
     resume.mark(run)
@@ -32,9 +31,17 @@ def train(run):
     while not finished(run):
         iteration(run)
     if run.world.is_root:
+        show(run)
+    run.say("complete: %s; report in %s", resume.how_far(run), run.folder / page.NAME)
+
+
+def show(run):
+    """Draw the learning curve and write the report. A run is no less complete where that fails."""
+    try:
         curve.draw(run.folder)
         page.write(run.folder)
-    run.say("complete: %s; report in %s", resume.how_far(run), run.folder / page.NAME)
+    except Exception:
+        run.logger.exception("the report could not be written; python -m az_mpi report %s tries again", run.folder)
 
 
 def iteration(run):
@@ -98,7 +105,7 @@ def play(run):
             new_positions += exchange.exchange(run, old)
         old = Record.empty(run.game)
         if total and total.save:
-            resume.save(run)
+            resume.answer_save(run)
         if total and total.stop:
             resume.leave(run)
         if config.selfplay.deterministic or not total or total.finished >= missing_num:
@@ -159,7 +166,7 @@ class StepWatch:
             heard = run.pulse.look()
             run.pulse.requests.save |= bool(heard and heard.save)
         if total.save:
-            resume.save(run)
+            resume.answer_save(run)
         self.stopped = total.stop > 0
         return self.stopped
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from az_mpi import checkpoint, exchange
 from az_mpi.checkpoint import Checkpoint
 from az_mpi.network import resnet
-from az_mpi.pulse import Stopped
+from az_mpi.signals import Stopped
 
 
 class WeightsDiffer(Exception):
@@ -70,6 +70,12 @@ def save(run):
     if not checkpoint.path_of(folder, progress).exists():
         content = Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
         checkpoint.save(folder, content, run.config.checkpoint.keep)
+
+
+def answer_save(run):
+    """Do what a signal asked for: make durable what there is. Not collective: root does it."""
+    save(run)
+    run.say("saved, as a signal asked: %s", how_far(run))
 
 
 def leave(run):

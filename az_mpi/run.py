@@ -18,13 +18,14 @@ from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
 from az_mpi.problems import Refusal
-from az_mpi.pulse import Pulse, Requests
+from az_mpi.pulse import Pulse
 from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
 from az_mpi.report.tally import Tally
 from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
+from az_mpi.signals import Requests
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 
@@ -77,10 +78,11 @@ class Run:
             self.logger.info(text, *values)
 
 
-def assemble(config, world, folder, attempt, trainers_num=0, requests=None):
+def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None):
     """Return this rank's `Run`, with new weights; the start-up table is printed. Collective.
 
-    attempt: None for a run that is only looked at: nothing is trained or written, and standard output is left alone.
+    prepare: called by root once nothing here can be refused any more, to make `folder` ready; returns the number of
+    the attempt. None for a run that is only looked at: nothing is trained or written, and standard output left alone.
     trainers_num: the first ranks of the world, which train. requests: what signals ask for.
     """
     cores = world.cores()
@@ -90,8 +92,6 @@ def assemble(config, world, folder, attempt, trainers_num=0, requests=None):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before CUDA starts
     if config.selfplay.deterministic != torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(config.selfplay.deterministic)  # a second of imports, also to switch it off
-    logger = console.start(world.rank, None if attempt is None else folder)
-    status = Status(world, folder, config, attempt, logger)
     device = placement.choose_device(world)
     placement.open_device(world, device)
     game = games.make(config.game)
@@ -101,8 +101,11 @@ def assemble(config, world, folder, attempt, trainers_num=0, requests=None):
     evaluate = choose_evaluator(config, game, engine, world.rank)
     trainers = world.split(world.rank < trainers_num)
     backend = backends.make(config.train.backend, world, trainers, device)
+    attempt = prepare and world.from_root(prepare)
+    logger = console.start(world.rank, folder if prepare else None)
+    status = Status(world, folder, config, attempt, logger)
     learner = trainers and Learner(config, game, network, backend, device)
-    writes = world.is_root and attempt is not None
+    writes = world.is_root and prepare is not None
     run = Run(
         config=config,
         world=world,

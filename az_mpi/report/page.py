@@ -60,7 +60,7 @@ def _head(data, name):
              ("Games", f"{sum(record['games_num'] for record in data.iterations):,}"),
              ("Positions", f"{sum(record['positions_num'] for record in data.iterations):,}"),
              ("Training steps", f"{last.get('step', 0):,}"), ("Time in the loop", duration(spent)),
-             ("Games/second", f"{last['games_per_s']:,.1f}" if last else "-")]
+             ("Games/second", f"{last['games_per_s']:,.1f}" if "games_per_s" in last else "-")]
     tiles = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for label, value in cards)
     places = f"{_plural(len(hosts), 'rank')} on {_plural(len(set(hosts)), 'host')}"
     attempts = _plural(len(data.attempts), "attempt")

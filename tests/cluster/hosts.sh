@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes node1 … nodeN, and stays until its standard input ends. Runs as the first process of namespaces of its own
+# Makes node1 … nodeN, and stays until it is killed. Runs as the first process of namespaces of its own
 # (PID, network, mount, UTS; see machine.py): when it dies, in whatever way, the kernel takes all of this down with it,
 # files included, which are in a /run of its own.
 #   hosts.sh N
@@ -44,4 +44,4 @@ for k in $(seq "$hosts_num"); do
     until ssh "node$k" true 2>/dev/null; do sleep 0.05; done
 done
 echo ready
-exec cat >/dev/null
+exec sleep infinity

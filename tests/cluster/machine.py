@@ -1,8 +1,8 @@
 """Hosts of one's own on this machine: network namespaces joined by a bridge, each with its name and an sshd.
 
 A machine lives in namespaces of its own (PID, network, mount, UTS), so that two of them never meet, nothing outside
-changes, and all of it is gone when its first process is: that one reads the other end of a pipe which this process
-holds, and so ends with it, even if it is killed.
+changes, and all of it is gone when its first process is: the kernel kills that one when this process ends, however it
+ends.
 """
 
 import os
@@ -13,10 +13,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 # What is run, and the Debian package that has it.
-FOR_HOSTS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "sshd": "openssh-server",
-             "ssh": "openssh-client"}
+FOR_HOSTS = {"setpriv": "util-linux", "unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2",
+             "sshd": "openssh-server", "ssh": "openssh-client"}
 FOR_SLURM = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 BRING_UP_S = 60
+NEW_NAMESPACES = ["unshare", "--mount", "--net", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]
 
 
 def why_not(programs):
@@ -27,8 +28,7 @@ def why_not(programs):
     missing = sorted({package for name, package in programs.items() if not shutil.which(name, path=path)})
     if missing:
         return f"Debian packages are missing: apt-get install {' '.join(missing)}"
-    tried = subprocess.run(["unshare", "--mount", "--net", "--pid", "--uts", "--fork", "--mount-proc", "true"],
-                           capture_output=True, text=True)
+    tried = subprocess.run([*NEW_NAMESPACES, "true"], capture_output=True, text=True)
     return tried.stderr.strip() or None
 
 
@@ -39,9 +39,8 @@ class Machine:
         self.hosts = [f"node{k + 1}" for k in range(hosts_num)]
         environment = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "LANG": "C.UTF-8"}
         self._process = subprocess.Popen(
-            ["unshare", "--mount", "--net", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc",
-             "sh", HERE / "hosts.sh", str(hosts_num)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+            ["setpriv", "--pdeathsig", "KILL", *NEW_NAMESPACES, "sh", HERE / "hosts.sh", str(hosts_num)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
         said = []
         for line in self._process.stdout:
             said.append(line)
@@ -55,7 +54,7 @@ class Machine:
 
     def close(self):
         """Take everything down: hosts, what runs on them, the files of their services."""
-        self._process.stdin.close()
+        self._process.kill()
         self._process.wait()
         self._process.stdout.close()
 
@@ -85,7 +84,7 @@ class Machine:
     def environment(self):
         """Environment variables of commands: this Python's programs first, MPI's consent to root, sbin."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
-        # In /tmp a daemon that was killed leaves a folder named by its number, with which the next daemon of that number
+        # In /tmp a killed daemon leaves a folder named by its number, with which the next daemon of that number
         # fails; and numbers come again in each machine. /run goes with the machine.
         return dict(os.environ, PATH=path, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                     PRTE_MCA_prte_tmpdir_base="/run")
@@ -93,4 +92,11 @@ class Machine:
     def lose(self, host):
         """Lose a host at once: every process on it is killed, sshd too."""
         script = 'while pids=$(ip netns pids "$0") && [ -n "$pids" ]; do kill -9 $pids; done'
+        self.run("sh", "-c", script, host)
+
+    def lose_daemon(self, host):
+        """Kill MPI's daemon on a host and its children, as when the host is lost; sshd and Slurm stay."""
+        script = """for pid in $(ip netns pids "$0"); do
+            case $(tr '\\0' ' ' <"/proc/$pid/cmdline") in */prted\\ *) kill -9 "$pid" ;; esac
+        done 2>/dev/null; true"""
         self.run("sh", "-c", script, host)
