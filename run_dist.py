@@ -3,14 +3,21 @@
 
 import logging
 import os
+import signal
 import sys
 import time
 import traceback
 from pathlib import Path
 
-from az_mpi import command_line
-from az_mpi import config as configuration
-from az_mpi.problems import Refusal
+# Requests that come while the modules below load wait until somebody listens, see `start`.
+HELD = (signal.SIGUSR1, signal.SIGUSR2)
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+
+from az_mpi import command_line  # noqa: E402
+from az_mpi import config as configuration  # noqa: E402
+from az_mpi.problems import Refusal  # noqa: E402
+from az_mpi.signals import Requests, Stopped  # noqa: E402
 
 DONE, USAGE, INTERNAL, RESUMABLE, INTERRUPTED = 0, 2, 70, 75, 130
 LAST_WORDS_S = 1.0
@@ -64,8 +71,12 @@ def load_config(arguments):
 
 def start(arguments):
     """Join the MPI job and do what was asked. An unexpected exception on any rank ends the whole job."""
+    requests = Requests()
+    if arguments.mode == "train":
+        requests.listen()  # before MPI and torch load, which can take long
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+
     from az_mpi.peers import PeerLost
-    from az_mpi.pulse import Stopped
     from az_mpi.world import World
 
     world = World.start()
@@ -74,7 +85,7 @@ def start(arguments):
         world.chunk_bytes = config.exchange.chunk_bytes
         from az_mpi import modes
 
-        getattr(modes, arguments.mode)(arguments, config, world)
+        getattr(modes, arguments.mode)(arguments, config, world, requests)
         return DONE
     except Refusal as error:  # raised on every rank
         if world.is_root:
@@ -107,4 +118,7 @@ def crash(world, folder):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    for number in HELD:
+        signal.signal(number, signal.SIG_IGN)  # as Python ends, it would bring back their default actions
+    sys.exit(status)

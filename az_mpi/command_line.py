@@ -48,6 +48,7 @@ exit codes:
   70   internal error
   75   stopped by a signal, everything finished is stored: start the same command again to go on
   130  interrupted twice (SIGINT)
+mpirun passes them on, but may also end with 0 when it has lost a host: python -m az_mpi status DIR tells.
 
 signals, to mpirun or to a rank: USR1: checkpoint and go on; USR2 (also TERM and INT to a rank itself): store
 what is finished and leave with status 75. mpirun ends its ranks by force when TERM or INT is sent to it.

@@ -7,17 +7,16 @@ import numpy as np
 
 from az_mpi import exchange, judge, loop, placement, resume, run_folder
 from az_mpi.data import segment
-from az_mpi.pulse import Requests, Stopped
 from az_mpi.report.console import ProgressBar
 from az_mpi.run import assemble
 from az_mpi.run_folder import RunFolderError
 from az_mpi.selfplay import quota
+from az_mpi.signals import Stopped
 
 
-def train(arguments, config, world):
-    """Start the run in --logdir, or go on with the one that is there."""
-    folder, requests = arguments.logdir, Requests()
-    requests.listen()
+def train(arguments, config, world, requests):
+    """Start the run in --logdir, or go on with the one that is there; stop or save where signals ask for it."""
+    folder = arguments.logdir
     world, trainers_num = placement.place(config, world)
     run = assemble(config, world, folder, lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh),
                    trainers_num, requests)
@@ -34,18 +33,18 @@ def train(arguments, config, world):
     run.metrics.close()
 
 
-def eval(arguments, config, world):
+def eval(arguments, config, world, requests):
     """Judge the network of a run as its configuration says and print the result as one JSON object."""
-    run = _open(arguments, config, world)
+    run = _open(arguments, config, world, requests)
     best = judge.load_best(run, before=run.progress.iteration)
     result = judge.verdict(run, best)
     if world.is_root:
         print(json.dumps(result))
 
 
-def selfplay(arguments, config, world):
+def selfplay(arguments, config, world, requests):
     """Play `selfplay.games_num` games with a run's newest network into RUN/selfplay and print what came of it."""
-    run = _open(arguments, config, world)
+    run = _open(arguments, config, world, requests)
     folder, index = run.folder / "selfplay", run.progress.iteration
     begun, player = time.perf_counter(), run.player
     shown = ProgressBar(run.logger, world.is_root, "self-play", "games")
@@ -82,11 +81,11 @@ def _rescue_games(run):
         run.logger.error("a segment could not be written", exc_info=error)
 
 
-def _open(arguments, config, world):
+def _open(arguments, config, world, requests):
     """Return the run in --logdir with its newest network, without taking part in its training."""
     folder = arguments.logdir
     world.from_root(lambda: run_folder.check_same_run(folder, config))
-    run = assemble(config, world, folder)
+    run = assemble(config, world, folder, requests=requests)
     if not resume.restore(run, set_aside=False):
         raise RunFolderError(f"--logdir {folder}: holds no whole checkpoint\n  train there first, or name another run")
     return run

@@ -1,44 +1,15 @@
 """What ranks ask of each other while they work: counts that are added up again and again, for which nobody waits.
 
-A signal reaches one rank or all of them, at any moment. It is only noted (`Requests`); the ranks act on it together,
-after the same sum that told all of them.
+A signal reaches one rank or all of them, at any moment. It is only noted (`signals.Requests`); the ranks act on it
+together, after the same sum that told all of them.
 """
 
-import signal
 import time
 from typing import NamedTuple
 
 from az_mpi.world import wait
 
 EVERY_S = 0.005
-
-
-class Stopped(Exception):
-    """The run was asked to stop; what is finished is stored. Raised on every rank at the same place."""
-
-
-class Requests:
-    """What this rank was asked for by signals and has not yet told the others: `save`, `stop`."""
-
-    def __init__(self):
-        self.save = self.stop = False
-
-    def listen(self):
-        """Take USR1 as a request to save, and USR2, TERM and INT as one to stop. A second INT interrupts at once."""
-        signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "save", True))
-        for number in (signal.SIGUSR2, signal.SIGTERM):
-            signal.signal(number, lambda *_: setattr(self, "stop", True))
-        signal.signal(signal.SIGINT, self._interrupt)
-
-    def hear(self, total):
-        """Take over what any rank was asked for: to stop is remembered, to save is answered by whoever sees `total`."""
-        self.stop = self.stop or total.stop > 0
-        self.save = self.save and not total.save
-
-    def _interrupt(self, *_):
-        if self.stop:
-            raise KeyboardInterrupt
-        self.stop = True
 
 
 class Total(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from az_mpi import checkpoint, exchange
 from az_mpi.checkpoint import Checkpoint
 from az_mpi.network import resnet
-from az_mpi.pulse import Stopped
+from az_mpi.signals import Stopped
 
 
 class WeightsDiffer(Exception):

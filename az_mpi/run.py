@@ -18,13 +18,14 @@ from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
 from az_mpi.problems import Refusal
-from az_mpi.pulse import Pulse, Requests
+from az_mpi.pulse import Pulse
 from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
 from az_mpi.report.tally import Tally
 from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
+from az_mpi.signals import Requests
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 

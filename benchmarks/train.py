@@ -2,6 +2,7 @@
 
     python benchmarks/train.py                                  # one rank
     mpirun -np 2 -H localhost:2 python benchmarks/train.py --backend horovod ddp      # both, taking turns
+    mpirun -np 2 -H localhost:2 python benchmarks/train.py --settings "" HOROVOD_CYCLE_TIME=5   # as is, and so
 
 `train_step_s` is the time of `Learner.train` for each of its steps: batches made, the backend's session begun and
 ended, gradients reduced. `bare_step_s` is forward, loss, backward, clip and fused AdamW in the same precision, the
@@ -12,6 +13,7 @@ which a rank waits in the optimiser's `synchronize`. On several ranks each figur
 
 import argparse
 import copy
+import os
 import sys
 import time
 from pathlib import Path
@@ -38,6 +40,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", default="connect4", choices=games.NAMES)
     parser.add_argument("--backend", nargs="+", default=["horovod"], choices=backends.KINDS, help="one or more")
+    parser.add_argument("--settings", nargs="+", default=[""], metavar="NAME=VALUE", help="environment variables of a "
+                        "backend, one for each turn: Horovod reads them anew in each session")
     parser.add_argument("--batch_size", type=int, default=1024, help="a total over all ranks")
     parser.add_argument("--steps", type=int, default=10, help="in each turn")
     parser.add_argument("--runs", type=int, default=7)
@@ -55,10 +59,14 @@ def main():
         backend = backends.make(name, world, world, "cpu")
         learners[name] = TimedLearner(config, game, network, backend, "cpu")
         bare = bare or BareLoop(config.train, copy.deepcopy(network), learners[name].bf16)
-    figures = {name: [] for name in learners}
+    figures = {f"{name} {setting}".strip(): [] for name in learners for setting in arguments.settings}
     for _ in range(arguments.runs + 1):
         for name, learner in learners.items():
-            figures[name].append(measure(learner, bare, replay, arguments.steps))
+            for setting in arguments.settings:
+                key, _, value = setting.partition("=")
+                os.environ.update({key: value} if key else {})
+                figures[f"{name} {setting}".strip()].append(measure(learner, bare, replay, arguments.steps))
+                os.environ.pop(key, None)
     for name, rows in figures.items():
         rows = rows[1:]  # in the first turn kernels are made
         mean = world.sum(np.array([list(row.values()) for row in rows])) / world.size

@@ -10,7 +10,7 @@ source .venv/bin/activate || { echo "$PWD has no .venv: make setup there first" 
 # ---------------------------------------------------------------------------------------------------------------------
 
 RESUMABLE=75 # exit status of run_dist.py: stopped on request, the same command goes on
-KILLED_BY_USR2=140
+STOPPED_EARLY='140|250' # mpirun's, where USR2 came before any rank had begun (250: while it started its daemons)
 
 # mpirun starts one daemon on each node, by srun, and each daemon its ranks. Without this variable a daemon may use all
 # cores that the job has on its node; with it (srun takes no notice of --cpus-per-task itself since Slurm 22.05) only
@@ -25,6 +25,10 @@ mpirun_options=(${SLURM_NTASKS:+-np "$SLURM_NTASKS"})
 
 # run_dist OPTIONS: run_dist.py on all tasks of the job; the job ends as it ended.
 run_dist() {
+    # Where it trains, the run says in this file whether it is finished.
+    status_file=$(python -c 'import sys; from az_mpi.command_line import parse; given = parse(sys.argv[1:])
+print(given.logdir / "status.json" if given.mode == "train" else "")' "$@" 2>/dev/null)
+    status_before=$(cat "$status_file" 2>/dev/null)
     # Ranks of a node share its cores out among themselves: no binding, but within what Slurm gave the job.
     as_job mpirun "${mpirun_options[@]}" --bind-to none python run_dist.py "$@"
 }
@@ -44,11 +48,20 @@ as_job() {
         status=$?
     done
     trap - USR1 TERM
-    # Asked before it could listen, within the first seconds.
-    [ -z "$asked" ] || [ $status != $KILLED_BY_USR2 ] || status=$RESUMABLE
+    [ -z "$asked" ] || [[ ! $status =~ ^($STOPPED_EARLY)$ ]] || status=$RESUMABLE
+    if [ $status = 0 ] && ! finished; then
+        say "mpirun ended with status 0, but the run is not finished: a node was lost"
+        status=$RESUMABLE
+    fi
     say "ended with status $status"
     if [ $status = $RESUMABLE ] && [ -n "$requeue" ]; then requeue; fi
     exit $status
+}
+
+# Whether the run that has just ended says that it is finished. mpirun's status does not: seen with Open MPI 5.0.11, it
+# is 0 too when a node, or mpirun's daemon on it, is lost.
+finished() {
+    [ -z "$status_file" ] || { grep -q '"job": "finished"' "$status_file" && [ "$(<"$status_file")" != "$status_before" ]; }
 }
 
 # Put this job back into the queue. It comes back with the same id, script and options, and writes to the same file.

@@ -13,19 +13,28 @@ STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 # What Open MPI says when a host is lost; seen with 5.0.11: its exit status is 0 then.
 LOST_HOST = b"has lost communication with a remote daemon"
-INTERNAL = 70
+# How mpirun ends where USR2 comes before it, or a rank, takes it, and where it is still starting its daemons (seen with
+# 5.0.11): no rank has begun then.
+STOPPED_EARLY = (128 + signal.SIGUSR2, 250)
+INTERNAL, RESUMABLE = 70, 75
 
 
 def run(command, tick=lambda: ()):
-    """Start `command`, an mpirun line, wait for its end and return its exit status; 70 where it has lost a host.
+    """Start `command`, an mpirun line, wait for its end and return its exit status; 70 where it has lost a host, 75
+    where it was stopped before it began.
 
     INT, TERM and HUP become USR2 (the run stops cleanly, status 75), the second time TERM, the third time KILL; USR1
     goes on as it is. tick() is called every LOOK_EVERY_S and returns signals to be sent as they are.
     """
-    caught, stops, prctl = [], 0, ctypes.CDLL(None).prctl
+    caught, sent, stops, prctl = [], set(), 0, ctypes.CDLL(None).prctl
     stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda number, _: caught.append(number))
               for number in (*stopping, signal.SIGUSR1)}
+
+    def send(number):
+        sent.add(number)
+        process.send_signal(number)
+
     try:
         # In a session of its own: a terminal's Ctrl-C is for the launcher, mpirun would kill the ranks at once.
         # And it ends with the launcher, also where that is killed.
@@ -41,14 +50,17 @@ def run(command, tick=lambda: ()):
                     if number in stopping:
                         say(number, stops)
                         number, stops = STOPS[min(stops, 2)], stops + 1
-                    process.send_signal(number)
+                    send(number)
                 try:
                     status = process.wait(LOOK_EVERY_S)
                     errors.join(LAST_WORDS_S)  # a process that outlives mpirun may keep it open
-                    return 128 - status if status < 0 else status or (INTERNAL if lost.is_set() else 0)
+                    status = 128 - status if status < 0 else status
+                    if status in STOPPED_EARLY and signal.SIGUSR2 in sent and signal.SIGTERM not in sent:
+                        return RESUMABLE
+                    return status or (INTERNAL if lost.is_set() else 0)
                 except subprocess.TimeoutExpired:
                     for number in tick():
-                        process.send_signal(number)
+                        send(number)
         finally:
             if process.poll() is None:  # tick failed
                 process.terminate()

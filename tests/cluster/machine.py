@@ -90,3 +90,10 @@ class Machine:
         """Lose a host at once: every process on it is killed, sshd too."""
         script = 'while pids=$(ip netns pids "$0") && [ -n "$pids" ]; do kill -9 $pids; done'
         self.run("sh", "-c", script, host)
+
+    def lose_daemon(self, host):
+        """Kill MPI's daemon on a host and its children, as when the host is lost; sshd and Slurm stay."""
+        script = """for pid in $(ip netns pids "$0"); do
+            case $(tr '\\0' ' ' <"/proc/$pid/cmdline") in */prted\\ *) kill -9 "$pid" ;; esac
+        done 2>/dev/null; true"""
+        self.run("sh", "-c", script, host)

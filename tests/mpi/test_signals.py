@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -139,3 +140,47 @@ def test_usr1_in_play_makes_the_games_durable_and_the_run_goes_on(start_mpirun, 
     process.communicate(timeout=60)
     assert process.returncode == 75
     assert 0 < counts[0] < counts[1] < len(ids(folder)) == len(np.unique(ids(folder)))
+
+
+def load(process, ranks, library):
+    """Wait until each rank has loaded a library."""
+    def loaded():
+        maps = []
+        for rank in ranks_of(process):
+            try:
+                maps.append(Path(f"/proc/{rank.pid}/maps").read_text())
+            except OSError:
+                pass  # it has ended; then so does mpirun, which wait_for sees
+        return len(maps) == ranks and all(library in text for text in maps)
+
+    wait_for(loaded, process)
+
+
+@pytest.mark.parametrize("library", ["pydantic_core", "libmpi", "libtorch"])
+def test_a_stop_during_the_start_is_kept(start_mpirun, tmp_path, library):
+    folder = tmp_path / "run"
+    process = start_mpirun(2, *run_of(folder, "play"))
+    load(process, 2, library)
+    process.send_signal(signal.SIGUSR2)
+    output = process.communicate(timeout=120)[0]
+    assert process.returncode == 75, output
+    assert "stopped after iteration 0 of 1" in output and state(folder)["phase"] == "play"
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.3])
+def test_a_stop_right_after_the_start(start_mpirun, tmp_path, seconds):
+    """Before mpirun or Python take signals, they die of it, and nothing has begun."""
+    process = start_mpirun(2, *run_of(tmp_path / "run", "play"))
+    time.sleep(seconds)
+    process.send_signal(signal.SIGUSR2)
+    output = process.communicate(timeout=120)[0]
+    assert process.returncode in (75, 128 + signal.SIGUSR2, -signal.SIGUSR2), output
+    assert (tmp_path / "run").exists() == (process.returncode == 75)
+
+
+def test_other_modes_end_by_a_signal_as_any_program_does(start_mpirun, tmp_path):
+    process = start_mpirun(1, "run_dist.py", *BASE, "--mode", "eval", "--logdir", tmp_path / "run")
+    load(process, 1, "libmpi")
+    process.send_signal(signal.SIGUSR2)
+    output = process.communicate(timeout=120)[0]
+    assert process.returncode == 128 + signal.SIGUSR2, output

@@ -287,6 +287,27 @@ def test_a_lost_host_is_no_success(status, expected, capfd):
     assert capfd.readouterr().err == "".join(words)
 
 
+# Ends with a status once it has got so many signals.
+ENDS = """
+import pathlib, signal, sys, time
+got, (path, number, status) = [], sys.argv[1:]
+for name in (signal.SIGUSR2, signal.SIGTERM): signal.signal(name, lambda *_: got.append(1))
+pathlib.Path(path).touch()
+while len(got) < int(number): time.sleep(0.02)
+sys.exit(int(status))
+"""
+
+
+@pytest.mark.parametrize("asked", [(), (signal.SIGUSR2,), (signal.SIGUSR2, signal.SIGTERM)])
+@pytest.mark.parametrize("status", [140, 250, 137])
+def test_a_stop_before_the_beginning_is_resumable(tmp_path, status, asked):
+    """Open MPI 5.0.11 ends so while it starts; 137 is a rank that was killed."""
+    ready, left = tmp_path / "ready", list(asked)
+    command = [sys.executable, "-c", ENDS, str(ready), str(len(asked)), str(status)]
+    early = status != 137 and asked == (signal.SIGUSR2,)
+    assert job.run(command, lambda: [left.pop(0)] if left and ready.exists() else []) == (75 if early else status)
+
+
 def test_what_others_ask_for_goes_on_to_mpirun(tmp_path):
     asked = iter([[], [signal.SIGUSR1], [signal.SIGUSR2]])
     ready = tmp_path / "notes"

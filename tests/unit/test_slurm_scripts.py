@@ -1,0 +1,72 @@
+"""What slurm/common.sh makes of mpirun's end, by stand-ins for mpirun and scontrol; tests/cluster has real ones."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "source slurm/common.sh; run_dist --config_file configs/smoke.json --logdir run "
+
+
+@pytest.fixture
+def batch(tmp_path):
+    """Return run(script, mpirun) -> (exit status, output): a batch script in tmp_path, whose mpirun is that script."""
+    for name in ("az_mpi", "configs", "slurm"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    tools = tmp_path / ".venv/bin"
+    tools.mkdir(parents=True)
+    (tools / "activate").write_text(f"PATH={tools}:$PATH")
+    (tmp_path / "run").mkdir()
+
+    def run(script, mpirun, **variables):
+        for name, text in {"mpirun": mpirun, "scontrol": 'echo "scontrol $*"', "sleep": "exit 0"}.items():
+            (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tools / name).chmod(0o755)
+        environment = {"PATH": "PYTHON:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "job", **variables}
+        environment["PATH"] = environment["PATH"].replace("PYTHON", str(Path(sys.executable).parent))
+        done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def says(job, attempt=2):
+    return f"""echo '{json.dumps({"attempt": attempt, "job": job})}' >run/status.json"""
+
+
+@pytest.mark.parametrize("mpirun, expected", [
+    (says("finished"), 0),
+    (says("running"), 75),
+    ("true", 75),
+    ("rm run/status.json", 75),
+    (says("finished") + "; exit 70", 70),
+    (says("stopped") + "; exit 75", 75),
+    ("exit 2", 2),
+])  # fmt: skip
+def test_done_is_what_the_run_says_is_done(batch, tmp_path, mpirun, expected):
+    """An earlier attempt was finished, of a run that now has more to do."""
+    subprocess.run(["sh", "-c", says("finished", attempt=1)], cwd=tmp_path, check=True)
+    status, said = batch(SCRIPT, mpirun)
+    assert status == expected and ("scontrol requeue 7" in said) == (expected == 75), said
+    assert ("a node was lost" in said) == (expected == 75 and "75" not in mpirun)
+
+
+def test_a_lost_node_counts_towards_the_cap(batch):
+    status, said = batch(SCRIPT, "true", SLURM_RESTART_COUNT="3", REQUEUES_MAX="3")
+    assert status == 75 and "not queued again after 3 times" in said and "scontrol" not in said
+
+
+@pytest.mark.parametrize("options", ["--mode eval", "--mode selfplay"])
+def test_other_modes_leave_no_status(batch, options):
+    assert batch(SCRIPT + options, "true")[0] == 0
+
+
+@pytest.mark.parametrize("status, expected", [(140, 75), (250, 75), (137, 137)])
+def test_a_stop_before_the_run_began_is_resumable(batch, status, expected):
+    listens = "until grep -qE '^SigCgt:.*[2367abef]..$' /proc/$PPID/status; do /bin/sleep 0.05; done"  # to USR1
+    told = f"trap 'exit {status}' USR2; {listens}; kill -USR1 $PPID; while :; do /bin/sleep 0.05; done"
+    assert batch(SCRIPT, told)[0] == expected
+    assert batch(SCRIPT, f"exit {status}")[0] == status  # nobody asked
