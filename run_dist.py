@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Train AlphaZero over MPI: command line -> configuration -> world -> mode -> exit status. See --help."""
 
+import logging
+import os
 import signal
 import sys
 import time
@@ -26,12 +28,25 @@ def main(argv):
     try:
         arguments = command_line.parse(argv)
         if not arguments.check_config:
-            return start(arguments)
+            return leave(start(arguments))
         return finish(DONE, configuration.to_json(load_config(arguments)), sys.stdout)
     except command_line.PrintAndExit as text:
         return finish(DONE, text, sys.stdout)
     except Refusal as error:
         return finish(USAGE, f"{error}\n", sys.stderr)
+
+
+def leave(status):
+    """Return the exit status; but where ranks can be lost end here: MPI would wait for one that is not there when it is
+    finalised, and Open MPI's ULFM sometimes for one that has left already."""
+    from az_mpi.world import World
+
+    if World.survives:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
 
 
 def finish(status, text, stream):
@@ -61,6 +76,7 @@ def start(arguments):
         requests.listen()  # before MPI and torch load, which can take long
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
+    from az_mpi.peers import PeerLost
     from az_mpi.world import World
 
     world = World.start()
@@ -76,6 +92,10 @@ def start(arguments):
             print(error, file=sys.stderr, flush=True)
         return USAGE
     except Stopped:  # raised on every rank
+        return RESUMABLE
+    except PeerLost as error:  # before there was anything to lose, or where nobody could go on
+        world.revoke()
+        print(f"rank {world.rank} of {world.size} on {world.host}: another rank was lost: {error}", file=sys.stderr)
         return RESUMABLE
     except KeyboardInterrupt:
         world.abort(INTERRUPTED)

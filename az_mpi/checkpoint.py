@@ -71,10 +71,10 @@ def contiguous(tensors):
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
-def broadcast(world, tensors):
-    """Return root's tensors by name on every rank; the others' are ignored. Collective."""
-    content = save_bytes(contiguous(tensors)) if world.is_root else b""
-    return load_bytes(world.broadcast(np.frombuffer(content, np.uint8)).tobytes())
+def broadcast(world, tensors, source=0):
+    """Return the tensors by name of rank `source` on every rank; the others' are ignored. Collective."""
+    content = save_bytes(contiguous(tensors)) if world.rank == source else b""
+    return load_bytes(world.broadcast(np.frombuffer(content, np.uint8), source).tobytes())
 
 
 def find(folder):

@@ -30,7 +30,9 @@ def exchange(run, old):
     record = store(run)
     # Only root holds old games, and their positions are numbered first.
     games_num, positions_num = len(old.games) + len(record.games), [len(old.positions), len(record.positions)]
-    counts = world.collect([*positions_num, games_num, int(run.player.live.sum())])
+    unwritten_num = run.writer.unwritten_num if world.is_root else None
+    counts = world.collect([*positions_num, games_num, int(run.player.live.sum()), unwritten_num])
+    run.given = run.given[len(run.given) - counts[0][4] :]  # what is on disk need not be given again
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
     _deal(run, old, progress.positions_num)
     _deal(run, record, progress.positions_num + before)
@@ -49,10 +51,12 @@ def exchange(run, old):
 def store(run):
     """Hand the games that the ranks have finished to root's writer, as one segment; return this rank's."""
     record = run.player.take()
+    # While an iteration is trained, games are played for the next.
+    iteration = run.progress.iteration + (run.progress.phase == "train")
+    run.given.append((iteration, record))
     new = record.gather(run.world, run.config.exchange.compress)
     if run.world.is_root:
-        # While an iteration is trained, games are played for the next.
-        run.writer.submit(run.progress.iteration + (run.progress.phase == "train"), new, provenance(run))
+        run.writer.submit(iteration, new, provenance(run))
     return record
 
 

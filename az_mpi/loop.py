@@ -7,7 +7,8 @@ import resource
 
 import numpy as np
 
-from az_mpi import exchange, judge, resume
+from az_mpi import exchange, judge, recovery, resume
+from az_mpi.peers import PeerLost
 from az_mpi.pulse import Lockstep
 from az_mpi.report import curve, page
 from az_mpi.report.console import ProgressBar
@@ -26,10 +27,16 @@ def train(run):
             return
         resume.resume(run)
     resume.mark(run)
-    if evaluation_due(run) and not judge.judged(run):
-        judge.evaluate(run)
-    while not finished(run):
-        iteration(run)
+    while True:
+        try:
+            if evaluation_due(run) and not judge.judged(run):
+                judge.evaluate(run)
+            elif finished(run):
+                break
+            else:
+                iteration(run)
+        except PeerLost:
+            recovery.recover(run)
     if run.world.is_root:
         show(run)
     run.say("complete: %s; report in %s", resume.how_far(run), run.folder / page.NAME)
@@ -63,8 +70,6 @@ def iteration(run):
             resume.save(run)
     with timers("report"):  # told by the next iteration
         report(run, new_positions, steps)
-    if evaluation_due(run):
-        judge.evaluate(run)
 
 
 def finished(run):

@@ -21,8 +21,9 @@ def train(arguments, config, world, requests):
     run = assemble(config, world, folder, lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh),
                    trainers_num, requests)
     try:
-        with run.status:
+        with run:
             loop.train(run)
+        run.world.settle()
     except Stopped:
         run.metrics.close()
         raise

@@ -84,7 +84,7 @@ def leave(run):
     save(run)
     run.say("stopped after %s; start the same command again to go on", how_far(run))
     run.status.end("stopped")
-    run.world.barrier()  # mpirun ends all ranks when the first one leaves
+    run.world.settle()  # mpirun ends all ranks when the first one leaves
     raise Stopped
 
 

@@ -45,9 +45,13 @@ class Run:
     evaluate: object  # what self-play searches with
     player: Player
     trainers_num: int
+    device: str
+    cores: int
+    engine_choice: str  # in words
     learner: Learner | None
     replay: Replay | None
     writer: SegmentWriter | None
+    log_name: str
     logger: object
     metrics: Metrics
     timers: Timers
@@ -56,6 +60,14 @@ class Run:
     progress: Progress = field(default_factory=Progress)
     before_play: Progress | None = None  # as `progress` was when the iteration began, see `resume.mark`
     tally: Tally = field(default_factory=Tally)
+    given: list = field(default_factory=list)  # (iteration, Record) of this rank's games that may not be on disk yet
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        """Let the status say how the run ended."""
+        self.status.__exit__(*error)
 
     def restart_evaluator(self):
         """Make the evaluator's random numbers, where it draws any, depend on the iteration alone."""
@@ -97,14 +109,15 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     game = games.make(config.game)
     network = resnet.build(game, config.network, config.seed)
     make_engine = engine_maker(config, world, game, device, cores)
-    engine, reason = make_engine(network)
+    engine, engine_choice = make_engine(network)
+    if config.network.engine in ("uniform", "rollout"):  # what self-play searches with instead
+        engine_choice = f"{config.network.engine} (as configured)"
     evaluate = choose_evaluator(config, game, engine, world.rank)
-    trainers = world.split(world.rank < trainers_num)
-    backend = backends.make(config.train.backend, world, trainers, device)
+    backend = make_backend(config, world, device, trainers_num)
     attempt = prepare and world.from_root(prepare)
-    logger = console.start(world.rank, folder if prepare else None)
+    log_name = f"rank-{world.rank:03d}"
+    logger = console.start(world.is_root, log_name, folder if prepare else None)
     status = Status(world, folder, config, attempt, logger)
-    learner = trainers and Learner(config, game, network, backend, device)
     writes = world.is_root and prepare is not None
     run = Run(
         config=config,
@@ -118,18 +131,32 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         evaluate=evaluate,
         player=Player(config, game, evaluate, world.rank, cores, groups_num=2 if evaluate.in_background else 1),
         trainers_num=trainers_num,
-        learner=learner,
-        replay=trainers and Replay(game),
-        writer=SegmentWriter(folder / "games", folder / "games.h5", game) if writes else None,
+        device=device,
+        cores=cores,
+        engine_choice=engine_choice,
+        learner=backend and Learner(config, game, network, backend, device),
+        replay=backend and Replay(game),
+        writer=make_writer(folder, game) if writes else None,
+        log_name=log_name,
         logger=logger,
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),
         timers=Timers(world, status.enter),
         pulse=Pulse(world, requests or Requests()),
         status=status,
     )
-    searches_network = config.network.engine not in ("uniform", "rollout")
-    _say_start(run, device, cores, reason if searches_network else f"{config.network.engine} (as configured)")
+    _say_start(run)
     return run
+
+
+def make_backend(config, world, device, trainers_num):
+    """Return what sums gradients over the first `trainers_num` ranks, None on the others. Collective."""
+    trainers = world.split(world.rank < trainers_num)
+    return backends.make(config.train.backend, world, trainers, device)
+
+
+def make_writer(folder, game):
+    """Return root's writer of segments of a run's folder."""
+    return SegmentWriter(folder / "games", folder / "games.h5", game)
 
 
 def engine_maker(config, world, game, device, cores):
@@ -153,19 +180,26 @@ def choose_evaluator(config, game, engine, rank):
     return CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)
 
 
-def _say_start(run, device, cores, engine):
+def say_ranks(run):
     """Print the table of ranks and what they run on. Collective."""
-    world, config = run.world, run.config
+    world, config, device = run.world, run.config, run.device
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
     meanwhile = "" if config.selfplay.deterministic or not run.trainers_num else ", also while others train"
     roles = "play, train" if run.learner else f"play{meanwhile}"
-    rows = world.collect([world.rank, world.host, cores, f"{device} {name}".removesuffix(" cpu"), engine, roles])
+    device = f"{device} {name}".removesuffix(" cpu")
+    rows = world.collect([world.rank, world.host, run.cores, device, run.engine_choice, roles])
     run.status.begin(run, [(host, place, does) for _, host, _, place, _, does in rows])
+    for line in console.table([("rank", "host", "cores", "device", "engine", "roles"), *rows]):
+        run.say("  %s", line)
+
+
+def _say_start(run):
+    """Print what the run is and who takes part in it. Collective."""
+    world, config = run.world, run.config
     gpus = dict(world.collect([world.host, torch.cuda.device_count()]))
     backend = run.learner.backend.describe() if run.learner else "nothing trained"
     run.say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, config.game, config.seed, run.folder)
-    for line in console.table([("rank", "host", "cores", "device", "engine", "roles"), *rows]):
-        run.say("  %s", line)
+    say_ranks(run)
     for line in placement.remarks(world.hosts, gpus):
         run.say("  note: %s", line)
     if unknown := sorted(config.selfplay.weights.keys() - set(world.hosts)):

@@ -46,6 +46,11 @@ def prepare(path, config, hosts, fresh):
     return attempt
 
 
+def note_attempt(path, config, hosts):
+    """Write down that a run goes on with other ranks, and return the number of this attempt. For root alone."""
+    return _write_attempt(Path(path) / "attempts", json.dumps(describe(config, hosts), indent=2) + "\n")
+
+
 def recorded_config(path, overrides=None, sources=None):
     """Return the configuration of the newest attempt in a run's folder. Raises RunFolderError, ConfigError."""
     path = Path(path)

@@ -9,10 +9,12 @@ import json
 import os
 import socket
 import time
-import zlib
 
 import numpy as np
 
+from az_mpi.messages import as_bytes, pack, unpack
+from az_mpi.peers import PeerLost, collective
+from az_mpi.pending import PendingSum
 from az_mpi.problems import Refusal
 
 SPIN_S, LONGEST_SLEEP_S = 0.0002, 0.002
@@ -24,14 +26,18 @@ class World:
     # Seconds that this rank has spent in collectives, waiting for others or for bulk data to travel. One count for all
     # worlds of a process: a rank waits in one place at a time. What waits inside Horovod is not seen.
     waited_s = 0.0
+    # Whether the job goes on when a rank dies: mpirun was started with --with-ft ulfm.
+    survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")
     # Bytes that this rank has sent to others in bulk. Horovod's are not seen.
     sent_bytes = 0
 
+    @collective
     def __init__(self, comm, chunk_bytes=1 << 28):
         from mpi4py import MPI
 
         self._mpi, self.comm, self.chunk_bytes = MPI, comm, chunk_bytes
         self._sums = comm.Dup()  # so that a sum may be under way during other collectives
+        self._derived = []
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.is_root = self.rank == 0
         self.host = socket.gethostname()
@@ -67,10 +73,12 @@ class World:
             return None
         return f"{self.library()} has no ULFM here: a lost rank ends the job, and the same command resumes it"
 
+    @collective
     def barrier(self):
         """Wait for every rank. Collective."""
         self._wait(self.comm.Ibarrier())
 
+    @collective
     def collect(self, item):
         """Return every rank's small JSON-able item, in rank order, on every rank. Collective."""
         mine = np.frombuffer(json.dumps(item).encode(), np.uint8)
@@ -80,9 +88,9 @@ class World:
         self._wait(self.comm.Iallgatherv(mine, [everything, sizes, starts, self._mpi.BYTE]))
         return [json.loads(everything[a : a + n].tobytes()) for a, n in zip(starts, sizes)]
 
-    def share(self, item):
-        """Return root's small JSON-able item on every rank; the others' is ignored. Collective."""
-        return json.loads(self.broadcast(np.frombuffer(json.dumps(item).encode(), np.uint8)).tobytes())
+    def share(self, item, source=0):
+        """Return the small JSON-able item of rank `source` on every rank; the others' is ignored. Collective."""
+        return json.loads(self.broadcast(np.frombuffer(json.dumps(item).encode(), np.uint8), source).tobytes())
 
     def from_root(self, make):
         """Return on every rank the small JSON-able result of `make()`, which root alone calls. Collective.
@@ -105,43 +113,47 @@ class World:
         items = self.collect(item)
         return [rank for rank, other in enumerate(items) if other != items[0]]
 
+    @collective
     def sum(self, values):
         """Return the sum over ranks of an array of int64 or float64. Collective."""
         total = np.empty_like(values)
         self._wait(self.comm.Iallreduce(values, total))
         return total
 
+    @collective
     def start_sum(self, values):
         """Begin to add up a few integers a rank and return a `PendingSum`. Collective: every rank begins its sums in
         the same order, and no rank waits for another before it asks for the result."""
-        return PendingSum(self._sums, values)
+        return PendingSum(self._sums, values, wait)
 
-    def broadcast(self, array):
-        """Return root's array, of a plain dtype, on every rank; the others' is ignored. Collective."""
-        length = np.zeros(1, np.int64)
-        if self.is_root:
+    @collective
+    def broadcast(self, array, source=0):
+        """Return the array, of a plain dtype, of rank `source` on every rank; the others' is ignored. Collective."""
+        length, is_source = np.zeros(1, np.int64), self.rank == source
+        if is_source:
             array = np.ascontiguousarray(array)
             header = np.frombuffer(json.dumps([array.dtype.str, array.shape]).encode(), np.uint8)
             length[0] = len(header)
-        self._wait(self.comm.Ibcast(length))
-        if not self.is_root:
+        self._wait(self.comm.Ibcast(length, source))
+        if not is_source:
             header = np.empty(length[0], np.uint8)
-        self._wait(self.comm.Ibcast(header))
+        self._wait(self.comm.Ibcast(header, source))
         dtype, shape = json.loads(header.tobytes())
-        result = array if self.is_root else np.empty(shape, dtype)
-        content = _as_bytes(result)
-        if self.is_root:
+        result = array if is_source else np.empty(shape, dtype)
+        content = as_bytes(result)
+        if is_source:
             World.sent_bytes += len(content) * (self.size - 1)
         for start in range(0, len(content), self.chunk_bytes):
-            self._wait(self.comm.Ibcast(content[start : start + self.chunk_bytes]))
+            self._wait(self.comm.Ibcast(content[start : start + self.chunk_bytes], source))
         return result
 
+    @collective
     def gather(self, rows, compress=False):
         """Return the rows of every rank, in rank order, on root; None elsewhere. Collective.
 
         rows: [n, …], any fixed-size dtype, the same on every rank; n may differ and may be 0.
         """
-        content = _pack(rows, compress)
+        content = pack(rows, compress)
         sizes = self._all_sizes(len(content))
         World.sent_bytes += 0 if self.is_root else len(content)
         chunk = self._chunk(max(sizes))
@@ -158,14 +170,15 @@ class World:
                     whole[starts[rank] + done :][:n] = stage[places[rank] :][:n]
         if not self.is_root:
             return None
-        return _unpack([whole[a : a + n] for a, n in zip(starts, sizes)], rows, compress)
+        return unpack([whole[a : a + n] for a, n in zip(starts, sizes)], rows, compress)
 
+    @collective
     def exchange(self, rows, destination, compress=False):
         """Send each row to a rank and return the rows sent here, by source rank, in their order there. Collective.
 
         rows: [n, …], any fixed-size dtype, the same on every rank. destination: int [n], the rank of each row.
         """
-        parts = [_pack(rows[destination == rank], compress) for rank in range(self.size)]
+        parts = [pack(rows[destination == rank], compress) for rank in range(self.size)]
         to_send = np.array([len(part) for part in parts], np.int64)
         World.sent_bytes += int(to_send.sum() - to_send[self.rank])
         to_receive = np.empty_like(to_send)
@@ -184,16 +197,70 @@ class World:
             self._wait(self.comm.Ialltoallv([outgoing, sends, places, byte], [incoming, receives, places, byte]))
             for place, part, n in zip(places, received, receives):
                 part[done:][:n] = incoming[place:][:n]
-        return _unpack(received, rows, compress)
+        return unpack(received, rows, compress)
 
+    @collective
     def reorder(self, first):
         """Return a world of the same ranks where those with a true `first` come first, else in order. Collective."""
-        return World(self.comm.Split(0, self.rank + (0 if first else self.size)), self.chunk_bytes)
+        return self._derive(self.comm.Split(0, self.rank + (0 if first else self.size)))
 
+    @collective
     def split(self, member):
         """Return a world of the ranks where `member` is true, in the same order; None on the others. Collective."""
         comm = self.comm.Split(0 if member else self._mpi.UNDEFINED, self.rank)
-        return World(comm, self.chunk_bytes) if member else None
+        return self._derive(comm) if member else None
+
+    def _derive(self, comm):
+        self._derived.append(World(comm, self.chunk_bytes))
+        return self._derived[-1]
+
+    def recover(self, rebuild):
+        """Return `rebuild(world of the survivors)` once it has succeeded on all of them, to be called after PeerLost.
+        Collective over survivors. Where one more dies meanwhile, `rebuild` is called again with those that are left.
+
+        Needs MPI with ULFM, as `survives` says.
+        """
+        while True:
+            self.revoke()
+            comm, survivors, result, succeeded = self.comm.Shrink(), None, None, True
+            try:
+                survivors = World(comm, self.chunk_bytes)
+                result = rebuild(survivors)
+            except PeerLost:
+                succeeded = False
+                comm.Revoke()
+                if survivors:
+                    survivors.revoke()
+            try:
+                # All survivors get the same answer, or all an error (MPI 5, 17.3.2).
+                if comm.Agree(int(succeeded)):
+                    return result
+            except self._mpi.Exception:
+                pass
+
+    def settle(self):
+        """Wait for every rank that still lives, before this one leaves. Collective."""
+        try:
+            self.barrier()
+        except PeerLost:  # it has nothing more to do than to leave
+            pass
+
+    def revoke(self):
+        """End every collective of this world, and of those made from it, on every rank. Any rank may call it alone."""
+        for world in self._derived:
+            world.revoke()
+        for comm in (self._sums, self.comm):
+            comm.Revoke()
+
+    def lost(self, within_s=2.0):
+        """Return whether a rank of this world is known to be dead, at the latest after `within_s` seconds."""
+        end = time.monotonic() + within_s
+        while time.monotonic() < end:
+            if self.comm.Is_revoked() or self.comm.Get_failed().Get_size():
+                return True
+            self.comm.Iprobe()
+            time.sleep(0.01)
+        return False
 
     def cores(self):
         """Return how many cores this rank may use: those it may run on, shared with its neighbours. Collective."""
@@ -220,42 +287,6 @@ class World:
         wait(request.Test)
 
 
-class PendingSum:
-    """A sum over ranks under way. `finished` gives MPI a chance to go on and returns whether `total` is known.
-
-    Counts go straight to root and the sum straight back: MPI's own non-blocking sum passes through other ranks, each
-    of which would hold it up until it looks next.
-    """
-
-    LOOKS = 4  # messages that have arrived may need several calls of Test until they are seen
-
-    def __init__(self, comm, values):
-        self._comm, is_root = comm, comm.Get_rank() == 0
-        sent = np.array(values, np.int64)
-        self._received = np.zeros_like(sent)
-        self._everyone = np.empty((comm.Get_size(), *sent.shape), np.int64) if is_root else None
-        self._to_root, self._from_root = comm.Igather(sent, self._everyone), None
-        if not is_root:
-            self._from_root = comm.Iscatter(None, self._received)
-        self._finished = False
-
-    def finished(self):
-        return self._finished or any(self._advance() for _ in range(self.LOOKS))
-
-    @property
-    def total(self):
-        """The sums, a list of ints; waits until every rank has begun it."""
-        wait(self.finished)
-        return self._received.tolist()
-
-    def _advance(self):
-        if self._from_root is None and self._to_root.Test():
-            self._everyone[:] = self._everyone.sum(axis=0)
-            self._from_root = self._comm.Iscatter(self._everyone, self._received)
-        self._finished = self._from_root is not None and self._to_root.Test() and self._from_root.Test()
-        return self._finished
-
-
 def split_evenly(total, parts):
     """Return `parts` counts that add up to `total` and differ by at most one, the larger ones first."""
     return [total // parts + (k < total % parts) for k in range(parts)]
@@ -272,20 +303,3 @@ def wait(done):
             time.sleep(pause)
             pause = min(pause * 1.5, LONGEST_SLEEP_S)
     World.waited_s += time.perf_counter() - start
-
-
-def _as_bytes(array):
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-def _pack(rows, compress):
-    """Return rows as bytes to send, uint8."""
-    content = _as_bytes(rows)
-    return np.frombuffer(zlib.compress(content, 1), np.uint8) if compress and len(content) else content
-
-
-def _unpack(parts, like, compress):
-    """Return the rows of all `parts`, each as `_pack` gave it, joined; of the dtype and row shape of `like`."""
-    if compress:
-        parts = [np.frombuffer(zlib.decompress(part), np.uint8) if len(part) else part for part in parts]
-    return np.concatenate(parts).view(like.dtype).reshape(-1, *like.shape[1:])

@@ -37,6 +37,12 @@ class SegmentWriter:
             self._unwritten.append((iteration, record, provenance))
             self._changed.notify_all()
 
+    @property
+    def unwritten_num(self):
+        """How many of the newest records handed over may not be durable yet."""
+        with self._changed:
+            return len(self._unwritten)
+
     def flush(self):
         """Wait until everything handed over is durable."""
         with self._changed:

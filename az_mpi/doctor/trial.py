@@ -51,7 +51,7 @@ def measure(world, config, seconds):
                 figures = play(run, world, seconds) | train(run, world, rows, seconds)
         finally:
             run.metrics.close()
-            console.start(run.world.rank, None)  # closes the log files
+            console.start(run.world.is_root, run.log_name, None)  # closes the log files
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # from KiB
     window = config.replay.window_max * sample_dtype(run.game).itemsize // sum(figures["trainers"])
     rows = world.collect([world.host, peak, window if run.learner else 0])

@@ -8,10 +8,11 @@ from pathlib import Path
 PLAIN_EVERY = 0.25  # of the work between two progress lines where there is no terminal
 
 
-def start(rank, run_dir):
+def start(is_root, name, run_dir):
     """Return the program's logger; handlers are replaced, so that a process may start it again.
 
-    run_dir: where the ranks' log files go, or None to write none and to leave standard output to the result.
+    name: of this rank's log file. run_dir: where the log files go, or None to write none and to leave standard output
+    to the result.
     """
     logger = logging.getLogger("az_mpi")
     logger.setLevel(logging.INFO)
@@ -22,11 +23,11 @@ def start(rank, run_dir):
     if run_dir is not None:
         folder = Path(run_dir) / "logs"
         folder.mkdir(parents=True, exist_ok=True)
-        for name in [f"rank-{rank:03d}.log"] + ["run.log"] * (rank == 0):
-            file = logging.FileHandler(folder / name)
+        for log in [f"{name}.log"] + ["run.log"] * is_root:
+            file = logging.FileHandler(folder / log)
             file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
             logger.addHandler(file)
-    if rank == 0:
+    if is_root:
         console = logging.StreamHandler(sys.stderr if run_dir is None else sys.stdout)
         console.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(console)

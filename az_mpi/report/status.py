@@ -97,6 +97,16 @@ class Status:
             self._thread.join(LAST_WRITE_S)
             self._listener.close()
 
+    def close(self):
+        """Fall silent without saying how the run ended: it goes on, with another Status."""
+        if self._sender:
+            self._sender.close()
+        if self._listener:
+            self._closed.set()
+            self._thread.join(LAST_WRITE_S)
+            self._listener.close()
+        self._sender = self._listener = None
+
     def __enter__(self):
         return self
 

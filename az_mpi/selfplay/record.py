@@ -55,6 +55,12 @@ class Record:
         parts = [cls.empty(game), *records]
         return cls(*(np.concatenate([getattr(r, k) for r in parts]) for k in ("games", "positions", "policy")))
 
+    def select(self, chosen):
+        """Return a record of the games where `chosen`, bool [n], is true."""
+        positions = np.repeat(chosen, self.games["length"])
+        policy = np.repeat(positions, self.positions["policy_count"])
+        return Record(self.games[chosen], self.positions[positions], self.policy[policy])
+
     def gather(self, world, compress=False):
         """Return the record of all ranks' games, in rank order, on root; None elsewhere. Collective."""
         arrays = [world.gather(rows, compress) for rows in (self.games, self.positions, self.policy)]

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 import torch.distributed as dist
 
+from az_mpi.peers import PeerLost
 from az_mpi.train import rendezvous
 
 BUCKET_BYTES = 1 << 20  # of gradients that travel together while those of earlier layers are computed
@@ -41,8 +42,10 @@ class DdpBackend:
             self._start()
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, RuntimeError) and self.world.lost():  # gloo saw a connection close
+                raise PeerLost(str(error)) from error
             raise
 
     def close(self):

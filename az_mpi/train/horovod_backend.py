@@ -9,6 +9,8 @@ import re
 from contextlib import contextmanager
 from pathlib import Path
 
+from az_mpi.peers import PeerLost
+
 
 class HorovodBackend:
     """Horovod over the ranks of `world`. Every method is collective over that world.
@@ -22,14 +24,17 @@ class HorovodBackend:
 
     @contextmanager
     def session(self):
-        """Run Horovod while the block lasts."""
+        """Run Horovod while the block lasts. Raises PeerLost where a rank has died, or has left for that reason."""
         import horovod.torch as hvd
+        from horovod.common.exceptions import HorovodInternalError
 
         hvd.init(comm=self.world.comm)
         try:
             yield
             # One rank's shutdown ends every rank's session, also of one that still waits for its last reduction.
             self.world.barrier()
+        except HorovodInternalError as error:
+            raise PeerLost(str(error)) from error
         finally:
             hvd.shutdown()
 

@@ -17,12 +17,12 @@ HYDRA = "HYDRA" in subprocess.run([LAUNCHER, "--version"], capture_output=True, 
 BACKENDS = ["ddp"] if HYDRA else ["horovod", "ddp"]  # Horovod is built against .venv's MPI
 
 
-def command(ranks, arguments):
-    """Return (words, environment) that start Python on that many ranks of this machine."""
+def command(ranks, arguments, options=()):
+    """Return (words, environment) that start Python on that many ranks of this machine. options: of mpirun."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONPATH=str(ROOT))
     # More ranks than cores are meant here, on any machine.
     hosts = ["-hosts", "localhost"] if HYDRA else ["-H", f"localhost:{ranks}"]
-    words = [LAUNCHER, "-np", ranks, *hosts, "--bind-to", "none", sys.executable, *arguments]
+    words = [LAUNCHER, *options, "-np", ranks, *hosts, "--bind-to", "none", sys.executable, *arguments]
     return [str(word) for word in words], environment
 
 
@@ -41,11 +41,13 @@ def mpirun():
 
 @pytest.fixture
 def start_mpirun():
-    """Return start(ranks, *arguments): the running mpirun, errors in its `stdout`; it is killed at the end."""
+    """Return start(ranks, *arguments): the running mpirun, errors in its `stdout`; it is killed at the end.
+
+    options: of mpirun."""
     started = []
 
-    def start(ranks, *arguments):
-        words, environment = command(ranks, arguments)
+    def start(ranks, *arguments, options=()):
+        words, environment = command(ranks, arguments, options)
         started.append(subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True))
         return started[-1]

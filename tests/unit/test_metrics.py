@@ -115,9 +115,9 @@ def test_a_phase_that_fails_on_one_rank_does_not_wait_for_the_others():
 
 def test_log_lines_go_to_a_file_of_each_rank(tmp_path, capsys):
     for rank in (0, 2):
-        logger = console.start(rank, tmp_path)
+        logger = console.start(rank == 0, f"rank-{rank:03d}", tmp_path)
         logger.info("from rank %d", rank)
-    console.start(0, tmp_path)
+    console.start(True, "rank-000", tmp_path)
     lines = {p.name: p.read_text() for p in (tmp_path / "logs").iterdir()}
     assert set(lines) == {"rank-000.log", "rank-002.log", "run.log"} and lines["run.log"] == lines["rank-000.log"]
     assert lines["rank-000.log"].endswith(" INFO from rank 0\n") and lines["rank-000.log"].count("\n") == 1

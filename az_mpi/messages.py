@@ -1,0 +1,22 @@
+"""Rows of an array as bytes of a message, and back."""
+
+import zlib
+
+import numpy as np
+
+
+def as_bytes(array):
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def pack(rows, compress):
+    """Return rows as bytes to send, uint8."""
+    content = as_bytes(rows)
+    return np.frombuffer(zlib.compress(content, 1), np.uint8) if compress and len(content) else content
+
+
+def unpack(parts, like, compress):
+    """Return the rows of all `parts`, each as `_pack` gave it, joined; of the dtype and row shape of `like`."""
+    if compress:
+        parts = [np.frombuffer(zlib.decompress(part), np.uint8) if len(part) else part for part in parts]
+    return np.concatenate(parts).view(like.dtype).reshape(-1, *like.shape[1:])

@@ -1,0 +1,130 @@
+"""What the survivors do when a rank has died: they agree on who is left and on the newest state that one of them holds,
+see to it that no finished game of theirs is missing on disk, and go on. Every function here is collective over them.
+"""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from az_mpi import checkpoint, exchange, placement, resume, run_folder
+from az_mpi.checkpoint import Progress
+from az_mpi.data import segment
+from az_mpi.data.replay import Replay
+from az_mpi.network import resnet
+from az_mpi.pulse import Pulse
+from az_mpi.report import console
+from az_mpi.report.metrics import Metrics, Timers
+from az_mpi.report.status import Status
+from az_mpi.report.tally import Tally
+from az_mpi.run import make_backend, make_writer, say_ranks
+from az_mpi.selfplay.record import Record
+from az_mpi.train.learner import Learner
+
+
+def recover(run):
+    """Change `run` to what it is for the ranks that are left. Called where PeerLost was raised."""
+    begun, before = time.monotonic(), run.world.size
+    run.status.close()
+    changed = run.world.recover(lambda world: _rebuild(run, world))
+    vars(run).update(vars(changed))
+    lost = before - run.world.size
+    run.say("going on after the loss of %d of %d ranks, %.1f s after it was noticed: %s", lost, before,
+            time.monotonic() - begun, resume.how_far(run))
+
+
+def _rebuild(run, world):
+    """Return a `Run` over `world`, the survivors. Leaves `run` as it is: it may be called again with fewer of them."""
+    config = run.config
+    world, trainers_num = placement.place(config, world)
+    source = _newest(run, world)
+    attempt = world.from_root(lambda: run_folder.note_attempt(run.folder, config, world.hosts))
+    new = replace(run, world=world, trainers_num=trainers_num, attempt=attempt, progress=Progress(), tally=Tally())
+    new.logger = console.start(world.is_root, run.log_name, run.folder)
+    new.status = Status(world, run.folder, config, attempt, new.logger)
+    try:
+        new.timers, new.pulse = Timers(world, new.status.enter), Pulse(world, run.pulse.requests)
+        if world.is_root and run.writer is None:
+            run.writer = new.writer = make_writer(run.folder, run.game)
+            run.metrics = new.metrics = Metrics(run.folder, attempt, config.report.tensorboard, shown=True)
+        _keep_games(new)
+        # The old ones' parameters have hooks that begin reductions over ranks of which some are gone.
+        new.network = resnet.build(run.game, config.network, config.seed)
+        backend = make_backend(config, world, run.device, trainers_num)
+        new.learner = backend and Learner(config, run.game, new.network, backend, run.device)
+        new.replay = backend and Replay(run.game)
+        _restate(run, new, source)
+        _store_what_is_missing(run, new)
+        _recount(new)
+        resume.mark(new)
+        exchange.refill(new)
+        resume.publish(new)
+        say_ranks(new)
+    except BaseException:
+        new.status.close()
+        raise
+    return new
+
+
+def _keep_games(new):
+    """Let games under way go on; new ones get ids of the new attempt. A deterministic share is dealt out anew."""
+    player = new.player
+    player.rank, player.begun = new.world.rank, {}
+    if new.config.selfplay.deterministic:
+        player.live[:], player.finished = False, []
+
+
+def _newest(run, world):
+    """Return which rank of `world` has the newest weights and optimiser; None where no rank that trained is left."""
+    mine = None
+    if run.learner:
+        mine = [run.progress.iteration, run.progress.phase == "train", run.learner.step_index, -world.rank]
+    states = world.collect(mine)
+    return max((rank for rank, state in enumerate(states) if state), key=lambda rank: states[rank], default=None)
+
+
+def _restate(run, new, source):
+    """Give every rank the state of rank `source`, or that of the newest checkpoint where it is None."""
+    if source is None:
+        if not resume.restore(new, set_aside=True):
+            new.say("no checkpoint, and no rank that trained is left: the run begins anew with its games")
+        return
+    here = new.world.rank == source
+    progress = None
+    if here:
+        progress = run.before_play if run.progress.phase == "play" else run.progress
+        if run.progress.phase == "train":
+            progress = replace(progress, step=run.learner.step_index, samples_due=run.learner.samples_due)
+    new.progress = Progress(**new.world.share(progress and vars(progress), source))
+    new.network.load_state_dict(checkpoint.broadcast(new.world, here and run.network.state_dict(), source))
+    optimizer = checkpoint.broadcast(new.world, here and run.learner.optimizer_tensors(), source)
+    if new.learner:
+        new.learner.load_optimizer(optimizer)
+        new.learner.step_index, new.learner.samples_due = new.progress.step, new.progress.samples_due
+
+
+def _store_what_is_missing(run, new):
+    """Write the survivors' games that were given to exchanges and did not reach the disk."""
+    world, folder = new.world, run.folder / "games"
+    if world.is_root:
+        new.writer.flush()
+    for iteration in sorted(set(sum(world.collect([iteration for iteration, _ in run.given]), []))):
+        mine = Record.join(run.game, [record for place, record in run.given if place == iteration])
+        records = mine.gather(world)
+        if world.is_root:
+            stored = [segment.read(old.path, run.game).games["id"] for old in segment.find(folder, iteration)]
+            missing = records.select(~np.isin(records.games["id"], np.concatenate([*stored, np.empty(0, np.uint64)])))
+            new.writer.submit(iteration, missing, exchange.provenance(new))
+    if world.is_root:
+        new.writer.flush()
+    world.barrier()
+    new.given = []
+
+
+def _recount(new):
+    """Count the positions and games in segments: games of the lost rank may be missing that were counted."""
+    counts, end = None, new.progress.iteration + (new.progress.phase == "train")
+    if new.world.is_root:
+        rows = [s for s in segment.find(new.folder / "games") if s.iteration < end]
+        counts = [sum(s.positions_num for s in rows), sum(s.games_num for s in rows)]
+    new.progress.positions_num, new.progress.games_num = new.world.share(counts)

@@ -1,0 +1,137 @@
+"""Ranks that are killed: the others go on, with every game that was finished by one of them or stored."""
+
+import json
+import re
+import time
+
+import h5py
+import psutil
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+BASE = ["--config_file", "configs/smoke.json", "--summary_frequency", "1", "--set", "report.tensorboard=false", "--set",
+        "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set", "exchange.every_s=0.5"]
+# So long that the kill comes in this phase, and no longer.
+PHASES = {
+    "play": ["--games_num", 4000, "--set", "iterations=1", "--max_steps", 20],
+    "train": ["--set", "train.replay_ratio=150.0", "--set", "iterations=2"],
+    "evaluate": ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=3000", "--set", "iterations=1"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def start(start_mpirun, tmp_path):
+    """Return start(ranks, *options): run_dist.py into tmp_path / "run", under an mpirun that outlives its ranks."""
+
+    def start(ranks, *options):
+        return start_mpirun(ranks, "run_dist.py", *BASE, *options, "--logdir", tmp_path / "run",
+                            options=["--with-ft", "ulfm"])
+
+    return start
+
+
+def wait_for(condition, process):
+    deadline = time.monotonic() + 150
+    while not condition():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def said(folder, text):
+    """Return a condition: root, whoever it was, has logged `text`."""
+    log = folder / "logs" / "run.log"
+    return lambda: log.exists() and re.search(text, log.read_text())
+
+
+def ranks_of(process):
+    """Return {rank at the start: process} of those that live."""
+    children = psutil.Process(process.pid).children(recursive=True)
+    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE and "run_dist.py" in child.cmdline()]
+    return {int(child.environ()["OMPI_COMM_WORLD_RANK"]): child for child in alive}
+
+
+def ids(folder, segments="*.h5"):
+    found = []
+    for path in sorted((folder / "games").glob(segments)):
+        with h5py.File(path) as file:
+            found += file["games/id"][:].tolist()
+            assert len(file["positions/game"]) == file["games/length"][:].sum()
+    return found
+
+
+def state(folder):
+    return json.loads((max((folder / "checkpoints").iterdir()) / "state.json").read_text())
+
+
+def check_whole(folder, iterations):
+    """Assert that the run is complete, and that its last checkpoint counts just what lies in its segments."""
+    found = ids(folder)
+    assert len(found) == len(set(found)) == state(folder)["games_num"]
+    assert state(folder)["iteration"] == iterations
+    assert json.loads((folder / "status.json").read_text())["job"] == "finished"
+
+
+@pytest.mark.parametrize("phase, victim, backend", [
+    ("play", 0, "horovod"), ("play", 2, "horovod"), ("train", 0, "horovod"), ("train", 2, "horovod"),
+    ("train", 0, "ddp"), ("train", 2, "ddp"), ("evaluate", 0, "horovod"), ("evaluate", 2, "horovod"),
+])  # fmt: skip
+def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, backend):
+    folder = tmp_path / "run"
+    process = start(3, *PHASES[phase], "--set", f"train.backend={backend}")
+    begun = {"play": "self-play: 1[0-9]{3} of", "train": "step 30:", "evaluate": "iteration 1 of 1"}[phase]
+    wait_for(said(folder, begun), process)
+    if phase == "evaluate":
+        wait_for((folder / "checkpoints" / "000001").exists, process)
+    before = ids(folder)
+    ranks_of(process)[victim].kill()
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    assert "going on after the loss of 1 of 3 ranks" in output and "Traceback" not in output
+    assert set(before) <= set(ids(folder)) and before
+    check_whole(folder, 2 if phase == "train" else 1)
+
+
+def test_the_last_of_four_finishes_the_run(start, tmp_path):
+    """All others are killed in turn, root first."""
+    folder = tmp_path / "run"
+    process = start(4, "--games_num", 3000, "--set", "iterations=2", "--max_steps", 60)
+    wait_for(said(folder, "iteration 1 of 2"), process)
+    for victim in range(3):
+        ranks_of(process)[victim].kill()
+        wait_for(said(folder, f"loss of 1 of {4 - victim} ranks"), process)
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    check_whole(folder, state(folder)["iteration"])
+
+
+def test_two_killed_at_once(start, tmp_path):
+    folder = tmp_path / "run"
+    process = start(4, *PHASES["train"])
+    wait_for(said(folder, "step 30:"), process)
+    for victim in (0, 3):
+        ranks_of(process)[victim].kill()
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    check_whole(folder, 2)
+
+
+def test_the_only_trainer_is_killed(start, tmp_path):
+    """Another rank takes its place, with the newest checkpoint."""
+    folder = tmp_path / "run"
+    process = start(3, *PHASES["train"], "--set", "iterations=3", "--set", "train.ranks=1")
+    wait_for(said(folder, "iteration 2 of 3"), process)
+    ranks_of(process)[0].kill()
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    assert re.search(r"going on after .*: iteration 1 of 3", output)
+    assert state(folder)["iteration"] == 3 and len(ids(folder)) == len(set(ids(folder)))
+
+
+def test_a_rank_killed_in_the_start_up_leaves_nothing_behind_that_hangs(start, tmp_path):
+    process = start(3, *PHASES["play"])
+    wait_for(lambda: len(ranks_of(process)) == 3, process)
+    time.sleep(1.0)
+    ranks_of(process)[1].kill()
+    process.communicate(timeout=240)
+    assert process.returncode in (0, 75, 137)
