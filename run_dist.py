@@ -49,7 +49,7 @@ def load_config(arguments):
 
 def start(arguments):
     """Join the MPI job and do what was asked. An unexpected exception on any rank ends the whole job."""
-    from az_mpi.pulse import Stopped
+    from az_mpi.pulse import Stopped, TrainingFailed
     from az_mpi.world import World
 
     world = World.start()
@@ -66,6 +66,8 @@ def start(arguments):
         return USAGE
     except Stopped:  # raised on every rank
         return RESUMABLE
+    except TrainingFailed:  # raised on every rank, root has said why
+        return INTERNAL
     except KeyboardInterrupt:
         world.abort(INTERRUPTED)
     except BaseException:

@@ -7,7 +7,7 @@ import numpy as np
 
 from az_mpi import exchange, judge, loop, placement, resume, run_folder
 from az_mpi.data import segment
-from az_mpi.pulse import Requests, Stopped
+from az_mpi.pulse import Requests, Stopped, TrainingFailed, deadline
 from az_mpi.report.console import ProgressBar
 from az_mpi.run import assemble
 from az_mpi.run_folder import RunFolderError
@@ -16,7 +16,7 @@ from az_mpi.selfplay import quota
 
 def train(arguments, config, world):
     """Start the run in --logdir, or go on with the one that is there."""
-    folder, requests = arguments.logdir, Requests()
+    folder, requests = arguments.logdir, Requests(deadline(config.max_hours))
     requests.listen()
     world, trainers_num = placement.place(config, world)
     run = assemble(config, world, folder, lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh),
@@ -24,7 +24,7 @@ def train(arguments, config, world):
     try:
         with run.status:
             loop.train(run)
-    except Stopped:
+    except (Stopped, TrainingFailed):
         run.metrics.close()
         raise
     except BaseException:

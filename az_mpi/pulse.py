@@ -4,24 +4,46 @@ A signal reaches one rank or all of them, at any moment. It is only noted (`Requ
 after the same sum that told all of them.
 """
 
+import math
 import signal
 import time
 from typing import NamedTuple
 
+import psutil
+
 from az_mpi.world import wait
 
 EVERY_S = 0.005
+SHARE = 0.99  # of the hours that a run may take; the rest is for storing
 
 
 class Stopped(Exception):
-    """The run was asked to stop; what is finished is stored. Raised on every rank at the same place."""
+    """The run was asked to stop, or its time is up; what is finished is stored. Raised on every rank at the same
+    place."""
+
+
+class TrainingFailed(Exception):
+    """Training cannot go on, as a log line says; what is finished is stored. Raised on every rank at the same place."""
 
 
 class Requests:
-    """What this rank was asked for by signals and has not yet told the others: `save`, `stop`."""
+    """What this rank was asked for by signals and has not yet told the others: `save`, `stop`.
 
-    def __init__(self):
+    deadline: of `time.monotonic`; from then on root asks to stop.
+    """
+
+    def __init__(self, deadline=math.inf):
         self.save = self.stop = False
+        self.deadline = deadline
+
+    def tell(self, is_root):
+        """Return (save, stop) for the ranks' next sum. One clock decides for all of them: root's."""
+        if is_root and self.time_is_up():
+            self.stop = True
+        return self.save, self.stop
+
+    def time_is_up(self):
+        return time.monotonic() >= self.deadline
 
     def listen(self):
         """Take USR1 as a request to save, and USR2, TERM and INT as one to stop. A second INT interrupts at once."""
@@ -39,6 +61,12 @@ class Requests:
         if self.stop:
             raise KeyboardInterrupt
         self.stop = True
+
+
+def deadline(max_hours):
+    """Return the `time.monotonic` at which a share of `max_hours` is over since this process began; never for 0."""
+    age_s = time.time() - psutil.Process().create_time()
+    return time.monotonic() - age_s + SHARE * 3600 * max_hours if max_hours else math.inf
 
 
 class Total(NamedTuple):
@@ -64,7 +92,7 @@ class Pulse:
         and this rank's requests. Never waits, and is cheap enough for every step."""
         now = time.monotonic()
         if self._pending is None:
-            counts = (finished, done, exchange, self.requests.save, self.requests.stop)
+            counts = (finished, done, exchange, *self.requests.tell(self.world.is_root))
             self._pending, self._asked = self.world.start_sum(counts), now
         elif now - self._asked >= EVERY_S and self._pending.finished():
             total, self._pending = Total(*self._pending.total), None
@@ -92,7 +120,7 @@ class Lockstep:
         self.world, self.requests, self._pending = world, requests, None
 
     def begin(self):
-        self._pending = self.world.start_sum((0, 0, 0, self.requests.save, self.requests.stop))
+        self._pending = self.world.start_sum((0, 0, 0, *self.requests.tell(self.world.is_root)))
 
     def end(self):
         """Return the `Total`. Waits for nobody, since all have begun before they did together what lies between."""

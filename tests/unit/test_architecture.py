@@ -36,9 +36,10 @@ MAY_IMPORT = {
     "run": {"games", "checkpoint", "data", "network", "placement", "problems", "pulse", "report", "search", "selfplay",
             "train"},
     "exchange": {"", "data", "network", "selfplay"},
-    "resume": {"checkpoint", "exchange", "network", "pulse"},
+    "bad_steps": {"checkpoint", "files", "network"},
+    "resume": {"bad_steps", "checkpoint", "exchange", "network", "pulse"},
     "judge": {"checkpoint", "evaluate", "files", "network", "report", "resume"},
-    "loop": {"exchange", "judge", "pulse", "report", "resume", "selfplay"},
+    "loop": {"bad_steps", "exchange", "judge", "pulse", "report", "resume", "selfplay"},
     "launch": {"", "command_line", "config", "files", "problems", "run_folder"},
     "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report", "run",
                "run_folder", "selfplay", "world"},
@@ -58,7 +59,7 @@ BELONGS = {
     "tqdm": {"report.console"},
     "pydantic": {"config", "problems"},
     "bitbully": {"evaluate.solver"},
-    "safetensors": {"checkpoint", "judge"},
+    "safetensors": {"bad_steps", "checkpoint", "judge"},
 }
 WITHOUT_TORCH = ("games", "search", "selfplay", "data", "evaluate", "config", "files", "run_folder", "world", "loop")
 

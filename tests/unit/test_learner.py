@@ -131,7 +131,7 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, repla
 
 
 def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, replay):
-    ended, whole = make_learner(world), make_learner(world)
+    ended, whole = new_learner(world, "ddp"), new_learner(world, "ddp")
     calls, answers = [], iter([False, False, True])
     watch = SimpleNamespace(begin=lambda: calls.append("begin"), end=lambda: calls.append("end") or next(answers))
     ended.samples_due = 5 * BATCH + 7
