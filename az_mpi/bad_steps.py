@@ -6,8 +6,8 @@ Every function here is collective over the trainers, root among them.
 
 import shutil
 
-import safetensors.torch
 import torch
+from safetensors.torch import save as save_bytes
 
 from az_mpi import checkpoint
 from az_mpi.checkpoint import Checkpoint, NotFinite, Progress
@@ -88,8 +88,8 @@ def _keep(learner, batch, figures, place):
                 shutil.rmtree(old)
         tensors = dict(zip(("planes", "policy", "value", "weight"), map(torch.as_tensor, batch), strict=True))
         about = {"step": learner.step_index, "policy_loss": figures[0], "value_loss": figures[1]}
-        content = safetensors.torch.save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()},
-                                         {name: str(value) for name, value in about.items()})
+        tensors = checkpoint.contiguous({name: tensor.cpu() for name, tensor in tensors.items()})
+        content = save_bytes(tensors, {name: str(value) for name, value in about.items()})
         with whole_file(place / f"rank-{learner.world.rank:03d}.safetensors") as temporary:
             temporary.write_bytes(content)
     except OSError as error:  # training does not depend on it

@@ -108,7 +108,7 @@ def give_up(run, reason):
     if run.world.is_root:
         run.writer.flush()
         run.logger.error(reason)
-    run.status.end("failed", reason)
+    run.status.end("failed", reason if run.world.is_root else None)  # nobody's last words: it is said
     run.world.barrier()  # mpirun ends all ranks when the first one leaves
     raise TrainingFailed(reason)
 
