@@ -119,8 +119,8 @@ class Train(Section):
                                       "v are for the player to move, in [-1, 1].", gt=0)
     mixed_precision: Literal["auto"] | bool = _free("auto", 'bf16 autocast; "auto": where the processor has bf16 '
                                                     'instructions.')
-    bad_steps_max: _whole(1) = _free(3, "Steps in a row skipped as not finite, after which the weights go back to the last "
-                                     "good checkpoint and the learning rate is halved: 3 times; then the run ends.")
+    bad_steps_max: _whole(1) = _free(3, "Steps in a row skipped as not finite, after which the weights go back to the "
+                                     "last good checkpoint and the learning rate is halved; 3 times at most.")
     max_steps: _whole(0) = _free(0, "Optimiser steps after which the run ends, with that iteration, which trains no "
                                  "further; 0: no limit.")
 
