@@ -17,7 +17,7 @@ if __name__ == "__main__":
 from az_mpi import command_line  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
 from az_mpi.problems import Refusal  # noqa: E402
-from az_mpi.signals import Requests, Stopped  # noqa: E402
+from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 
 DONE, USAGE, INTERNAL, RESUMABLE, INTERRUPTED = 0, 2, 70, 75, 130
 LAST_WORDS_S = 1.0
@@ -93,6 +93,8 @@ def start(arguments):
         return USAGE
     except Stopped:  # raised on every rank
         return RESUMABLE
+    except TrainingFailed:  # raised on every rank, root has said why
+        return INTERNAL
     except PeerLost as error:  # before there was anything to lose, or where nobody could go on
         world.revoke()
         print(f"rank {world.rank} of {world.size} on {world.host}: another rank was lost: {error}", file=sys.stderr)

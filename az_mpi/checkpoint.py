@@ -35,6 +35,12 @@ class Progress:
     games_num: int = 0  # in segments
     positions_num: int = 0  # in segments; the window is counted back from here
     unfinished_games: int = 0  # under way when this was saved; given up if the run ends here
+    bad_steps: int = 0  # optimiser steps in a row that were skipped until now, not being finite
+    rollbacks: int = 0  # of the weights, after bad steps; each halved the learning rate
+
+
+class NotFinite(Exception):
+    """Tensors that are to be stored or used hold numbers that are not finite."""
 
 
 @dataclass
@@ -53,7 +59,8 @@ def path_of(folder, progress):
 
 
 def save(folder, checkpoint, keep):
-    """Write a checkpoint under `folder` and remove all but the newest `keep`."""
+    """Write a checkpoint under `folder` and remove all but the newest `keep`. Raises NotFinite: nothing is written."""
+    check_finite(checkpoint.model | checkpoint.optimizer)
     path = path_of(folder, checkpoint.progress)
     with whole_folder(path) as temporary:
         save_file(contiguous(checkpoint.model), temporary / _FILES[0])
@@ -64,6 +71,13 @@ def save(folder, checkpoint, keep):
         (temporary / "sha256").write_text(sums)
     for old in find(folder)[:-keep]:
         shutil.rmtree(old)
+
+
+def check_finite(tensors):
+    """Raise NotFinite unless all numbers in tensors by name are finite."""
+    if bad := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+        raise NotFinite(f"{bad[0]} and {len(bad) - 1} other tensors are not finite" if bad[1:] else
+                        f"{bad[0]} is not finite")
 
 
 def contiguous(tensors):
@@ -86,8 +100,10 @@ def find(folder):
     return sorted(found, key=lambda path: tuple(map(int, path.name.split("-"))))
 
 
-def load_newest(folder, set_aside):
+def load_newest(folder, set_aside, before_step=None):
     """Return (the newest whole `Checkpoint` or None, a line about each damaged one after it).
+
+    before_step: leave out those of that many optimiser steps or more.
 
     A checkpoint is judged by its sums before anything of it is used. set_aside: rename the damaged ones, which the run
     that writes here must do before it writes another of the same name; whoever only looks leaves them.
@@ -96,7 +112,10 @@ def load_newest(folder, set_aside):
     for path in reversed(find(folder)):
         problem = damage(path)
         if problem is None:
-            return _load(path), lines
+            checkpoint = _load(path)
+            if before_step is None or checkpoint.progress.step < before_step:
+                return checkpoint, lines
+            continue
         line = f"checkpoint {path} is damaged ({problem}); an older one is used, or the run begins anew"
         if set_aside:
             aside = _free_name(path.with_name(path.name + ".damaged"))
@@ -116,6 +135,9 @@ def damage(path):
         version = json.loads((path / "state.json").read_text())["schema_version"]
         if version != SCHEMA_VERSION:
             return f"its schema is {version}; this program reads {SCHEMA_VERSION}"
+        check_finite(load_file(path / _FILES[0]) | load_file(path / _FILES[1]))
+    except NotFinite as error:
+        return str(error)
     except (OSError, ValueError, KeyError) as error:
         return f"{type(error).__name__}: {error}"
     return None

@@ -16,6 +16,7 @@ MODES = ("train", "eval", "selfplay")
 # Options for the keys that are changed most often; --set does the same for every key.
 SHORTCUTS = {
     "--max_steps": "train.max_steps",
+    "--max_hours": "max_hours",
     "--summary_frequency": "report.summary_frequency",
     "--checkpoint_frequency": "checkpoint.every",
     "--games_num": "selfplay.games_num",
@@ -46,7 +47,7 @@ exit codes:
   0    done
   2    usage or configuration: nothing was started
   70   internal error
-  75   stopped by a signal, everything finished is stored: start the same command again to go on
+  75   stopped by a signal or --max_hours, everything finished is stored: start the same command again to go on
   130  interrupted twice (SIGINT)
 mpirun passes them on, but may also end with 0 when it has lost a host: python -m az_mpi status DIR tells.
 

@@ -119,6 +119,8 @@ class Train(Section):
                                       "v are for the player to move, in [-1, 1].", gt=0)
     mixed_precision: Literal["auto"] | bool = _free("auto", 'bf16 autocast; "auto": where the processor has bf16 '
                                                     'instructions.')
+    bad_steps_max: _whole(1) = _free(3, "Steps in a row skipped as not finite, after which the weights go back to the "
+                                     "last good checkpoint and the learning rate is halved; 3 times at most.")
     max_steps: _whole(0) = _free(0, "Optimiser steps after which the run ends, with that iteration, which trains no "
                                  "further; 0: no limit.")
 
@@ -154,6 +156,8 @@ class Config(Section):
     game: Literal[NAMES] = _fixed(..., "The game to learn.")
     seed: _whole(0) = _fixed(1, "Seed of everything random.")
     iterations: _whole(1) = _free(40, "Iterations of the run; each is one round of self-play and training.")
+    max_hours: float = _free(0.0, "Hours that one start of the run may take: at 0.99 of them it stores what is "
+                             "finished and leaves with status 75, to be started again; 0: no limit.", ge=0)
     network: Network = Network()
     search: Search = Search()
     selfplay: Selfplay = Selfplay()

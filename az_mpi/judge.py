@@ -85,6 +85,7 @@ def load_best(run, before):
     if world.is_root:
         files = [p for p in sorted((run.folder / "best").glob("*.safetensors")) if int(p.stem) < before]
         tensors = safetensors.torch.load_file(files[-1]) if files else None
+        checkpoint.check_finite(tensors or {})
     if not world.share(tensors is not None):
         return None
     network = copy.deepcopy(run.network)

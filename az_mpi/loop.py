@@ -7,7 +7,7 @@ import resource
 
 import numpy as np
 
-from az_mpi import exchange, judge, recovery, resume
+from az_mpi import bad_steps, exchange, judge, recovery, resume
 from az_mpi.peers import PeerLost
 from az_mpi.pulse import Lockstep
 from az_mpi.report import curve, page
@@ -138,6 +138,8 @@ def learn(run):
     if run.learner:
         run.learner.samples_due = progress.samples_due
         steps = run.learner.train(run.replay, progress.iteration, lambda *what: _summary(run, *what), watch)
+        if not run.learner.failure:
+            bad_steps.check_weights(run)
     if run.learner or run.config.selfplay.deterministic:
         if not everyone_trains:
             run.pulse.wait(lambda total: total.done == run.trainers_num, done=run.learner is not None)
@@ -146,8 +148,12 @@ def learn(run):
         run.status.enter("play")
         quota.play_meanwhile(player, run.pulse, progress.iteration, run.attempt, run.trainers_num)
         run.tally.meanwhile_num += player.simulations_num - before
-    steps, progress.step, progress.samples_due, stopped = world.share(
-        [steps, progress.step, progress.samples_due, watch.stopped])
+    failure = run.learner and run.learner.failure
+    told = [steps, progress.step, progress.samples_due, progress.bad_steps, progress.rollbacks, watch.stopped, failure]
+    steps, progress.step, progress.samples_due, progress.bad_steps, progress.rollbacks, stopped, failure = (
+        world.share(told))
+    if failure:
+        resume.give_up(run, failure)
     if stopped:
         resume.leave(run)
     return steps
@@ -163,10 +169,20 @@ class StepWatch:
     def begin(self):
         self.lockstep.begin()
 
+    def bad_step(self, batch, figures):
+        run, learner = self.run, self.run.learner
+        run.progress.step, run.progress.samples_due = learner.step_index, learner.samples_due
+        bad_steps.skipped(run, batch, figures)
+
+    def short_of_memory(self, ranks):
+        text = "out of memory on trainer %s in step %d: from now on all trainers take at most %d samples at once"
+        self.run.say(text, ranks, self.run.learner.step_index + 1, self.run.learner.micro_batch)
+
     def end(self):
         """Return whether to stop here. The same on all trainers."""
         run, learner, total = self.run, self.run.learner, self.lockstep.end()
         run.progress.step, run.progress.samples_due = learner.step_index, learner.samples_due
+        run.progress.bad_steps = learner.bad_steps
         if run.trainers_num < run.world.size:
             heard = run.pulse.look()
             run.pulse.requests.save |= bool(heard and heard.save)
@@ -204,6 +220,7 @@ def report(run, new_positions, steps):
         values["cache_hit_rate"] = 1 - evaluated.sum() / asked.sum()
     if asked.any() and searching_s:
         values["evaluations_per_s"] = evaluated.sum() / searching_s
+    values |= {"bad_steps_num": int(tally["bad_steps_num"][0]), "rollbacks_num": run.progress.rollbacks}
     values |= {"exchanges_num": int(tally["exchanges_num"][0]), "exchange_bytes": int(tally["exchange_bytes"].sum())}
     values |= {"peak_resident_bytes": int(peak.max())}  # of the largest rank since it started
     values |= {f"{name}_by_rank": tally[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}

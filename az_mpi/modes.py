@@ -11,12 +11,12 @@ from az_mpi.report.console import ProgressBar
 from az_mpi.run import assemble
 from az_mpi.run_folder import RunFolderError
 from az_mpi.selfplay import quota
-from az_mpi.signals import Stopped
+from az_mpi.signals import Stopped, TrainingFailed, deadline
 
 
 def train(arguments, config, world, requests):
     """Start the run in --logdir, or go on with the one that is there; stop or save where signals ask for it."""
-    folder = arguments.logdir
+    folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
     world, trainers_num = placement.place(config, world)
     run = assemble(config, world, folder, lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh),
                    trainers_num, requests)
@@ -24,7 +24,7 @@ def train(arguments, config, world, requests):
         with run:
             loop.train(run)
         run.world.settle()
-    except Stopped:
+    except (Stopped, TrainingFailed):
         run.metrics.close()
         raise
     except BaseException:

@@ -35,7 +35,7 @@ class Pulse:
         and this rank's requests. Never waits, and is cheap enough for every step."""
         now = time.monotonic()
         if self._pending is None:
-            counts = (finished, done, exchange, self.requests.save, self.requests.stop)
+            counts = (finished, done, exchange, *self.requests.tell(self.world.is_root))
             self._pending, self._asked = self.world.start_sum(counts), now
         elif now - self._asked >= EVERY_S and self._pending.finished():
             total, self._pending = Total(*self._pending.total), None
@@ -63,7 +63,7 @@ class Lockstep:
         self.world, self.requests, self._pending = world, requests, None
 
     def begin(self):
-        self._pending = self.world.start_sum((0, 0, 0, self.requests.save, self.requests.stop))
+        self._pending = self.world.start_sum((0, 0, 0, *self.requests.tell(self.world.is_root)))
 
     def end(self):
         """Return the `Total`. Waits for nobody, since all have begun before they did together what lies between."""

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from az_mpi import checkpoint, exchange
+from az_mpi import bad_steps, checkpoint, exchange
 from az_mpi.checkpoint import Checkpoint
 from az_mpi.network import resnet
-from az_mpi.signals import Stopped
+from az_mpi.signals import Stopped, TrainingFailed
 
 
 class WeightsDiffer(Exception):
@@ -29,7 +29,7 @@ def restore(run, set_aside):
     optimizer = checkpoint.broadcast(run.world, newest and newest.optimizer)
     if run.learner:
         run.learner.load_optimizer(optimizer)
-        run.learner.step_index, run.learner.samples_due = run.progress.step, run.progress.samples_due
+        bad_steps.take_over(run.learner, run.progress)
     publish(run)
     return True
 
@@ -45,12 +45,15 @@ def resume(run):
 
 
 def publish(run):
-    """Give the trainers' weights to every rank's engine. Raises WeightsDiffer where ranks disagree. Collective."""
+    """Give the trainers' weights to every rank's engine. Collective.
+
+    Raises WeightsDiffer where ranks disagree, NotFinite where the weights are not finite."""
     differing = run.world.agree(resnet.weights_hash(run.network) if run.learner else None)
     if differing := [rank for rank in differing if rank < run.trainers_num]:
         raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
     if run.trainers_num < run.world.size:
         run.network.load_state_dict(checkpoint.broadcast(run.world, run.network.state_dict()))
+    checkpoint.check_finite(run.network.state_dict())
     run.load_weights()
 
 
@@ -60,32 +63,54 @@ def mark(run):
 
 
 def save(run):
-    """Write a checkpoint, by root, once the segments hold the positions that it counts. Not collective."""
+    """Write a checkpoint, by root, once the segments hold the positions that it counts; return whether there is one.
+
+    Weights that are not finite leave the newest one what it was. Not collective."""
     if not run.world.is_root:
-        return
+        return False
     progress, folder = run.progress, run.folder / "checkpoints"
     if progress.phase == "play":  # games of the iteration under way are found again as segments
         progress = replace(run.before_play, unfinished_games=progress.unfinished_games)
     run.writer.flush()
     if not checkpoint.path_of(folder, progress).exists():
         content = Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
-        checkpoint.save(folder, content, run.config.checkpoint.keep)
+        try:
+            checkpoint.save(folder, content, run.config.checkpoint.keep)
+        except checkpoint.NotFinite as error:
+            run.logger.warning("no checkpoint after step %d: %s; the one before it stays the newest",
+                               progress.step, error)
+            return False
+    return True
 
 
 def answer_save(run):
     """Do what a signal asked for: make durable what there is. Not collective: root does it."""
-    save(run)
-    run.say("saved, as a signal asked: %s", how_far(run))
+    if save(run):
+        run.say("saved, as a signal asked: %s", how_far(run))
 
 
 def leave(run):
     """Store everything that is finished, and raise Stopped. Collective."""
     exchange.store(run)
     save(run)
-    run.say("stopped after %s; start the same command again to go on", how_far(run))
+    why = ": max_hours is nearly over" if run.pulse.requests.time_is_up() else ""
+    run.say("stopped after %s%s; start the same command again to go on", how_far(run), why)
     run.status.end("stopped")
     run.world.settle()  # mpirun ends all ranks when the first one leaves
     raise Stopped
+
+
+def give_up(run, reason):
+    """Store the games that are finished, say why training cannot go on, and raise TrainingFailed. Collective.
+
+    The newest checkpoint stays what it was: what came after it is not to be trusted."""
+    exchange.store(run)
+    if run.world.is_root:
+        run.writer.flush()
+        run.logger.error(reason)
+    run.status.end("failed", reason if run.world.is_root else None)  # nobody's last words: it is said
+    run.world.barrier()  # mpirun ends all ranks when the first one leaves
+    raise TrainingFailed(reason)
 
 
 def how_far(run):

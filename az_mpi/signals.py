@@ -1,17 +1,39 @@
 """What signals ask of a rank. The standard library only: it is there before anything that takes long to load."""
 
+import math
 import signal
+import time
+
+SHARE = 0.99  # of the hours that a run may take; the rest is for storing
 
 
 class Stopped(Exception):
-    """The run was asked to stop; what is finished is stored. Raised on every rank at the same place."""
+    """The run was asked to stop, or its time is up; what is finished is stored. Raised on every rank at the same
+    place."""
+
+
+class TrainingFailed(Exception):
+    """Training cannot go on, as a log line says; what is finished is stored. Raised on every rank at the same place."""
 
 
 class Requests:
-    """What this rank was asked for by signals and has not yet told the others: `save`, `stop`."""
+    """What this rank was asked for by signals and has not yet told the others: `save`, `stop`.
 
-    def __init__(self):
+    deadline: of `time.monotonic`; from then on root asks to stop.
+    """
+
+    def __init__(self, deadline=math.inf):
         self.save = self.stop = False
+        self.deadline = deadline
+
+    def tell(self, is_root):
+        """Return (save, stop) for the ranks' next sum. One clock decides for all of them: root's."""
+        if is_root and self.time_is_up():
+            self.stop = True
+        return self.save, self.stop
+
+    def time_is_up(self):
+        return time.monotonic() >= self.deadline
 
     def listen(self):
         """Take USR1 as a request to save, and USR2, TERM and INT as one to stop. A second INT interrupts at once."""
@@ -29,3 +51,11 @@ class Requests:
         if self.stop:
             raise KeyboardInterrupt
         self.stop = True
+
+
+def deadline(max_hours):
+    """Return the `time.monotonic` at which a share of `max_hours` is over since this process began; never for 0."""
+    import psutil
+
+    age_s = time.time() - psutil.Process().create_time()
+    return time.monotonic() - age_s + SHARE * 3600 * max_hours if max_hours else math.inf

@@ -17,6 +17,7 @@ class Tally:
     exchange_bytes: int = 0  # sent to other ranks
     played_num: int = 0  # simulations, in self-play that all ranks take part in
     meanwhile_num: int = 0  # simulations, while others trained
+    bad_steps_num: int = 0  # optimiser steps that were skipped, not being finite
 
     def add_games(self, record, iteration):
         """Count the games of a `Record` that is exchanged in an iteration."""

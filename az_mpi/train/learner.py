@@ -11,11 +11,8 @@ from az_mpi.train.loss import losses
 from az_mpi.train.schedule import learning_rate
 from az_mpi.world import split_evenly
 
-UNWATCHED = SimpleNamespace(begin=lambda: None, end=lambda: False)
-
-
-class NumericalError(Exception):
-    """The gradient is not finite. Raised on every trainer at the same step, before the step is applied."""
+UNWATCHED = SimpleNamespace(begin=lambda: None, bad_step=lambda *what: None, short_of_memory=lambda *what: None,
+                            end=lambda: False)
 
 
 class Learner:
@@ -30,7 +27,14 @@ class Learner:
         self.step_index = self.end_index = 0  # steps taken, and how many it will be when `train` returns
         self.samples_due = 0.0  # to be trained on; what is less than a batch, or beyond max_steps, is carried over
         self._sums, self._summed_steps = np.zeros(3), 0  # since the last summary, perhaps in an earlier iteration
-        self.local_batch = split_evenly(settings.batch_size, self.world.size)[self.world.rank]
+        self.bad_steps = 0  # in a row until now: each was skipped, its loss or gradient was not finite
+        self.good_until = 0  # the step up to which the weights were learnt: checkpoints before it may be gone back to
+        self.rate_factor = 1.0  # of the learning rate
+        self.failure = None  # why training cannot go on, in words; the same on every trainer
+        shares = split_evenly(settings.batch_size, self.world.size)
+        self.local_batch = shares[self.world.rank]
+        self.micro_batch = shares[0]  # samples whose gradient is computed at once
+        self._starved = False  # this rank ran out of memory in its newest gradient
         self.bf16 = settings.mixed_precision
         if self.bf16 == "auto":
             self.bf16 = has_bf16(self.device)
@@ -46,7 +50,9 @@ class Learner:
         Every trainer takes the same steps whatever its shard holds. on_summary(step, metrics) is called on every
         trainer each `report.summary_frequency` steps with means over the global batches since the last call.
         watch.begin() is called before each step and watch.end() after it; the step where that is true, on every
-        trainer, is the last.
+        trainer, is the last. In between, on every trainer alike, watch.bad_step(batch, local losses) tells of a step
+        that was skipped because its loss or gradient is not finite, and watch.short_of_memory(ranks) of a step that is
+        tried again in smaller parts. Skipped steps count. Training also ends where `failure` is set.
         """
         settings = self.config.train
         steps = int(self.samples_due // settings.batch_size)
@@ -61,15 +67,24 @@ class Learner:
         self.end_index = self.step_index + steps
         with self.backend.session():
             for batch in self._batches(replay, local, steps):
-                rate = learning_rate(settings, self.step_index, iteration, self.config.iterations)
+                rate = self.rate_factor * learning_rate(settings, self.step_index, iteration, self.config.iterations)
                 watch.begin()
-                self._sums += self._step(batch, batch_size, rate)
-                self._summed_steps += 1
+                applied, figures = self._step(batch, batch_size, rate, watch)
+                if self.failure:
+                    watch.end()  # every trainer has begun it
+                    break
                 self.step_index += 1
                 self.samples_due -= settings.batch_size
-                if self.step_index % self.config.report.summary_frequency == 0:
+                if applied:
+                    self._sums += figures
+                    self._summed_steps += 1
+                    self.bad_steps, self.good_until = 0, self.step_index
+                else:
+                    self.bad_steps += 1
+                    watch.bad_step(batch, figures)
+                if self._summed_steps and self.step_index % self.config.report.summary_frequency == 0:
                     on_summary(self.step_index, self._take_summary(rate))
-                if watch.end():
+                if watch.end() or self.failure:
                     break
         return self.step_index - first
 
@@ -85,15 +100,58 @@ class Learner:
         """Set each parameter's gradient of the mean loss over a global batch and return this rank's two loss sums.
 
         batch: this rank's part as `tensors` gives it, perhaps empty. batch_size: positions in all parts together.
-        The sums are of the policy and of the value loss, float32 tensors on the device.
+        The sums are of the policy and of the value loss, float32 [2] on the device.
+
+        Where a rank's loss is not finite, or it runs out of memory, no rank's gradient is finite: so all of them know.
         """
         self.optimizer.zero_grad()
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            policy_loss, value_loss = losses(self.network, *batch)
-        loss = (policy_loss + self.config.train.value_loss_weight * value_loss) / batch_size
-        loss.backward()
+        sums = torch.zeros(2, device=self.device)
+        self._starved = False
+        try:
+            self._backward(batch, batch_size, sums)
+        except torch.OutOfMemoryError:
+            self._starved = True
+        if self._starved:  # what backward held is free by now
+            self._spoil()
         self.optimizer.synchronize()
-        return policy_loss.detach(), value_loss.detach()
+        return sums
+
+    def _backward(self, batch, batch_size, sums):
+        """Compute this rank's gradients, `micro_batch` samples at a time, and add its losses to `sums`.
+
+        The optimiser sums each gradient over ranks as soon as the last part's backward has made it; those of the parts
+        before are taken beside its hooks, so that a sum is begun once, of all parts.
+        """
+        if isinstance(batch[0], np.ndarray):
+            batch = self.tensors(batch)
+        parameters, size = list(self.network.parameters()), self.micro_batch
+        first, last = [], batch
+        if len(batch[0]) > size:
+            *first, last = [[part[at : at + size] for part in batch] for at in range(0, len(batch[0]), size)]
+            for parameter in parameters:
+                parameter.grad = torch.zeros_like(parameter)
+        for part in first:
+            gradients = torch.autograd.grad(self._loss(part, batch_size, sums), parameters)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad += gradient
+        self._loss(last, batch_size, sums).backward()
+
+    def _loss(self, part, batch_size, sums):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            policy_loss, value_loss = losses(self.network, *part)
+        sums += torch.stack([policy_loss, value_loss]).detach()
+        loss = (policy_loss + self.config.train.value_loss_weight * value_loss) / batch_size
+        # A loss can be infinite where its gradient is not: this factor is then NaN, and 1 otherwise.
+        return loss * (1 + 0 * loss.detach())
+
+    def _spoil(self):
+        """Give NaN to every sum over ranks that this rank has not begun; if it has begun all, nothing is amiss.
+
+        The sums under way keep the tensors that they were begun with.
+        """
+        self.network.zero_grad()
+        for parameter in self.network.parameters():
+            parameter.grad = torch.full_like(parameter, torch.nan, requires_grad=False)
 
     def optimizer_tensors(self):
         """Return the optimiser's state as tensors by name, for a checkpoint."""
@@ -106,6 +164,7 @@ class Learner:
 
     def load_optimizer(self, tensors):
         """Take over what `optimizer_tensors` returned."""
+        self.optimizer.state.clear()
         for name, parameter in self.network.named_parameters():
             mine = {key.rpartition(".")[2]: t for key, t in tensors.items() if key.rpartition(".")[0] == name}
             if mine:
@@ -117,7 +176,11 @@ class Learner:
         def make(step):
             # Random numbers depend on the step, so that a resumed run draws what an unbroken one does.
             rng = np.random.default_rng([self.config.seed, step, self.world.rank])
-            return self.tensors(replay.sample(rng, local))
+            batch = replay.sample(rng, local)
+            try:
+                return self.tensors(batch)
+            except torch.OutOfMemoryError:  # beside the step under way there was no room; its own step tries again
+                return batch
 
         first, end = self.step_index, self.step_index + steps
         with ThreadPoolExecutor(1, "prefetch") as thread:
@@ -127,17 +190,40 @@ class Learner:
                 upcoming = thread.submit(make, step + 1) if step + 1 < end else None
                 yield batch
 
-    def _step(self, batch, batch_size, rate):
-        sums = self.gradients(batch, batch_size)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.train.gradient_clip)
-        policy_loss, value_loss, norm = torch.stack([*sums, norm]).tolist()  # a GPU is waited for once
-        if not np.isfinite(norm):
-            raise NumericalError(f"the gradient's norm is {norm} at step {self.step_index}; no step was applied")
-        with self.optimizer.skip_synchronize():
-            self.optimizer.step()
-        return np.array([policy_loss / batch_size, value_loss / batch_size, norm / self.world.size])
+    def _step(self, batch, batch_size, rate, watch):
+        """Take one step. Return whether it was applied, on every trainer alike, and this rank's figures, float [3].
+
+        They are the mean losses' and the gradient norm's parts, which add up over ranks."""
+        while True:
+            sums = self.gradients(batch, batch_size)
+            norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.train.gradient_clip)
+            policy_loss, value_loss, norm = torch.cat([sums, norm[None]]).tolist()  # a GPU is waited for once
+            # The norm of the sum, and what is made of it, is the same on every rank.
+            if np.isfinite(norm) or not self._divide(watch):
+                break
+        if np.isfinite(norm):
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            with self.optimizer.skip_synchronize():
+                self.optimizer.step()
+        figures = np.array([policy_loss / batch_size, value_loss / batch_size, norm / self.world.size])
+        return bool(np.isfinite(norm)), figures
+
+    def _divide(self, watch):
+        """Where a rank ran out of memory, halve `micro_batch` on all and return whether to try again. Collective."""
+        starved = [rank for rank, short in enumerate(self.world.collect(self._starved)) if short]
+        if not starved:
+            return False
+        if self.micro_batch == 1:
+            self.failure = (f"out of memory on trainer {starved}: not even the gradient of one sample fits there\n"
+                            "  leave these ranks out with --set train.ranks=..., or free their devices' memory, which\n"
+                            "  self-play shares (selfplay.parallel_games)")
+            return False
+        self.micro_batch = -(-self.micro_batch // 2)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # blocks kept for the larger parts are of no use to the smaller ones
+        watch.short_of_memory(starved)
+        return True
 
     def _take_summary(self, rate):
         policy_loss, value_loss, norm = self.world.sum(self._sums) / self._summed_steps

@@ -40,11 +40,12 @@ MAY_IMPORT = {
     "run": {"games", "checkpoint", "data", "network", "placement", "problems", "pulse", "report", "search", "selfplay",
             "signals", "train"},
     "exchange": {"", "data", "network", "selfplay"},
-    "resume": {"checkpoint", "exchange", "network", "signals"},
+    "bad_steps": {"checkpoint", "files", "network"},
+    "resume": {"bad_steps", "checkpoint", "exchange", "network", "signals"},
     "judge": {"checkpoint", "evaluate", "files", "network", "report", "resume"},
     "recovery": {"checkpoint", "data", "exchange", "network", "placement", "pulse", "report", "resume", "run",
                  "run_folder", "selfplay", "train"},
-    "loop": {"exchange", "judge", "peers", "pulse", "recovery", "report", "resume", "selfplay"},
+    "loop": {"bad_steps", "exchange", "judge", "peers", "pulse", "recovery", "report", "resume", "selfplay"},
     "launch": {"", "command_line", "config", "files", "problems", "run_folder"},
     "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report", "run",
                "run_folder", "selfplay", "world"},
@@ -64,7 +65,7 @@ BELONGS = {
     "tqdm": {"report.console"},
     "pydantic": {"config", "problems"},
     "bitbully": {"evaluate.solver"},
-    "safetensors": {"checkpoint", "judge"},
+    "safetensors": {"bad_steps", "checkpoint", "judge"},
 }
 WITHOUT_TORCH = ("games", "search", "selfplay", "data", "evaluate", "config", "files", "run_folder", "world", "loop")
 

@@ -1,6 +1,7 @@
 """Checkpoints: what is saved is what is loaded, and a damaged one is passed over, told about and kept."""
 
 import json
+import math
 import os
 
 import pytest
@@ -36,9 +37,9 @@ def assert_same(found, expected):
 
 
 def test_what_is_saved_is_what_is_loaded(tmp_path):
-    """To the last bit, also numbers that are not finite or not plain, and tensors that do not lie in order."""
+    """To the last bit, also numbers that are not plain, and tensors that do not lie in order."""
     saved = make(3)
-    saved.model["stem.weight"][0, 0, 0, :3] = torch.tensor([float("nan"), -0.0, 1e-45])
+    saved.model["stem.weight"][0, 0, 0, :3] = torch.tensor([3e38, -0.0, 1e-45])
     saved.model["turned"] = torch.arange(24.0).reshape(2, 3, 2, 2).to(memory_format=torch.channels_last)
     saved.optimizer["transposed"] = torch.arange(6.0).reshape(2, 3).t()
     saved.progress.samples_due = 0.1 + 0.2
@@ -191,3 +192,26 @@ def test_whoever_only_looks_leaves_a_damaged_checkpoint_where_it_is(tmp_path):
     found, lines = checkpoint.load_newest(tmp_path, set_aside=False)
     assert found.progress.iteration == 1 and "000002 is damaged" in lines[0]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000001", "000002"]
+
+
+@pytest.mark.parametrize("part, number", [("model", math.nan), ("model", math.inf), ("optimizer", -math.inf)])
+def test_only_finite_numbers_are_saved_or_loaded(tmp_path, monkeypatch, part, number):
+    good, bad = make(1), make(2)
+    checkpoint.save(tmp_path, good, 3)
+    name = next(name for name, tensor in getattr(bad, part).items() if tensor.is_floating_point() and tensor.numel())
+    getattr(bad, part)[name].view(-1)[0] = number
+    with pytest.raises(checkpoint.NotFinite, match=name):
+        checkpoint.save(tmp_path, bad, 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["000001"]
+    with monkeypatch.context() as patched:  # as another program might have written it
+        patched.setattr(checkpoint, "check_finite", lambda tensors: None)
+        checkpoint.save(tmp_path, bad, 3)
+    found, [line] = checkpoint.load_newest(tmp_path, set_aside=True)
+    assert found.progress == good.progress and f"({name} is not finite)" in line and "000002.damaged" in line
+
+
+def test_an_older_checkpoint_can_be_asked_for(tmp_path):
+    for iteration in (1, 2, 3):
+        checkpoint.save(tmp_path, make(iteration), 3)
+    steps = [checkpoint.load_newest(tmp_path, False, before_step=step)[0] for step in (31, 30, 11, 10)]
+    assert [found and found.progress.step for found in steps] == [30, 20, 10, None]

@@ -1,5 +1,6 @@
 """The learner on one rank: its steps against a plain torch loop, its optimiser's state, failures of its thread."""
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -131,7 +132,7 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, repla
 
 
 def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, replay):
-    ended, whole = make_learner(world), make_learner(world)
+    ended, whole = new_learner(world, "ddp"), new_learner(world, "ddp")
     calls, answers = [], iter([False, False, True])
     watch = SimpleNamespace(begin=lambda: calls.append("begin"), end=lambda: calls.append("end") or next(answers))
     ended.samples_due = 5 * BATCH + 7
@@ -141,3 +142,71 @@ def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, r
     train(whole, replay, 5)
     for one, other in zip(ended.network.parameters(), whole.network.parameters()):
         assert torch.equal(one, other)
+
+
+def watching(told):
+    """Return a watch that notes the numbers of skipped steps and of trainers without memory."""
+    return SimpleNamespace(begin=lambda: None, end=lambda: False, bad_step=lambda batch, figures: told.append(figures),
+                           short_of_memory=lambda ranks: told.append(ranks))
+
+
+def weights(learner):
+    return [parameter.detach().clone() for parameter in learner.network.parameters()]
+
+
+def test_an_infinite_loss_is_skipped_though_its_gradient_is_finite(make_learner, replay):
+    """(z - v)^2 is beyond float32 for z = 2e19, while its weight keeps the gradient in bounds."""
+    huge, learner, told = Replay(CONNECT4), make_learner(), []
+    huge.add(replay.rows.copy())
+    huge.rows["value"], huge.rows["weight"] = 2e19, 1e-3
+    batch = learner.tensors(huge.sample(np.random.default_rng(0), BATCH))
+    policy_loss, value_loss = losses(learner.network, *batch)
+    ((policy_loss + value_loss) / BATCH).backward()
+    norms = [parameter.grad.norm() for parameter in learner.network.parameters()]
+    assert value_loss.isinf() and torch.stack(norms).isfinite().all() and max(norms) > 0
+    before = weights(learner)
+    learner.samples_due = 2 * BATCH
+    assert learner.train(huge, 0, lambda *what: pytest.fail("a summary of nothing"), watching(told)) == 2
+    assert all(torch.equal(*pair) for pair in zip(before, weights(learner), strict=True))
+    assert [np.isposinf(figures[1]) for figures in told] == [True, True] and learner.optimizer_tensors() == {}
+    assert (learner.step_index, learner.samples_due, learner.bad_steps, learner.good_until) == (2, 0, 2, 0)
+    train(learner, replay, 1)
+    assert (learner.step_index, learner.bad_steps, learner.good_until) == (3, 0, 3)
+    assert not all(torch.equal(*pair) for pair in zip(before, weights(learner), strict=True))
+
+
+@pytest.mark.parametrize("size", [47, 16, 5, 1])
+def test_a_gradient_in_parts_is_that_of_the_whole_batch(make_learner, replay, size):
+    learner = make_learner()
+    train(learner, replay, 3)  # the heads begin at zero, which would hide most of the gradient
+    batch = learner.tensors(replay.sample(np.random.default_rng(0), BATCH))
+    results = []
+    for learner.micro_batch in (BATCH, size):
+        with learner.backend.session():
+            sums = learner.gradients(batch, BATCH)
+        results.append([sums, *(parameter.grad.clone() for parameter in learner.network.parameters())])
+    for whole, parts in zip(*results, strict=True):
+        assert parts.is_contiguous() and whole.abs().max() > 0  # Horovod takes nothing else
+        assert (whole - parts).abs().max() < 1e-5 * whole.abs().max()
+
+
+def test_a_batch_that_found_no_room_on_the_device_is_brought_there_by_its_step(make_learner, replay):
+    """The prefetch thread runs beside a step that may hold all memory."""
+    whole, short, told = make_learner(), make_learner(), []
+    train(whole, replay, 3)
+    tensors, calls = short.tensors, {"prefetch": [], "step": []}
+
+    def full_at_first(batch):
+        mine = calls["prefetch" if threading.current_thread().name.startswith("prefetch") else "step"]
+        mine.append(type(batch[0]))
+        if (mine is calls["prefetch"]) == (len(mine) == 2):  # the second batch, and the first try of its step
+            raise torch.OutOfMemoryError("made up")
+        return tensors(batch)
+
+    short.tensors = full_at_first
+    short.samples_due = 3 * BATCH
+    assert short.train(replay, 0, lambda *what: None, watching(told)) == 3
+    assert told == [[0]] and short.micro_batch == BATCH // 2
+    assert calls == {"prefetch": [np.ndarray] * 3, "step": [np.ndarray] * 2}
+    for one, other in zip(weights(whole), weights(short), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,122 @@
+"""Optimiser steps whose loss or gradient is not finite: their batches are kept, and after several in a row the weights
+go back to a checkpoint.
+
+Every function here is collective over the trainers, root among them.
+"""
+
+import shutil
+
+import torch
+from safetensors.torch import save as save_bytes
+
+from az_mpi import checkpoint
+from az_mpi.checkpoint import Checkpoint, NotFinite, Progress
+from az_mpi.files import whole_file
+from az_mpi.network import resnet
+
+FOLDER = "bad_batches"
+KEPT_MAX = 16  # batches, the newest ones
+ROLLBACKS_MAX = 3  # in a run: more of them would halve the learning rate to nothing
+
+
+def skipped(run, batch, figures):
+    """Say that the learner's newest step was skipped and keep its batch; roll back where it was one too many.
+
+    batch, figures: this trainer's part, and of that the losses and the norm, as the learner tells its watch.
+    """
+    learner = run.learner
+    run.tally.bad_steps_num += 1
+    place = run.folder / FOLDER / f"{learner.step_index:08d}"
+    problems = [problem for problem in learner.world.collect(_keep(learner, batch, figures, place)) if problem]
+    kept = f"its batch could not be kept ({problems[0]})" if problems else f"its batch is kept in {place}"
+    own = learner.world.collect(bool(torch.tensor(figures[:2]).isfinite().all()))
+    where = [rank for rank, finite in enumerate(own) if not finite]
+    cause = f"the loss on trainer {where} is not finite" if where else "the gradient is not finite"
+    _warn(run, "step %d is skipped: %s (%d in a row); %s", learner.step_index, cause, learner.bad_steps, kept)
+    if learner.bad_steps >= run.config.train.bad_steps_max:
+        roll_back(run, f"{learner.bad_steps} steps in a row were not finite")
+
+
+def check_weights(run):
+    """Roll back where the weights themselves are not finite, which the last step of a training may leave."""
+    found = None
+    if run.world.is_root:
+        try:
+            checkpoint.check_finite(run.network.state_dict())
+        except NotFinite as error:
+            found = str(error)
+    if found := run.learner.world.share(found):
+        roll_back(run, f"after step {run.learner.step_index} {found}")
+
+
+def roll_back(run, why):
+    """Take weights and optimiser of the last good checkpoint, or those the run began with, and halve the learning rate;
+    steps and games go on being counted. Where that was done too often the learner has a `failure` instead."""
+    learner, progress = run.learner, run.progress
+    if progress.rollbacks >= ROLLBACKS_MAX:
+        learner.failure = _failure(run, f"{why}, also after {ROLLBACKS_MAX} times going back to a checkpoint")
+        return
+    found, place = _last_good(run) if run.world.is_root else (None, None)
+    good = learner.world.share(found and [place, found.progress.step, found.progress.bad_steps])
+    if good is None:
+        learner.failure = _failure(run, f"{why}, and there is nothing from before them to go back to")
+        return
+    place, step, bad_steps = good
+    learner.network.load_state_dict(checkpoint.broadcast(learner.world, found and found.model))
+    learner.load_optimizer(checkpoint.broadcast(learner.world, found and found.optimizer))
+    progress.rollbacks += 1
+    progress.bad_steps = 0
+    take_over(learner, progress)
+    learner.good_until = step - bad_steps
+    _warn(run, "%s: back to the weights of %s; from now on the learning rate is %g of what is configured (%d of %d)",
+          why, place, learner.rate_factor, progress.rollbacks, ROLLBACKS_MAX)
+
+
+def take_over(learner, progress):
+    """Let the learner go on where `progress` is."""
+    learner.step_index, learner.samples_due = progress.step, progress.samples_due
+    learner.bad_steps, learner.rate_factor = progress.bad_steps, 0.5**progress.rollbacks
+    learner.good_until = progress.step - progress.bad_steps
+
+
+def _keep(learner, batch, figures, place):
+    """Write this trainer's part of a batch and return what went wrong, in words, or None."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if learner.world.is_root:
+            for old in sorted(place.parent.iterdir())[:-KEPT_MAX]:
+                shutil.rmtree(old)
+        tensors = dict(zip(("planes", "policy", "value", "weight"), map(torch.as_tensor, batch), strict=True))
+        about = {"step": learner.step_index, "policy_loss": figures[0], "value_loss": figures[1]}
+        tensors = checkpoint.contiguous({name: tensor.cpu() for name, tensor in tensors.items()})
+        content = save_bytes(tensors, {name: str(value) for name, value in about.items()})
+        with whole_file(place / f"rank-{learner.world.rank:03d}.safetensors") as temporary:
+            temporary.write_bytes(content)
+    except OSError as error:  # training does not depend on it
+        return str(error)
+    return None
+
+
+def _last_good(run):
+    """Return (checkpoint, its name) to go back to, or (None, None): one from which good steps were made."""
+    good_until, folder = run.learner.good_until, run.folder / "checkpoints"
+    found, lines = checkpoint.load_newest(folder, set_aside=False, before_step=good_until)
+    for line in lines:
+        run.logger.warning(line)
+    if found:
+        return found, f"checkpoint {checkpoint.path_of(folder, found.progress).name}"
+    if good_until:
+        begun = resnet.build(run.game, run.config.network, run.config.seed)
+        return Checkpoint(Progress(), begun.state_dict(), {}), "the run's beginning"
+    return None, None
+
+
+def _failure(run, text):
+    return (f"training cannot go on: {text}\n"
+            f"  the batches are in {run.folder / FOLDER}; start again with a lower --learning_rate, or with\n"
+            "  --mixed_precision false")
+
+
+def _warn(run, text, *values):
+    if run.world.is_root:
+        run.logger.warning(text, *values)

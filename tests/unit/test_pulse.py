@@ -1,0 +1,35 @@
+"""When the hours that a start of a run may take are over: whose clock says so, and from when it counts."""
+
+import math
+import time
+
+import psutil
+import pytest
+
+from az_mpi.pulse import Lockstep, Pulse
+from az_mpi.signals import Requests, deadline
+
+
+def test_the_hours_count_from_the_start_of_the_process():
+    begun = time.monotonic() - (time.time() - psutil.Process().create_time())
+    assert deadline(2.0) == pytest.approx(begun + 0.99 * 7200, abs=1.0)
+    assert deadline(0.0) == math.inf
+
+
+def test_only_roots_clock_asks_to_stop():
+    over = Requests(time.monotonic() - 1)
+    assert over.tell(is_root=False) == (False, False) and not over.stop
+    assert over.tell(is_root=True) == (False, True) and over.stop
+    assert Requests(time.monotonic() + 1000).tell(is_root=True) == (False, False)
+    assert Requests().tell(is_root=True) == (False, False)
+
+
+def test_ranks_hear_of_it_by_the_sums_they_exchange_anyway(world):
+    requests = Requests(time.monotonic() - 1)
+    lockstep = Lockstep(world, requests)
+    lockstep.begin()
+    assert lockstep.end().stop == 1
+    assert Pulse(world, Requests(time.monotonic() - 1)).wait(lambda total: total.stop, finished=3).finished == 3
+    lockstep = Lockstep(world, Requests(time.monotonic() + 1000))
+    lockstep.begin()
+    assert lockstep.end().stop == 0
