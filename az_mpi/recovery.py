@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from az_mpi import checkpoint, exchange, placement, resume, run_folder
+from az_mpi import bad_steps, checkpoint, exchange, placement, resume, run_folder
 from az_mpi.checkpoint import Progress
 from az_mpi.data import segment
 from az_mpi.data.replay import Replay
@@ -100,7 +100,7 @@ def _restate(run, new, source):
     optimizer = checkpoint.broadcast(new.world, here and run.learner.optimizer_tensors(), source)
     if new.learner:
         new.learner.load_optimizer(optimizer)
-        new.learner.step_index, new.learner.samples_due = new.progress.step, new.progress.samples_due
+        bad_steps.take_over(new.learner, new.progress)
 
 
 def _store_what_is_missing(run, new):
