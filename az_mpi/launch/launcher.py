@@ -54,6 +54,8 @@ def _parser():
                      "10.0.0.0/24; default: those that all hosts share")
     how.add_argument("--timeout", metavar="S", type=_whole(TIMEOUT_MAX_S), help="seconds for a host to answer (default "
                      f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {rendezvous.COME_S})")
+    how.add_argument("--survive", action="store_true", help="go on when a rank dies, with those that are left (mpirun "
+                     "--with-ft ulfm; MPI then talks over TCP and shared memory only)")
     how.add_argument("--no_check", action="store_true", help="start without a look at the hosts, as in a Slurm job "
                      "whose nodes allow no ssh (mpirun needs none there)")
     how.add_argument("--dry_run", action="store_true", help="only print the mpirun line; no host is contacted")
@@ -165,7 +167,7 @@ def main(arguments):
             timeout_s = options.timeout or check.ANSWER_S
             answers = check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))
         settings = check.settings(answers, chosen)
-    command = mpirun.line(found, chosen, np, program, interface=options.interface, **settings)
+    command = mpirun.line(found, chosen, np, program, interface=options.interface, survive=options.survive, **settings)
     print(shlex.join(command), flush=True)
     return 0 if options.dry_run else job.run(command)
 

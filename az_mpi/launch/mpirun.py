@@ -51,13 +51,15 @@ def find():
     return Mpirun(path, version, None if is_script else str(Path(path).resolve().parent.parent))
 
 
-def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(None, None), agent=None):
+def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(None, None), agent=None, survive=False):
     """Return the list of words that starts `program` (a list too) as np ranks on the Hosts.
 
     threads: of a rank, for libraries that ask the environment; None leaves them alone.
     interface: the one network that everything uses, by name or CIDR; else networks: (for the runtime, for messages),
     CIDRs with commas between, None for MPI's own choice.
-    agent: what takes the place of ssh.
+    agent: what takes the place of ssh. survive: whether the others go on when a rank dies.
+
+    Raises Refusal where this mpirun cannot do that.
     """
     words, runtime, messages = mpirun.words, interface or networks[0], interface or networks[1]
     command = [mpirun.path]
@@ -65,6 +67,11 @@ def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(Non
         command += ["--allow-run-as-root"]
     if mpirun.prefix and any(host.name != "localhost" for host in hosts):
         command += ["--prefix", mpirun.prefix]
+    if survive:
+        if words is WORDS[4]:
+            raise Refusal(f"--survive needs Open MPI 5, and {mpirun.path} is {mpirun.version}\n"
+                          "  leave it out: then the job ends with a rank, and goes on when it is started again")
+        command += ["--with-ft", "ulfm"]
     if agent:
         # Also in a scheduler's job. All daemons are started from here and stay children of whoever runs them for us.
         plm = {"plm": words["shell"], f"plm_{words['shell']}_agent": agent, f"plm_{words['shell']}_no_tree_spawn": "1"}

@@ -47,7 +47,7 @@ def lead(node, options, program, logdir, timeout_s):
                                   options.timeout or check.ANSWER_S, bool(options.gpus))
             settings = check.settings(answers, chosen)
         command = mpirun.line(found, chosen, np, program, interface=options.interface, agent=" ".join(words),
-                              **settings)
+                              survive=options.survive, **settings)
         print(shlex.join(command), flush=True)
         status, text = job.run(command, lambda: events(node, others)), ""
         return status

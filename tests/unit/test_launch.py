@@ -89,6 +89,14 @@ def test_the_line_of_open_mpi_4():
     assert "--prefix" not in text and "prtemca" not in text
 
 
+def test_survive_asks_for_ulfm_and_is_refused_where_there_is_none(capsys):
+    words = words_of(capsys, "--np", "3", "--survive")
+    assert words[words.index("--with-ft") + 1] == "ulfm" and "--with-ft" not in words_of(capsys, "--np", "3")
+    four = mpirun.Mpirun("/opt/bin/mpirun", "mpirun (Open MPI) 4.1.4", None)
+    with pytest.raises(Refusal, match="needs Open MPI 5"):
+        mpirun.line(four, hosts.parse("a:1"), 1, ["x"], survive=True)
+
+
 @pytest.mark.parametrize("says, refused", [
     ("HYDRA build details:", True), ("mpirun (Open MPI) 3.1.2", True), ("", True), ("mpirun (Open MPI) 4.1.4", False),
     ("mpirun (Open MPI) 5.0.11", False)])  # fmt: skip
