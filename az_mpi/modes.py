@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from az_mpi import exchange, judge, loop, placement, resume, run_folder
+from az_mpi import exchange, judge, lock, loop, placement, resume, run_folder
 from az_mpi.data import segment
 from az_mpi.pulse import Requests, Stopped
 from az_mpi.report.console import ProgressBar
@@ -19,8 +19,23 @@ def train(arguments, config, world):
     folder, requests = arguments.logdir, Requests()
     requests.listen()
     world, trainers_num = placement.place(config, world)
-    run = assemble(config, world, folder, lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh),
-                   trainers_num, requests)
+    ranks, held = world.collect(lock.me()), []  # held: root's lock
+    dead = world.from_root(lambda: run_folder.look(folder))
+
+    def begin():
+        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead)
+        held.append(mine)
+        return attempt
+
+    try:
+        run = assemble(config, world, folder, begin, trainers_num, requests)
+        _train(run)
+    finally:
+        for mine in held:
+            mine.release()
+
+
+def _train(run):
     try:
         with run.status:
             loop.train(run)

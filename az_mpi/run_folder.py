@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from az_mpi import __version__
+from az_mpi import __version__, lock
 from az_mpi import config as configuration
 from az_mpi.files import remove_leftovers, write_text
 from az_mpi.problems import Refusal
@@ -20,6 +20,43 @@ class RunFolderError(Refusal):
     """The folder cannot be used for this command; the text is one block for the user."""
 
 
+def look(path):
+    """Return the locks in a run's folder that are dead, see `lock.look`. Raises LockHeld, RunFolderError."""
+    try:
+        return lock.look(path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def start(path, config, hosts, fresh, ranks, dead):
+    """Take the lock of a run's folder and prepare the folder; return (the number of this attempt, the `Lock`).
+
+    To be called by root alone. ranks, dead: see `Lock.take`. Raises LockHeld, and RunFolderError as `prepare` does.
+    """
+    path = Path(path)
+    try:
+        check(path, config, fresh)
+        held = lock.Lock.take(path, ranks, _next_attempt(path / "attempts"), dead)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        return prepare(path, config, hosts, fresh), held
+    except BaseException:
+        held.release()
+        raise
+
+
+def check(path, config, fresh):
+    """Raise RunFolderError where this command may not go on with what is in the folder."""
+    if not (path / "config.json").exists():
+        return
+    if fresh:
+        raise RunFolderError(
+            f"--fresh: {path} already holds a run\n  leave --fresh away to resume it, or give another --logdir"
+        )
+    check_same_run(path, config)
+
+
 def prepare(path, config, hosts, fresh):
     """Create the folder of a run or join one that is there, and return the number of this attempt, from 1.
 
@@ -27,13 +64,7 @@ def prepare(path, config, hosts, fresh):
     """
     path = Path(path)
     try:
-        if (path / "config.json").exists():
-            if fresh:
-                raise RunFolderError(
-                    f"--fresh: {path} already holds a run\n"
-                    "  leave --fresh away to resume it, or give another --logdir"
-                )
-            check_same_run(path, config)
+        check(path, config, fresh)
         for name in FOLDERS:
             (path / name).mkdir(parents=True, exist_ok=True)
         remove_leftovers(path)
@@ -42,8 +73,12 @@ def prepare(path, config, hosts, fresh):
         if not (path / "config.json").exists():
             write_text(path / "config.json", description)
     except OSError as error:
-        raise RunFolderError(f"--logdir {path}: {error.strerror}: {error.filename}") from error
+        raise _unusable(path, error) from error
     return attempt
+
+
+def _unusable(path, error):
+    return RunFolderError(f"--logdir {path}: {error.strerror}: {error.filename}")
 
 
 def recorded_config(path, overrides=None, sources=None):
@@ -97,8 +132,7 @@ def check_same_run(path, config):
 
 def _write_attempt(folder, description):
     """Write the description of this start under a number that no start had, and return the number."""
-    numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
-    number = 1 + max(numbers, default=0)
+    number = _next_attempt(folder)
     whole = folder / f".{os.getpid()}.tmp"
     write_text(whole, description)
     try:
@@ -110,6 +144,10 @@ def _write_attempt(folder, description):
                 number += 1
     finally:
         whole.unlink()
+
+
+def _next_attempt(folder):
+    return 1 + max((int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()), default=0)
 
 
 def _commit():

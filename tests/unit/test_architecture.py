@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "network": {"hashing", "permuting"},
     "files": set(),
     "problems": set(),
+    "lock": {"problems"},
     "selfplay": {"search"},
     "data": {"selfplay.record", "files", "permuting"},
     "report": {"config", "data", "files", "games", "problems"},
@@ -29,7 +30,7 @@ MAY_IMPORT = {
     "world": {"problems"},
     "pulse": {"world"},
     "placement": {"problems"},
-    "run_folder": {"", "config", "files", "problems"},
+    "run_folder": {"", "config", "files", "lock", "problems"},
     "command_line": {"", "config", "problems"},
     "train": {"network", "problems", "world"},
     "evaluate": {"network", "search", "world"},
@@ -43,7 +44,7 @@ MAY_IMPORT = {
     "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report", "run",
                "run_folder", "selfplay", "world"},
     "__main__": {"problems"},
-    "modes": {"data", "exchange", "judge", "loop", "placement", "pulse", "report", "resume", "run",
+    "modes": {"data", "exchange", "judge", "lock", "loop", "placement", "pulse", "report", "resume", "run",
               "run_folder", "selfplay"},
 }
 # Libraries that belong to few modules; elsewhere they are not imported.
