@@ -6,6 +6,7 @@ A folder that can be seen is whole; one whose sums do not match was damaged late
 """
 
 import dataclasses
+import hashlib
 import json
 import re
 import shutil
@@ -14,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 from safetensors.torch import load as load_bytes
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from safetensors.torch import save as save_bytes
 
-from az_mpi.files import sha256, whole_folder
+from az_mpi.files import create, sha256, sync, whole_folder
 
 SCHEMA_VERSION = 1
 _NAME = re.compile(r"\d+(-\d+)?")
@@ -52,28 +53,35 @@ def path_of(folder, progress):
     return Path(folder) / f"{progress.iteration:06d}{within}"
 
 
-def save(folder, checkpoint, keep):
-    """Write a checkpoint under `folder` and remove all but the newest `keep`."""
+def save(folder, checkpoint, keep, before=None):
+    """Write a checkpoint under `folder`, unless it is there, and remove all but the newest `keep`.
+
+    After an OSError it may be called again. before: see `files.whole_file`.
+    """
     path = path_of(folder, checkpoint.progress)
-    with whole_folder(path) as temporary:
-        save_file(contiguous(checkpoint.model), temporary / _FILES[0])
-        save_file(contiguous(checkpoint.optimizer), temporary / _FILES[1])
+    if path.exists():
+        sync(path.parent)
+    else:
         state = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(checkpoint.progress)}
-        (temporary / _FILES[2]).write_text(json.dumps(state, indent=1))
-        sums = "".join(f"{sha256(temporary / name)}  {name}\n" for name in _FILES)
-        (temporary / "sha256").write_text(sums)
+        contents = [to_bytes(checkpoint.model), to_bytes(checkpoint.optimizer)]
+        contents.append(json.dumps(state, indent=1).encode())
+        with whole_folder(path, before) as temporary:
+            for name, content in zip(_FILES, contents):
+                create(temporary / name, content)
+            digests = [hashlib.sha256(content).hexdigest() for content in contents]
+            create(temporary / "sha256", "".join(f"{d}  {name}\n" for d, name in zip(digests, _FILES)).encode())
     for old in find(folder)[:-keep]:
         shutil.rmtree(old)
 
 
-def contiguous(tensors):
-    """Return tensors by name in the layout that safetensors stores."""
-    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+def to_bytes(tensors):
+    """Return tensors by name as the content of a safetensors file."""
+    return save_bytes({name: tensor.contiguous() for name, tensor in tensors.items()})
 
 
 def broadcast(world, tensors):
     """Return root's tensors by name on every rank; the others' are ignored. Collective."""
-    content = save_bytes(contiguous(tensors)) if world.is_root else b""
+    content = to_bytes(tensors) if world.is_root else b""
     return load_bytes(world.broadcast(np.frombuffer(content, np.uint8)).tobytes())
 
 

@@ -46,7 +46,8 @@ exit codes:
   0    done
   2    usage or configuration: nothing was started
   70   internal error
-  75   stopped by a signal, everything finished is stored: start the same command again to go on
+  75   stopped by a signal, everything finished is stored, or by storage that failed for storage.give_up_s: start the
+       same command again to go on
   130  interrupted twice (SIGINT)
 
 signals, to mpirun or to a rank: USR1: checkpoint and go on; USR2 (also TERM and INT to a rank itself): store

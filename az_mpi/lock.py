@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+from az_mpi.files import Forbidden
 from az_mpi.problems import Refusal, escape
 
 BEAT_S = 1.0  # between two beats of a holder
@@ -23,7 +24,7 @@ _NAME = re.compile(r"\d{6,}\.json")
 _TRIES = 100
 
 
-class LockLost(Exception):
+class LockLost(Forbidden):
     """Another job has taken the run over: nothing may be written any more."""
 
 

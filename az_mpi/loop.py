@@ -30,6 +30,7 @@ def train(run):
         judge.evaluate(run)
     while not finished(run):
         iteration(run)
+    resume.settle(run)
     if run.world.is_root:
         show(run)
     run.say("complete: %s; report in %s", resume.how_far(run), run.folder / page.NAME)

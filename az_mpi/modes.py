@@ -29,6 +29,8 @@ def train(arguments, config, world):
 
     try:
         run = assemble(config, world, folder, begin, trainers_num, requests)
+        if held:
+            run.writer.may_appear = held[0].check
         _train(run)
     finally:
         for mine in held:

@@ -66,10 +66,9 @@ def save(run):
     progress, folder = run.progress, run.folder / "checkpoints"
     if progress.phase == "play":  # games of the iteration under way are found again as segments
         progress = replace(run.before_play, unfinished_games=progress.unfinished_games)
-    run.writer.flush()
-    if not checkpoint.path_of(folder, progress).exists():
-        content = Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
-        checkpoint.save(folder, content, run.config.checkpoint.keep)
+    content = Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
+    run.writer.do(checkpoint.path_of(folder, progress),
+                  lambda check: checkpoint.save(folder, content, run.config.checkpoint.keep, check))
 
 
 def answer_save(run):
@@ -82,10 +81,20 @@ def leave(run):
     """Store everything that is finished, and raise Stopped. Collective."""
     exchange.store(run)
     save(run)
-    run.say("stopped after %s; start the same command again to go on", how_far(run))
+    if run.writer and run.writer.ended:
+        run.logger.error("stopped after %s; what came last is not on disk, %d games among it: %s", how_far(run),
+                         run.writer.lost_games_num, run.writer.ended)
+    else:
+        run.say("stopped after %s; start the same command again to go on", how_far(run))
     run.status.end("stopped")
     run.world.barrier()  # mpirun ends all ranks when the first one leaves
     raise Stopped
+
+
+def settle(run):
+    """Leave where root can write no more: what it has done since is not on disk. Collective."""
+    if run.world.share(bool(run.writer and run.writer.ended)):
+        leave(run)
 
 
 def how_far(run):

@@ -9,10 +9,10 @@ import numba
 import numpy as np
 import torch
 
-from az_mpi import games, placement
+from az_mpi import games, placement, run_folder
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
-from az_mpi.data.writer import SegmentWriter
+from az_mpi.data.writer import Writer
 from az_mpi.network import engines, openvino_engine, resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engine import Engine
@@ -25,6 +25,7 @@ from az_mpi.report.status import Status
 from az_mpi.report.tally import Tally
 from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
+from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 
@@ -46,7 +47,7 @@ class Run:
     trainers_num: int
     learner: Learner | None
     replay: Replay | None
-    writer: SegmentWriter | None
+    writer: Writer | None
     logger: object
     metrics: Metrics
     timers: Timers
@@ -84,7 +85,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     the attempt. None for a run that is only looked at: nothing is trained or written, and standard output left alone.
     trainers_num: the first ranks of the world, which train. requests: what signals ask for.
     """
-    cores = world.cores()
+    cores, requests = world.cores(), requests or Requests()
     torch.set_num_threads(cores)
     numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
     if config.selfplay.deterministic:
@@ -100,11 +101,14 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     evaluate = choose_evaluator(config, game, engine, world.rank)
     trainers = world.split(world.rank < trainers_num)
     backend = backends.make(config.train.backend, world, trainers, device)
-    attempt = prepare and world.from_root(prepare)
+    parameters_num = sum(p.numel() for p in network.parameters())
+    attempt = prepare and world.from_root(lambda: _check_room(config, game, folder, parameters_num) or prepare())
     logger = console.start(world.rank, folder if prepare else None)
     status = Status(world, folder, config, attempt, logger)
     learner = trainers and Learner(config, game, network, backend, device)
-    writes = world.is_root and prepare is not None
+    writer, writes = None, world.is_root and prepare is not None
+    if writes:
+        writer = Writer(folder / "games", folder / "games.h5", game, requests, config.storage.give_up_s)
     run = Run(
         config=config,
         world=world,
@@ -119,16 +123,24 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         trainers_num=trainers_num,
         learner=learner,
         replay=trainers and Replay(game),
-        writer=SegmentWriter(folder / "games", folder / "games.h5", game) if writes else None,
+        writer=writer,
         logger=logger,
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),
         timers=Timers(world, status.enter),
-        pulse=Pulse(world, requests or Requests()),
+        pulse=Pulse(world, requests),
         status=status,
     )
     searches_network = config.network.engine not in ("uniform", "rollout")
     _say_start(run, device, cores, reason if searches_network else f"{config.network.engine} (as configured)")
     return run
+
+
+def _check_room(config, game, folder, parameters_num):
+    """Refuse a folder without room for what a run needs at least: weights and two moments of Adam a checkpoint, and
+    the segments of an iteration, uncompressed."""
+    row = position_dtype(game).itemsize + POLICY.itemsize * game.num_actions
+    run_folder.check_room(folder, 3 * 4 * parameters_num, config.checkpoint.keep,
+                          config.selfplay.games_num * game.max_plies * row)
 
 
 def engine_maker(config, world, game, device, cores):

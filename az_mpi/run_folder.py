@@ -10,7 +10,7 @@ from pathlib import Path
 
 from az_mpi import __version__, lock
 from az_mpi import config as configuration
-from az_mpi.files import remove_leftovers, write_text
+from az_mpi.files import claim_text, remove_leftovers, write_text
 from az_mpi.problems import Refusal
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
@@ -96,6 +96,26 @@ def recorded_config(path, overrides=None, sources=None):
     return configuration.validate(data, str(newest), overrides, sources)
 
 
+def check_room(path, checkpoint_bytes, keep, games_bytes):
+    """Raise RunFolderError where the file system of a run's folder lacks room for `keep` checkpoints, one more while
+    the oldest is still there, and games; checkpoints that are there need none."""
+    path = Path(path)
+    there = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+    stored = len(list((path / "checkpoints").glob("[0-9]*")))
+    missing = max(keep - stored, 0) + 1
+    try:
+        room = os.statvfs(there)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    free, needed = room.f_bavail * room.f_frsize, missing * checkpoint_bytes + games_bytes
+    if free < needed:
+        raise RunFolderError(
+            f"--logdir {path}: {free / 2**20:,.1f} MiB are free there, this run needs at least {needed / 2**20:,.1f}: "
+            f"{missing} checkpoints of {checkpoint_bytes / 2**20:,.1f} MiB, {games_bytes / 2**20:,.1f} MiB of games\n"
+            "  make room, name a --logdir elsewhere, or keep fewer: --set checkpoint.keep=1"
+        )
+
+
 def describe(config, hosts):
     """Return what a run's reader wants to know later: configuration, versions, hosts, commit; JSON-able."""
     packages = ("torch", "numpy", "numba", "h5py", "mpi4py", "horovod", "openvino", "safetensors")
@@ -133,17 +153,12 @@ def check_same_run(path, config):
 def _write_attempt(folder, description):
     """Write the description of this start under a number that no start had, and return the number."""
     number = _next_attempt(folder)
-    whole = folder / f".{os.getpid()}.tmp"
-    write_text(whole, description)
-    try:
-        while True:
-            try:
-                os.link(whole, folder / f"{number:03d}.json")  # unlike a rename, it never replaces another's file
-                return number
-            except FileExistsError:
-                number += 1
-    finally:
-        whole.unlink()
+    while True:
+        try:
+            claim_text(folder / f"{number:03d}.json", description)
+            return number
+        except FileExistsError:
+            number += 1
 
 
 def _next_attempt(folder):

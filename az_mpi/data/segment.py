@@ -14,7 +14,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from az_mpi.files import whole_file
+from az_mpi.files import write_bytes
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 
 SCHEMA_VERSION = 1
@@ -35,12 +35,20 @@ class Segment:
     positions_num: int
 
 
-def write(folder, iteration, game, record, provenance):
-    """Write `record` as the next segment of `iteration` and return it. provenance: attributes, str or numbers."""
+def next_path(folder, iteration):
+    """Return the path of the next segment of an iteration."""
     # Not their count: one may have been set aside, and no name may be given twice.
     index = 1 + max((index for number, index, _ in _names(folder) if number == iteration), default=-1)
-    path = Path(folder) / f"{iteration:06d}-{index:03d}.h5"
-    with _new_file(path) as file:
+    return Path(folder) / f"{iteration:06d}-{index:03d}.h5"
+
+
+def write(folder, iteration, game, record, provenance, path=None, before=None):
+    """Write `record` as the next segment of `iteration`, or as `path`, and return it.
+
+    provenance: attributes, str or numbers. before: see `files.whole_file`.
+    """
+    path = path or next_path(folder, iteration)
+    with _new_file(path, before) as file:
         file.attrs.update({"schema_version": SCHEMA_VERSION, "game": game.name, "iteration": iteration, **provenance})
         file.attrs.update({"games_num": len(record.games), "positions_num": len(record.positions)})
         for group, rows in (("games", record.games), ("positions", record.positions), ("policy", record.policy)):
@@ -75,25 +83,27 @@ def find(folder, iteration=None):
     return [_header(path, number) for number, _, path in _names(folder) if iteration in (None, number)]
 
 
-def link_all(folder, path):
-    """Write the file `path` whose groups link to all segments of `folder`, for readers that want one file."""
+def link_all(folder, path, before=None):
+    """Write the file `path` whose groups link to all segments of `folder`, for readers that want one file.
+
+    before: see `files.whole_file`.
+    """
     place = os.path.relpath(folder, path.parent)
-    with _new_file(path) as file:
+    with _new_file(path, before) as file:
         for _, _, segment in _names(folder):
             # What h5py.ExternalLink does, in a third of the time: each new segment has all of them linked again.
             file.id.links.create_external(os.fsencode(segment.stem), os.fsencode(f"{place}/{segment.name}"), b"/")
 
 
 @contextmanager
-def _new_file(path):
+def _new_file(path, before):
     """Give an HDF5 file in memory; it becomes the file `path` when the block ends."""
     # HDF5 would hold the interpreter's lock, and so the search, while a slow file system takes its writes. Its own
     # files in memory (driver "core") look their name up on disk, and two of one name cannot be made at a time.
     memory = io.BytesIO()
     with h5py.File(memory, "w", libver="latest") as file:
         yield file
-    with whole_file(path) as temporary:
-        temporary.write_bytes(memory.getbuffer())
+    write_bytes(path, memory.getbuffer(), before=before)
 
 
 def _names(folder):

@@ -252,11 +252,15 @@ def test_a_slow_disk_holds_up_checkpoints_only(mpirun, tmp_path):
     assert state["positions_num"] == len(columns(tmp_path / "run")["positions/game"])
 
 
-def test_a_full_disk_ends_the_job_before_a_checkpoint_counts_what_is_not_there(mpirun, run_dist, tmp_path):
+def test_a_full_disk_pauses_the_run_and_then_stops_it(mpirun, run_dist, tmp_path):
+    """No checkpoint counts what is not there, and every rank leaves with 75."""
     program = PROGRAMS / "slow_disk.py"
     run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=1")
-    done = mpirun(2, program, "full", "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, status=70)
-    assert "rank 0 of 2 on " in done.stderr and "No space left on device" in done.stderr
+    done = mpirun(2, program, "full", "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--set",
+                  "storage.give_up_s=2", status=75)
+    assert done.stdout.count("paused: ") == 1 and "No space left on device" in done.stdout
+    assert "stopped after iteration" in done.stdout and "16 games among it" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
     assert newest(tmp_path / "run").name == "000001"
     assert [path.name for path in (tmp_path / "run" / "games").iterdir()] == ["000000-000.h5"]
     run_dist(2, tmp_path / "run", *SMALL)
