@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 from safetensors.torch import load as load_bytes
-from safetensors.torch import load_file
 from safetensors.torch import save as save_bytes
 
-from az_mpi.files import create, sha256, sync, whole_folder
+from az_mpi import files
+from az_mpi.files import create, sync, whole_folder
+from az_mpi.problems import Refusal
 
 SCHEMA_VERSION = 1
 _NAME = re.compile(r"\d+(-\d+)?")
@@ -79,6 +80,11 @@ def to_bytes(tensors):
     return save_bytes({name: tensor.contiguous() for name, tensor in tensors.items()})
 
 
+def from_bytes(content):
+    """Return the tensors by name in the content of a safetensors file."""
+    return load_bytes(content)
+
+
 def broadcast(world, tensors):
     """Return root's tensors by name on every rank; the others' are ignored. Collective."""
     content = to_bytes(tensors) if world.is_root else b""
@@ -94,48 +100,68 @@ def find(folder):
     return sorted(found, key=lambda path: tuple(map(int, path.name.split("-"))))
 
 
-def load_newest(folder, set_aside):
+def load_newest(folder, set_aside, fits=lambda checkpoint: None):
     """Return (the newest whole `Checkpoint` or None, a line about each damaged one after it).
 
     A checkpoint is judged by its sums before anything of it is used. set_aside: rename the damaged ones, which the run
-    that writes here must do before it writes another of the same name; whoever only looks leaves them.
+    that writes here must do before it writes another of the same name; whoever only looks leaves them. fits: raises
+    ValueError for a checkpoint that is not of this run.
     """
     lines = []
     for path in reversed(find(folder)):
-        problem = damage(path)
-        if problem is None:
-            return _load(path), lines
-        line = f"checkpoint {path} is damaged ({problem}); an older one is used, or the run begins anew"
+        try:
+            found = read(path)
+            fits(found)
+            return found, lines
+        except (OSError, ValueError) as error:
+            line = f"checkpoint {path} is damaged ({error}); an older one is used if there is one"
         if set_aside:
-            aside = _free_name(path.with_name(path.name + ".damaged"))
-            path.rename(aside)
-            line += f"; it is kept as {aside.name}"
+            line += f"; it is kept as {files.set_aside(path).name}"
         lines.append(line)
     return None, lines
+
+
+def read(path):
+    """Return the `Checkpoint` in a folder. Raises ValueError for one that is damaged, OSError."""
+    sums = dict(reversed(line.split("  ", 1)) for line in files.read(path / "sha256").decode().splitlines())
+    contents = [files.read(path / name) for name in _FILES]
+    for name, content in zip(_FILES, contents):
+        if sums.get(name) != hashlib.sha256(content).hexdigest():
+            raise ValueError(f"the SHA-256 of {name} does not match")
+    try:
+        state = json.loads(contents[2])
+        version = state.pop("schema_version")
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"its schema is {version}; this program reads {SCHEMA_VERSION}")
+        progress = Progress(**state)
+        for field in dataclasses.fields(Progress):
+            kind = (int, float) if field.type is float else field.type
+            value = getattr(progress, field.name)
+            if not isinstance(value, kind) or (field.type is not str and not 0 <= value < 2**53):
+                raise ValueError(f"state.json: {field.name} is {value!r}")
+        return Checkpoint(progress, from_bytes(contents[0]), from_bytes(contents[1]))
+    except ValueError:
+        raise
+    except Exception as error:  # with sums that match, and yet not what this program writes
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def damage(path):
     """Return what is wrong with a checkpoint folder, one line, or None."""
     try:
-        sums = dict(reversed(line.split("  ", 1)) for line in (path / "sha256").read_text().splitlines())
-        for name in _FILES:
-            if sums.get(name) != sha256(path / name):
-                return f"the SHA-256 of {name} does not match"
-        version = json.loads((path / "state.json").read_text())["schema_version"]
-        if version != SCHEMA_VERSION:
-            return f"its schema is {version}; this program reads {SCHEMA_VERSION}"
-    except (OSError, ValueError, KeyError) as error:
-        return f"{type(error).__name__}: {error}"
+        read(path)
+    except (OSError, ValueError) as error:
+        return f"{type(error).__name__}: {error}".removeprefix("ValueError: ")
     return None
 
 
-def _load(path):
-    state = json.loads((path / "state.json").read_text())
-    del state["schema_version"]
-    return Checkpoint(Progress(**state), load_file(path / _FILES[0]), load_file(path / _FILES[1]))
-
-
-def _free_name(path):
-    """Return `path`, or with the first number behind it that is not taken."""
-    names = [path, *(path.with_name(f"{path.name}-{k}") for k in range(1, 1000))]
-    return next(name for name in names if not name.exists())
+def refuse_lost(folder, anew):
+    """Raise Refusal where a run's checkpoints are all damaged, unless it is to begin `anew`: a run that has come far
+    does not start from nothing without being told to."""
+    damaged = [*find(folder), *Path(folder).glob("*.damaged*")]
+    if anew or not damaged or any(damage(path) is None for path in reversed(find(folder))):
+        return
+    lines = [f"  {path}: {damage(path)}" for path in damaged]
+    raise Refusal("\n".join([f"--logdir {Path(folder).parent}: no checkpoint of this run is whole", *lines,
+                             "  put a whole copy of one there, or begin again with new weights and the games that are "
+                             "stored: --without_checkpoint"]))

@@ -3,7 +3,7 @@
 Every function here is collective: every rank calls it.
 """
 
-from az_mpi import __version__
+from az_mpi import __version__, files
 from az_mpi.data import replay, segment
 from az_mpi.network import resnet
 from az_mpi.selfplay.record import Record
@@ -16,8 +16,21 @@ def committed(run):
     """
     if not run.world.is_root:
         return Record.empty(run.game)
-    stored = segment.find(run.folder / "games", run.progress.iteration)
-    return Record.join(run.game, [segment.read(old.path, run.game) for old in stored])
+    stored = segment.find(run.folder / "games", run.progress.iteration, lambda *what: _set_aside(run, *what))
+    return Record.join(run.game, [_read(run, old.path) for old in stored])
+
+
+def _read(run, path):
+    """Return the record in a segment; an empty one where it is damaged, and it is set aside."""
+    try:
+        return segment.read(path, run.game)
+    except segment.SegmentError as error:
+        _set_aside(run, path, error)
+        return Record.empty(run.game)
+
+
+def _set_aside(run, path, error):
+    run.logger.warning("damaged: %s; it is kept as %s, its games are missed", error, files.set_aside(path).name)
 
 
 def exchange(run, old):
@@ -64,17 +77,19 @@ def refill(run):
     segments = []
     if world.is_root:
         run.writer.flush()
-        segments = [s for s in segment.find(run.folder / "games") if s.iteration < end]
+        found = segment.find(run.folder / "games", None, lambda *what: _set_aside(run, *what))
+        segments = [s for s in found if s.iteration < end]
         held = sum(s.positions_num for s in segments)
         if held != progress.positions_num:
-            raise segment.SegmentError(f"{run.folder}/games: the checkpoint counts {progress.positions_num} positions "
-                                       f"before iteration {end}, the segments hold {held}")
-    index = 0
-    for num in world.share([s.positions_num for s in segments]):
+            run.logger.warning("%s: the checkpoint counts %d positions before iteration %d, the segments hold %d; the "
+                               "run goes on with these", run.folder / "games", progress.positions_num, end, held)
+    counts = world.share([s.positions_num for s in segments])
+    index = progress.positions_num - sum(counts)  # the newest keeps its number, whatever is missing
+    for num in counts:
         record = Record.empty(run.game)
         if index + num > oldest:
             if world.is_root:
-                record = segment.read(segments[0].path, run.game)
+                record = _read(run, segments[0].path)
             _deal(run, record, index)
         segments, index = segments[1:], index + num
     if run.replay:

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from az_mpi import exchange, judge, lock, loop, placement, resume, run_folder
+from az_mpi import checkpoint, exchange, judge, lock, loop, placement, resume, run_folder
 from az_mpi.data import segment
 from az_mpi.pulse import Requests, Stopped
 from az_mpi.report.console import ProgressBar
@@ -23,6 +23,7 @@ def train(arguments, config, world):
     dead = world.from_root(lambda: run_folder.look(folder))
 
     def begin():
+        checkpoint.refuse_lost(folder / "checkpoints", arguments.without_checkpoint)
         attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead)
         held.append(mine)
         return attempt

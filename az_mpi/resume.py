@@ -19,7 +19,7 @@ def restore(run, set_aside):
     """
     newest = None
     if run.world.is_root:
-        newest, lines = checkpoint.load_newest(run.folder / "checkpoints", set_aside)
+        newest, lines = checkpoint.load_newest(run.folder / "checkpoints", set_aside, lambda found: _check(run, found))
         for line in lines:
             run.logger.warning(line)
     if not run.world.share(newest is not None):
@@ -32,6 +32,20 @@ def restore(run, set_aside):
         run.learner.step_index, run.learner.samples_due = run.progress.step, run.progress.samples_due
     publish(run)
     return True
+
+
+def _check(run, found):
+    """Raise ValueError where a checkpoint does not fit the run's network."""
+    ours = run.network.state_dict()
+    if found.model.keys() != ours.keys():
+        raise ValueError("model.safetensors is of another network")
+    for name, tensor in found.model.items():
+        if (tensor.shape, tensor.dtype) != (ours[name].shape, ours[name].dtype):
+            raise ValueError(f"model.safetensors: {name} is {tensor.dtype} {list(tensor.shape)}")
+    for key, tensor in found.optimizer.items():
+        name = key.rpartition(".")[0]
+        if name not in ours or tensor.shape not in ((), ours[name].shape):
+            raise ValueError(f"optimizer.safetensors: {key} is not of this network")
 
 
 def resume(run):

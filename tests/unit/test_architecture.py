@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "selfplay": {"search"},
     "data": {"selfplay.record", "files", "permuting"},
     "report": {"config", "data", "files", "games", "problems"},
-    "checkpoint": {"files"},
+    "checkpoint": {"files", "problems"},
     "config": {"games", "problems"},
     "world": {"problems"},
     "pulse": {"world"},
@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "evaluate": {"network", "search", "world"},
     "run": {"games", "checkpoint", "data", "network", "placement", "problems", "pulse", "report", "run_folder",
             "search", "selfplay", "train"},
-    "exchange": {"", "data", "network", "selfplay"},
+    "exchange": {"", "data", "files", "network", "selfplay"},
     "resume": {"checkpoint", "exchange", "network", "pulse"},
     "judge": {"checkpoint", "evaluate", "files", "network", "report", "resume"},
     "loop": {"exchange", "judge", "pulse", "report", "resume", "selfplay"},
@@ -44,8 +44,9 @@ MAY_IMPORT = {
     "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report", "run",
                "run_folder", "selfplay", "world"},
     "__main__": {"problems"},
-    "modes": {"data", "exchange", "judge", "lock", "loop", "placement", "pulse", "report", "resume", "run",
-              "run_folder", "selfplay"},
+    "verify": {"", "checkpoint", "data", "files", "games", "lock", "problems", "run_folder"},
+    "modes": {"checkpoint", "data", "exchange", "judge", "lock", "loop", "placement", "pulse", "report", "resume",
+              "run", "run_folder", "selfplay"},
 }
 # Libraries that belong to few modules; elsewhere they are not imported.
 BELONGS = {
@@ -174,7 +175,7 @@ def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()
 
 
-@pytest.mark.parametrize("command", ["status", "report", "doctor"])
+@pytest.mark.parametrize("command", ["status", "report", "doctor", "verify"])
 def test_commands_say_their_help_at_once(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
 
