@@ -1,6 +1,7 @@
 """What --mode asks for. Collective: every rank calls the same function with the same arguments."""
 
 import json
+import os
 import time
 
 import numpy as np
@@ -18,6 +19,7 @@ def train(arguments, config, world):
     """Start the run in --logdir, or go on with the one that is there."""
     folder, requests = arguments.logdir, Requests()
     requests.listen()
+    os.umask(os.umask(0) | 0o027)
     world, trainers_num = placement.place(config, world)
     ranks, held = world.collect(lock.me()), []  # held: root's lock
     dead = world.from_root(lambda: run_folder.look(folder))

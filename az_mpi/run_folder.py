@@ -48,6 +48,8 @@ def start(path, config, hosts, fresh, ranks, dead):
 
 def check(path, config, fresh):
     """Raise RunFolderError where this command may not go on with what is in the folder."""
+    if path.exists() and os.geteuid() not in (0, path.stat().st_uid):
+        raise RunFolderError(f"--logdir {path}: the folder is another user's\n  give a --logdir of your own")
     if not (path / "config.json").exists():
         return
     if fresh:
