@@ -13,6 +13,7 @@ COMMANDS = {
     "doctor": ("az_mpi.doctor.command", "say whether a run would start here, and how fast it would be"),
     "status": ("az_mpi.report.status_command", "show how far a run is and what each of its ranks does"),
     "report": ("az_mpi.report.page", "make one HTML page of a run"),
+    "verify": ("az_mpi.verify", "check every file of a run, and mend what can be"),
 }
 USAGE = 2
 

@@ -7,11 +7,10 @@ Every function here is collective over the trainers, root among them.
 import shutil
 
 import torch
-from safetensors.torch import save as save_bytes
 
 from az_mpi import checkpoint
 from az_mpi.checkpoint import Checkpoint, NotFinite, Progress
-from az_mpi.files import whole_file
+from az_mpi.files import write_bytes
 from az_mpi.network import resnet
 
 FOLDER = "bad_batches"
@@ -88,10 +87,8 @@ def _keep(learner, batch, figures, place):
                 shutil.rmtree(old)
         tensors = dict(zip(("planes", "policy", "value", "weight"), map(torch.as_tensor, batch), strict=True))
         about = {"step": learner.step_index, "policy_loss": figures[0], "value_loss": figures[1]}
-        tensors = checkpoint.contiguous({name: tensor.cpu() for name, tensor in tensors.items()})
-        content = save_bytes(tensors, {name: str(value) for name, value in about.items()})
-        with whole_file(place / f"rank-{learner.world.rank:03d}.safetensors") as temporary:
-            temporary.write_bytes(content)
+        tensors, about = {name: tensor.cpu() for name, tensor in tensors.items()}, {k: str(about[k]) for k in about}
+        write_bytes(place / f"rank-{learner.world.rank:03d}.safetensors", checkpoint.to_bytes(tensors, about))
     except OSError as error:  # training does not depend on it
         return str(error)
     return None

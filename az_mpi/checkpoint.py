@@ -6,6 +6,7 @@ A folder that can be seen is whole; one whose sums do not match was damaged late
 """
 
 import dataclasses
+import hashlib
 import json
 import re
 import shutil
@@ -14,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 from safetensors.torch import load as load_bytes
-from safetensors.torch import load_file, save_file
 from safetensors.torch import save as save_bytes
 
-from az_mpi.files import sha256, whole_folder
+from az_mpi import files
+from az_mpi.files import create, sync, whole_folder
+from az_mpi.problems import Refusal
 
 SCHEMA_VERSION = 1
 _NAME = re.compile(r"\d+(-\d+)?")
@@ -39,7 +41,7 @@ class Progress:
     rollbacks: int = 0  # of the weights, after bad steps; each halved the learning rate
 
 
-class NotFinite(Exception):
+class NotFinite(ValueError):
     """Tensors that are to be stored or used hold numbers that are not finite."""
 
 
@@ -58,17 +60,24 @@ def path_of(folder, progress):
     return Path(folder) / f"{progress.iteration:06d}{within}"
 
 
-def save(folder, checkpoint, keep):
-    """Write a checkpoint under `folder` and remove all but the newest `keep`. Raises NotFinite: nothing is written."""
-    check_finite(checkpoint.model | checkpoint.optimizer)
+def save(folder, checkpoint, keep, before=None):
+    """Write a checkpoint under `folder`, unless it is there, and remove all but the newest `keep`.
+
+    Raises NotFinite: nothing is written. After an OSError it may be called again. before: see `files.whole_file`.
+    """
     path = path_of(folder, checkpoint.progress)
-    with whole_folder(path) as temporary:
-        save_file(contiguous(checkpoint.model), temporary / _FILES[0])
-        save_file(contiguous(checkpoint.optimizer), temporary / _FILES[1])
+    if path.exists():
+        sync(path.parent)
+    else:
+        check_finite(checkpoint.model | checkpoint.optimizer)
         state = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(checkpoint.progress)}
-        (temporary / _FILES[2]).write_text(json.dumps(state, indent=1))
-        sums = "".join(f"{sha256(temporary / name)}  {name}\n" for name in _FILES)
-        (temporary / "sha256").write_text(sums)
+        contents = [to_bytes(checkpoint.model), to_bytes(checkpoint.optimizer)]
+        contents.append(json.dumps(state, indent=1).encode())
+        with whole_folder(path, before) as temporary:
+            for name, content in zip(_FILES, contents):
+                create(temporary / name, content)
+            digests = [hashlib.sha256(content).hexdigest() for content in contents]
+            create(temporary / "sha256", "".join(f"{d}  {name}\n" for d, name in zip(digests, _FILES)).encode())
     for old in find(folder)[:-keep]:
         shutil.rmtree(old)
 
@@ -80,14 +89,19 @@ def check_finite(tensors):
                         f"{bad[0]} is not finite")
 
 
-def contiguous(tensors):
-    """Return tensors by name in the layout that safetensors stores."""
-    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+def to_bytes(tensors, about=None):
+    """Return tensors by name as the content of a safetensors file. about: text by name, to be stored with them."""
+    return save_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, about)
+
+
+def from_bytes(content):
+    """Return the tensors by name in the content of a safetensors file."""
+    return load_bytes(content)
 
 
 def broadcast(world, tensors, source=0):
     """Return the tensors by name of rank `source` on every rank; the others' are ignored. Collective."""
-    content = save_bytes(contiguous(tensors)) if world.rank == source else b""
+    content = to_bytes(tensors) if world.rank == source else b""
     return load_bytes(world.broadcast(np.frombuffer(content, np.uint8), source).tobytes())
 
 
@@ -100,56 +114,76 @@ def find(folder):
     return sorted(found, key=lambda path: tuple(map(int, path.name.split("-"))))
 
 
-def load_newest(folder, set_aside, before_step=None):
+def load_newest(folder, set_aside, fits=lambda checkpoint: None, before_step=None):
     """Return (the newest whole `Checkpoint` or None, a line about each damaged one after it).
 
     before_step: leave out those of that many optimiser steps or more.
 
     A checkpoint is judged by its sums before anything of it is used. set_aside: rename the damaged ones, which the run
-    that writes here must do before it writes another of the same name; whoever only looks leaves them.
+    that writes here must do before it writes another of the same name; whoever only looks leaves them. fits: raises
+    ValueError for a checkpoint that is not of this run.
     """
     lines = []
     for path in reversed(find(folder)):
-        problem = damage(path)
-        if problem is None:
-            checkpoint = _load(path)
-            if before_step is None or checkpoint.progress.step < before_step:
-                return checkpoint, lines
+        try:
+            found = read(path)
+            fits(found)
+            if before_step is None or found.progress.step < before_step:
+                return found, lines
             continue
-        line = f"checkpoint {path} is damaged ({problem}); an older one is used, or the run begins anew"
+        except (OSError, ValueError) as error:
+            line = f"checkpoint {path} is damaged ({error}); an older one is used if there is one"
         if set_aside:
-            aside = _free_name(path.with_name(path.name + ".damaged"))
-            path.rename(aside)
-            line += f"; it is kept as {aside.name}"
+            line += f"; it is kept as {files.set_aside(path).name}"
         lines.append(line)
     return None, lines
+
+
+def read(path):
+    """Return the `Checkpoint` in a folder. Raises ValueError for one that is damaged, OSError."""
+    sums = dict(reversed(line.split("  ", 1)) for line in files.read(path / "sha256").decode().splitlines())
+    contents = [files.read(path / name) for name in _FILES]
+    for name, content in zip(_FILES, contents):
+        if sums.get(name) != hashlib.sha256(content).hexdigest():
+            raise ValueError(f"the SHA-256 of {name} does not match")
+    try:
+        state = json.loads(contents[2])
+        version = state.pop("schema_version")
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"its schema is {version}; this program reads {SCHEMA_VERSION}")
+        progress = Progress(**state)
+        for field in dataclasses.fields(Progress):
+            kind = (int, float) if field.type is float else field.type
+            value = getattr(progress, field.name)
+            if not isinstance(value, kind) or (field.type is not str and not 0 <= value < 2**53):
+                raise ValueError(f"state.json: {field.name} is {value!r}")
+        found = Checkpoint(progress, from_bytes(contents[0]), from_bytes(contents[1]))
+        check_finite(found.model | found.optimizer)
+        return found
+    except ValueError:
+        raise
+    except Exception as error:  # with sums that match, and yet not what this program writes
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def damage(path):
     """Return what is wrong with a checkpoint folder, one line, or None."""
     try:
-        sums = dict(reversed(line.split("  ", 1)) for line in (path / "sha256").read_text().splitlines())
-        for name in _FILES:
-            if sums.get(name) != sha256(path / name):
-                return f"the SHA-256 of {name} does not match"
-        version = json.loads((path / "state.json").read_text())["schema_version"]
-        if version != SCHEMA_VERSION:
-            return f"its schema is {version}; this program reads {SCHEMA_VERSION}"
-        check_finite(load_file(path / _FILES[0]) | load_file(path / _FILES[1]))
+        read(path)
     except NotFinite as error:
         return str(error)
-    except (OSError, ValueError, KeyError) as error:
-        return f"{type(error).__name__}: {error}"
+    except (OSError, ValueError) as error:
+        return f"{type(error).__name__}: {error}".removeprefix("ValueError: ")
     return None
 
 
-def _load(path):
-    state = json.loads((path / "state.json").read_text())
-    del state["schema_version"]
-    return Checkpoint(Progress(**state), load_file(path / _FILES[0]), load_file(path / _FILES[1]))
-
-
-def _free_name(path):
-    """Return `path`, or with the first number behind it that is not taken."""
-    names = [path, *(path.with_name(f"{path.name}-{k}") for k in range(1, 1000))]
-    return next(name for name in names if not name.exists())
+def refuse_lost(folder, anew):
+    """Raise Refusal where a run's checkpoints are all damaged, unless it is to begin `anew`: a run that has come far
+    does not start from nothing without being told to."""
+    damaged = [*find(folder), *Path(folder).glob("*.damaged*")]
+    if anew or not damaged or any(damage(path) is None for path in reversed(find(folder))):
+        return
+    lines = [f"  {path}: {damage(path)}" for path in damaged]
+    raise Refusal("\n".join([f"--logdir {Path(folder).parent}: no checkpoint of this run is whole", *lines,
+                             "  put a whole copy of one there, or begin again with new weights and the games that are "
+                             "stored: --without_checkpoint"]))

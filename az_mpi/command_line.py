@@ -47,7 +47,8 @@ exit codes:
   0    done
   2    usage or configuration: nothing was started
   70   internal error
-  75   stopped by a signal or --max_hours, everything finished is stored: start the same command again to go on
+  75   stopped by a signal or --max_hours, everything finished is stored, or by storage that failed for
+       storage.give_up_s: start the same command again to go on
   130  interrupted twice (SIGINT)
 mpirun passes them on, but may also end with 0 when it has lost a host: python -m az_mpi status DIR tells.
 
@@ -77,6 +78,7 @@ class Arguments(NamedTuple):
     check_config: bool
     overrides: dict
     sources: dict
+    without_checkpoint: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
@@ -132,6 +134,8 @@ def _parser():
     run.add_argument("--mode", choices=MODES, default="train", help="train (default), or with the network of an "
                      "existing run: eval only measures it, selfplay only makes games")
     run.add_argument("--fresh", action="store_true", help="start a new run: do not go on with one that is in --logdir")
+    run.add_argument("--without_checkpoint", action="store_true", help="where no checkpoint of the run is whole: begin "
+                     "again with new weights, and use the games that are stored")
     change = parser.add_argument_group("configuration keys", "VALUE is JSON (3, 0.1, true, [\"best\"]) or a word.")
     change.add_argument("--set", action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; may be repeated")
     for option, key in SHORTCUTS.items():
@@ -196,7 +200,8 @@ def parse(argv):
         parser.error(f"--mode {given.mode} needs --logdir of an existing run, or --config_file")
     config_file = given.config_file and Path(given.config_file)
     logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
-    return Arguments(config_file, logdir, given.mode, given.fresh, given.check_config, given.overrides, given.sources)
+    return Arguments(config_file, logdir, given.mode, given.fresh, given.check_config, given.overrides, given.sources,
+                     given.without_checkpoint)
 
 
 def environment_rank():

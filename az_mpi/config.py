@@ -80,8 +80,7 @@ class Selfplay(Section):
     max_plies: _whole(0) = _free(0, "A game longer than this many plies is ended and scored as a draw (value 0 for "
                                  "both players); 0: as long as the game itself can last.")
     weights: dict[str, Annotated[float, Field(gt=0)]] = _free({}, (
-        'How much of a deterministic quota each rank of a host plays, such as {"node2": 2.0}; hosts that are not '
-        'named have 1.'))
+        'How much of a deterministic quota each rank of a host plays, such as {"node2": 2.0}; other hosts: 1.'))
 
 
 class Exchange(Section):
@@ -145,6 +144,10 @@ class Checkpoint(Section):
     keep: _whole(1) = _free(3, "Newest checkpoints that are kept.")
 
 
+class Storage(Section):
+    give_up_s: float = _free(600.0, "Seconds a run waits for a full or failing disk, then leaves with 75.", ge=0)
+
+
 class Report(Section):
     summary_frequency: _whole(1) = _free(50, "Optimiser steps between summaries.")
     tensorboard: bool = _free(True, "Write TensorBoard files beside metrics.jsonl.")
@@ -166,6 +169,7 @@ class Config(Section):
     train: Train = Train()
     evaluate: Evaluate = Evaluate()
     checkpoint: Checkpoint = Checkpoint()
+    storage: Storage = Storage()
     report: Report = Report()
 
     @model_validator(mode="after")
@@ -277,8 +281,8 @@ def _broken(given):
 def validate(data, name, overrides=None, sources=None):
     """Return the Config of `data` (as read from JSON). Raises ConfigError with all its problems.
 
-    `overrides`: {dotted key: value} that take the place of `data`'s; `sources`: {dotted key: the option it came from},
-    for messages (default "--set"). `name` is what the message calls the file."""
+    `overrides`: {dotted key: value} in place of `data`'s; `sources`: {dotted key: the option it came from}, for
+    messages (default "--set"). `name` is what the message calls the file."""
     if not isinstance(data, dict):
         raise ConfigError(name, [Problem("", "", f'not an object such as {{"game": "connect4"}}, but {show(data)}')])
     problems, overrides = [], overrides or {}

@@ -1,9 +1,9 @@
 """From games played to positions trained on: segments on disk, shards of the window in the trainers' memory.
 
-Every function here is collective: every rank calls it.
+Every function here is collective, every rank calls it, unless it says otherwise.
 """
 
-from az_mpi import __version__
+from az_mpi import __version__, files
 from az_mpi.data import replay, segment
 from az_mpi.network import resnet
 from az_mpi.selfplay.record import Record
@@ -14,10 +14,30 @@ def committed(run):
 
     The writer may still be at segments of iterations before this one.
     """
-    if not run.world.is_root:
+    return stored(run, run.progress.iteration) if run.world.is_root else Record.empty(run.game)
+
+
+def stored(run, iteration):
+    """Return the games of an iteration that are on disk; damaged segments are set aside. Not collective."""
+    return Record.join(run.game, [_read(run, old.path) for old in segments(run, iteration)])
+
+
+def segments(run, iteration=None):
+    """Return the segments of the run, or of an iteration, oldest first; damaged ones are set aside. Not collective."""
+    return segment.find(run.folder / "games", iteration, lambda *what: _set_aside(run, *what))
+
+
+def _read(run, path):
+    """Return the record in a segment; an empty one where it is damaged, and it is set aside."""
+    try:
+        return segment.read(path, run.game)
+    except segment.SegmentError as error:
+        _set_aside(run, path, error)
         return Record.empty(run.game)
-    stored = segment.find(run.folder / "games", run.progress.iteration)
-    return Record.join(run.game, [segment.read(old.path, run.game) for old in stored])
+
+
+def _set_aside(run, path, error):
+    run.logger.warning("damaged: %s; it is kept as %s, its games are missed", error, files.set_aside(path).name)
 
 
 def exchange(run, old):
@@ -32,7 +52,7 @@ def exchange(run, old):
     games_num, positions_num = len(old.games) + len(record.games), [len(old.positions), len(record.positions)]
     unwritten_num = run.writer.unwritten_num if world.is_root else None
     counts = world.collect([*positions_num, games_num, int(run.player.live.sum()), unwritten_num])
-    run.given = run.given[len(run.given) - counts[0][4] :]  # what is on disk need not be given again
+    run.given = run.given[max(len(run.given) - counts[0][4], 0) :]  # what is on disk need not be given again
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
     _deal(run, old, progress.positions_num)
     _deal(run, record, progress.positions_num + before)
@@ -65,22 +85,23 @@ def refill(run):
     world, progress = run.world, run.progress
     end = progress.iteration + (progress.phase == "train")
     oldest = progress.positions_num - replay.window_size(run.config.replay, progress.positions_num)
-    segments = []
+    found = []
     if world.is_root:
         run.writer.flush()
-        segments = [s for s in segment.find(run.folder / "games") if s.iteration < end]
-        held = sum(s.positions_num for s in segments)
+        found = [s for s in segments(run) if s.iteration < end]
+        held = sum(s.positions_num for s in found)
         if held != progress.positions_num:
-            raise segment.SegmentError(f"{run.folder}/games: the checkpoint counts {progress.positions_num} positions "
-                                       f"before iteration {end}, the segments hold {held}")
-    index = 0
-    for num in world.share([s.positions_num for s in segments]):
+            run.logger.warning("%s: the checkpoint counts %d positions before iteration %d, the segments hold %d; the "
+                               "run goes on with these", run.folder / "games", progress.positions_num, end, held)
+    counts = world.share([s.positions_num for s in found])
+    index = progress.positions_num - sum(counts)  # the newest keeps its number, whatever is missing
+    for num in counts:
         record = Record.empty(run.game)
         if index + num > oldest:
             if world.is_root:
-                record = segment.read(segments[0].path, run.game)
+                record = _read(run, found[0].path)
             _deal(run, record, index)
-        segments, index = segments[1:], index + num
+        found, index = found[1:], index + num
     if run.replay:
         run.replay.forget(oldest)
 

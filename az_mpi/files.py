@@ -1,34 +1,55 @@
 """Writing files that are whole whenever they can be seen: temporary name, fsync, rename, fsync of the folder."""
 
+import errno
 import hashlib
 import os
 import shutil
+import stat
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
+# What a file system may say for a while and then no more: it is full, its server is away, a cable is out.
+PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR,
+           errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOLCK,
+           errno.ENOMEM, errno.EREMOTEIO}  # fmt: skip
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}  # of file systems without hard links
+READ_PAUSES_S = (0.1, 0.5, 2.0)  # before a file that cannot be read is tried again
+
+
+class Forbidden(Exception):
+    """This process may not write here any more."""
+
 
 @contextmanager
-def whole_file(path, durable=True):
+def whole_file(path, durable=True, before=None):
     """Give a temporary path to write to; it becomes `path` when the block ends, and vanishes if the block raises.
 
     durable=False leaves out the fsyncs, for what is written every moment and need not outlive a power cut.
+    before: called right before the file appears under its name; may raise `Forbidden`.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)  # of a program that had our number
     try:
         yield temporary
         if durable:
-            _sync(temporary)
+            sync(temporary)
+        if before:
+            before()
         os.replace(temporary, path)
         if durable:
-            _sync(path.parent)
+            sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 @contextmanager
-def whole_folder(path):
-    """Give a temporary folder to fill; it becomes `path`, which must not exist, when the block ends."""
+def whole_folder(path, before=None):
+    """Give a temporary folder to fill; it becomes `path`, which must not exist, when the block ends.
+
+    before: see `whole_file`.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -36,10 +57,12 @@ def whole_folder(path):
     try:
         yield temporary
         for file in temporary.iterdir():
-            _sync(file)
-        _sync(temporary)
+            sync(file)
+        sync(temporary)
+        if before:
+            before()
         os.rename(temporary, path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -56,8 +79,61 @@ def remove_leftovers(folder):
 
 def write_text(path, text, durable=True):
     """Write a small text file whole. durable: see `whole_file`."""
-    with whole_file(path, durable) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode(), durable)
+
+
+def write_bytes(path, content, durable=True, before=None):
+    """Write a file whole. content: bytes-like. durable, before: see `whole_file`."""
+    with whole_file(path, durable, before) as temporary:
+        create(temporary, content)
+
+
+def create(path, content):
+    """Write a file that must not be there, nor a link of its name. content: bytes-like."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb") as file:
+        file.write(content)
+
+
+def claim_text(path, text):
+    """Write a small text file durably, and never over another: raises FileExistsError where one is there."""
+    whole = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    whole.unlink(missing_ok=True)
+    try:
+        create(whole, text.encode())
+        sync(whole)
+        os.link(whole, path)  # unlike a rename, it never replaces another's file
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        create(path, text.encode())
+        sync(path)
+    finally:
+        whole.unlink(missing_ok=True)
+    sync(path.parent)
+
+
+def read(path):
+    """Return the bytes of a plain file; no link is followed and nothing waited for but READ_PAUSES_S, in which errors
+    may pass. Raises OSError."""
+    for pause in (*READ_PAUSES_S, None):
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError(errno.EINVAL, "not a plain file", str(path))
+                return file.read()
+        except OSError as error:
+            if pause is None or error.errno not in PASSING:
+                raise
+            time.sleep(pause)
+
+
+def set_aside(path):
+    """Rename what is damaged to NAME.damaged, or NAME.damaged-1 and so on, and return its new path."""
+    first = path.with_name(path.name + ".damaged")
+    names = [first, *(first.with_name(f"{first.name}-{k}") for k in range(1, 1000))]
+    aside = next(name for name in names if not os.path.lexists(name))
+    path.rename(aside)
+    return aside
 
 
 def sha256(path):
@@ -69,7 +145,8 @@ def sha256(path):
     return digest.hexdigest()
 
 
-def _sync(path):
+def sync(path):
+    """Let a file or folder reach the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -10,7 +10,7 @@ import safetensors.torch
 
 from az_mpi import checkpoint, resume
 from az_mpi.evaluate import evaluation
-from az_mpi.files import whole_file, write_text
+from az_mpi.files import write_bytes
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.metrics import Timers
@@ -35,13 +35,15 @@ def evaluate(run):
         result["promoted"] = match is None or match["score"] >= 0.5
         file = run.folder / "best" / f"{iteration_index:06d}.safetensors"
         if result["promoted"]:
-            with whole_file(file) as temporary:
-                safetensors.torch.save_file(checkpoint.contiguous(run.network.state_dict()), temporary)
-        else:
-            file.unlink(missing_ok=True)  # of an attempt that ended before it could save this iteration
+            tensors = checkpoint.to_bytes(run.network.state_dict())
+            run.writer.do(file, lambda check, file=file: write_bytes(file, tensors, before=check))
+        else:  # of an attempt that ended before it could save this iteration
+            run.writer.do(file, lambda check, file=file: file.unlink(missing_ok=True))
         run.metrics.write("evaluation", run.progress.step, result | times)
         # The file's appearance commits the evaluation: it comes last.
-        write_text(_evaluation_file(run), json.dumps(result, indent=1) + "\n")
+        text = json.dumps(result, indent=1) + "\n"
+        file = _evaluation_file(run)
+        run.writer.do(file, lambda check, file=file: write_bytes(file, text.encode(), before=check))
     return result
 
 

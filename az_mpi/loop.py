@@ -31,10 +31,11 @@ def train(run):
         try:
             if evaluation_due(run) and not judge.judged(run):
                 judge.evaluate(run)
-            elif finished(run):
-                break
-            else:
+            elif not finished(run):
                 iteration(run)
+            else:
+                resume.settle(run)
+                break
         except PeerLost:
             recovery.recover(run)
     if run.world.is_root:

@@ -1,11 +1,12 @@
 """What --mode asks for. Collective: every rank calls the same function with the same arguments."""
 
 import json
+import os
 import time
 
 import numpy as np
 
-from az_mpi import exchange, judge, loop, placement, resume, run_folder
+from az_mpi import checkpoint, exchange, judge, lock, loop, placement, resume, run_folder
 from az_mpi.data import segment
 from az_mpi.report.console import ProgressBar
 from az_mpi.run import assemble
@@ -17,9 +18,34 @@ from az_mpi.signals import Stopped, TrainingFailed, deadline
 def train(arguments, config, world, requests):
     """Start the run in --logdir, or go on with the one that is there; stop or save where signals ask for it."""
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
+    os.umask(os.umask(0) | 0o027)
     world, trainers_num = placement.place(config, world)
-    run = assemble(config, world, folder, lambda: run_folder.prepare(folder, config, world.hosts, arguments.fresh),
-                   trainers_num, requests)
+    ranks, taken = world.collect(lock.me()), []  # taken: root's lock
+    dead = world.from_root(lambda: run_folder.look(folder))
+
+    def begin():
+        checkpoint.refuse_lost(folder / "checkpoints", arguments.without_checkpoint)
+        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead)
+        taken.append(mine)
+        return attempt
+
+    try:
+        run = assemble(config, world, folder, begin, trainers_num, requests)
+    except BaseException:
+        for mine in taken:
+            mine.release()
+        raise
+    try:
+        if world.is_root:
+            run.hold(taken[0])
+        run.token = world.share(run.lock and run.lock.token)
+        _train(run)
+    finally:
+        if run.lock:  # perhaps taken over from a root that was lost
+            run.lock.release()
+
+
+def _train(run):
     try:
         with run:
             loop.train(run)

@@ -2,14 +2,14 @@
 see to it that no finished game of theirs is missing on disk, and go on. Every function here is collective over them.
 """
 
+import sys
 import time
 from dataclasses import replace
 
 import numpy as np
 
-from az_mpi import bad_steps, checkpoint, exchange, placement, resume, run_folder
+from az_mpi import bad_steps, checkpoint, exchange, lock, placement, resume, run_folder
 from az_mpi.checkpoint import Progress
-from az_mpi.data import segment
 from az_mpi.data.replay import Replay
 from az_mpi.network import resnet
 from az_mpi.pulse import Pulse
@@ -19,6 +19,7 @@ from az_mpi.report.status import Status
 from az_mpi.report.tally import Tally
 from az_mpi.run import make_backend, make_writer, say_ranks
 from az_mpi.selfplay.record import Record
+from az_mpi.signals import Stopped
 from az_mpi.train.learner import Learner
 
 
@@ -38,14 +39,14 @@ def _rebuild(run, world):
     config = run.config
     world, trainers_num = placement.place(config, world)
     source = _newest(run, world)
-    attempt = world.from_root(lambda: run_folder.note_attempt(run.folder, config, world.hosts))
+    _take_over(run, world)
+    attempt = world.from_root(lambda: _note_attempt(run, world))
     new = replace(run, world=world, trainers_num=trainers_num, attempt=attempt, progress=Progress(), tally=Tally())
     new.logger = console.start(world.is_root, run.log_name, run.folder)
     new.status = Status(world, run.folder, config, attempt, new.logger)
     try:
         new.timers, new.pulse = Timers(world, new.status.enter), Pulse(world, run.pulse.requests)
-        if world.is_root and run.writer is None:
-            run.writer = new.writer = make_writer(run.folder, run.game)
+        if world.is_root and run.metrics.dropped:
             run.metrics = new.metrics = Metrics(run.folder, attempt, config.report.tensorboard, shown=True)
         _keep_games(new)
         # The old ones' parameters have hooks that begin reductions over ranks of which some are gone.
@@ -64,6 +65,34 @@ def _rebuild(run, world):
         new.status.close()
         raise
     return new
+
+
+def _take_over(run, world):
+    """Let the new root hold the folder's lock and write. Raises Stopped where another job has taken the run."""
+    ranks = world.collect(lock.me())
+
+    def hold():
+        if run.lock is None:
+            try:
+                taken = lock.Lock.take_over(run.folder, ranks, run.attempt, run.token)
+            except (lock.LockLost, OSError) as error:
+                return str(error)
+            run.writer = make_writer(run.config, run.folder, run.game, run.pulse.requests)
+            run.hold(taken)
+        return None
+
+    if problem := world.from_root(hold):
+        if world.is_root:
+            run.logger.error("stopped after the loss of root; what came last is not on disk: %s", problem)
+            print(f"rank {world.rank} on {world.host}: stopped after the loss of root: {problem}", file=sys.stderr)
+        raise Stopped
+
+
+def _note_attempt(run, world):
+    """Return the number of the new attempt; the old one where nothing can be written any more."""
+    folder = run.folder / "attempts"
+    number = run.writer.do(folder, lambda check: run_folder.note_attempt(run.folder, run.config, world.hosts))
+    return number or run.attempt
 
 
 def _keep_games(new):
@@ -86,6 +115,7 @@ def _newest(run, world):
 def _restate(run, new, source):
     """Give every rank the state of rank `source`, or that of the newest checkpoint where it is None."""
     if source is None:
+        new.world.from_root(lambda: checkpoint.refuse_lost(new.folder / "checkpoints", anew=False))
         if not resume.restore(new, set_aside=True):
             new.say("no checkpoint, and no rank that trained is left: the run begins anew with its games")
         return
@@ -105,15 +135,14 @@ def _restate(run, new, source):
 
 def _store_what_is_missing(run, new):
     """Write the survivors' games that were given to exchanges and did not reach the disk."""
-    world, folder = new.world, run.folder / "games"
+    world = new.world
     if world.is_root:
         new.writer.flush()
     for iteration in sorted(set(sum(world.collect([iteration for iteration, _ in run.given]), []))):
         mine = Record.join(run.game, [record for place, record in run.given if place == iteration])
         records = mine.gather(world)
         if world.is_root:
-            stored = [segment.read(old.path, run.game).games["id"] for old in segment.find(folder, iteration)]
-            missing = records.select(~np.isin(records.games["id"], np.concatenate([*stored, np.empty(0, np.uint64)])))
+            missing = records.select(~np.isin(records.games["id"], exchange.stored(new, iteration).games["id"]))
             new.writer.submit(iteration, missing, exchange.provenance(new))
     if world.is_root:
         new.writer.flush()
@@ -125,6 +154,6 @@ def _recount(new):
     """Count the positions and games in segments: games of the lost rank may be missing that were counted."""
     counts, end = None, new.progress.iteration + (new.progress.phase == "train")
     if new.world.is_root:
-        rows = [s for s in segment.find(new.folder / "games") if s.iteration < end]
+        rows = [s for s in exchange.segments(new) if s.iteration < end]
         counts = [sum(s.positions_num for s in rows), sum(s.games_num for s in rows)]
     new.progress.positions_num, new.progress.games_num = new.world.share(counts)

@@ -19,7 +19,7 @@ def restore(run, set_aside):
     """
     newest = None
     if run.world.is_root:
-        newest, lines = checkpoint.load_newest(run.folder / "checkpoints", set_aside)
+        newest, lines = checkpoint.load_newest(run.folder / "checkpoints", set_aside, lambda found: _check(run, found))
         for line in lines:
             run.logger.warning(line)
     if not run.world.share(newest is not None):
@@ -32,6 +32,20 @@ def restore(run, set_aside):
         bad_steps.take_over(run.learner, run.progress)
     publish(run)
     return True
+
+
+def _check(run, found):
+    """Raise ValueError where a checkpoint does not fit the run's network."""
+    ours = run.network.state_dict()
+    if found.model.keys() != ours.keys():
+        raise ValueError("model.safetensors is of another network")
+    for name, tensor in found.model.items():
+        if (tensor.shape, tensor.dtype) != (ours[name].shape, ours[name].dtype):
+            raise ValueError(f"model.safetensors: {name} is {tensor.dtype} {list(tensor.shape)}")
+    for key, tensor in found.optimizer.items():
+        name = key.rpartition(".")[0]
+        if name not in ours or tensor.shape not in ((), ours[name].shape):
+            raise ValueError(f"optimizer.safetensors: {key} is not of this network")
 
 
 def resume(run):
@@ -65,22 +79,20 @@ def mark(run):
 def save(run):
     """Write a checkpoint, by root, once the segments hold the positions that it counts; return whether there is one.
 
-    Weights that are not finite leave the newest one what it was. Not collective."""
+    Weights that are not finite leave the newest one what it was, as does a writer that has ended. Not collective."""
     if not run.world.is_root:
         return False
     progress, folder = run.progress, run.folder / "checkpoints"
     if progress.phase == "play":  # games of the iteration under way are found again as segments
         progress = replace(run.before_play, unfinished_games=progress.unfinished_games)
-    run.writer.flush()
-    if not checkpoint.path_of(folder, progress).exists():
-        content = Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
-        try:
-            checkpoint.save(folder, content, run.config.checkpoint.keep)
-        except checkpoint.NotFinite as error:
-            run.logger.warning("no checkpoint after step %d: %s; the one before it stays the newest",
-                               progress.step, error)
-            return False
-    return True
+    content = Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
+    try:
+        run.writer.do(checkpoint.path_of(folder, progress),
+                      lambda check: checkpoint.save(folder, content, run.config.checkpoint.keep, check))
+    except checkpoint.NotFinite as error:
+        run.logger.warning("no checkpoint after step %d: %s; the one before it stays the newest", progress.step, error)
+        return False
+    return run.writer.ended is None
 
 
 def answer_save(run):
@@ -93,8 +105,12 @@ def leave(run):
     """Store everything that is finished, and raise Stopped. Collective."""
     exchange.store(run)
     save(run)
-    why = ": max_hours is nearly over" if run.pulse.requests.time_is_up() else ""
-    run.say("stopped after %s%s; start the same command again to go on", how_far(run), why)
+    if run.writer and run.writer.ended:
+        run.logger.error("stopped after %s; what came last is not on disk, %d games among it: %s", how_far(run),
+                         run.writer.lost_games_num, run.writer.ended)
+    else:
+        why = ": max_hours is nearly over" if run.pulse.requests.time_is_up() else ""
+        run.say("stopped after %s%s; start the same command again to go on", how_far(run), why)
     run.status.end("stopped")
     run.world.settle()  # mpirun ends all ranks when the first one leaves
     raise Stopped
@@ -111,6 +127,12 @@ def give_up(run, reason):
     run.status.end("failed", reason if run.world.is_root else None)  # nobody's last words: it is said
     run.world.barrier()  # mpirun ends all ranks when the first one leaves
     raise TrainingFailed(reason)
+
+
+def settle(run):
+    """Leave where root can write no more: what it has done since is not on disk. Collective."""
+    if run.world.share(bool(run.writer and run.writer.ended)):
+        leave(run)
 
 
 def how_far(run):

@@ -9,10 +9,11 @@ import numba
 import numpy as np
 import torch
 
-from az_mpi import games, placement
+from az_mpi import games, placement, run_folder
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
-from az_mpi.data.writer import SegmentWriter
+from az_mpi.data.writer import Writer
+from az_mpi.lock import Lock
 from az_mpi.network import engines, openvino_engine, resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engine import Engine
@@ -25,6 +26,7 @@ from az_mpi.report.status import Status
 from az_mpi.report.tally import Tally
 from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
+from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.signals import Requests
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
@@ -50,7 +52,7 @@ class Run:
     engine_choice: str  # in words
     learner: Learner | None
     replay: Replay | None
-    writer: SegmentWriter | None
+    writer: Writer | None
     log_name: str
     logger: object
     metrics: Metrics
@@ -60,6 +62,8 @@ class Run:
     progress: Progress = field(default_factory=Progress)
     before_play: Progress | None = None  # as `progress` was when the iteration began, see `resume.mark`
     tally: Tally = field(default_factory=Tally)
+    lock: Lock | None = None  # root's, on the folder
+    token: str | None = None  # the lock's, by which another rank takes it over
     given: list = field(default_factory=list)  # (iteration, Record) of this rank's games that may not be on disk yet
 
     def __enter__(self):
@@ -68,6 +72,10 @@ class Run:
     def __exit__(self, *error):
         """Let the status say how the run ended."""
         self.status.__exit__(*error)
+
+    def hold(self, lock):
+        """Let the writer write as long as this lock on the folder is ours. On root."""
+        self.lock, self.writer.may_appear = lock, lock.check
 
     def restart_evaluator(self):
         """Make the evaluator's random numbers, where it draws any, depend on the iteration alone."""
@@ -97,7 +105,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     the attempt. None for a run that is only looked at: nothing is trained or written, and standard output left alone.
     trainers_num: the first ranks of the world, which train. requests: what signals ask for.
     """
-    cores = world.cores()
+    cores, requests = world.cores(), requests or Requests()
     torch.set_num_threads(cores)
     numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
     if config.selfplay.deterministic:
@@ -114,7 +122,8 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         engine_choice = f"{config.network.engine} (as configured)"
     evaluate = choose_evaluator(config, game, engine, world.rank)
     backend = make_backend(config, world, device, trainers_num)
-    attempt = prepare and world.from_root(prepare)
+    parameters_num = sum(p.numel() for p in network.parameters())
+    attempt = prepare and world.from_root(lambda: _check_room(config, game, folder, parameters_num) or prepare())
     log_name = f"rank-{world.rank:03d}"
     logger = console.start(world.is_root, log_name, folder if prepare else None)
     status = Status(world, folder, config, attempt, logger)
@@ -136,12 +145,12 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         engine_choice=engine_choice,
         learner=backend and Learner(config, game, network, backend, device),
         replay=backend and Replay(game),
-        writer=make_writer(folder, game) if writes else None,
+        writer=make_writer(config, folder, game, requests) if writes else None,
         log_name=log_name,
         logger=logger,
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),
         timers=Timers(world, status.enter),
-        pulse=Pulse(world, requests or Requests()),
+        pulse=Pulse(world, requests),
         status=status,
     )
     _say_start(run)
@@ -154,9 +163,17 @@ def make_backend(config, world, device, trainers_num):
     return backends.make(config.train.backend, world, trainers, device)
 
 
-def make_writer(folder, game):
-    """Return root's writer of segments of a run's folder."""
-    return SegmentWriter(folder / "games", folder / "games.h5", game)
+def make_writer(config, folder, game, requests):
+    """Return root's writer of a run's folder."""
+    return Writer(folder / "games", folder / "games.h5", game, requests, config.storage.give_up_s)
+
+
+def _check_room(config, game, folder, parameters_num):
+    """Refuse a folder without room for what a run needs at least: weights and two moments of Adam a checkpoint, and
+    the segments of an iteration, uncompressed."""
+    row = position_dtype(game).itemsize + POLICY.itemsize * game.num_actions
+    run_folder.check_room(folder, 3 * 4 * parameters_num, config.checkpoint.keep,
+                          config.selfplay.games_num * game.max_plies * row)
 
 
 def engine_maker(config, world, game, device, cores):

@@ -2,8 +2,10 @@
 
 P positions, M policy entries; the columns are those of `selfplay.record`. In `policy`, `offset` int64 [P + 1] says
 where each position's entries begin. Every dataset has a Fletcher-32 checksum: a flipped bit is an error, not data.
+Behind what HDF5 reads, a file ends with its SHA-256, so that nothing damaged is ever given to HDF5 to understand.
 """
 
+import hashlib
 import io
 import os
 import re
@@ -14,11 +16,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from az_mpi.files import whole_file
+from az_mpi import files
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1 had no SHA-256 at its end, and is still read
 _NAME = re.compile(r"(\d{6,})-(\d{3,})\.h5")
+_MARK = b"az_mpi segment sha256 "
+_TRAILER_BYTES = len(_MARK) + 64
 
 
 class SegmentError(Exception):
@@ -35,12 +39,20 @@ class Segment:
     positions_num: int
 
 
-def write(folder, iteration, game, record, provenance):
-    """Write `record` as the next segment of `iteration` and return it. provenance: attributes, str or numbers."""
+def next_path(folder, iteration):
+    """Return the path of the next segment of an iteration."""
     # Not their count: one may have been set aside, and no name may be given twice.
     index = 1 + max((index for number, index, _ in _names(folder) if number == iteration), default=-1)
-    path = Path(folder) / f"{iteration:06d}-{index:03d}.h5"
-    with _new_file(path) as file:
+    return Path(folder) / f"{iteration:06d}-{index:03d}.h5"
+
+
+def write(folder, iteration, game, record, provenance, path=None, before=None):
+    """Write `record` as the next segment of `iteration`, or as `path`, and return it.
+
+    provenance: attributes, str or numbers. before: see `files.whole_file`.
+    """
+    path = path or next_path(folder, iteration)
+    with _new_file(path, before) as file:
         file.attrs.update({"schema_version": SCHEMA_VERSION, "game": game.name, "iteration": iteration, **provenance})
         file.attrs.update({"games_num": len(record.games), "positions_num": len(record.positions)})
         for group, rows in (("games", record.games), ("positions", record.positions), ("policy", record.policy)):
@@ -53,47 +65,90 @@ def write(folder, iteration, game, record, provenance):
 
 
 def read(path, game):
-    """Return the record in a segment. Raises SegmentError for a file that is damaged or not a segment of `game`."""
+    """Return the record in a segment. Raises SegmentError for a file that is damaged, or not a segment of `game` of
+    this schema."""
     try:
-        with h5py.File(path, "r") as file:
+        content = files.read(path)
+    except OSError as error:
+        raise SegmentError(f"{path}: {error.strerror}") from error
+    body, mark, digest = content[:-_TRAILER_BYTES], content[-_TRAILER_BYTES : -64], content[-64:]
+    if mark == _MARK and hashlib.sha256(body).hexdigest().encode() != digest:
+        raise SegmentError(f"{path}: its SHA-256 does not match")
+    try:
+        with h5py.File(io.BytesIO(content), "r") as file:
             _check_origin(path, file, game)
+            if file.attrs["schema_version"] > 1 and mark != _MARK:
+                raise ValueError("it does not end with its SHA-256")
             games, positions = np.empty(len(file["games/id"]), GAME), _positions(file, game)
             policy = np.empty(len(file["policy/action"]), POLICY)
             for group, rows in (("games", games), ("policy", policy)):
                 for name in rows.dtype.names:
-                    rows[name] = file[f"{group}/{name}"][:]
-    except (OSError, KeyError, ValueError, RuntimeError) as error:
-        raise SegmentError(f"{path}: {error}") from error
-    return Record(games, positions, policy)
+                    rows[name] = _column(file, f"{group}/{name}", len(rows))
+            record = Record(games, positions, policy)
+            _check_counts(file, record, game)
+    except SegmentError:
+        raise
+    except Exception as error:  # HDF5 has many ways to say that it does not understand a file
+        raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
+    return record
 
 
-def find(folder, iteration=None):
+def find(folder, iteration=None, on_damage=None):
     """Return the segments in a folder, or those of one iteration, oldest first.
 
-    Raises SegmentError for one whose header cannot be read.
+    on_damage: called with (path, SegmentError) for one whose header cannot be read, which is left out; None: raises it.
     """
-    return [_header(path, number) for number, _, path in _names(folder) if iteration in (None, number)]
+    found = []
+    for number, _, path in _names(folder):
+        if iteration in (None, number):
+            try:
+                found.append(_header(path, number))
+            except SegmentError as error:
+                if on_damage is None:
+                    raise
+                on_damage(path, error)
+    return found
 
 
-def link_all(folder, path):
-    """Write the file `path` whose groups link to all segments of `folder`, for readers that want one file."""
+def paths(folder):
+    """Return (iteration, path) of all segments of a folder, oldest first, without opening them."""
+    return [(number, path) for number, _, path in _names(folder)]
+
+
+def linked(path):
+    """Return the names that a file made by `link_all` links to. Raises SegmentError."""
+    try:
+        with h5py.File(io.BytesIO(files.read(path)), "r") as file:
+            return sorted(file)
+    except Exception as error:
+        raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def link_all(folder, path, before=None):
+    """Write the file `path` whose groups link to all segments of `folder`, for readers that want one file.
+
+    before: see `files.whole_file`.
+    """
     place = os.path.relpath(folder, path.parent)
-    with _new_file(path) as file:
+    with _new_file(path, before) as file:
         for _, _, segment in _names(folder):
             # What h5py.ExternalLink does, in a third of the time: each new segment has all of them linked again.
             file.id.links.create_external(os.fsencode(segment.stem), os.fsencode(f"{place}/{segment.name}"), b"/")
 
 
 @contextmanager
-def _new_file(path):
+def _new_file(path, before):
     """Give an HDF5 file in memory; it becomes the file `path` when the block ends."""
     # HDF5 would hold the interpreter's lock, and so the search, while a slow file system takes its writes. Its own
     # files in memory (driver "core") look their name up on disk, and two of one name cannot be made at a time.
     memory = io.BytesIO()
     with h5py.File(memory, "w", libver="latest") as file:
         yield file
-    with whole_file(path) as temporary:
-        temporary.write_bytes(memory.getbuffer())
+    with memory.getbuffer() as body:
+        digest = hashlib.sha256(body).hexdigest()
+    memory.seek(0, io.SEEK_END)
+    memory.write(_MARK + digest.encode())
+    files.write_bytes(path, memory.getbuffer(), before=before)
 
 
 def _names(folder):
@@ -104,17 +159,22 @@ def _names(folder):
 
 def _header(path, iteration):
     try:
+        with open(path, "rb") as file:
+            file.seek(-_TRAILER_BYTES, os.SEEK_END)
+            mark = file.read(len(_MARK))
         with h5py.File(path, "r") as file:
+            if file.attrs["schema_version"] > 1 and mark != _MARK:
+                raise ValueError("it does not end with its SHA-256")
             return Segment(path, iteration, int(file.attrs["games_num"]), int(file.attrs["positions_num"]))
-    except (OSError, KeyError) as error:
-        raise SegmentError(f"{path}: {error}") from error
+    except Exception as error:
+        raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
 
 
 def _check_origin(path, file, game):
     version, name = file.attrs["schema_version"], file.attrs["game"]
-    if version != SCHEMA_VERSION or name != game.name:
+    if version not in (1, SCHEMA_VERSION) or name != game.name:
         raise SegmentError(
-            f"{path}: schema {version} of {name}; this program reads schema {SCHEMA_VERSION} of {game.name} here"
+            f"{path}: schema {version} of {name}; this program reads schemas to {SCHEMA_VERSION} of {game.name} here"
         )
 
 
@@ -122,9 +182,31 @@ def _positions(file, game):
     positions = np.empty(len(file["positions/game"]), position_dtype(game))
     for name in positions.dtype.names:
         if name != "policy_count":
-            positions[name] = file[f"positions/{name}"][:]
-    positions["policy_count"] = np.diff(file["policy/offset"][:])
+            positions[name] = _column(file, f"positions/{name}", len(positions))
+    positions["policy_count"] = np.diff(_column(file, "policy/offset", len(positions) + 1))
     return positions
+
+
+def _column(file, name, n):
+    column = file[name][:]
+    if len(column) != n:
+        raise ValueError(f"{name} has {len(column)} rows instead of {n}")
+    return column
+
+
+def _check_counts(file, record, game):
+    """Raise ValueError where the parts of a segment do not fit each other."""
+    games, positions, policy = record.games, record.positions, record.policy
+    if (int(file.attrs["games_num"]), int(file.attrs["positions_num"])) != (len(games), len(positions)):
+        raise ValueError("its attributes count other games or positions than it holds")
+    if not np.array_equal(np.repeat(games["id"], np.maximum(games["length"], 0)), positions["game"]):
+        raise ValueError("its positions are not those of its games")
+    if len(np.unique(games["id"])) != len(games):
+        raise ValueError("a game is in it twice")
+    if (positions["policy_count"] < 0).any() or positions["policy_count"].sum(dtype=np.int64) != len(policy):
+        raise ValueError("its policies are not those of its positions")
+    if len(policy) and not (0 <= policy["action"].min() <= policy["action"].max() < game.num_actions):
+        raise ValueError("a policy names an action that the game does not have")
 
 
 def _store(file, name, data):

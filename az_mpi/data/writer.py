@@ -1,28 +1,60 @@
-"""Segments written by a thread, from a bounded queue: a slow file system does not stop the search."""
+"""Files written by a thread, from a bounded queue, with patience: a slow or failing disk does not stop the search.
 
+What a file system says for a while only (it is full, its server is away) is waited for. Play goes on until the queue
+is full or a checkpoint is due; then the run pauses, and goes on by itself or, after `storage.give_up_s`, stops.
+"""
+
+import errno
+import logging
+import os
 import threading
+import time
 from collections import deque
+from types import SimpleNamespace
 
 from az_mpi.data import segment
 from az_mpi.data.segment import SegmentError
+from az_mpi.files import PASSING, Forbidden
 
 QUEUE_MAX = 4  # records in memory that are not yet on disk, the one being written among them
 RESCUE_S = 5.0  # that a failing run waits for the file system
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0  # between tries
+STALL_S = 10.0  # a file system that has not answered for so long is told of
+STOP_S = 3.0  # that a run which was asked to stop waits for a file system that fails
+ADVICE = {"ENOSPC": "make room there", "EDQUOT": "remove files of yours there, or have your quota raised",
+          "EROFS": "have it mounted for writing again"}  # fmt: skip
 
 
-class SegmentWriter:
-    """Writes records, in the order in which they are handed over, as segments in `folder`; `links` links to them all.
+class _Job:
+    """Something to write: `steps`, (path, action) each, done one after the other. games_num: what is lost with it."""
 
-    One process, root, has one, and calls it from one thread. What could not be written is raised by the next `submit`
-    or `flush`, as it was raised in the thread; later calls raise SegmentError. What was handed over before or after
-    such an error is still written if it can be.
+    def __init__(self, steps, games_num=0):
+        self.steps, self.games_num, self.waited = steps, games_num, False
+        self.result = self.error = None
+
+
+class Writer:
+    """Writes records as segments in `folder`, in the order in which they are handed over (`links` links to them all),
+    and other files between them.
+
+    One process, root, has one, and calls it from one thread. An error that does not pass is raised by the next
+    `submit` or `flush`, as it was raised in the thread; later calls raise SegmentError. What was handed over before
+    or after such an error is still written if it can be.
     """
 
-    def __init__(self, folder, links, game):
-        self.folder, self.links, self.game = folder, links, game
+    def __init__(self, folder, links, game, requests=None, give_up_s=600.0):
+        """requests: what signals ask for (`signals.Requests`); a stop is asked for here where the writer gives up."""
+        self.folder, self.links, self.game, self.give_up_s = folder, links, game, give_up_s
+        self.requests = requests or SimpleNamespace(stop=False)
+        self.may_appear = lambda: None  # called right before a file appears; raises Forbidden
+        self.ended = None  # why nothing is written any more, in words
+        self.lost_games_num = 0  # handed over and not written, since it has ended
+        self._log = logging.getLogger("az_mpi")
         self._changed = threading.Condition()
         self._unwritten = deque()  # the first is being written
+        self._handed_num = self._written_num = 0  # records
         self._error, self._told = None, False
+        self._path, self._tried, self._failure = None, 0.0, None  # of the step under way; in words why it failed last
         # A daemon: a file system that never answers must not keep a failing program alive.
         threading.Thread(target=self._write, name="segments", daemon=True).start()
 
@@ -31,22 +63,43 @@ class SegmentWriter:
 
         The record must not be changed afterwards. One without games makes no segment, but the links are renewed.
         """
+        steps = [(self.links, lambda: segment.link_all(self.folder, self.links, self._check))]
+        if len(record.games):
+            names = []  # a second try writes the segment of the first, which may have appeared before it failed
+
+            def write():
+                names[:] = names or [segment.next_path(self.folder, iteration)]
+                segment.write(self.folder, iteration, self.game, record, provenance, names[0], self._check)
+
+            steps.insert(0, (self.folder, write))
         with self._changed:
-            self._changed.wait_for(lambda: len(self._unwritten) < QUEUE_MAX)
+            self._wait(lambda: len(self._unwritten) < QUEUE_MAX)
             self._raise_error()
-            self._unwritten.append((iteration, record, provenance))
-            self._changed.notify_all()
+            self._append(_Job(steps, len(record.games)))
+
+    def do(self, path, action):
+        """Let `action(check)` write `path` after all that was handed over, wait, and return what it returns; None where
+        the writer has ended. It may be called again and again. It calls `check` right before its file appears."""
+        job = _Job([(path, lambda: action(self._check))])
+        job.waited = True
+        with self._changed:
+            self._append(job)
+            self._wait(lambda: job not in self._unwritten)
+            self._raise_error()
+        if job.error is not None:
+            raise job.error
+        return job.result
 
     @property
     def unwritten_num(self):
         """How many of the newest records handed over may not be durable yet."""
         with self._changed:
-            return len(self._unwritten)
+            return self._handed_num - self._written_num
 
     def flush(self):
-        """Wait until everything handed over is durable."""
+        """Wait until everything handed over is durable, or the writer has ended."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._unwritten)
+            self._wait(lambda: not self._unwritten)
             self._raise_error()
 
     def rescue(self):
@@ -58,6 +111,14 @@ class SegmentWriter:
             self._changed.wait_for(lambda: not self._unwritten, RESCUE_S)
             return len(self._unwritten), None if self._told else self._error
 
+    def _append(self, job):
+        self._handed_num += not job.waited
+        if self.ended is not None:
+            self.lost_games_num += job.games_num
+            return
+        self._unwritten.append(job)
+        self._changed.notify_all()
+
     def _raise_error(self):
         if self._error is None:
             return
@@ -66,20 +127,101 @@ class SegmentWriter:
         self._told = True
         raise self._error
 
+    def _wait(self, done):
+        """Wait until `done()`, which is called with `_changed` held, or until the writer ends. Tells of a pause."""
+        begun, paused = time.monotonic(), False
+        while not done() and self.ended is None:
+            self._changed.wait(0.1)
+            trouble = self._trouble()
+            if not trouble:
+                begun = time.monotonic()
+                continue
+            if not paused:
+                self._log.warning("paused: %s; the run goes on by itself once this works, and stops after %.0f s "
+                                  "(storage.give_up_s)", trouble, self.give_up_s)
+                paused = True
+            if time.monotonic() - begun > (min(STOP_S, self.give_up_s) if self.requests.stop else self.give_up_s):
+                self._end(trouble)
+        if paused and self.ended is None:
+            self._log.info("the files can be written again: the run goes on")
+
+    def _trouble(self):
+        """Return in words why the step under way does not get on, or None."""
+        if self._unwritten and self._failure is not None:
+            return f"{self._path} cannot be written: {self._failure}"
+        silent_s = time.monotonic() - self._tried
+        if self._unwritten and silent_s > STALL_S:
+            return f"{self._path} is being written for {silent_s:.0f} s: the file system does not answer"
+        return None
+
+    def _end(self, why):
+        """Write nothing any more and ask all ranks to stop. `_changed` is held."""
+        self.ended = why
+        self.lost_games_num += sum(job.games_num for job in self._unwritten)
+        self.requests.stop = True
+        self._log.error("nothing is written any more: %s", why)
+        self._changed.notify_all()
+
+    def _check(self):
+        if self.ended is not None:
+            raise Forbidden(self.ended)
+        self.may_appear()
+
     def _write(self):
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._unwritten)
-                iteration, record, provenance = self._unwritten[0]
-            error = None
+                job = self._unwritten[0]
             try:
-                if len(record.games):
-                    segment.write(self.folder, iteration, self.game, record, provenance)
-                segment.link_all(self.folder, self.links)
+                for path, action in job.steps:
+                    job.result = self._insist(path, action)
             except BaseException as raised:  # whatever it is, it belongs to the thread that handed this over
-                error = raised
-            del record
+                job.error = raised
+            job.steps = None  # with the record
             with self._changed:
-                self._error = self._error or error
+                self._failure = None
+                if not job.waited:
+                    self._error = self._error or job.error
+                    self._written_num += job.error is None and self.ended is None
                 self._unwritten.popleft()
                 self._changed.notify_all()
+            del job
+
+    def _insist(self, path, action):
+        """Return what `action()` returns, called until it raises no error that may pass; None once the writer ends."""
+        pause = FIRST_PAUSE_S
+        while self.ended is None:
+            self._path, self._tried = path, time.monotonic()
+            try:
+                result = action()
+            except Forbidden as error:
+                with self._changed:
+                    if self.ended is None:
+                        self._end(str(error))
+            except OSError as error:
+                if error.errno not in PASSING:
+                    raise
+                text = describe(path, error)
+                if self._failure is None:
+                    self._log.warning("%s cannot be written: %s; it is kept in memory and tried again", path, text)
+                with self._changed:
+                    self._failure = text
+                    self._changed.wait_for(lambda: self.ended is not None, pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+            else:
+                if self._failure is not None:
+                    self._failure = None
+                    self._log.info("%s: written now", path)
+                return result
+        return None
+
+
+def describe(path, error):
+    """Return an OSError as what is wrong, how much room there is, and what helps."""
+    name = errno.errorcode.get(error.errno, "")
+    try:
+        room = os.statvfs(path if os.path.isdir(path) else os.path.dirname(path))
+        free = f"{room.f_bavail * room.f_frsize / 2**20:,.1f} MiB and {room.f_favail:,} files free"
+    except OSError:
+        free = "free space unknown"
+    return f"{error.strerror} ({free}): {ADVICE.get(name, 'look at the file system, or at the host that serves it')}"

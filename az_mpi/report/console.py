@@ -20,18 +20,40 @@ def start(is_root, name, run_dir):
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
         handler.close()
-    if run_dir is not None:
-        folder = Path(run_dir) / "logs"
-        folder.mkdir(parents=True, exist_ok=True)
-        for log in [f"{name}.log"] + ["run.log"] * is_root:
-            file = logging.FileHandler(folder / log)
-            file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-            logger.addHandler(file)
+    # The console first: a file system that hangs must not hold back the line that says so.
     if is_root:
         console = logging.StreamHandler(sys.stderr if run_dir is None else sys.stdout)
         console.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(console)
+    if run_dir is not None:
+        folder = Path(run_dir) / "logs"
+        for log in [f"{name}.log"] + ["run.log"] * is_root:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                file = _LogFile(folder / log)
+            except OSError as error:
+                logger.warning("%s: %s; this log is not written", folder / log, error.strerror)
+                continue
+            file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+            logger.addHandler(file)
     return logger
+
+
+class _LogFile(logging.FileHandler):
+    """A log that follows no link, and whose lines are lost without a word where the disk is full."""
+
+    def _open(self):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        return open(os.open(self.baseFilename, flags, 0o666), "a", encoding="utf-8")
+
+    def handleError(self, record):
+        pass
+
+    def close(self):
+        try:
+            super().close()
+        except OSError:
+            pass
 
 
 def on_terminal():

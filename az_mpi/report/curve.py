@@ -1,9 +1,10 @@
 """The learning curve of a run as a picture: `python -m az_mpi.report.curve RUN` draws RUN/learning_curve.png."""
 
+import io
 import sys
 from pathlib import Path
 
-from az_mpi.files import whole_file
+from az_mpi.files import write_bytes
 from az_mpi.report import metrics
 
 NAME = "learning_curve.png"
@@ -29,8 +30,9 @@ def draw(folder):
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False, fontsize=9)
     figure.suptitle(folder.resolve().name)
-    with whole_file(folder / NAME) as temporary:
-        figure.savefig(temporary, dpi=110, format="png")
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=110, format="png")
+    write_bytes(folder / NAME, picture.getbuffer())
     pyplot.close(figure)
     return folder / NAME
 

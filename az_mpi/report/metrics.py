@@ -1,6 +1,11 @@
-"""Numbers for programs: RUN/metrics.jsonl, one JSON object a line, and TensorBoard beside it. Written by root."""
+"""Numbers for programs: RUN/metrics.jsonl, one JSON object a line, and TensorBoard beside it. Written by root.
+
+A file system that fails ends no run here: lines wait in memory for the next write, TensorBoard's files end.
+"""
 
 import json
+import logging
+import os
 import time
 from contextlib import contextmanager
 
@@ -9,41 +14,74 @@ class Metrics:
     """Appends records to `run_dir`; with `shown` false (every rank but root) it accepts and drops them."""
 
     def __init__(self, run_dir, attempt, tensorboard, shown):
-        self._file = _append(run_dir / "metrics.jsonl") if shown else None
+        self._path = run_dir / "metrics.jsonl" if shown else None
+        self._file, self._unwritten = None, b""
         self._board, self._board_dir = None, None
         if shown and tensorboard:
             self._board_dir = run_dir / "tensorboard" / f"attempt-{attempt}"
 
     def write(self, kind, step, values):
         """Record `values`, numbers by name, as one line of `kind`, at optimiser step `step`."""
-        if self._file is None:
+        if self._path is None:
             return
-        self._file.write(json.dumps({"kind": kind, "time": round(time.time(), 3), "step": step, **values}) + "\n")
+        line = json.dumps({"kind": kind, "time": round(time.time(), 3), "step": step, **values}) + "\n"
+        self._unwritten += line.encode()
+        self._write_lines()
         if self._board_dir is not None:
-            if self._board is None:  # slow to import, and an attempt with nothing to do leaves none
-                from torch.utils.tensorboard import SummaryWriter
+            try:
+                self._write_board(kind, step, values)
+            except Exception as error:
+                logging.getLogger("az_mpi").warning("TensorBoard's files of this attempt end here: %s", error)
+                self._board_dir = None
 
-                self._board = SummaryWriter(self._board_dir)
-            for name, value in flat(values).items():
-                if isinstance(value, (int, float)) and not isinstance(value, bool):
-                    self._board.add_scalar(f"{kind}/{name}", value, step)
-            self._board.flush()
+    @property
+    def dropped(self):
+        """Whether records are dropped here."""
+        return self._path is None
 
     def close(self):
+        if self._path is not None:
+            self._write_lines()
         if self._file is not None:
-            self._file.close()
-        if self._board is not None:
-            self._board.close()
+            os.close(self._file)
+            self._file = None
+        if self._board_dir is not None and self._board is not None:
+            try:
+                self._board.close()
+            except Exception as error:
+                logging.getLogger("az_mpi").warning("TensorBoard's files are not whole: %s", error)
+
+    def _write_lines(self):
+        try:
+            if self._file is None:
+                self._file = _append(self._path)
+            while self._unwritten:
+                self._unwritten = self._unwritten[os.write(self._file, self._unwritten) :]
+        except OSError:
+            pass  # the writer of games tells of it
+
+    def _write_board(self, kind, step, values):
+        if self._board is None:  # slow to import, and an attempt with nothing to do leaves none
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(self._board_dir)
+        for name, value in flat(values).items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                self._board.add_scalar(f"{kind}/{name}", value, step)
+        self._board.flush()
 
 
 def _append(path):
-    """Open a file of lines to add to it; a last line that a crash cut off is ended first."""
-    with open(path, "a+b") as file:
-        if file.tell():
-            file.seek(-1, 2)
-            if file.read() != b"\n":
-                file.write(b"\n")
-    return open(path, "a", buffering=1)
+    """Return the descriptor of a file of lines to add to; a last line that a crash cut off is ended first."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
+            os.write(file, b"\n")
+    except OSError:
+        os.close(file)
+        raise
+    return file
 
 
 def flat(values):

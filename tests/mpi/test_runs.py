@@ -256,11 +256,15 @@ def test_a_slow_disk_holds_up_checkpoints_only(mpirun, tmp_path):
     assert state["positions_num"] == len(columns(tmp_path / "run")["positions/game"])
 
 
-def test_a_full_disk_ends_the_job_before_a_checkpoint_counts_what_is_not_there(mpirun, run_dist, tmp_path):
+def test_a_full_disk_pauses_the_run_and_then_stops_it(mpirun, run_dist, tmp_path):
+    """No checkpoint counts what is not there, and every rank leaves with 75."""
     program = PROGRAMS / "slow_disk.py"
     run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=1")
-    done = mpirun(2, program, "full", "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, status=70)
-    assert "rank 0 of 2 on " in done.stderr and "No space left on device" in done.stderr
+    done = mpirun(2, program, "full", "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--set",
+                  "storage.give_up_s=2", status=75)
+    assert done.stdout.count("paused: ") == 1 and "No space left on device" in done.stdout
+    assert "stopped after iteration" in done.stdout and "16 games among it" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
     assert newest(tmp_path / "run").name == "000001"
     assert [path.name for path in (tmp_path / "run" / "games").iterdir()] == ["000000-000.h5"]
     run_dist(2, tmp_path / "run", *SMALL)
@@ -313,18 +317,43 @@ def test_max_steps_ends_a_run(run_dist, tmp_path):
 
 
 def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_dist, tmp_path):
-    run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=1")
-    log = tmp_path / "run" / "logs" / "rank-000.log"
+    run_dist(3, tmp_path / "run", *SMALL, "--set", "iterations=1")
+    log = tmp_path / "run" / "logs" / "rank-002.log"
     log.unlink()
     log.symlink_to("/dev/full")
     too_long = tmp_path / ("x" * 300)
     refused = run_dist(2, too_long, *SMALL, status=2)
     assert refused.stderr.count("File name too long") == 1
+    done = mpirun(3, PROGRAMS / "failing_rank.py", "exception", "--config_file", SMOKE, "--logdir", tmp_path / "run",
+                  *SMALL, "--set", "iterations=2", status=70)
+    assert "rank 2 of 3 on" in done.stderr and "ZeroDivisionError" in done.stderr
+
+
+def test_damaged_segments_are_set_aside_and_training_goes_on(run_dist, tmp_path):
+    run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=2")
     games = tmp_path / "run" / "games"
-    for path in games.glob("*.h5"):
-        path.write_bytes(b"no segment")  # root alone fails, reading it, while rank 1 waits
-    done = run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=2", status=70)
-    assert "rank 0 of 2 on" in done.stderr and "SegmentError" in done.stderr
+    (games / "000000-000.h5").write_bytes(b"no segment")
+    content = bytearray((games / "000001-000.h5").read_bytes())
+    content[len(content) // 2] ^= 1
+    (games / "000001-000.h5").write_bytes(content)
+    done = run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=3")
+    assert done.stdout.count("damaged: ") == 2 and "000001-000.h5: its SHA-256 does not match" in done.stdout
+    assert newest(tmp_path / "run").name == "000003"
+    names = ["000000-000.h5.damaged", "000001-000.h5.damaged", "000002-000.h5"]
+    assert sorted(path.name for path in games.iterdir()) == names
+
+
+def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, tmp_path):
+    run_dist(1, tmp_path / "run", *SMALL)
+    for path in (tmp_path / "run" / "checkpoints").iterdir():
+        (path / "state.json").write_text("{}")
+    before = sorted(path for path in (tmp_path / "run").rglob("*"))
+    refused = run_dist(2, tmp_path / "run", *SMALL, status=2)
+    assert refused.stderr.count("--without_checkpoint") == 1 and "state.json does not match" in refused.stderr
+    assert sorted(path for path in (tmp_path / "run").rglob("*")) == before
+    run_dist(2, tmp_path / "run", *SMALL, "--without_checkpoint")
+    assert newest(tmp_path / "run").name == "000002"
+    assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 
 def test_only_a_whole_checkpoint_is_evaluated(run_dist, mpirun, tmp_path):

@@ -21,10 +21,11 @@ MAY_IMPORT = {
     "network": {"hashing", "permuting"},
     "files": set(),
     "problems": set(),
+    "lock": {"files", "problems"},
     "selfplay": {"search"},
     "data": {"selfplay.record", "files", "permuting"},
     "report": {"config", "data", "files", "games", "problems"},
-    "checkpoint": {"files"},
+    "checkpoint": {"files", "problems"},
     "config": {"games", "problems"},
     "peers": set(),
     "pending": {"peers"},
@@ -33,25 +34,26 @@ MAY_IMPORT = {
     "signals": set(),
     "pulse": {"world"},
     "placement": {"problems"},
-    "run_folder": {"", "config", "files", "problems"},
+    "run_folder": {"", "config", "files", "lock", "problems"},
     "command_line": {"", "config", "problems"},
     "train": {"network", "peers", "problems", "world"},
     "evaluate": {"network", "search", "world"},
-    "run": {"games", "checkpoint", "data", "network", "placement", "problems", "pulse", "report", "search", "selfplay",
-            "signals", "train"},
-    "exchange": {"", "data", "network", "selfplay"},
+    "run": {"games", "checkpoint", "data", "lock", "network", "placement", "problems", "pulse", "report", "run_folder",
+            "search", "selfplay", "signals", "train"},
+    "exchange": {"", "data", "files", "network", "selfplay"},
     "bad_steps": {"checkpoint", "files", "network"},
     "resume": {"bad_steps", "checkpoint", "exchange", "network", "signals"},
     "judge": {"checkpoint", "evaluate", "files", "network", "report", "resume"},
-    "recovery": {"bad_steps", "checkpoint", "data", "exchange", "network", "placement", "pulse", "report", "resume",
-                 "run", "run_folder", "selfplay", "train"},
+    "recovery": {"bad_steps", "checkpoint", "data", "exchange", "lock", "network", "placement", "pulse", "report",
+                 "resume", "run", "run_folder", "selfplay", "signals", "train"},
     "loop": {"bad_steps", "exchange", "judge", "peers", "pulse", "recovery", "report", "resume", "selfplay"},
     "launch": {"", "command_line", "config", "files", "problems", "run_folder"},
     "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report", "run",
                "run_folder", "selfplay", "world"},
     "__main__": {"problems"},
-    "modes": {"data", "exchange", "judge", "loop", "placement", "report", "resume", "run", "run_folder", "selfplay",
-              "signals"},
+    "verify": {"", "checkpoint", "data", "files", "games", "lock", "problems", "run_folder"},
+    "modes": {"checkpoint", "data", "exchange", "judge", "lock", "loop", "placement", "report", "resume", "run",
+              "run_folder", "selfplay", "signals"},
 }
 # Libraries that belong to few modules; elsewhere they are not imported.
 BELONGS = {
@@ -180,7 +182,7 @@ def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()
 
 
-@pytest.mark.parametrize("command", ["status", "report", "doctor"])
+@pytest.mark.parametrize("command", ["status", "report", "doctor", "verify"])
 def test_commands_say_their_help_at_once(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
 

@@ -7,9 +7,10 @@ import os
 import pytest
 import torch
 
-from az_mpi import checkpoint, config, games
+from az_mpi import checkpoint, config, files, games
 from az_mpi.checkpoint import Checkpoint, Progress
 from az_mpi.network import resnet
+from az_mpi.problems import Refusal
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "sha256")
 
@@ -153,9 +154,9 @@ def test_another_schema_is_not_used(tmp_path):
     """Its sums are right; its version is not."""
     checkpoint.save(tmp_path, make(1), keep=3)
     state, sums = tmp_path / "000001" / "state.json", tmp_path / "000001" / "sha256"
-    old = checkpoint.sha256(state)
+    old = files.sha256(state)
     state.write_text(json.dumps(json.loads(state.read_text()) | {"schema_version": 2}))
-    sums.write_text(sums.read_text().replace(old, checkpoint.sha256(state)))
+    sums.write_text(sums.read_text().replace(old, files.sha256(state)))
     found, lines = checkpoint.load_newest(tmp_path, set_aside=True)
     assert found is None and "schema is 2" in lines[0]
 
@@ -215,3 +216,53 @@ def test_an_older_checkpoint_can_be_asked_for(tmp_path):
         checkpoint.save(tmp_path, make(iteration), 3)
     steps = [checkpoint.load_newest(tmp_path, False, before_step=step)[0] for step in (31, 30, 11, 10)]
     assert [found and found.progress.step for found in steps] == [30, 20, 10, None]
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_refused_until_told_to_begin_anew(tmp_path):
+    folder = tmp_path / "run" / "checkpoints"
+    folder.mkdir(parents=True)
+    checkpoint.refuse_lost(folder, anew=False)  # a new run
+    for iteration in (1, 2):
+        checkpoint.save(folder, make(iteration), keep=3)
+    flip(folder / "000002" / "model.safetensors")
+    checkpoint.refuse_lost(folder, anew=False)
+    flip(folder / "000001" / "state.json")
+    for aside in (False, True):  # also once they were set aside
+        with pytest.raises(Refusal, match="000001.*state.json") as refused:
+            checkpoint.refuse_lost(folder, anew=False)
+        assert "--without_checkpoint" in str(refused.value) and str(tmp_path / "run") in str(refused.value)
+        checkpoint.refuse_lost(folder, anew=True)
+        assert checkpoint.load_newest(folder, set_aside=aside)[0] is None
+
+
+FOREIGN = {
+    "list": "[]",
+    "no version": "{}",
+    "unknown": '{"schema_version": 1, "iteration": 1, "evil": 2}',
+    "text": '{"schema_version": 1, "iteration": "1"}',
+    "negative": '{"schema_version": 1, "iteration": -1}',
+    "huge": '{"schema_version": 1, "positions_num": 1e300}',
+    "nan": '{"schema_version": 1, "samples_due": NaN}',
+    "deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("state", FOREIGN.values(), ids=FOREIGN)
+def test_what_a_stranger_made_with_right_sums_is_refused(tmp_path, state):
+    checkpoint.save(tmp_path, make(1), keep=3)
+    place = tmp_path / "000001"
+    old = files.sha256(place / "state.json")
+    (place / "state.json").write_text(state)
+    (place / "sha256").write_text((place / "sha256").read_text().replace(old, files.sha256(place / "state.json")))
+    assert checkpoint.damage(place)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_link_or_a_pipe_in_a_checkpoint_is_damage(tmp_path, name):
+    checkpoint.save(tmp_path, make(1), keep=3)
+    (tmp_path / "000001" / name).rename(tmp_path / "moved")
+    (tmp_path / "000001" / name).symlink_to(tmp_path / "moved")
+    assert checkpoint.damage(tmp_path / "000001")
+    (tmp_path / "000001" / name).unlink()
+    os.mkfifo(tmp_path / "000001" / name)
+    assert "not a plain file" in checkpoint.damage(tmp_path / "000001")

@@ -1,5 +1,6 @@
 """Files that can be seen are whole."""
 
+import errno
 import hashlib
 import os
 
@@ -135,3 +136,57 @@ def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path):
     files.remove_leftovers(tmp_path)
     found = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert found == set(kept) and not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_what_is_created_was_not_there_and_is_no_link(tmp_path):
+    files.create(tmp_path / "a", b"1")
+    with pytest.raises(FileExistsError):
+        files.create(tmp_path / "a", b"2")
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    with pytest.raises(FileExistsError):
+        files.create(tmp_path / "link", b"2")
+    assert (tmp_path / "a").read_bytes() == b"1" and not (tmp_path / "b").exists()
+
+
+def test_a_link_in_a_temporary_files_place_is_not_written_through(tmp_path):
+    (tmp_path / "target").write_text("kept")
+    (tmp_path / f".a.{os.getpid()}.tmp").symlink_to(tmp_path / "target")
+    files.write_text(tmp_path / "a", "new")
+    assert (tmp_path / "target").read_text() == "kept"
+    assert (tmp_path / "a").read_text() == "new" and not (tmp_path / "a").is_symlink()
+
+
+def test_what_may_not_appear_does_not(tmp_path):
+    def forbid():
+        assert len(list(tmp_path.iterdir())) == 1  # it is all written but for its name
+        raise files.Forbidden("not ours")
+
+    with pytest.raises(files.Forbidden):
+        files.write_bytes(tmp_path / "a", b"1", before=forbid)
+    with pytest.raises(files.Forbidden), files.whole_folder(tmp_path / "c", forbid) as temporary:
+        files.create(temporary / "x", b"1")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_plain_files_are_read(tmp_path):
+    files.create(tmp_path / "a", b"1")
+    assert files.read(tmp_path / "a") == b"1"
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe", "none"):
+        with pytest.raises(OSError):
+            files.read(tmp_path / name)
+
+
+def test_an_error_that_passes_while_reading_is_waited_for(tmp_path, monkeypatch):
+    files.create(tmp_path / "a", b"1")
+    errors, opened = [errno.ESTALE, errno.EIO], os.open
+
+    def flaky(*arguments):
+        if errors:
+            raise OSError(errors.pop(), "away")
+        return opened(*arguments)
+
+    monkeypatch.setattr(files, "READ_PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(os, "open", flaky)
+    assert files.read(tmp_path / "a") == b"1" and errors == []

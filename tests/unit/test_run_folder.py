@@ -1,5 +1,6 @@
 """A run's folder: who may go on with it, and what it remembers."""
 
+import errno
 import json
 import os
 
@@ -64,6 +65,25 @@ def test_two_starts_in_the_same_moment_have_two_numbers(tmp_path, monkeypatch):
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 2
     assert taken[0].read_text() == "another's" and taken[0].name == "001.json"
     assert len(list((tmp_path / "attempts").iterdir())) == 2
+
+
+def test_where_there_are_no_links_a_number_is_given_once_too(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", unsupported)
+    assert [prepare(tmp_path, make_config(), HOSTS, fresh=False) for _ in range(3)] == [1, 2, 3]
+    assert sorted(p.name for p in (tmp_path / "attempts").iterdir()) == ["001.json", "002.json", "003.json"]
+    for path in (tmp_path / "attempts").iterdir():
+        assert json.loads(path.read_text())["hosts"] == HOSTS
+
+
+def test_a_folder_without_room_is_refused_before_anything_is_written(tmp_path):
+    path = tmp_path / "deep" / "run"
+    with pytest.raises(RunFolderError, match=r"3 checkpoints of 2,000,000,000.0 MiB, 1.0 MiB of games\n.*make room"):
+        run_folder.check_room(path, 2 * 10**9 * 2**20, 2, 2**20)
+    assert list(tmp_path.iterdir()) == []
+    run_folder.check_room(path, 2**10, 2, 2**20)
 
 
 def test_what_is_remembered(tmp_path):
@@ -153,7 +173,7 @@ def test_a_start_that_died_before_its_attempt_was_written_is_no_obstacle(tmp_pat
         raise OSError(28, "No space left on device", "attempts")
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder, "write_text", full)
+        patch.setattr(run_folder, "claim_text", full)
         with pytest.raises(RunFolderError, match="No space left"):
             prepare(tmp_path, make_config(), HOSTS, fresh=False)
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 2

@@ -71,7 +71,7 @@ def test_plain_h5py_finds_the_documented_names(written, record):
         assert (dense == record.dense_policy(7)[11]).all()
         assert file["policy/offset"][0] == 0 and file["policy/offset"][-1] == len(file["policy/action"])
         assert len(file["policy/offset"]) == len(record.positions) + 1
-    expected = {"schema_version": 1, "game": "connect4", "iteration": 7, "weights": "abc123", "ranks": 4}
+    expected = {"schema_version": 2, "game": "connect4", "iteration": 7, "weights": "abc123", "ranks": 4}
     assert attributes.items() >= (expected | {"games_num": 25, "positions_num": len(record.positions)}).items()
 
 
@@ -143,7 +143,7 @@ def test_segment_of_another_game_is_refused(written):
         segment.read(written.path, TICTACTOE)
 
 
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("version", [0, 3])
 def test_segment_of_another_schema_is_refused(written, version):
     with h5py.File(written.path, "r+") as file:
         file.attrs["schema_version"] = version

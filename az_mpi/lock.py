@@ -1,0 +1,260 @@
+"""Who runs in a run's folder: RUN/lock/NNNNNN.json, made with O_EXCL, and its file time as a beat.
+
+Works on any shared file system, without flock. A lock is dead when all of its job's processes are proved dead: those of
+our own kernel by process number and start time, others by a beat that stands still while we look, by our own clock.
+"""
+
+import json
+import os
+import random
+import re
+import secrets
+import socket
+import threading
+import time
+from pathlib import Path
+
+from az_mpi.files import Forbidden
+from az_mpi.problems import Refusal, escape
+
+BEAT_S = 1.0  # between two beats of a holder
+LOOK_S = 6.0  # a beat of another host that stands still for so long is dead
+DYING_S = 4.0  # that the ranks of a job whose root is dead are given to follow it, or one of them to take over
+_NAME = re.compile(r"\d{6,}\.json")
+_TRIES = 100
+
+
+class LockLost(Forbidden):
+    """Another job has taken the run over: nothing may be written any more."""
+
+
+def me():
+    """Return this process as a lock names it: JSON-able."""
+    return {"host": socket.gethostname(), "pid": os.getpid(), "place": _place(), "started": _started(os.getpid())}
+
+
+def _place():
+    """Return a name of the kernel, and of the set of processes in it, for which process numbers count."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + " " + os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return None
+
+
+def _started(pid):
+    """Return when a process of this place started, in the kernel's ticks; None for one that is dead."""
+    try:
+        # The name, in brackets, may hold anything; state is the first word behind it, starttime the 20th.
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if words[0] in "ZX" else int(words[19])
+
+
+def _alive(process):
+    """Return whether a process, as `me` names it, lives; None where that cannot be known from here."""
+    if process["place"] is None or process["place"] != _place():
+        return None
+    return _started(process["pid"]) == process["started"]
+
+
+def look(run):
+    """Return the locks of a run's folder that are proved dead, {file name: token}, and write nothing.
+
+    Waits up to LOOK_S where that needs time. Raises LockHeld where a job lives.
+    """
+    dead = {}
+    for path in _files(Path(run) / "lock"):
+        if (token := _watch(path)) is not None:
+            dead[path.name] = token
+    return dead
+
+
+class LockHeld(Refusal):
+    """Another job runs in the folder; str() is one block that names it."""
+
+
+def _held(path, holder, why):
+    host, pid, since = (escape(str(holder.get(key, "?"))) for key in ("host", "pid", "since"))
+    return LockHeld(
+        f"--logdir {path.parent.parent}: another job runs here: process {pid} on {host}, attempt "
+        f"{holder.get('attempt', '?')}, since {since} ({why})\n"
+        f"  let it end, or stop it (kill -TERM {pid} on {host}); or give another --logdir\n"
+        f"  a dead job's lock is taken over without your help; {path} need not be removed"
+    )
+
+
+def _watch(path):
+    """Return the token of a lock once it is proved dead, None once it is gone. Raises LockHeld once it is alive."""
+    begun, first = time.monotonic(), None
+    while True:
+        found = _read(path)
+        if found is None:
+            return None
+        beat, holder = found
+        token, ranks = holder.get("token", ""), holder.get("ranks", [])
+        if first is None or first[1].get("token", "") != token:  # one that was being written is another now
+            begun, first = time.monotonic(), found
+        if beat != first[0] and ranks:
+            raise _held(path, holder, "its lock is renewed")
+        lives = [_alive(rank) for rank in ranks]
+        if lives and lives[0]:
+            raise _held(path, holder, "the process lives")
+        waited = time.monotonic() - begun
+        if lives and not any(life is not False for life in lives):
+            return token
+        if True in lives and waited > DYING_S:
+            raise _held(path, ranks[lives.index(True)] | {"attempt": holder["attempt"], "since": holder["since"]},
+                        "a rank of the job lives")
+        if waited > LOOK_S:
+            return token
+        time.sleep(0.05)
+
+
+def _read(path):
+    """Return (beat, content) of a lock file, None where it is gone; {} as content where it cannot be understood."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with open(descriptor, "rb") as file:
+        beat, text = os.fstat(descriptor).st_mtime_ns, file.read(1 << 24)
+    try:
+        content = json.loads(text)
+        for rank in content["ranks"]:
+            rank["host"], rank["pid"], rank["place"], rank["started"]
+        content["token"], content["attempt"], content["since"]
+        return beat, content
+    except (ValueError, KeyError, TypeError):
+        return beat, {}  # being written, or its writer died in the middle: its beat decides
+
+
+def _token(path):
+    """Return the token in a lock file: None where the file is gone, "" where it cannot be understood."""
+    found = _read(path)
+    return found and found[1].get("token", "")
+
+
+def _files(folder):
+    """Return the lock files of a folder, oldest first; none where there is no such folder."""
+    try:
+        names = [name for name in os.listdir(folder) if _NAME.fullmatch(name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [folder / name for name in sorted(names, key=lambda name: int(name[:-5]))]
+
+
+class Lock:
+    """The lock on a run's folder, held by this process and renewed by a thread. Made by `take` and `take_over`."""
+
+    def __init__(self, path, token):
+        self.path, self.token = path, token
+        self._lost, self._closed = False, threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="lock", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def take(cls, run, ranks, attempt, dead=None):
+        """Take the lock of a run's folder, which is made where there is none.
+
+        ranks: `me()` of every rank of the job, root first. attempt: which start of the run this is, for messages.
+        dead: what `look` has returned. Raises LockHeld, with nothing left behind, where another job has it; OSError.
+        """
+        return cls._claim(run, ranks, attempt, secrets.token_hex(16), dead or {})
+
+    @classmethod
+    def take_over(cls, run, ranks, attempt, token):
+        """Go on with the lock of our own job, whose root is dead: the new root does.
+
+        ranks: of those that are left, the new root first. token: the job's. Raises LockLost where another job has
+        taken the run, or the lock of ours is gone.
+        """
+        folder = Path(run) / "lock"
+        ours = {path.name: token for path in _files(folder) if _token(path) == token}
+        if not ours:
+            raise LockLost(f"{folder}: the lock of this job is gone")
+        try:
+            return cls._claim(run, ranks, attempt, token, ours)
+        except LockHeld as error:
+            raise LockLost(str(error)) from error
+
+    @classmethod
+    def _claim(cls, run, ranks, attempt, token, dead):
+        folder = Path(run) / "lock"
+        content = {"host": ranks[0]["host"], "pid": ranks[0]["pid"], "attempt": attempt, "token": token,
+                   "since": time.strftime("%Y-%m-%d %H:%M:%S %z"), "ranks": ranks}  # fmt: skip
+        for _ in range(_TRIES):
+            folder.mkdir(parents=True, exist_ok=True)
+            others = _files(folder)
+            for path in others:
+                if path.name not in dead and (found := _watch(path)) is not None:
+                    dead[path.name] = found
+            path = folder / f"{1 + max((int(other.stem) for other in others), default=0):06d}.json"
+            if not _create(path, json.dumps(content) + "\n"):
+                continue
+            # Whoever looks last of two that have made a lock sees the other's, so never do both go on.
+            left = [other for other in _files(folder) if other != path]
+            strangers = [other for other in left if dead.get(other.name) != _token(other)]
+            if not strangers:
+                lock = cls(path, token)
+                for other in left:
+                    other.unlink(missing_ok=True)
+                return lock
+            path.unlink(missing_ok=True)
+            for other in strangers:
+                dead.pop(other.name, None)
+            time.sleep(random.uniform(0.0, 0.1))
+        raise LockHeld(f"--logdir {run}: too many jobs start here at once\n  start one")
+
+    def still_ours(self):
+        """Return whether no other job has taken the lock. Asks the file system: raises OSError where it fails."""
+        if not self._lost:
+            try:
+                # Not what a cache knows: the server changes the file's time, or says that it is gone.
+                os.utime(self.path, follow_symlinks=False)
+                self._lost = _token(self.path) != self.token
+            except FileNotFoundError:
+                self._lost = True
+        return not self._lost
+
+    def check(self):
+        """Raise LockLost unless it is ours still: to be called right before a file becomes visible."""
+        if not self.still_ours():
+            names = [_read(path) for path in _files(self.path.parent)]
+            now = [f"{found[1].get('pid')} on {found[1].get('host')}" for found in names if found]
+            raise LockLost(f"{self.path.parent}: another job has taken the run over ({', '.join(now) or 'now gone'})")
+
+    def release(self):
+        """Give the lock back; the folder of locks goes too where it is empty. Never raises OSError."""
+        self._closed.set()
+        try:
+            if self.still_ours():
+                self.path.unlink(missing_ok=True)
+                self.path.parent.rmdir()
+        except OSError:
+            pass  # another start's lock is there, or the disk fails: then it is found dead
+
+    def _beat(self):
+        while not self._closed.wait(BEAT_S):
+            try:
+                if not self.still_ours():
+                    return
+            except OSError:
+                pass  # those who write find out for themselves
+
+
+def _create(path, text):
+    """Make a file that was not there and return True; False where there is one."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+    except (FileExistsError, FileNotFoundError):  # the latter: whoever released has removed the folder
+        return False
+    try:
+        with open(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    return True

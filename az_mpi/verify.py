@@ -1,0 +1,199 @@
+"""python -m az_mpi verify RUN: checks every file of a run, and with --repair mends what can be mended.
+
+Nothing is thrown away: what is damaged is renamed to NAME.damaged. Games in two segments are kept once.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from az_mpi.problems import Refusal
+
+PROG = "python -m az_mpi verify"
+WHOLE, DAMAGED = 0, 1
+EPILOG = """\
+checked: the sums, schema and content of checkpoints; the sum, schema, columns and counts of every segment; that no game
+is stored twice; that segments hold the games and positions that the newest whole checkpoint counts; the links of
+games.h5; the networks in best/; that every JSON file can be read; what killed writers left behind.
+
+--repair sets damaged files aside (NAME.damaged), and segments whose games are all in another; writes games.h5 anew; and
+removes what killed writers left. A run that is under way is not repaired.
+
+exit codes:
+  0    everything is whole (--repair: is whole now)
+  1    something is damaged or missing (--repair: and could not be mended)
+  2    usage, or no run is there, or a job runs in the folder (--repair)
+"""
+
+
+def main(arguments):
+    """Check the run that `arguments` name and return the exit status. Raises Refusal."""
+    parser = argparse.ArgumentParser(prog=PROG, description=__doc__.partition(": ")[2].capitalize(), epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py)")
+    parser.add_argument("--repair", action="store_true", help="set damaged files aside and mend the rest")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    given = parser.parse_args(arguments)
+    from az_mpi import games, run_folder
+
+    game = games.make(run_folder.recorded_config(given.run).game)
+    found = repaired(given.run, game) if given.repair else Findings(given.run, game)
+    if given.json:
+        print(json.dumps(found.values(), indent=1))
+    else:
+        print("\n".join(found.lines()))
+    return DAMAGED if found.problems else WHOLE
+
+
+def repaired(run, game):
+    """Mend what can be in a run's folder and return its `Findings` afterwards. Raises LockHeld, Refusal."""
+    from az_mpi import files, lock, run_folder
+    from az_mpi.data import segment
+
+    try:
+        held = lock.Lock.take(run, [lock.me()], "none (repair)", run_folder.look(run))
+    except OSError as error:
+        raise Refusal(f"{PROG}: error: {run}: {error.strerror}") from error
+    try:
+        before, done = Findings(run, game), []
+        for path in before.damaged:
+            done.append(f"{path} is kept as {files.set_aside(path).name}")
+        if before.leftovers:
+            files.remove_leftovers(run)
+            done.append(f"{len(before.leftovers)} files of killed writers removed")
+        if before.damaged or before.links_wrong:
+            segment.link_all(run / "games", run / "games.h5")
+            done.append(f"{run / 'games.h5'} links to all segments")
+    except OSError as error:
+        raise Refusal(f"{PROG}: error: {error.filename}: {error.strerror}") from error
+    finally:
+        held.release()
+    after = Findings(run, game)
+    after.repaired = done
+    return after
+
+
+class Findings:
+    """What a run's folder holds: `problems`, (path, what is wrong) each; `damaged`, paths to be set aside; counts."""
+
+    def __init__(self, run, game):
+        self.run, self.game, self.problems, self.damaged, self.repaired = run, game, [], [], []
+        self.notes, self.counts = [], Counter()
+        self._checkpoints()
+        self._segments()
+        self._texts()
+        self.leftovers = [*run.glob(".*.tmp"), *run.glob("*/.*.tmp")]
+        for path in self.leftovers:
+            self._wrong(path, "left by a writer that was killed; harmless")
+        for path in sorted([*run.glob("*.damaged*"), *run.glob("*/*.damaged*")]):
+            self.notes.append(f"{path.relative_to(run)} was set aside before")
+
+    def values(self):
+        """Return everything as JSON-able values."""
+        problems = [{"path": str(path.relative_to(self.run)), "problem": text} for path, text in self.problems]
+        return {"run": str(self.run), "whole": not problems, "problems": problems, "notes": self.notes,
+                "repaired": self.repaired, **self.counts}
+
+    def lines(self):
+        """Return everything as lines for people."""
+        count = self.counts
+        lines = [f"{self.run}: {count['checkpoints_num']} checkpoints, {count['segments_num']} segments with "
+                 f"{count['games_num']:,} games and {count['positions_num']:,} positions are whole"]
+        lines += [f"  mended: {text}" for text in self.repaired]
+        lines += [f"  note: {text}" for text in self.notes]
+        lines += [f"  WRONG: {path.relative_to(self.run)}: {text}" for path, text in self.problems]
+        return lines + ["nothing is wrong" if not self.problems else f"{len(self.problems)} things are wrong" +
+                        ("" if self.repaired else f"; {PROG} {self.run} --repair mends what can be")]
+
+    def _wrong(self, path, text, damaged=False):
+        self.problems.append((path, text.removeprefix(f"{path}: ")))
+        if damaged:
+            self.damaged.append(path)
+
+    def _checkpoints(self):
+        from az_mpi import checkpoint, files
+
+        self.newest = None
+        for path in reversed(checkpoint.find(self.run / "checkpoints")):
+            if problem := checkpoint.damage(path):
+                self._wrong(path, problem, damaged=True)
+                continue
+            self.counts["checkpoints_num"] += 1
+            self.newest = self.newest or checkpoint.read(path).progress
+        if self.newest is None and self.problems:
+            self._wrong(self.run / "checkpoints", "no checkpoint is whole: put a copy of one there, or train on with "
+                        "--without_checkpoint")
+        for path in sorted((self.run / "best").glob("*.safetensors")):
+            try:
+                checkpoint.from_bytes(files.read(path))
+            except Exception as error:
+                self._wrong(path, f"{type(error).__name__}: {error}", damaged=True)
+
+    def _segments(self):
+        from az_mpi.data import segment
+
+        folder, seen, before = self.run / "games", {}, Counter()
+        paths = segment.paths(folder) if folder.is_dir() else []
+        for iteration, path in paths:
+            try:
+                record = segment.read(path, self.game)
+            except segment.SegmentError as error:
+                self._wrong(path, str(error), damaged=True)
+                continue
+            ids = record.games["id"].tolist()
+            twice = [game for game in ids if game in seen]
+            if twice:
+                text = f"{len(twice)} of its {len(ids)} games are also in {seen[twice[0]].name}"
+                self._wrong(path, text, damaged=len(twice) == len(ids))
+                continue
+            seen |= dict.fromkeys(ids, path)
+            self.counts["segments_num"] += 1
+            for counts in [self.counts] + [before] * (self._counted(iteration)):
+                counts["games_num"] += len(ids)
+                counts["positions_num"] += len(record.positions)
+        for name in ("games_num", "positions_num") if self.newest else ():
+            counted = getattr(self.newest, name)
+            if before[name] != counted:
+                self.notes.append(f"the newest checkpoint counts {counted:,} {name[:-4]}, the whole segments before it "
+                                  f"hold {before[name]:,}; a resumed run goes on with these")
+        links, self.links_wrong = self.run / "games.h5", False
+        try:
+            there = segment.linked(links) if links.exists() else []
+            self.links_wrong = there != sorted(path.stem for _, path in paths)
+            if self.links_wrong:
+                self._wrong(links, "does not link to exactly the segments that are there")
+        except segment.SegmentError as error:
+            self.links_wrong = True
+            self._wrong(links, str(error))
+
+    def _counted(self, iteration):
+        """Return whether the newest checkpoint counts the games of an iteration."""
+        progress = self.newest
+        return progress is not None and iteration < progress.iteration + (progress.phase == "train")
+
+    def _texts(self):
+        folders = ("attempts", "evaluations")
+        for path in [self.run / "config.json", *(p for f in folders for p in sorted((self.run / f).glob("*.json")))]:
+            self._json(path, damaged=path.parent.name == "evaluations")
+        metrics = self.run / "metrics.jsonl"
+        lines = metrics.read_bytes().splitlines() if metrics.exists() else []
+        bad = 0
+        for line in lines:
+            try:
+                json.loads(line)
+            except ValueError:
+                bad += 1
+        if bad:
+            self.notes.append(f"metrics.jsonl: {bad} of {len(lines)} lines were cut off; readers leave them out")
+
+    def _json(self, path, damaged):
+        try:
+            json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            self._wrong(path, f"{type(error).__name__}: {error}", damaged)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""Several jobs on one folder: one runs, the others leave with status 2 and say who it is."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import command
+
+pytestmark = pytest.mark.mpi
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = ["run_dist.py", "--config_file", "configs/smoke.json", "--set", "report.tensorboard=false", "--set",
+         "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0"]
+LONG = ["--games_num", "100000", "--set", "exchange.every_s=0.2"]
+
+
+def begin(ranks, *arguments):
+    words, environment = command(ranks, [*QUICK, *arguments])
+    words = words if ranks > 1 else [sys.executable, *map(str, QUICK + list(arguments))]
+    return subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_of_jobs_that_start_at_once_one_runs(tmp_path):
+    run = tmp_path / "run"
+    jobs = [begin(1, *LONG, "--logdir", run) for _ in range(4)]
+    try:
+        losers = []
+        while len(losers) < 3:
+            losers = [job for job in jobs if job.poll() is not None]
+        [winner] = [job for job in jobs if job not in losers]
+        for job in losers:
+            text = job.communicate()[1]
+            assert job.returncode == 2 and f"another job runs here: process {winner.pid} on" in text
+            assert "Traceback" not in text
+        assert winner.poll() is None and len(list((run / "attempts").iterdir())) == 1
+        winner.send_signal(signal.SIGTERM)
+        assert "stopped after iteration" in winner.communicate(timeout=120)[0] and winner.returncode == 75
+    finally:
+        for job in jobs:
+            job.kill()
+            job.communicate()
+    assert not (run / "lock").exists()
+
+
+def test_a_second_job_leaves_everything_as_it_is(tmp_path, mpirun):
+    run = tmp_path / "run"
+    first = begin(2, *LONG, "--logdir", run)
+    try:
+        while not list(run.glob("games/000000-000.h5")):
+            assert first.poll() is None
+        before = sorted(path.name for folder in ("attempts", "logs", "lock") for path in (run / folder).iterdir())
+        done = mpirun(2, *QUICK, "--logdir", run, status=2)
+        assert done.stderr.count("another job runs here") == 1 and "Traceback" not in done.stderr
+        after = sorted(path.name for folder in ("attempts", "logs", "lock") for path in (run / folder).iterdir())
+        assert after == before
+        [path] = (run / "lock").iterdir()
+        assert len(json.loads(path.read_text())["ranks"]) == 2
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_a_killed_job_is_followed_at_once(tmp_path):
+    run = tmp_path / "run"
+    first = begin(1, *LONG, "--logdir", run)
+    while not list(run.glob("games/000000-000.h5")):
+        assert first.poll() is None
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    assert (run / "lock").exists()
+    second = begin(1, "--logdir", run)
+    assert "complete" in second.communicate(timeout=240)[0] and second.returncode == 0
+    assert not (run / "lock").exists()

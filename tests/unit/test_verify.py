@@ -1,0 +1,210 @@
+"""python -m az_mpi verify: what is damaged is found and mended; and damage at random is found or does no harm."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import Hashed, make_config, play_games
+
+from az_mpi import __main__, checkpoint, games, lock, run_folder, verify
+from az_mpi.checkpoint import Checkpoint, Progress
+from az_mpi.data import segment
+from az_mpi.data.segment import SegmentError
+from az_mpi.selfplay.player import Player
+
+GAME = games.make("tictactoe")
+
+
+def record_of(ids, iteration):
+    settings = make_config("tictactoe", search={"simulations": 4}, selfplay={"parallel_games": 16})
+    return play_games(Player(settings, GAME, Hashed(GAME), 3), ids, iteration)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Return a run's folder with two segments and two checkpoints."""
+    run = tmp_path_factory.mktemp("verify") / "run"
+    run_folder.prepare(run, make_config(), ["node1"], fresh=False)
+    counted = Progress()
+    for iteration in range(2):
+        record = record_of(range(20 * iteration, 20 * iteration + 20), iteration)
+        segment.write(run / "games", iteration, GAME, record, {})
+        counted = Progress(iteration + 1, games_num=counted.games_num + 20,
+                           positions_num=counted.positions_num + len(record.positions))
+        tensors = {"weight": torch.arange(500.0) + iteration}
+        checkpoint.save(run / "checkpoints", Checkpoint(counted, tensors, tensors), keep=3)
+    segment.link_all(run / "games", run / "games.h5")
+    (run / "metrics.jsonl").write_text('{"kind": "train"}\n')
+    return run
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def told(run, capsys, *options):
+    """Return (exit status, what it says as JSON)."""
+    status = __main__.main(["verify", str(run), "--json", *options])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_a_whole_run_is_whole(run, capsys):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    status, values = told(run, capsys)
+    assert status == 0 and values["whole"] and values["problems"] == values["notes"] == []
+    assert (values["checkpoints_num"], values["segments_num"], values["games_num"]) == (2, 2, 40)
+    assert __main__.main(["verify", str(run)]) == 0
+    assert "2 checkpoints, 2 segments with 40 games" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_what_is_damaged_is_named_and_set_aside(run, capsys):
+    for name in ("games/000000-000.h5", "checkpoints/000002/model.safetensors"):
+        flip(run / name)
+    (run / "games" / ".000009-000.h5.12.tmp").write_text("half")
+    status, values = told(run, capsys)
+    assert status == 1 and [problem["path"] for problem in values["problems"]] == [
+        "checkpoints/000002", "games/000000-000.h5", "games/.000009-000.h5.12.tmp"]
+    assert "SHA-256" in values["problems"][0]["problem"] and "SHA-256" in values["problems"][1]["problem"]
+    status, values = told(run, capsys, "--repair")
+    assert status == 0 and len(values["repaired"]) == 4
+    assert (run / "games" / "000000-000.h5.damaged").exists() and (run / "checkpoints" / "000002.damaged").is_dir()
+    assert segment.linked(run / "games.h5") == ["000001-000"]
+    assert any("counts 20 games, the whole segments before it hold 0" in note for note in values["notes"])
+    assert not list(run.rglob("*.tmp")) and not (run / "lock").exists()
+
+
+def test_a_segment_that_is_there_twice_is_kept_once(run, capsys):
+    shutil.copy(run / "games" / "000000-000.h5", run / "games" / "000001-001.h5")
+    status, values = told(run, capsys)
+    assert status == 1 and "20 of its 20 games are also in 000000-000.h5" in values["problems"][0]["problem"]
+    status, values = told(run, capsys, "--repair")
+    assert status == 0 and values["games_num"] == 40 and (run / "games" / "000001-001.h5.damaged").exists()
+
+
+def test_links_are_made_anew(run, capsys):
+    (run / "games.h5").unlink()
+    assert told(run, capsys)[0] == 1
+    assert told(run, capsys, "--repair")[0] == 0 and len(segment.linked(run / "games.h5")) == 2
+
+
+def test_a_run_under_way_is_not_repaired(run, capsys):
+    held = lock.Lock.take(run, [lock.me()], 5)
+    assert __main__.main(["verify", str(run), "--repair"]) == 2
+    assert "another job runs here" in capsys.readouterr().err
+    assert told(run, capsys)[0] == 0
+    held.release()
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
+    assert __main__.main(["verify", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err
+
+
+def same(one, other):
+    return all(getattr(one, name).tobytes() == getattr(other, name).tobytes()
+               for name in ("games", "positions", "policy"))
+
+
+def harm(path, rng):
+    """Flip 1 to 8 bits of a file, or cut it, or put bytes in or behind it."""
+    content = bytearray(path.read_bytes())
+    kind = rng.integers(5)
+    place = int(rng.integers(len(content)))
+    if kind <= 1:
+        for _ in range(1 if kind == 0 else 8):
+            content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
+    elif kind == 2:
+        del content[place:]
+    elif kind == 3:
+        del content[place : place + int(rng.integers(1, 64))]
+    else:
+        content[place:place] = rng.bytes(int(rng.integers(1, 64)))
+    path.write_bytes(content)
+
+
+def fuzz(whole, tmp_path, seed, num):
+    """Harm one file at a time; it is noticed, or what is read is what was written. Returns how many were noticed."""
+    rng, noticed = np.random.default_rng(seed), 0
+    record = segment.read(whole / "games" / "000001-000.h5", GAME)
+    saved = checkpoint.read(whole / "checkpoints" / "000002")
+    names = sorted(path.name for path in (whole / "checkpoints" / "000002").iterdir())
+    for trial in range(num):
+        if trial % 2:
+            path = tmp_path / "000001-000.h5"
+            shutil.copy(whole / "games" / path.name, path)
+            harm(path, rng)
+            try:
+                assert same(segment.read(path, GAME), record), f"seed {seed}, trial {trial}: other games"
+            except SegmentError:
+                noticed += 1
+            try:  # what looks at the header alone must not fall either
+                segment.find(tmp_path)
+            except SegmentError:
+                pass
+        else:
+            place = tmp_path / "000002"
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(whole / "checkpoints" / "000002", place)
+            harm(place / names[int(rng.integers(len(names)))], rng)
+            try:
+                found = checkpoint.read(place)
+                assert found.progress == saved.progress, f"seed {seed}, trial {trial}"
+                assert checkpoint.to_bytes(found.model) == checkpoint.to_bytes(saved.model)
+                assert checkpoint.to_bytes(found.optimizer) == checkpoint.to_bytes(saved.optimizer)
+            except (ValueError, OSError):
+                noticed += 1
+    return noticed
+
+
+def test_random_flips_and_cuts_are_noticed_or_do_no_harm(whole, tmp_path):
+    assert fuzz(whole, tmp_path, seed=1, num=400) > 380
+
+
+@pytest.mark.slow
+def test_5000_random_flips_and_cuts_are_noticed_or_do_no_harm(whole, tmp_path):
+    assert fuzz(whole, tmp_path, seed=2, num=5000) > 4750
+
+
+def test_a_segment_of_a_stranger_is_at_worst_refused(whole, tmp_path):
+    """Its sum is right; its columns do not fit each other."""
+    import h5py
+
+    def rewritten(change):
+        path = tmp_path / "000001-000.h5"
+        shutil.copy(whole / "games" / path.name, path)
+        with h5py.File(path, "r+") as file:  # which ends the file behind HDF5's part
+            file.attrs["schema_version"] = 1
+            change(file)
+        return path
+
+    segment.read(rewritten(lambda file: None), GAME)  # a file of schema 1 has no sum, and is read
+    for name, value in (("games/length", 5), ("games/id", 7), ("policy/action", 99), ("policy/action", -1),
+                        ("policy/offset", 3), ("positions/game", 1)):
+        def change(file, name=name, value=value):
+            file[name][...] = value
+
+        with pytest.raises(SegmentError, match="000001-000.h5"):
+            segment.read(rewritten(change), GAME)
+    with pytest.raises(SegmentError):
+        segment.read(rewritten(lambda file: file.attrs.update(games_num=3)), GAME)
+
+
+def test_every_problem_is_a_line_for_people(run, capsys):
+    os.truncate(run / "games" / "000001-000.h5", 100)
+    assert __main__.main(["verify", str(run)]) == verify.DAMAGED
+    text = capsys.readouterr().out
+    assert "WRONG: games/000001-000.h5: " in text and "--repair mends" in text
+    assert Path(run / "games" / "000001-000.h5").exists()
