@@ -80,13 +80,12 @@ class Selfplay(Section):
     max_plies: _whole(0) = _free(0, "A game longer than this many plies is ended and scored as a draw (value 0 for "
                                  "both players); 0: as long as the game itself can last.")
     weights: dict[str, Annotated[float, Field(gt=0)]] = _free({}, (
-        'How much of a deterministic quota each rank of a host plays, such as {"node2": 2.0}; other hosts: 1.'))
+        'Share of a deterministic quota for each rank of a host, such as {"node2": 2.0}; 1 where nothing is said.'))
 
 
 class Exchange(Section):
     every_s: float = _free(20.0, "Seconds of self-play after which finished games are stored and dealt to trainers, "
-                           "also before an iteration has all of its games; 0: only then. A deterministic quota has no "
-                           "such exchanges.", ge=0)
+                           "but for a deterministic quota; 0: when an iteration has all of its games.", ge=0)
     compress: bool = _free(True, "Compress games on their way between ranks.")
     chunk_bytes: _whole(1024, 2**31 - 1) = _free(2**28, "Most bytes one rank puts into one round of MPI messages.")
 
@@ -116,12 +115,10 @@ class Train(Section):
     gradient_clip: float = _fixed(1.0, "Largest global L2 norm of the gradient; a longer one is scaled down.", gt=0)
     value_loss_weight: float = _fixed(1.0, "Weight of the value loss (z - v)^2 beside the policy loss -pi log p; z and "
                                       "v are for the player to move, in [-1, 1].", gt=0)
-    mixed_precision: Literal["auto"] | bool = _free("auto", 'bf16 autocast; "auto": where the processor has bf16 '
-                                                    'instructions.')
+    mixed_precision: Literal["auto"] | bool = _free("auto", 'bf16 autocast; "auto": where the processor has bf16.')
     bad_steps_max: _whole(1) = _free(3, "Steps in a row skipped as not finite, after which the weights go back to the "
                                      "last good checkpoint and the learning rate is halved; 3 times at most.")
-    max_steps: _whole(0) = _free(0, "Optimiser steps after which the run ends, with that iteration, which trains no "
-                                 "further; 0: no limit.")
+    max_steps: _whole(0) = _free(0, "Optimiser steps after which the run ends, with that iteration; 0: no limit.")
 
 
 class Evaluate(Section):

@@ -1,29 +1,12 @@
 """Starting real MPI jobs from tests."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from jobs import BACKENDS, ROOT, command
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
-
-
-LAUNCHER = Path(sys.executable).parent / "mpirun"
-# MPICH's hydra takes as many ranks as it is asked for, and knows no slots behind a host's name.
-HYDRA = "HYDRA" in subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True, check=True).stdout
-BACKENDS = ["ddp"] if HYDRA else ["horovod", "ddp"]  # Horovod is built against .venv's MPI
-
-
-def command(ranks, arguments, options=()):
-    """Return (words, environment) that start Python on that many ranks of this machine. options: of mpirun."""
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONPATH=str(ROOT))
-    # More ranks than cores are meant here, on any machine.
-    hosts = ["-hosts", "localhost"] if HYDRA else ["-H", f"localhost:{ranks}"]
-    words = [LAUNCHER, *options, "-np", ranks, *hosts, "--bind-to", "none", sys.executable, *arguments]
-    return [str(word) for word in words], environment
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import command
+from jobs import command
 
 pytestmark = pytest.mark.mpi
 
