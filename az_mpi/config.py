@@ -122,8 +122,7 @@ class Train(Section):
 
 
 class Evaluate(Section):
-    every: _whole(0) = _free(5, "Iterations between evaluations; 0: none but after the last iteration, which always "
-                             "is evaluated.")
+    every: _whole(0) = _free(5, "Iterations between evaluations; the last is always followed by one; 0: by no other.")
     games_num: _whole(2, multiple_of=2) = _free(100, "Games against each opponent, half with each colour: a TOTAL over "
                                                 "all ranks.")
     simulations: _whole(0) = _free(0, "Simulations for each move of a match game; 0: search.simulations.")
