@@ -6,6 +6,7 @@ import numpy as np
 
 
 def as_bytes(array):
+    """Return the bytes of an array, uint8; a view where it is contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
@@ -16,7 +17,7 @@ def pack(rows, compress):
 
 
 def unpack(parts, like, compress):
-    """Return the rows of all `parts`, each as `_pack` gave it, joined; of the dtype and row shape of `like`."""
+    """Return the rows of all `parts`, each as `pack` gave it, joined; of the dtype and row shape of `like`."""
     if compress:
         parts = [np.frombuffer(zlib.decompress(part), np.uint8) if len(part) else part for part in parts]
     return np.concatenate(parts).view(like.dtype).reshape(-1, *like.shape[1:])

@@ -232,7 +232,7 @@ class World:
                 if survivors:
                     survivors.revoke()
             try:
-                # All survivors get the same answer, or all an error (MPI 5, 17.3.2).
+                # MPI_Comm_agree gives all survivors the same answer, or all of them an error.
                 if comm.Agree(int(succeeded)):
                     return result
             except self._mpi.Exception:

@@ -1,9 +1,11 @@
-"""The command lines of MPI jobs that tests start."""
+"""MPI jobs that tests start: their command lines, and the games that they leave."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import h5py
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = Path(sys.executable).parent / "mpirun"
@@ -19,3 +21,13 @@ def command(ranks, arguments, options=()):
     hosts = ["-hosts", "localhost"] if HYDRA else ["-H", f"localhost:{ranks}"]
     words = [LAUNCHER, *options, "-np", ranks, *hosts, "--bind-to", "none", sys.executable, *arguments]
     return [str(word) for word in words], environment
+
+
+def ids(folder, segments="*.h5"):
+    """Return the ids of the games in a run's segments, in the order in which they are stored."""
+    found = []
+    for path in sorted((folder / "games").glob(segments)):
+        with h5py.File(path) as file:
+            found += file["games/id"][:].tolist()
+            assert len(file["positions/game"]) == file["games/length"][:].sum()
+    return found

@@ -4,9 +4,9 @@ import json
 import re
 import time
 
-import h5py
 import psutil
 import pytest
+from jobs import ids
 
 pytestmark = pytest.mark.mpi
 
@@ -49,15 +49,6 @@ def ranks_of(process):
     children = psutil.Process(process.pid).children(recursive=True)
     alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE and "run_dist.py" in child.cmdline()]
     return {int(child.environ()["OMPI_COMM_WORLD_RANK"]): child for child in alive}
-
-
-def ids(folder, segments="*.h5"):
-    found = []
-    for path in sorted((folder / "games").glob(segments)):
-        with h5py.File(path) as file:
-            found += file["games/id"][:].tolist()
-            assert len(file["positions/game"]) == file["games/length"][:].sum()
-    return found
 
 
 def state(folder):

@@ -5,10 +5,10 @@ import signal
 import time
 from pathlib import Path
 
-import h5py
 import numpy as np
 import psutil
 import pytest
+from jobs import ids
 
 pytestmark = pytest.mark.mpi
 
@@ -44,15 +44,6 @@ def under_way(folder, phase):
         return (folder / marks[phase]).exists
     said = {"share": "iteration 1 of 1", "train": "step 5:", "meanwhile": "step 5:"}[phase]
     return lambda: log.exists() and said in log.read_text()
-
-
-def ids(folder, segments="*.h5"):
-    found = []
-    for path in sorted((folder / "games").glob(segments)):
-        with h5py.File(path) as file:
-            found += file["games/id"][:].tolist()
-            assert len(file["positions/game"]) == file["games/length"][:].sum()
-    return found
 
 
 def state(folder):
