@@ -75,6 +75,7 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
     wait_for(said(folder, begun), process)
     if phase == "evaluate":
         wait_for((folder / "checkpoints" / "000001").exists, process)
+    wait_for(lambda: list((folder / "games").glob("*.h5")), process)  # the writer has a thread of its own
     before = ids(folder)
     ranks_of(process)[victim].kill()
     output = process.communicate(timeout=240)[0]
