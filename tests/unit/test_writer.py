@@ -244,7 +244,8 @@ def test_what_may_pass_is_waited_for_and_told_of(segments, records, disk, caplog
     flushing = started(segments.flush)
     flushing.join(SOON_S)
     assert flushing.is_alive()
-    assert [text.count("games cannot be written: " + os.strerror(disk.error)) for text in caplog.messages] == [1, 1]
+    said = [text.count("games cannot be written: " + os.strerror(disk.error)) for text in caplog.messages]
+    assert said[:2] == [1, 1] and set(said) == {1}  # on a slow machine it is said again
     assert caplog.messages[1].startswith("paused: ") and "MiB" in caplog.text and "storage.give_up_s" in caplog.text
     disk.full.clear()
     flushing.join(LONG_S)
