@@ -98,6 +98,7 @@ def _note_attempt(run, world):
 def _keep_games(new):
     """Let games under way go on; new ones get ids of the new attempt. A deterministic share is dealt out anew."""
     player = new.player
+    player.pause()  # what was under way was asked of the weights as they were
     player.rank, player.begun = new.world.rank, {}
     if new.config.selfplay.deterministic:
         player.live[:], player.finished = False, []

@@ -31,14 +31,14 @@ if [ -z "$engine" ]; then
     if ! buildah inspect --type image "$base" >/dev/null 2>&1 && ! timeout 60 buildah pull -q "docker.io/library/$base" 2>/dev/null; then
         command -v debootstrap >/dev/null || die "$base cannot be pulled: \`apt install debootstrap\` to make one"
         say "$base cannot be pulled: making it with debootstrap"
-        debootstrap --variant=minbase bookworm "$scratch/root" >"$scratch/debootstrap.log" || { tail "$scratch/debootstrap.log" >&2; exit 1; }
-        rm -rf "$scratch"/root/var/cache/apt/archives/*.deb "$scratch"/root/var/lib/apt/lists/*
+        debootstrap --variant=minbase bookworm "$scratch/base" >"$scratch/debootstrap.log" || { tail "$scratch/debootstrap.log" >&2; exit 1; }
+        rm -rf "$scratch"/base/var/cache/apt/archives/*.deb "$scratch"/base/var/lib/apt/lists/*
         container=$(buildah from scratch)
         containers+=("$container")
-        buildah add -q "$container" "$scratch/root" / >/dev/null
+        buildah add -q "$container" "$scratch/base" / >/dev/null
         buildah config --cmd bash "$container"
         buildah commit -q "$container" "docker.io/library/$base" >/dev/null
-        rm -rf "$scratch/root"
+        rm -rf "$scratch/base"
     fi
 fi
 say "with $($engine --version)"

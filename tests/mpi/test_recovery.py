@@ -85,6 +85,19 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
     check_whole(folder, 2 if phase == "train" else 1)
 
 
+def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path):
+    """Every game of it once, whoever was to play it, although simulations were under way."""
+    folder, options = tmp_path / "run", ["--set", "selfplay.deterministic=true", "--games_num", 3000]
+    process = start(3, *options, "--set", "iterations=1", "--max_steps", 20)
+    wait_for(said(folder, "self-play: [0-9]{3} of"), process)
+    ranks_of(process)[2].kill()
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    assert "going on after the loss of 1 of 3 ranks" in output
+    assert sorted(ids(folder)) == list(range(3000))
+    check_whole(folder, 1)
+
+
 def test_the_last_of_four_finishes_the_run(start, tmp_path):
     """All others are killed in turn, root first."""
     folder = tmp_path / "run"
