@@ -1,10 +1,6 @@
-"""What the doctor makes of what it finds: judgements of made-up facts, its figures, and broken environments of its own
-process."""
+"""What the doctor makes of what it finds: judgements of made-up facts, and its figures."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +8,8 @@ import pytest
 
 from az_mpi import config as configuration
 from az_mpi import games
-from az_mpi.doctor import checks, command, diagnosis, facts, folder, job, machine, sweep, trial
+from az_mpi.doctor import checks, diagnosis, facts, folder, job, machine, sweep, trial
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check
-from az_mpi.problems import Refusal
 
 ROOT = Path(__file__).parents[2]
 MPI = "/opt/mpi/lib/libmpi.so.40"
@@ -337,94 +332,3 @@ def test_reports_show_cures_and_give_one_verdict(capsys):
     made = json.loads(capsys.readouterr().out)
     assert made["would_start"] and made["warnings_num"] == 1 and made["rate"] == 3
     assert made["checks"] == [{"section": "Second", "name": "c", "level": "warning", "text": "slow", "cure": ""}]
-
-
-def test_what_hangs_ends_the_process_and_says_where():
-    program = "import time\nfrom az_mpi.doctor import job\nwith job.watch('waiting', limit_s=0.3): "
-    hangs, ends = ([sys.executable, "-c", program + rest] for rest in ("time.sleep(60)", "0\ntime.sleep(1)"))
-    done = subprocess.run(hangs, cwd=ROOT, capture_output=True, text=True, timeout=50)
-    assert done.returncode == 1 and "waiting: no end after 0.3 s" in done.stderr and "btl_tcp_if_include" in done.stderr
-    assert subprocess.run(ends, cwd=ROOT, timeout=50).returncode == 0
-
-
-def test_what_was_written_is_removed_also_when_the_process_is_killed(tmp_path):
-    (tmp_path / "a/b").mkdir(parents=True)
-    (tmp_path / "a/b/file").write_text("")
-    program = f"import os\nfrom az_mpi.doctor.sweep import swept\nwith swept({str(tmp_path / 'a/b')!r}, " \
-              f"[{str(tmp_path / 'a')!r}]):\n    os.kill(os.getpid(), 9)\n"
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=50).returncode == -9
-    folder.wait_for(lambda: not (tmp_path / "a").exists())
-    assert tmp_path.exists()
-
-
-@pytest.mark.parametrize("options, said", [
-    (["--jason"], "unrecognized arguments: --jason"),
-    (["--seconds", "0"], "0 is no number of seconds"),
-    (["--seconds", "nan"], "nan is no number of seconds"),
-    (["--logdir", ""], "the name is empty"),
-    (["--set", "seed=1"], "give --config_file"),
-    (["--config_file", "x.json", "--set", "seed"], "is not KEY=VALUE"),
-])  # fmt: skip
-def test_wrong_options_are_refused(options, said):
-    with pytest.raises(Refusal, match=said):
-        command.parse(options)
-
-
-def test_values_are_json_or_words():
-    options = command.parse(["--config_file", "x", "--set", "seed=3", "--set", "network.engine=uniform"])
-    assert options.overrides == {"seed": 3, "network.engine": "uniform"}
-
-
-def doctor(*options, **variables):
-    """Run the doctor alone and return the finished process."""
-    command = [sys.executable, "-m", "az_mpi", "doctor", *map(str, options)]
-    return subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, timeout=250)
-
-
-def module(folder, name, text):
-    """Make a folder with one made-up module, for PYTHONPATH."""
-    (folder / name).mkdir(parents=True)
-    (folder / name / "__init__.py").write_text(text)
-    return str(folder)
-
-
-def test_a_wrong_configuration_is_refused_before_anything_is_tried(tmp_path):
-    done = doctor("--config_file", "configs/smoke.json", "--set", "train.batch_sice=3", "--logdir", tmp_path / "runs")
-    assert done.returncode == 2 and "did you mean train.batch_size?" in done.stderr and done.stdout == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_horovod_and_on_a_read_only_folder_it_says_so(tmp_path):
-    path = module(tmp_path / "m", "horovod", "raise ImportError('made up')")
-    done = doctor("--logdir", "/proc/runs", PYTHONPATH=path)
-    said = " ".join(done.stdout.split())
-    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
-    assert "problem horovod cannot be imported on rank 0" in said and "ImportError: made up" in said
-    assert "problem /proc/runs cannot be written to" in said and "cure: --logdir on a file system" in said
-    assert "not tried, because of the problems above" in said
-    assert said.endswith("2 problems: a run would not start here")
-
-
-def test_without_mpi_and_torch_the_rest_is_still_told(tmp_path):
-    module(tmp_path / "m", "torch", "raise OSError('libtorch.so: made up')")
-    path = module(tmp_path / "m", "mpi4py", "raise ImportError('made up')")
-    done = doctor("--json", "--logdir", tmp_path / "runs", PYTHONPATH=path)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    made = json.loads(done.stdout)
-    by_name = {check["name"]: check for check in made["checks"]}
-    assert not made["would_start"] and by_name["mpi"]["level"] == by_name["torch"]["level"] == "problem"
-    assert "MPI cannot be started: ImportError: made up" in by_name["mpi"]["text"]
-    assert "libtorch.so: made up" in by_name["torch"]["text"]
-    assert by_name["files"]["level"] == "ok" and made["folder"]["write_mb_per_s"] > 0
-    assert [path.name for path in tmp_path.iterdir()] == ["m"]
-
-
-@pytest.mark.parametrize("variables, said", [
-    ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
-     "2 ranks were started, MPI sees 1: the launcher is of another MPI"),
-    ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"},
-     "srun started 2 tasks, MPI sees 1 rank(s): each is a job of its own; start them with srun --mpi=pmix"),
-])  # fmt: skip
-def test_a_launcher_of_another_mpi_is_told_by_its_first_rank(variables, said):
-    done = doctor("--logdir", "/proc/runs", **variables)
-    assert done.returncode == 1 and said in " ".join(done.stdout.split())
