@@ -30,6 +30,7 @@ def train(run):
     while True:
         try:
             if evaluation_due(run) and not judge.judged(run):
+                resume.settle(run)  # no judgement could be kept: it would be asked for again and again
                 judge.evaluate(run)
             elif not finished(run):
                 iteration(run)

@@ -246,7 +246,7 @@ def test_what_may_pass_is_waited_for_and_told_of(segments, records, disk, caplog
     assert flushing.is_alive()
     said = [text.count("games cannot be written: " + os.strerror(disk.error)) for text in caplog.messages]
     assert said[:2] == [1, 1] and set(said) == {1}  # on a slow machine it is said again
-    assert caplog.messages[1].startswith("paused: ") and "MiB" in caplog.text and "storage.give_up_s" in caplog.text
+    assert any(text.startswith("paused: ") for text in caplog.messages[:2]) and "MiB" in caplog.text and "storage.give_up_s" in caplog.text
     disk.full.clear()
     flushing.join(LONG_S)
     assert stored(segments.folder) == {"000007-000": records[0].games["id"].tolist()}

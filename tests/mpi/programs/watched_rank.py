@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import run_dist
-from az_mpi import loop
+from az_mpi import resume
 from az_mpi.command_line import environment_rank, parse
 from az_mpi.report import heartbeat, status
 from az_mpi.selfplay.player import Player
@@ -37,5 +37,5 @@ def step(player, step=Player.step):
 
 Player.step = step
 Learner.train = slow(Learner.train, 0.7)
-loop.publish = slow(loop.publish, 0.7)
+resume.publish = slow(resume.publish, 0.7)
 sys.exit(run_dist.main(sys.argv[1:]))
