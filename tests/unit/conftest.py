@@ -1,5 +1,7 @@
 """Fixtures of the unit tests."""
 
+import logging
+
 import pytest
 
 
@@ -9,3 +11,12 @@ def world():
     from az_mpi.world import World
 
     return World.start()
+
+
+@pytest.fixture(autouse=True)
+def plain_logger():
+    """Every test finds the program's logger as the program does: without handlers of tests before it."""
+    logger = logging.getLogger("az_mpi")
+    logger.handlers[:], logger.propagate = [], True
+    yield
+    logger.handlers[:] = []
