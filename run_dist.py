@@ -14,7 +14,7 @@ HELD = (signal.SIGUSR1, signal.SIGUSR2)
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
 
-from az_mpi import command_line  # noqa: E402
+from az_mpi import command_line, watchdog  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
 from az_mpi.problems import Refusal  # noqa: E402
 from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
@@ -74,6 +74,7 @@ def start(arguments):
     requests = Requests()
     if arguments.mode == "train":
         requests.listen()  # before MPI and torch load, which can take long
+        watchdog.start(command_line.environment_rank())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
     from az_mpi.peers import PeerLost

@@ -1,183 +1,16 @@
-"""The configuration: a JSON file as typed, documented, strict models. Every default lives here and nowhere else.
+"""The configuration: a JSON file read into the models of `settings`.
 
 A key is named by its dotted path ("train.batch_size"). All problems of a file are found and reported together.
 """
 
 import json
 from difflib import get_close_matches
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
 
-from az_mpi.games import NAMES
 from az_mpi.problems import ConfigError, Problem, allowed, choices, escape, nearest, read_json, read_text, show
-
-LARGEST = 2**63 - 1  # of any whole number: what an int64 in a message or a file can hold
-
-
-def _fixed(default, description, may_change=False, **limits):
-    """Return a field that must stay as it is when a run is resumed."""
-    return Field(default, description=description, json_schema_extra={"may_change": may_change}, **limits)
-
-
-def _free(default, description, **limits):
-    """Return a field that may change when a run is resumed."""
-    return _fixed(default, description, may_change=True, **limits)
-
-
-def _whole(low, high=LARGEST, **more):
-    """Return the type of a whole number from `low` to `high`."""
-    return Annotated[int, Field(ge=low, le=high, **more)]
-
-
-def _distinct(items):
-    if len(set(items)) < len(items):
-        raise ValueError("named twice")
-    return items
-
-
-class Section(BaseModel):
-    """Base of all sections: nothing unknown, nothing converted, nothing changed afterwards."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-class Network(Section):
-    blocks: _whole(1, 80) = _fixed(5, "Residual blocks in the tower (the paper: 19).")
-    channels: _whole(8, 1024, multiple_of=8) = _fixed(64, "Filters of each convolution (the paper: 256).")
-    engine: Literal["auto", "openvino", "torch", "uniform", "rollout"] = _free("auto", (
-        'What evaluates positions in self-play. "auto": the network, by the fastest engine there is (a GPU, else '
-        'OpenVINO, else torch); "uniform": equal priors and value 0, no network, deterministic, for tests; "rollout": '
-        'random play-outs.'))
-    cache_entries: _whole(0) = _free(2**20, "Positions whose evaluation each rank remembers in self-play until "
-                                     "the weights change; 0: none. An entry takes 4 bytes an action and 20 more.")
-
-
-class Search(Section):  # AlphaZero: Silver et al. 2018, Methods and pseudocode
-    simulations: _whole(1, 100_000) = _fixed(100, "Simulations for each move (the paper: 800).")
-    c_puct: float = _fixed(1.75, "Exploration: c_init of C(s) = log((1 + N(s) + c_base) / c_base) + c_init (the paper: "
-                           "1.25).", gt=0)
-    c_puct_base: float = _fixed(19652.0, "c_base of C(s), in visits: how slowly exploration grows with N(s).", gt=0)
-    fpu_reduction: float = _fixed(0.25, "First-play urgency: how far below its parent's value an unvisited move "
-                                  "starts, seen by the player to move at the parent (not in the paper).", ge=0, le=2)
-    dirichlet_alpha: float = _fixed(10.0, "Total concentration of the Dirichlet noise on the root's priors: each of k "
-                                    "legal moves gets alpha = dirichlet_alpha / k.", gt=0)
-    dirichlet_fraction: float = _fixed(0.25, "epsilon: share of the noise in the root's priors, (1 - epsilon) p + "
-                                       "epsilon noise.", ge=0, le=1)
-    temperature: float = _fixed(1.0, "tau in self-play: a move is drawn in proportion to N(a)^(1/tau); 0: the most "
-                                "visited move.", ge=0)
-    temperature_plies: _whole(0) = _fixed(12, "Plies from the start of a game that are played at temperature; later "
-                                          "ones at temperature_final (the paper: 30).")
-    temperature_final: float = _fixed(0.25, "tau of the plies after temperature_plies (the paper: 0).", ge=0)
-    reuse_tree: bool = _fixed(True, "Start the next search from the subtree of the move that was played.")
-
-
-class Selfplay(Section):
-    games_num: _whole(1) = _free(512, "Games an iteration asks for: a TOTAL over all ranks.")
-    parallel_games: _whole(1, 65_536) = _free(256, "Games each rank plays at once (on EACH rank).")
-    deterministic: bool = _fixed(False, "Split games_num over the ranks exactly and seed each game by (seed, "
-                                 "iteration, game index), so that any number of ranks makes the same games.")
-    max_plies: _whole(0) = _free(0, "A game longer than this many plies is ended and scored as a draw (value 0 for "
-                                 "both players); 0: as long as the game itself can last.")
-    weights: dict[str, Annotated[float, Field(gt=0)]] = _free({}, (
-        'Share of a deterministic quota for each rank of a host, such as {"node2": 2.0}; 1 where nothing is said.'))
-
-
-class Exchange(Section):
-    every_s: float = _free(20.0, "Seconds of self-play after which finished games are stored and dealt to trainers, "
-                           "but for a deterministic quota; 0: when an iteration has all of its games.", ge=0)
-    compress: bool = _free(True, "Compress games on their way between ranks.")
-    chunk_bytes: _whole(1024, 2**31 - 1) = _free(2**28, "Most bytes one rank puts into one round of MPI messages.")
-
-
-class Replay(Section):  # the window: the newest clamp(window_growth * positions so far, window_min, window_max)
-    window_min: _whole(1) = _fixed(20_000, "Positions the window holds at least, once so many were made.")
-    window_max: _whole(1) = _fixed(1_000_000, "Positions the window holds at most.")
-    window_growth: float = _fixed(0.5, "Share of all positions made so far that the window holds.", ge=0, le=1)
-
-
-class Train(Section):
-    ranks: Literal["all", "root_host", "gpu"] | _whole(1) = _free("all", (
-        'Who trains: "all" ranks, those on the "root_host", those that own a "gpu", or a number of ranks. The others '
-        'go on playing meanwhile.'))
-    backend: Literal["horovod", "ddp"] = _free("horovod", 'What sums gradients over the train ranks; "ddp": torch.'
-                                               'distributed, where Horovod cannot be built.')
-    batch_size: _whole(1) = _free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
-    replay_ratio: float = _fixed(4.0, "Samples drawn from the window for each new position.", gt=0)
-    root_value_share: float = _fixed(0.5, "Share of the search's root value q in the value target (1 - share) z + "
-                                     "share q, which evens out z's chance (the paper: 0).", ge=0, le=1)
-    learning_rate: float = _free(0.002, "Learning rate at its peak, after the warm-up.", gt=0)
-    warmup_steps: _whole(0) = _fixed(50, "Optimiser steps in which the learning rate rises to its peak.")
-    schedule: Literal["constant", "cosine"] = _fixed("cosine", 'Learning rate after the warm-up; "cosine" falls over '
-                                                     'all iterations.')
-    final_learning_rate: float = _fixed(0.1, "End of the cosine, as a fraction of learning_rate.", ge=0, le=1)
-    weight_decay: float = _fixed(1e-4, "Weight decay (the paper's c).", ge=0)
-    gradient_clip: float = _fixed(1.0, "Largest global L2 norm of the gradient; a longer one is scaled down.", gt=0)
-    value_loss_weight: float = _fixed(1.0, "Weight of the value loss (z - v)^2 beside the policy loss -pi log p; z and "
-                                      "v are for the player to move, in [-1, 1].", gt=0)
-    mixed_precision: Literal["auto"] | bool = _free("auto", 'bf16 autocast; "auto": where the processor has bf16.')
-    bad_steps_max: _whole(1) = _free(3, "Steps in a row skipped as not finite, after which the weights go back to the "
-                                     "last good checkpoint and the learning rate is halved; 3 times at most.")
-    max_steps: _whole(0) = _free(0, "Optimiser steps after which the run ends, with that iteration; 0: no limit.")
-
-
-class Evaluate(Section):
-    every: _whole(0) = _free(5, "Iterations between evaluations; the last is always followed by one; 0: by no other.")
-    games_num: _whole(2, multiple_of=2) = _free(100, "Games against each opponent, half with each colour: a TOTAL over "
-                                                "all ranks.")
-    simulations: _whole(0) = _free(0, "Simulations for each move of a match game; 0: search.simulations.")
-    opponents: Annotated[tuple[Literal["best", "random", "rollout"], ...], AfterValidator(_distinct)] = _free(
-        ("best", "random", "rollout"), 'Who is played: the "best" network so far, "random" moves, a search on '
-        '"rollout" values.', strict=False)  # strict would refuse JSON's list for a tuple
-    rollout_simulations: _whole(1) = _free(400, 'Simulations for each move of the "rollout" opponent.')
-    opening_plies: _whole(0) = _free(2, "Random plies before a match game; each opening is played with both colours.")
-    solver_positions: _whole(0) = _free(500, "Positions of the seeded set that are compared with the exact solver, "
-                                        "where there is one; 0: off.")
-
-
-class Checkpoint(Section):
-    every: _whole(1) = _free(1, "Iterations between checkpoints.")
-    keep: _whole(1) = _free(3, "Newest checkpoints that are kept.")
-
-
-class Storage(Section):
-    give_up_s: float = _free(600.0, "Seconds a run waits for a full or failing disk, then leaves with 75.", ge=0)
-
-
-class Report(Section):
-    summary_frequency: _whole(1) = _free(50, "Optimiser steps between summaries.")
-    tensorboard: bool = _free(True, "Write TensorBoard files beside metrics.jsonl.")
-
-
-class Config(Section):
-    """The whole configuration. Only `game` has no default."""
-
-    game: Literal[NAMES] = _fixed(..., "The game to learn.")
-    seed: _whole(0) = _fixed(1, "Seed of everything random.")
-    iterations: _whole(1) = _free(40, "Iterations of the run; each is one round of self-play and training.")
-    max_hours: float = _free(0.0, "Hours that one start of the run may take: at 0.99 of them it stores what is "
-                             "finished and leaves with status 75, to be started again; 0: no limit.", ge=0)
-    network: Network = Network()
-    search: Search = Search()
-    selfplay: Selfplay = Selfplay()
-    exchange: Exchange = Exchange()
-    replay: Replay = Replay()
-    train: Train = Train()
-    evaluate: Evaluate = Evaluate()
-    checkpoint: Checkpoint = Checkpoint()
-    storage: Storage = Storage()
-    report: Report = Report()
-
-    @model_validator(mode="after")
-    def _agree(self):
-        for low, high in NOT_MORE:
-            if _contradict(low, high, flat(self)):
-                raise ValueError(f"{low} must not be more than {high}")
-        return self
-
-
-# Pairs of keys that contradict each other where the first is more than the second.
-NOT_MORE = (("replay.window_min", "replay.window_max"), ("train.ranks", "train.batch_size"))
+from az_mpi.settings import NOT_MORE, Config, contradict, flat
 
 
 class Key(NamedTuple):
@@ -208,20 +41,6 @@ SECTIONS = {name: field.annotation.model_fields for name, field in Config.model_
             if field.json_schema_extra is None}
 KEYS = {name: _row(field) for name, field in Config.model_fields.items() if name not in SECTIONS} | {
     f"{section}.{name}": _row(field) for section, fields in SECTIONS.items() for name, field in fields.items()}
-
-
-def flat(config):
-    """Return {dotted key: value} of a configuration."""
-    rows = {}
-    for name, value in config:
-        rows |= {f"{name}.{key}": item for key, item in value} if isinstance(value, Section) else {name: value}
-    return rows
-
-
-def _contradict(low, high, values):
-    """Return whether key `low` is more than key `high`; a word ("all") or a missing value never is."""
-    pair = [values.get(key) for key in (low, high)]
-    return all(isinstance(value, int) for value in pair) and pair[0] > pair[1]
 
 
 def _misplaced(key, value, source=""):
@@ -290,7 +109,7 @@ def validate(data, name, overrides=None, sources=None):
     problems += [_invalid(key, given.get(key, ...), origin.get(key, "")) for key in broken]
     values = {key: given.get(key, row.default) for key, row in KEYS.items() if key not in broken}
     for low, high in NOT_MORE:
-        if _contradict(low, high, values):
+        if contradict(low, high, values):
             source = origin.get(low, "" if low in given else "the default")
             message = f"must not be more than {high}, which is {values[high]}" + (" by default" * (high not in given))
             problems.append(Problem(low, show(values[low]), message, source))

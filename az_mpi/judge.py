@@ -8,7 +8,7 @@ import json
 
 import safetensors.torch
 
-from az_mpi import checkpoint, resume
+from az_mpi import checkpoint, resume, watchdog
 from az_mpi.evaluate import evaluation
 from az_mpi.files import write_bytes
 from az_mpi.network.evaluators import NetworkEvaluator
@@ -65,6 +65,7 @@ class _WatchedMatch:
         self.run, self.bar = run, ProgressBar(run.logger, run.world.is_root, name, "games", run.status)
 
     def update(self, done, total):
+        watchdog.tick()
         self.bar.update(done, total)
         if heard := self.run.pulse.look():
             self._answer(heard)

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from az_mpi import checkpoint, exchange, judge, lock, loop, placement, resume, run_folder
+from az_mpi import checkpoint, exchange, judge, lock, loop, placement, resume, run_folder, watchdog
 from az_mpi.data import segment
 from az_mpi.report.console import ProgressBar
 from az_mpi.run import assemble
@@ -18,6 +18,7 @@ from az_mpi.signals import Stopped, TrainingFailed, deadline
 def train(arguments, config, world, requests):
     """Start the run in --logdir, or go on with the one that is there; stop or save where signals ask for it."""
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
+    watchdog.expect(config.fault.hang_s)
     os.umask(os.umask(0) | 0o027)
     world, trainers_num = placement.place(config, world)
     ranks, taken = world.collect(lock.me()), []  # taken: root's lock

@@ -8,16 +8,19 @@ buffers in rounds of at most `chunk_bytes` a rank, so that no message or displac
 import json
 import os
 import socket
+import threading
 import time
 
 import numpy as np
 
+from az_mpi import watchdog
 from az_mpi.messages import as_bytes, pack, unpack
 from az_mpi.peers import PeerLost, collective
 from az_mpi.pending import PendingSum
 from az_mpi.problems import Refusal
 
 SPIN_S, LONGEST_SLEEP_S = 0.0002, 0.002
+ABORT_S = 3.0  # that MPI is given to end the job
 
 
 class World:
@@ -273,6 +276,13 @@ class World:
         """End the whole job at once with exit status `code`. Any rank may call it alone."""
         self._mpi.COMM_WORLD.Abort(code)
 
+    def give_up(self, code):
+        """End the whole job with exit status `code`, and this process though MPI should reach nobody any more. Any
+        thread of any rank may call it alone."""
+        threading.Thread(target=self.abort, args=(code,), daemon=True).start()
+        time.sleep(ABORT_S)
+        os._exit(code)
+
     def _all_sizes(self, n):
         sizes = np.empty(self.size, np.int64)
         self._wait(self.comm.Iallgather(np.array([n], np.int64), sizes))
@@ -299,6 +309,7 @@ def wait(done):
     """
     start, pause = time.perf_counter(), 2e-5
     while not done():
+        watchdog.tick()
         if time.perf_counter() - start > SPIN_S:
             time.sleep(pause)
             pause = min(pause * 1.5, LONGEST_SLEEP_S)

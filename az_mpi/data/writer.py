@@ -12,6 +12,7 @@ import time
 from collections import deque
 from types import SimpleNamespace
 
+from az_mpi import watchdog
 from az_mpi.data import segment
 from az_mpi.data.segment import SegmentError
 from az_mpi.files import PASSING, Forbidden
@@ -132,6 +133,7 @@ class Writer:
         begun, paused = time.monotonic(), False
         while not done() and self.ended is None:
             self._changed.wait(0.1)
+            watchdog.tick()
             trouble = self._trouble()
             if not trouble:
                 begun = time.monotonic()

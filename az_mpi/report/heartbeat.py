@@ -7,6 +7,7 @@ clocks of two hosts are compared.
 
 import hmac
 import json
+import math
 import secrets
 import socket
 import threading
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 EVERY_S = 1.0  # between two beats of a rank
 SILENT_S = 5.0  # without a new beat: Offline
+FAREWELLS = 3  # datagrams can be lost
 LAST_WORDS_S = 2.0  # a rank that fails waits at most so long for root's answer
 ADDRESSES_MAX = 8
 _SIGNATURE_BYTES, _DATAGRAM_BYTES = 16, 1400  # fits one Ethernet frame
@@ -28,21 +30,23 @@ class Beat(NamedTuple):
     silent_s: float
 
 
-def start(world, content, on_urgent=None):
+def start(world, content, on_urgent=None, silence_s=math.inf, on_silence=None):
     """Start the heartbeats of every rank and return (root's Listener, None elsewhere; this rank's Sender). Collective.
 
     content(): what the rank has to say, a dict whose JSON is below 1 KiB; called in the thread. on_urgent: see
-    `Listener`.
+    `Listener`. on_silence(rank): called in the thread, once, where root hears nothing more of a rank, or another rank
+    nothing more of root, for `silence_s` in which it was awake itself. Who was never heard is not missed.
     """
     listener, place = None, None
     if world.is_root:
         token = secrets.token_hex(16)
-        listener = Listener(token, world.size, on_urgent)
+        listener = Listener(token, world.size, on_urgent, silence_s, on_silence)
         place = [world.host, own_addresses(), listener.port, token]
     host, addresses, port, token = world.share(place)
     if host == world.host:
         addresses = ["127.0.0.1", *addresses]
-    return listener, Sender([(address, port) for address in addresses], token, world.rank, content)
+    places = [(address, port) for address in addresses]
+    return listener, Sender(places, token, world.rank, content, silence_s, on_silence)
 
 
 def own_addresses():
@@ -82,8 +86,9 @@ class Listener:
     on_urgent(rank, content): called in that thread for a rank's last words, before they are answered.
     """
 
-    def __init__(self, token, size, on_urgent=None):
-        self._token, self._on_urgent = token, on_urgent
+    def __init__(self, token, size, on_urgent=None, silence_s=math.inf, on_silence=None):
+        self._token, self._on_urgent, self._silence_s, self._on_silence = token, on_urgent, silence_s, on_silence
+        self._left = set()  # the ranks that have said that they end
         self._last = [(0, None, time.monotonic())] * size  # by rank: counter, content, when the counter moved
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("", 0))
@@ -122,11 +127,17 @@ class Listener:
             message = unpack(self._token, datagram)
             if message and "content" in message:  # not one of our own answers, sent back
                 self._take(message, sender, now)
+            for rank, (_, content, moved) in enumerate(self._last):
+                if content and rank not in self._left and now - moved > self._silence_s:
+                    self._on_silence(rank)
+                    return
 
     def _take(self, message, sender, now):
         rank, count = message["rank"], message["count"]
         if count > self._last[rank][0]:  # else a copy, or overtaken on the way
             self._last[rank] = (count, message["content"], now)
+            if message["last"]:
+                self._left.add(rank)
             if message["urgent"] and self._on_urgent:
                 self._on_urgent(rank, message["content"])
         answer = pack(self._token, {"heard": count, "route": message["route"]})
@@ -143,8 +154,9 @@ class Sender:
     again when it has been silent for SILENT_S.
     """
 
-    def __init__(self, addresses, token, rank, content):
+    def __init__(self, addresses, token, rank, content, silence_s=math.inf, on_silence=None):
         self._addresses, self._token, self._rank, self._content = addresses, token, rank, content
+        self._silence_s, self._on_silence = silence_s, on_silence
         self._count, self._heard, self._route, self._answered = 0, 0, None, time.monotonic()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
@@ -158,9 +170,11 @@ class Sender:
         return None if self._route is None else self._addresses[self._route]
 
     def close(self):
-        """Stop beating."""
+        """Stop beating, and say so, that nobody misses this rank."""
         self._stop.set()
         self._thread.join()
+        for _ in range(FAREWELLS):
+            self._beat(last=True)
         self._socket.close()
 
     def close_with_last_words(self):
@@ -181,10 +195,15 @@ class Sender:
             self._beat()
             self._stop.wait(EVERY_S)
             self._hear()
+            # Beats are counted, not seconds: this process may have slept.
+            if self._heard and (self._count - self._heard) * EVERY_S > self._silence_s:
+                self._on_silence(0)
+                return
 
-    def _beat(self, urgent=False):
+    def _beat(self, urgent=False, last=False):
         self._count += 1
-        message = {"rank": self._rank, "count": self._count, "urgent": urgent, "content": self._content()}
+        message = {"rank": self._rank, "count": self._count, "urgent": urgent, "last": last}
+        message["content"] = self._content()
         if time.monotonic() - self._answered > SILENT_S:
             self._route = None
         for route in range(len(self._addresses)) if self._route is None else [self._route]:

@@ -1,6 +1,8 @@
 """What every rank of a run is doing: told to root by heartbeats, kept by root in RUN/status.json and RUN/status.txt."""
 
 import json
+import math
+import sys
 import threading
 import time
 from collections import deque
@@ -12,10 +14,12 @@ from az_mpi.report.status_text import render
 
 NAME, TEXT_NAME = "status.json", "status.txt"
 SCHEMA_VERSION = 1
+RESUMABLE = 75  # the job's exit status
 WRITE_EVERY_S = 2.0
 LAST_WRITE_S = 5.0  # a disk that hangs does not hold up the end for longer
 UNHEARD_S = 15.0  # then root's log names the ranks from which no beat has ever come
 RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # what games/s, Network MB/min and the time left are means of
+SPARE_S = 5.0  # beyond fault.hang_s: the watchdog comes first, and the survivors of the rank that it kills begin anew
 MESSAGE_MAX = 150  # characters of a failure: with their JSON escapes they fit a datagram
 STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # of the phases; in all others ranks sync
 
@@ -44,7 +48,9 @@ class Status:
             self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]
             self._sent, self._reached = deque(maxlen=NETWORK_LOOKS), deque(maxlen=ITERATIONS_LOOKS)
             self._errors = {}
-        self._listener, self._sender = heartbeat.start(world, self._content, self._hear_error)
+        hang_s = config.fault.hang_s
+        self._listener, self._sender = heartbeat.start(world, self._content, self._hear_error,
+                                                       hang_s + SPARE_S if hang_s else math.inf, self._cut_off)
         if world.is_root:
             self._closed = threading.Event()
             self._thread = threading.Thread(target=self._keep_writing, name="status", daemon=True)
@@ -131,6 +137,20 @@ class Status:
             self._errors[rank], self._job = content["message"], "failed"
             self._logger.error("rank %d on %s failed: %s", rank, self._rows[rank][0], content["message"])
             self._write()
+
+    def _cut_off(self, rank):
+        """End the job, to be resumed: a rank neither lives nor is dead for MPI. Called in the heartbeat's thread."""
+        hosts, here = self._world.hosts, self._world
+        text = (f"rank {here.rank} on {here.host}: nothing is heard of rank {rank} on {hosts[rank]} any more, longer "
+                "than fault.hang_s: the job ends; start the same command again to go on")
+        print(text, file=sys.stderr, flush=True)
+        if self._listener:
+            self._logger.error(text)
+            if self._run and self._run.writer:
+                self._run.writer.rescue()
+            self._job = "stopped"
+            self._write()
+        here.give_up(RESUMABLE)
 
     def _keep_writing(self):
         self._write()

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 
+from az_mpi import watchdog
 from az_mpi.selfplay.record import game_ids
 
 
@@ -24,6 +25,7 @@ def shares(total, weights):
     return counts.tolist()
 
 
+@watchdog.steps()
 def play_share(player, pulse, iteration, missing, weights, on_progress):
     """Play exactly the games with the indices `missing` (the same list on every rank), each rank its share.
 
@@ -46,6 +48,7 @@ def play_share(player, pulse, iteration, missing, weights, on_progress):
             player.start(slots, game_ids(iteration, 0, mine[begun : begun + len(slots)]), iteration)
             begun += len(slots)
         player.step()
+        watchdog.step()
         on_progress(player.finished_num - finished_before, len(mine))
         total = pulse.look()
         if total and over(total):
@@ -56,6 +59,7 @@ def play_share(player, pulse, iteration, missing, weights, on_progress):
     return total._replace(save=saves)
 
 
+@watchdog.steps()
 def play_until(player, pulse, iteration, attempt, finished_before, games_num, on_progress, every_s=0.0):
     """Play until the ranks together have finished `games_num` games more than the sum of their `finished_before`, or
     for about `every_s` seconds of root's clock (0: without such a limit). Games under way stay for the next call."""
@@ -63,6 +67,7 @@ def play_until(player, pulse, iteration, attempt, finished_before, games_num, on
     while True:
         _begin_games(player, pulse.world, iteration, attempt)
         player.step()
+        watchdog.step()
         late = pulse.world.is_root and bool(every_s) and time.monotonic() - begun >= every_s
         total = pulse.look(player.finished_num - finished_before, exchange=late)
         if total:
@@ -72,11 +77,13 @@ def play_until(player, pulse, iteration, attempt, finished_before, games_num, on
                 return total
 
 
+@watchdog.steps()
 def play_meanwhile(player, pulse, iteration, attempt, others_num):
     """Play while `others_num` other ranks do something else, until all of those say that they are done."""
     while True:
         _begin_games(player, pulse.world, iteration, attempt)
         player.step()
+        watchdog.step()
         total = pulse.look()
         if total and total.done == others_num:
             player.pause()

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from az_mpi import watchdog
 from az_mpi.network.torch_engine import has_bf16
 from az_mpi.train.loss import losses
 from az_mpi.train.schedule import learning_rate
@@ -68,6 +69,7 @@ class Learner:
         with self.backend.session():
             for batch in self._batches(replay, local, steps):
                 rate = self.rate_factor * learning_rate(settings, self.step_index, iteration, self.config.iterations)
+                watchdog.tick()
                 watch.begin()
                 applied, figures = self._step(batch, batch_size, rate, watch)
                 if self.failure:

@@ -43,7 +43,7 @@ def kill(job):
 
 def rank_process(job, rank):
     for process in psutil.Process(job.pid).children(recursive=True):
-        if process.environ().get("OMPI_COMM_WORLD_RANK") == str(rank):
+        if str(PROGRAM) in process.cmdline() and process.environ()["OMPI_COMM_WORLD_RANK"] == str(rank):
             return process
     raise AssertionError(f"no rank {rank}")
 

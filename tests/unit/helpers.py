@@ -5,7 +5,8 @@ import math
 import numpy as np
 import torch
 
-from az_mpi import config, games
+from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.config import validate
 from az_mpi.games.base import Game
 from az_mpi.network import resnet
@@ -233,7 +234,7 @@ def by_id(record):
 
 def searching(game, evaluate, states, noise=False, words=None, **settings):
     """Return a search with one tree for each of `states`, nothing simulated yet, and its slots."""
-    search = Search(game, evaluate, config.Search(**settings), len(states), noise)
+    search = Search(game, evaluate, models.Search(**settings), len(states), noise)
     slots = np.arange(len(states))
     search.reset(slots, states, slots.astype(np.uint64) if words is None else words)
     return search, slots
@@ -251,7 +252,7 @@ def edges_of_root(search, b=0):
     return trees.edge_prior[b, at], trees.edge_visits[b, at], trees.edge_value_sum[b, at]
 
 
-SMALL = config.Network(blocks=2, channels=16)
+SMALL = models.Network(blocks=2, channels=16)
 
 
 def untrained(seed=1, settings=SMALL, game=CONNECT4):

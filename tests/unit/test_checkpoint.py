@@ -7,7 +7,8 @@ import os
 import pytest
 import torch
 
-from az_mpi import checkpoint, config, files, games
+from az_mpi import checkpoint, files, games
+from az_mpi import settings as models
 from az_mpi.checkpoint import Checkpoint, Progress
 from az_mpi.network import resnet
 from az_mpi.problems import Refusal
@@ -16,7 +17,7 @@ FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "sha256")
 
 
 def make(iteration, seed=1):
-    network = resnet.build(games.make("tictactoe"), config.Network(blocks=1, channels=8), seed)
+    network = resnet.build(games.make("tictactoe"), models.Network(blocks=1, channels=8), seed)
     optimizer = {"stem.weight.exp_avg": torch.rand(8, 2, 3, 3), "stem.weight.step": torch.tensor(float(iteration))}
     progress = Progress(iteration, step=10 * iteration, samples_due=0.1 + iteration, games_num=7, positions_num=60,
                         unfinished_games=3)  # fmt: skip

@@ -7,7 +7,8 @@ import pytest
 import torch
 from helpers import CONNECT4, float_planes, positions, trained, untrained
 
-from az_mpi import config, games
+from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.network import cuda_engine, engines, openvino_engine, torch_engine
 from az_mpi.network.cuda_engine import CudaEngine
 from az_mpi.network.engine import pieces
@@ -61,7 +62,7 @@ def test_engine_of_another_board_and_depth(engine_of):
     """Tic-tac-toe, 3 blocks of 24 filters, zero weights in it as at the start of training."""
     make, _ = engine_of
     game = games.make("tictactoe")
-    network, states = untrained(3, config.Network(blocks=3, channels=24), game), positions(20, game)
+    network, states = untrained(3, models.Network(blocks=3, channels=24), game), positions(20, game)
     with torch.no_grad():
         network.value_out.bias.fill_(0.25)
     logits, value = make(network, game.planes_shape).evaluate(game.planes(states))

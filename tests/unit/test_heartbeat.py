@@ -41,8 +41,9 @@ def say(listener):
         yield say
 
 
-def message(count, rank=1, content=None, urgent=False):
-    return {"rank": rank, "count": count, "urgent": urgent, "route": 0, "content": content or {"count": count}}
+def message(count, rank=1, content=None, urgent=False, last=False):
+    return {"rank": rank, "count": count, "urgent": urgent, "last": last, "route": 0,
+            "content": content or {"count": count}}
 
 
 def heard(listener, rank=1):
@@ -200,3 +201,28 @@ def test_every_rank_of_a_world_finds_root(world):
     wait_until(lambda: sender.route == ("127.0.0.1", listener.port))  # the same host
     sender.close()
     listener.close()
+
+
+def test_who_falls_silent_is_missed_once_and_who_says_farewell_is_not(say, listener, monkeypatch):
+    """Rank 0 was never heard, 1 falls silent, 2 says that it ends."""
+    missed = []
+    monkeypatch.setattr(listener, "_silence_s", 0.6)
+    monkeypatch.setattr(listener, "_on_silence", missed.append)
+    for one in (message(1), message(1, rank=2), message(2, rank=2, last=True)):
+        say(pack(TOKEN, one))
+    wait_until(lambda: missed)
+    time.sleep(0.8)
+    assert missed == [1]
+
+
+def test_a_sender_misses_root_by_the_beats_that_were_not_answered(monkeypatch):
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.05)
+    listener, missed = Listener(TOKEN, 2), []
+    sender = Sender([("127.0.0.1", listener.port)], TOKEN, 1, dict, 0.5, missed.append)
+    wait_until(lambda: sender.route)
+    time.sleep(0.7)
+    assert missed == []
+    listener.close()
+    wait_until(lambda: missed)
+    assert missed == [0] and sender._count - sender._heard >= 10
+    sender.close()

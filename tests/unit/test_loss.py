@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from az_mpi import config, games
+from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.network import resnet
 from az_mpi.train.loss import losses
 
@@ -60,7 +61,7 @@ def test_illegal_actions_with_tiny_probability_cost_nothing():
 @pytest.fixture(scope="module")
 def network_and_batch():
     game, rng = games.make("tictactoe"), np.random.default_rng(0)
-    network = resnet.build(game, config.Network(blocks=1, channels=8), 1)
+    network = resnet.build(game, models.Network(blocks=1, channels=8), 1)
     with torch.no_grad():
         for layer in (network.policy_out, network.value_out):
             layer.weight.normal_(0, 0.1, generator=torch.Generator().manual_seed(0))

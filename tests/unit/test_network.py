@@ -8,7 +8,8 @@ import pytest
 import torch
 from helpers import after, board, float_planes, positions, trained, untrained
 
-from az_mpi import config, games
+from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.network import resnet
 from az_mpi.network.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
@@ -22,9 +23,9 @@ TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 def test_parameters_of_a_small_network_by_hand():
     """Connect Four, 1 block of 8 filters. Stem 2*8*9+8 = 152; block 2*(8*8*9+8) = 1168; two head convolutions
     2*(8*32+32) = 576; policy 32*42*7+7 = 9415; value 32*42*64+64 = 86080 and 64+1 = 65."""
-    network = untrained(settings=config.Network(blocks=1, channels=8))
+    network = untrained(settings=models.Network(blocks=1, channels=8))
     assert sum(p.numel() for p in network.parameters()) == 152 + 1168 + 576 + 9415 + 86080 + 65
-    deeper = untrained(settings=config.Network(blocks=4, channels=8))
+    deeper = untrained(settings=models.Network(blocks=4, channels=8))
     assert sum(p.numel() for p in deeper.parameters()) == 97456 + 3 * 1168
 
 
@@ -49,7 +50,7 @@ def test_blocks_begin_as_the_identity():
 @pytest.mark.parametrize("blocks", [1, 4, 16])
 def test_the_first_convolutions_are_scaled_down_by_the_root_of_the_depth(blocks):
     """He's standard deviation sqrt(2 / (9 channels)), times blocks^(-1/2); the stem's is not scaled."""
-    network = untrained(settings=config.Network(blocks=blocks, channels=32))
+    network = untrained(settings=models.Network(blocks=blocks, channels=32))
     for block in network.tower:
         assert block.first.weight.std().item() == pytest.approx(math.sqrt(2 / 288 / blocks), rel=0.05)
     assert network.stem.weight.std().item() == pytest.approx(math.sqrt(2 / 18), rel=0.15)

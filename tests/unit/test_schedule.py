@@ -2,12 +2,12 @@
 
 import pytest
 
-from az_mpi import config
+from az_mpi import settings as models
 from az_mpi.train.schedule import learning_rate
 
 
 def rate(step, iteration, iterations, **settings):
-    return learning_rate(config.Train(learning_rate=0.01, **settings), step, iteration, iterations)
+    return learning_rate(models.Train(learning_rate=0.01, **settings), step, iteration, iterations)
 
 
 @pytest.mark.parametrize("step, expected", [(0, 0.0025), (1, 0.005), (2, 0.0075), (3, 0.01), (4, 0.01), (999, 0.01)])

@@ -1,0 +1,63 @@
+"""Ranks that hang in a real job: they are killed, and the others go on; shorter pauses are survived."""
+
+import signal
+import time
+
+import pytest
+from test_recovery import BASE, check_whole, ranks_of, said, wait_for
+
+pytestmark = pytest.mark.mpi
+
+HANG_S = 5.0
+PLAY = ["--games_num", 4000, "--set", "iterations=1", "--max_steps", 20]
+TRAIN = ["--set", "train.replay_ratio=150.0", "--set", "iterations=2"]
+
+
+@pytest.fixture
+def start(start_mpirun, tmp_path):
+    def start(*options, mpirun=("--with-ft", "ulfm"), hang_s=HANG_S):
+        return start_mpirun(3, "run_dist.py", *BASE, "--set", f"fault.hang_s={hang_s}", *options, "--logdir",
+                            tmp_path / "run", options=list(mpirun))
+
+    return start
+
+
+@pytest.mark.parametrize("phase, options, begun", [("play", PLAY, "self-play: 1[0-9]{3} of"),
+                                                   ("train", TRAIN, "step 30:")])
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_stopped_rank_is_killed_and_the_others_go_on(start, tmp_path, victim, phase, options, begun):
+    process = start(*options)
+    wait_for(said(tmp_path / "run", begun), process)
+    ranks_of(process)[victim].send_signal(signal.SIGSTOP)
+    stopped = time.monotonic()
+    wait_for(said(tmp_path / "run", "going on after the loss of 1 of 3 ranks"), process)
+    assert time.monotonic() - stopped > HANG_S - 1
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    assert f"rank {victim} on " in output and "stopped by a signal for" in output
+    check_whole(tmp_path / "run", 1 if phase == "play" else 2)
+
+
+def test_a_shorter_pause_is_survived(start, tmp_path):
+    process = start(*PLAY, hang_s=15.0)
+    wait_for(said(tmp_path / "run", "self-play: 1[0-9]{3} of"), process)
+    for rank in (1, 0):
+        victim = ranks_of(process)[rank]
+        victim.send_signal(signal.SIGSTOP)
+        time.sleep(9)
+        victim.send_signal(signal.SIGCONT)
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0 and "killed" not in output and "loss" not in output
+    check_whole(tmp_path / "run", 1)
+
+
+def test_without_ulfm_a_hang_ends_the_job_and_the_run_can_be_resumed(start, tmp_path):
+    process = start(*PLAY, mpirun=())
+    wait_for(said(tmp_path / "run", "self-play: 1[0-9]{3} of"), process)
+    ranks_of(process)[1].send_signal(signal.SIGSTOP)
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 128 + signal.SIGKILL and "rank 1 on " in output
+    process = start(*PLAY, mpirun=())
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    check_whole(tmp_path / "run", 1)

@@ -1,0 +1,168 @@
+"""The watchdog: what it takes for a hang, and a real process that it kills or leaves alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from az_mpi import watchdog
+from az_mpi.watchdog import LONGER, PATIENCE_S, Patience
+
+ROOT = Path(__file__).parents[2]
+LOOK_S = 0.25
+
+
+class Rank:
+    """A rank as the watchdog sees it, look by look."""
+
+    def __init__(self, hang_s=10.0):
+        self.patience, self.hang_s, self.count, self.steps = Patience(), hang_s, 0, 0
+
+    def stay(self, seconds, stopped=False):
+        """Return after how many seconds without a sign of life it is killed, None if it is not."""
+        for look in range(1, round(seconds / LOOK_S) + 1):
+            if self.patience.judge(LOOK_S, self.count, self.steps, self.hang_s, stopped):
+                return look * LOOK_S
+        return None
+
+    def step(self, seconds):
+        """Take one step of self-play of so many seconds."""
+        killed = self.stay(seconds - LOOK_S)
+        self.count, self.steps = self.count + 1, self.steps + 1
+        return killed or self.stay(LOOK_S)
+
+
+@pytest.mark.parametrize("hang_s", [2.0, 10.0])
+def test_a_stopped_rank_is_killed_after_hang_s_whatever_it_was_doing(hang_s):
+    for steps in (0, 5):
+        rank = Rank(hang_s)
+        rank.steps = steps
+        assert hang_s < rank.stay(100, stopped=True) <= hang_s + 2 * LOOK_S
+
+
+def test_pauses_shorter_than_hang_s_do_not_add_up():
+    rank = Rank(15.0)
+    rank.steps = 5
+    for _ in range(5):
+        assert rank.stay(9, stopped=True) is None
+        assert rank.step(0.5) is None
+
+
+def test_a_long_wait_and_a_short_pause_in_it_are_not_a_hang():
+    """As of a trainer that waits for another one."""
+    rank = Rank(10.0)
+    assert rank.stay(100) is None and rank.stay(1, stopped=True) is None and rank.stay(100) is None
+
+
+def test_self_play_that_stands_still_is_a_hang_and_elsewhere_only_after_long():
+    rank = Rank(10.0)
+    rank.step(1.0)
+    rank.step(0.5)
+    assert 10 < rank.stay(100) <= 10 + 2 * LOOK_S
+    assert PATIENCE_S < Rank(10.0).stay(2 * PATIENCE_S) <= PATIENCE_S + 2 * LOOK_S
+
+
+def test_the_first_step_may_compile():
+    rank = Rank(10.0)
+    assert rank.step(200) is None and rank.step(0.5) is None
+    assert 10 < rank.stay(100) <= 10 + 2 * LOOK_S  # and it was no measure of the others
+
+
+def test_who_is_slow_is_given_a_multiple_of_its_longest_step():
+    rank = Rank(10.0)
+    for seconds in (0.5, 4.0, 0.5):
+        assert rank.step(seconds) is None
+    assert LONGER * 4.0 - 2 * LOOK_S <= rank.stay(1000) <= LONGER * 4.0 + 2 * LOOK_S
+
+
+def test_0_turns_it_off_but_for_the_longest():
+    rank = Rank(0.0)
+    rank.step(0.5)
+    assert rank.stay(PATIENCE_S / 2, stopped=True) is None
+    assert rank.stay(PATIENCE_S / 2) is None
+
+
+PROGRAM = """
+import sys, time
+from az_mpi import watchdog
+watchdog.start(7)
+watchdog.expect(1.0)
+print("ready", flush=True)
+with watchdog.steps():
+    for _ in range(10 if sys.argv[1] == "hangs" else 10**9):
+        time.sleep(0.1)
+        watchdog.step()
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def ranks():
+    """Return start(what) -> a process that steps, and hangs after 1 s where `what` is "hangs"."""
+    processes = []
+
+    def start(what):
+        process = subprocess.Popen([sys.executable, "-c", PROGRAM, what], cwd=ROOT, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        processes.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def dog_of(process):
+    """Return the process number of its watchdog."""
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+
+
+def test_a_process_that_hangs_is_killed_and_its_end_explained(ranks):
+    process = ranks("hangs")
+    assert process.wait(30) == -signal.SIGKILL
+    text = process.stderr.read()
+    assert text.startswith("rank 7 on ") and "in self-play: killed (fault.hang_s)" in text and text.count("\n") == 1
+
+
+def test_a_process_that_is_stopped_is_killed_and_one_that_pauses_is_not(ranks):
+    process, other = ranks("steps"), ranks("steps")
+    process.send_signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    other.send_signal(signal.SIGSTOP)
+    time.sleep(0.4)
+    other.send_signal(signal.SIGCONT)
+    assert process.wait(30) == -signal.SIGKILL and time.monotonic() - begun >= 1.0 - 2 * LOOK_S
+    assert "stopped by a signal" in process.stderr.read()
+    assert other.poll() is None
+
+
+def test_the_watchdog_ends_with_its_rank(ranks):
+    process = ranks("steps")
+    dog = dog_of(process)
+    assert os.getsid(dog) == dog != os.getsid(process.pid)  # what the job is sent does not reach it
+    process.kill()
+    process.wait()
+    until = time.monotonic() + 10
+    while time.monotonic() < until and Path(f"/proc/{dog}").exists() and dog_lives(dog):
+        time.sleep(0.05)
+    assert not dog_lives(dog)
+
+
+def dog_lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_before_it_is_started_signs_of_life_go_nowhere():
+    with watchdog.steps():
+        watchdog.step()
+    watchdog.tick()
+    assert watchdog._words[watchdog._STEPS] == 0
