@@ -111,6 +111,7 @@ def crash(world, folder):
     text = f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{traceback.format_exc()}"
     try:
         print(text, file=sys.stderr, flush=True)
+        logging.shutdown()
         with open(Path(folder) / "logs" / f"rank-{world.rank:03d}.log", "r+") as file:  # only if there is one
             file.seek(0, 2)
             file.write(text)

@@ -84,16 +84,26 @@ class _WatchedMatch:
 
 def load_best(run, before):
     """Return an evaluator of the best network found before an iteration, or None where there is none."""
-    world, tensors = run.world, None
-    if world.is_root:
-        files = [p for p in sorted((run.folder / "best").glob("*.safetensors")) if int(p.stem) < before]
-        tensors = safetensors.torch.load_file(files[-1]) if files else None
-        checkpoint.check_finite(tensors or {})
+    world = run.world
+    tensors = _newest_best(run, before) if world.is_root else None
     if not world.share(tensors is not None):
         return None
     network = copy.deepcopy(run.network)
     network.load_state_dict(checkpoint.broadcast(world, tensors))
     return NetworkEvaluator(run.game, run.make_engine(network)[0])
+
+
+def _newest_best(run, before):
+    """Return the tensors of the newest whole file of a best network before an iteration, or None. Not collective."""
+    files = [path for path in (run.folder / "best").glob("*.safetensors") if int(path.stem) < before]
+    for path in sorted(files, reverse=True):
+        try:
+            tensors = safetensors.torch.load_file(path)
+            checkpoint.check_finite(tensors)
+            return tensors
+        except (OSError, safetensors.SafetensorError, checkpoint.NotFinite) as error:
+            run.logger.warning("damaged: %s: %s; an older best network is played, if there is one", path, error)
+    return None
 
 
 def _evaluation_file(run):

@@ -12,6 +12,7 @@ from az_mpi import bad_steps, checkpoint, exchange, lock, placement, resume, run
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
 from az_mpi.network import resnet
+from az_mpi.problems import Refusal
 from az_mpi.pulse import Pulse
 from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
@@ -27,7 +28,11 @@ def recover(run):
     """Change `run` to what it is for the ranks that are left. Called where PeerLost was raised."""
     begun, before = time.monotonic(), run.world.size
     run.status.close()
-    changed = run.world.recover(lambda world: _rebuild(run, world))
+    try:
+        changed = run.world.recover(lambda world: _rebuild(run, world))
+    except Refusal as error:  # such as one of train.ranks where no rank with a GPU is left
+        run.say("stopped after a loss: the ranks that are left cannot go on: %s", error)
+        raise Stopped from error
     vars(run).update(vars(changed))
     lost = before - run.world.size
     run.say("going on after the loss of %d of %d ranks, %.1f s after it was noticed: %s", lost, before,

@@ -2,9 +2,13 @@
 
 import logging
 import os
+import queue
 import sys
+import threading
+from logging.handlers import QueueHandler
 from pathlib import Path
 
+LAST_LINES_S = 2.0  # that the log files are given at the end
 PLAIN_EVERY = 0.25  # of the work between two progress lines where there is no terminal
 
 
@@ -26,7 +30,7 @@ def start(is_root, name, run_dir):
         console.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(console)
     if run_dir is not None:
-        folder = Path(run_dir) / "logs"
+        folder, files = Path(run_dir) / "logs", []
         for log in [f"{name}.log"] + ["run.log"] * is_root:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -35,8 +39,32 @@ def start(is_root, name, run_dir):
                 logger.warning("%s: %s; this log is not written", folder / log, error.strerror)
                 continue
             file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-            logger.addHandler(file)
+            files.append(file)
+        logger.addHandler(_Behind(files))
     return logger
+
+
+class _Behind(QueueHandler):
+    """Has a thread write the lines to `files`: where their file system hangs, the rank goes on."""
+
+    def __init__(self, files):
+        super().__init__(queue.SimpleQueue())
+        self._files = files
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def close(self):
+        """Write what is waiting, for LAST_LINES_S at most, and close the files."""
+        self.queue.put(None)
+        self._thread.join(LAST_LINES_S)
+        super().close()
+
+    def _write(self):
+        while record := self.queue.get():
+            for file in self._files:
+                file.handle(record)
+        for file in self._files:
+            file.close()
 
 
 class _LogFile(logging.FileHandler):

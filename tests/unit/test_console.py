@@ -6,6 +6,8 @@ import pty
 import select
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -101,3 +103,33 @@ def test_evaluation_lines_name_every_figure():
         "  moves that keep the exact value, 4,520 positions: 87.5 % of all (random mover 50.0 %), "
         "- where moves differ (random mover -)",
     ]
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_file_system_that_hangs_holds_nobody_up(tmp_path, monkeypatch, hangs):
+    answers, emit = threading.Event(), console._LogFile.emit
+    monkeypatch.setattr(console, "LAST_LINES_S", 0.5 if hangs else 30)
+    monkeypatch.setattr(console._LogFile, "emit", lambda self, record: answers.wait(30) and emit(self, record))
+    logger = console.start(False, "rank-003", tmp_path)
+    begun = time.monotonic()
+    for number in range(1000):
+        logger.info("line %d", number)
+    if not hangs:
+        answers.set()
+    console.start(False, "rank-004", tmp_path)  # closes the other
+    assert time.monotonic() - begun < 15
+    answers.set()
+    if not hangs:
+        lines = (tmp_path / "logs" / "rank-003.log").read_text().splitlines()
+        assert [line.split(" INFO ")[1] for line in lines] == [f"line {number}" for number in range(1000)]
+
+
+def test_an_exception_is_logged_with_its_traceback(tmp_path):
+    logger = console.start(False, "rank-003", tmp_path)
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        logger.exception("what %s", "happened")
+    console.start(False, "rank-004", tmp_path)
+    text = (tmp_path / "logs" / "rank-003.log").read_text()
+    assert "ERROR what happened" in text and text.count("Traceback") == 1 and "1 / 0" in text

@@ -1,0 +1,20 @@
+"""The best network so far, as it is found on disk."""
+
+import logging
+from types import SimpleNamespace
+
+import torch
+from safetensors.torch import save_file
+
+from az_mpi import judge
+
+
+def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
+    (tmp_path / "best").mkdir()
+    for number, value in ((1, 1.0), (2, 2.0), (3, float("nan")), (4, 4.0), (7, 7.0)):
+        save_file({"w": torch.full((2,), value)}, tmp_path / "best" / f"{number:06d}.safetensors")
+    (tmp_path / "best" / "000004.safetensors").write_bytes(b"torn")
+    run = SimpleNamespace(folder=tmp_path, logger=logging.getLogger("az_mpi"))
+    assert judge._newest_best(run, before=7)["w"].tolist() == [2.0, 2.0]
+    assert [text.split(".safetensors")[0][-6:] for text in caplog.messages] == ["000004", "000003"]
+    assert judge._newest_best(run, before=1) is None
