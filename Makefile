@@ -30,8 +30,8 @@ train: setup ## set up and train with NP ranks on this machine (NP=2 CONFIG=... 
 test: setup ## set up and run every test (TESTS=tests/unit: only those)
 	python -m pytest $(TESTS) -q
 
-test-long: setup ## what the shipped configurations reach: perfect tic-tac-toe, a good Connect Four (about 15 minutes)
-	python -m pytest tests/slow -q -m slow
+test-long: setup ## tests that take longer: every command of the documents, more faults, what the shipped configurations reach
+	python -m pytest $(TESTS) -q -m slow
 
 test-cluster: setup ## the tests on hosts and a Slurm of their own: root, and the Debian packages that .ci/run installs
 	python -m pytest tests/cluster -q

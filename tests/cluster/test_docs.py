@@ -71,6 +71,7 @@ def of_hosts(name):
     return [command.text for command in commands(name) if command.place == "hosts"]
 
 
+@pytest.mark.slow
 def test_the_readme(run, meet):
     alone = [text for text in of_hosts("README.md") if "--rendezvous" not in text]
     assert run("\n".join(alone)).stdout.count("complete: iteration 1 of 1") == len(alone) == 2
@@ -79,6 +80,7 @@ def test_the_readme(run, meet):
     assert "complete: iteration 1 of 1" in meet(meeting.replace("runs/a", "runs/b")).stdout
 
 
+@pytest.mark.slow
 def test_clusters(run):
     lines = of_hosts("docs/clusters.md")
     assert len(lines) > 8
@@ -91,6 +93,7 @@ def test_clusters(run):
         assert len(re.findall(rf"^\d {host} \S*/python", done.stdout, re.MULTILINE)) == 2
 
 
+@pytest.mark.slow
 def test_coming_from_other_trainers(run, meet, checkout, tmp_path):
     (checkout / "cluster.yaml").write_text("# as JSON is YAML\n" + TINY)
     seen, before = set(), ""
@@ -125,6 +128,7 @@ def test_the_line_for_gpus_is_refused_without_them(run, tmp_path):
     assert not list((tmp_path / "shared").iterdir())
 
 
+@pytest.mark.slow
 def test_slurm(slurm_machine, queue, checkout, tmp_path):
     """The templates ask for whole nodes of a cluster; options of sbatch make them fit this one."""
     small = 'sbatch() { command sbatch --cpus-per-task=4 --mem=1G --time=30 "$@"; }'

@@ -13,7 +13,8 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 HERE = {name: [command.text for command in commands(name) if command.place == "here"] for name in NAMES}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if HERE[name]])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[] if name == "README.md" else pytest.mark.slow) for name in NAMES if HERE[name]])
 def test_commands_do_as_they_stand(name, tmp_path):
     checkout = make_checkout(tmp_path / "checkout")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OMPI_")}
