@@ -41,14 +41,15 @@ def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "runs": len(values)}
 
 
-def launch(ranks, command, **variables):
+def launch(ranks, command, options=(), **variables):
     """Run a command on `ranks` ranks of this host, more than it has cores where asked; return what they print.
 
-    The ranks see `variables` in their environment. Ends this program with what they said if they fail.
+    options: of mpirun. The ranks see `variables` in their environment. Ends this program with what they said if they
+    fail.
     """
     mpirun = Path(sys.executable).parent / "mpirun"
     start = [str(mpirun) if mpirun.exists() else "mpirun", "-np", str(ranks), "-H", f"localhost:{ranks}",
-             "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+             "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", *options]
     done = subprocess.run([*start, *command], env=os.environ | variables, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(start)} … ended with status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
