@@ -60,3 +60,20 @@ def test_without_ulfm_a_hang_ends_the_job_and_the_run_can_be_resumed(start, tmp_
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
     check_whole(tmp_path / "run", 1)
+
+
+@pytest.mark.parametrize("victim, mpirun", [(1, ("--with-ft", "ulfm")), slow(0, ("--with-ft", "ulfm")), slow(1, ()),
+                                            (0, ())])
+def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_path, victim, mpirun):
+    """As on a host that fails without a word: nobody is there who would kill the rank."""
+    process = start(*PLAY, mpirun=mpirun)
+    wait_for(said(tmp_path / "run", "self-play: 1[0-9]{3} of"), process)
+    lost = ranks_of(process)[victim]
+    for one in (*lost.children(), lost):  # its watchdog first
+        one.send_signal(signal.SIGSTOP)
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 75 and f"nothing is heard of rank {victim} on " in output
+    process = start(*PLAY, mpirun=mpirun)
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    check_whole(tmp_path / "run", 1)
