@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # an iteration is passed ITERATIONS times. "any" is no place in the program: the harness acts, this many tenths of a
 # second after the first iteration began.
 PHASES = {"start-up": 3, "play": 150, "exchange": 20, "train": 120, "publish": 6, "segment": 12, "checkpoint": 3,
-          "evaluate": 8, "end": 2, "any": 80}  # fmt: skip
+          "evaluate": 8, "end": 2, "any": 45}  # fmt: skip
 RECOVERY = 9  # passages through the steps of a recovery
 AT_WORK = tuple(phase for phase in PHASES if phase != "start-up")
 ROOTS = ("segment", "checkpoint", "end")  # phases that only root passes through

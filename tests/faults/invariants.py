@@ -91,13 +91,13 @@ def files_whole(outcome):
 
 
 def nothing_left(outcome):
-    """No process, port, memory, temporary file or lock is left. mpirun, where it was killed itself, cannot clear away
-    its own folder, nor a job that was ended with it its lock: that one must be known to be dead."""
+    """No process, port, shared memory, temporary file or lock is left. Where mpirun was killed itself, Open MPI's files
+    are: it is mpirun that removes them."""
     broken = []
     for name, job in jobs(outcome):
-        killed = job.status is not None and (job.status < 0 or job.status == 1)
         broken += [f"{name} job: process {orphan} is left" for orphan in job.orphans]
-        broken += [f"{name} job: {text}" for text in job.left if not (killed and "TMPDIR" in text)]
+        killed = job.status is not None and job.status < 0
+        broken += [f"{name} job: {text}" for text in job.left + [f"{path} is left" for path in job.files if not killed]]
     try:
         dead = lock.look(outcome.run)
     except Refusal as error:

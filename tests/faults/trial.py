@@ -43,7 +43,8 @@ class Job:
     ports: set = field(default_factory=set)
     memory: set = field(default_factory=set)  # files in /dev/shm
     orphans: list = field(default_factory=list)  # what was still there LEAVE_S after mpirun
-    left: list = field(default_factory=list)  # files and ports, in words
+    files: list = field(default_factory=list)  # Open MPI's that were left, in /dev/shm and TMPDIR
+    left: list = field(default_factory=list)  # ports, and segments that could not be read, in words
 
     def times(self, event):
         return [each["time"] for each in self.events if each["event"] == event]
@@ -210,11 +211,17 @@ def look_at_segments(job, run):
 
 def look_for_rest(job, temporary):
     """Note what the job has left in memory, in its folder for temporary files, and which of its ports still listen."""
-    job.left += [f"{path} is left" for path in sorted(job.memory) if Path(path.removesuffix(" (deleted)")).exists()]
-    job.left += [f"{path.relative_to(temporary)} is left in TMPDIR" for path in temporary.iterdir()]
-    listening = {socket.laddr.port for socket in psutil.net_connections("inet") if socket.status == psutil.CONN_LISTEN
-                 and socket.pid is None}  # fmt: skip
-    job.left += [f"port {port} still listens" for port in sorted(job.ports & listening)]
+    job.files = [str(path) for path in [*map(Path, sorted(job.memory)), *temporary.iterdir()] if path.exists()]
+    deadline = time.monotonic() + LEAVE_S
+    while (ports := job.ports & ownerless_ports()) and time.monotonic() < deadline:
+        time.sleep(0.1)  # threads of a process that is dead already may have a moment to go
+    job.left += [f"port {port} still listens" for port in sorted(ports)]
+
+
+def ownerless_ports():
+    """Return the ports that listen on behalf of no process; those of other programs may have been a job's before."""
+    sockets = psutil.net_connections("inet")
+    return {socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN and socket.pid is None}
 
 
 def read_events(folder):
