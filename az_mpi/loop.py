@@ -39,6 +39,8 @@ def train(run):
                 break
         except PeerLost:
             recovery.recover(run)
+            if save_due(run):  # root may have died before it did
+                resume.save(run)
     if run.world.is_root:
         show(run)
     run.say("complete: %s; report in %s", resume.how_far(run), run.folder / page.NAME)
@@ -67,11 +69,17 @@ def iteration(run):
         resume.publish(run)
     progress.iteration, progress.phase = progress.iteration + 1, "play"
     resume.mark(run)
-    if finished(run) or progress.iteration % run.config.checkpoint.every == 0:
+    if save_due(run):
         with timers("save"):
             resume.save(run)
     with timers("report"):  # told by the next iteration
         report(run, new_positions, steps)
+
+
+def save_due(run):
+    """Return whether the run stands at the end of an iteration that is to have a checkpoint."""
+    done = run.progress.iteration
+    return run.progress.phase == "play" and done > 0 and (finished(run) or done % run.config.checkpoint.every == 0)
 
 
 def finished(run):

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # second after the first iteration began.
 PHASES = {"start-up": 3, "play": 150, "exchange": 20, "train": 120, "publish": 6, "segment": 12, "checkpoint": 3,
           "evaluate": 8, "end": 2, "any": 45}  # fmt: skip
-RECOVERY = 9  # passages through the steps of a recovery
+RECOVERY = 8  # passages through the steps of a recovery
 AT_WORK = tuple(phase for phase in PHASES if phase != "start-up")
 ROOTS = ("segment", "checkpoint", "end")  # phases that only root passes through
 ITERATIONS = 3
