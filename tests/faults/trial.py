@@ -275,6 +275,9 @@ def main(arguments):
     if problem := catalogue.missing(trial):
         print(f"this program knows nothing of the fault: {problem} is not there", file=sys.stderr)
         return 2
+    if given.folder and given.folder.exists() and any(given.folder.iterdir()):
+        print(f"--folder {given.folder}: is not empty", file=sys.stderr)
+        return 2
     result = try_seed(given.seed, given.folder and given.folder.resolve())
     print("\n".join(result.pop("output", [])), file=sys.stderr)
     print(json.dumps(result))
