@@ -36,14 +36,20 @@ def train(run):
                 iteration(run)
             else:
                 resume.settle(run)
+                complete(run)
                 break
         except PeerLost:
             recovery.recover(run)
             if save_due(run):  # root may have died before it did
                 resume.save(run)
+
+
+def complete(run):
+    """Let root write the report and say that the run is complete; where it dies meanwhile, another rank does."""
     if run.world.is_root:
         show(run)
     run.say("complete: %s; report in %s", resume.how_far(run), run.folder / page.NAME)
+    run.world.barrier()
 
 
 def show(run):
