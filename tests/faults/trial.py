@@ -24,7 +24,7 @@ from catalogue import ROOT  # noqa: E402
 
 PROGRAM = Path(__file__).parent / "programs" / "faulty.py"
 LAUNCHER = Path(sys.executable).parent / "mpirun"
-BOUND_S = 150  # of a job, on a machine with too few cores for it
+BOUND_S = 240  # of a job, on a machine with too few cores for it
 LEAVE_S = 15  # that what a job has started is given to go after mpirun
 LOOK_S, THOROUGH_EVERY = 0.1, 10  # between two looks; of which every tenth is at memory and ports too
 MARK = "AZ_MPI_TRIAL"  # in the environment of every process of a job
