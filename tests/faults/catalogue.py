@@ -61,7 +61,7 @@ FAULTS = {
     "kill one more in the recovery": _sent("self", signal.SIGKILL, 0, ranks=4, weight=4),
     "kill all but one in turn": _sent("self", signal.SIGKILL, 0, ranks=4, phases=("play", "train", "exchange")),
     "kill mpirun": _sent("mpirun", signal.SIGKILL, -signal.SIGKILL, others_stay=False, weight=2),
-    "TERM to mpirun": _sent("mpirun", signal.SIGTERM, 1, 75, 143, 0, others_stay=False),
+    "TERM to mpirun": _sent("mpirun", signal.SIGTERM, 1, 75, 0, others_stay=False),
     "USR2 to mpirun": _sent("mpirun", signal.SIGUSR2, 75, 0),
     "TERM to one rank": _sent("self", signal.SIGTERM, 75, 0),
     "TERM to all ranks": _sent("all", signal.SIGTERM, 75, 0),

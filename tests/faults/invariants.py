@@ -27,12 +27,17 @@ def bounded_time(outcome):
 
 
 def documented_status(outcome):
-    """The exit status is one that is documented for the fault, 0 means that the run is complete, and what did not end
-    with 0 does so when it is started again."""
+    """The exit status is one that is documented for the fault, 0 means that the run is complete, no rank but the victims
+    was lost, and what did not end with 0 does so when it is started again."""
     statuses = catalogue.FAULTS[outcome.trial.fault].statuses if outcome.injected else (0,)
     broken = []
     if outcome.first.status is not None and outcome.first.status not in statuses:
         broken.append(f"status {outcome.first.status} instead of {' or '.join(map(str, statuses))}")
+    left = [event["ranks"] for event in outcome.first.events if event["event"] == "going on"]
+    if left and min(left) < outcome.trial.ranks - len(outcome.trial.victims):
+        broken.append(f"only {min(left)} of {outcome.trial.ranks} ranks went on: one died that nobody had killed")
+    if outcome.last.status == 0 and "Traceback" in outcome.last.output:
+        broken.append("status 0, and a traceback in what was said")
     if outcome.again and outcome.again.status not in (0, None):
         broken.append(f"the same command again ended with {outcome.again.status}")
     if outcome.last.status == 0:

@@ -6,7 +6,9 @@ import trial
 
 pytestmark = pytest.mark.mpi
 
-SEEDS = ()
+# Between them: every rank but one dies; root dies in the rename of the last checkpoint, between a segment's writing and
+# its rename, and in the last report; an allreduce, a recovery and a whole mpirun are broken off; the disk is full.
+SEEDS = (9, 16, 101, 105, 113, 126, 135, 239)
 
 
 @pytest.mark.timeout(600)

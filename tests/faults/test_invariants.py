@@ -54,7 +54,8 @@ def well(tmp_path):
     given = [event("given", rank, ids=list(range(10 * (rank > 0), 10 + 10 * (rank > 0))), root=rank == 0)
              for rank in (0, 2)]  # fmt: skip
     seen = {"000000-000.h5": list(range(20))}
-    events = [FIRED, event("going on", 0), event("going on", 2), weights(0, "a"), weights(2, "a"), *given]
+    events = [FIRED, event("noticed", 0), event("going on", 0, ranks=2), event("going on", 2, ranks=2),
+              weights(0, "a"), weights(2, "a"), *given]  # fmt: skip
     return Outcome(KILL, run, Job(status=0, seconds=20.0, events=events, visible=seen))
 
 
@@ -79,6 +80,11 @@ def test_documented_status(well):
     assert invariants.documented_status(stopped) == []
     assert invariants.documented_status(replace(stopped, first=Job(75))) != []  # nobody had asked it to stop
     assert "again ended with 75" in invariants.documented_status(replace(stopped, again=Job(75)))[0]
+    well.first.output = "Traceback (most recent call last)"
+    assert invariants.documented_status(well) == ["status 0, and a traceback in what was said"]
+    well.first.events[2]["ranks"], well.first.output = 1, ""
+    assert "only 1 of 3 ranks went on" in invariants.documented_status(well)[0]
+    well.first.events[2]["ranks"] = 2
     more = replace(well, trial=replace(KILL, options={"iterations": 2}))
     assert invariants.documented_status(more) == ["status 0, and the newest checkpoint is of iteration 1"]
 

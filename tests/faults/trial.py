@@ -234,13 +234,13 @@ def measure(outcome):
     """Return what a trial gave, JSON-able: what it was, what was broken, and how long it took."""
     trial, first = outcome.trial, outcome.first
     fired, going = first.times("fired"), first.times("going on")
-    noticed = [time for time in first.times("noticed") if fired and time >= fired[-1]]
+    noticed = [time for time in first.times("noticed") if fired and time >= fired[0]]
     result = {"seed": trial.seed, "fault": trial.fault, "phase": trial.phase, "ranks": trial.ranks,
               "victims": trial.victims, "injected": outcome.injected, "status": first.status,
               "again": outcome.again and outcome.again.status, "seconds": round(first.seconds, 2)}
-    if going and going[-1] >= fired[-1]:
+    if fired and noticed and going and going[-1] >= fired[-1]:
         result["going_on_s"] = round(going[-1] - fired[-1], 3)  # from the last loss until its last survivor goes on
-        result["noticed_s"] = round(min(noticed) - fired[-1], 3) if noticed else None
+        result["noticed_s"] = round(min(noticed) - fired[0], 3)  # from the first loss until a rank knows of it
     result["stored"] = len(invariants.stored(outcome.run))
     result["unstored_of_root"] = len(invariants.given_by(outcome, invariants.excused(outcome)) -
                                      set(invariants.stored(outcome.run)))
