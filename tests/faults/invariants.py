@@ -27,8 +27,8 @@ def bounded_time(outcome):
 
 
 def documented_status(outcome):
-    """The exit status is one that is documented for the fault, 0 means that the run is complete, no rank but the victims
-    was lost, and what did not end with 0 does so when it is started again."""
+    """The exit status is one that is documented for the fault; 0 means that the run is complete; no rank was lost but
+    the victims; what did not end with 0 does so when it is started again."""
     statuses = catalogue.FAULTS[outcome.trial.fault].statuses if outcome.injected else (0,)
     broken = []
     if outcome.first.status is not None and outcome.first.status not in statuses:

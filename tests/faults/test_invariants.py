@@ -185,6 +185,7 @@ def test_a_port_that_still_listens_is_told_of(tmp_path, monkeypatch):
         trial.look_for_rest(job, tmp_path)
         assert job.left == []  # another program's by now: this one's
         real = psutil.net_connections
+        monkeypatch.setattr(trial, "LEAVE_S", 0.1)
         monkeypatch.setattr(psutil, "net_connections", lambda kind: [c._replace(pid=None) for c in real(kind)])
         trial.look_for_rest(job, tmp_path)
         assert job.left == [f"port {server.getsockname()[1]} still listens"]
