@@ -96,12 +96,12 @@ def files_whole(outcome):
 
 
 def nothing_left(outcome):
-    """No process, port, shared memory, temporary file or lock is left. Where mpirun was killed itself, Open MPI's files
-    are: it is mpirun that removes them."""
+    """No process, port, shared memory, temporary file or lock is left. Where mpirun was killed itself, perhaps by
+    the harness, Open MPI's files are: it is mpirun that removes them."""
     broken = []
     for name, job in jobs(outcome):
         broken += [f"{name} job: process {orphan} is left" for orphan in job.orphans]
-        killed = job.status is not None and job.status < 0
+        killed = job.status is None or job.status < 0
         broken += [f"{name} job: {text}" for text in job.left + [f"{path} is left" for path in job.files if not killed]]
     try:
         dead = lock.look(outcome.run)

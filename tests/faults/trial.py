@@ -153,7 +153,7 @@ def end(job, process, folder):
         time.sleep(0.1)
     left = processes(folder)
     if job.status is None:
-        job.stacks = "\n".join(stack(one) for one in left)
+        job.stacks = stacks(folder)
     for one in left:
         try:
             if job.status is not None:
@@ -177,13 +177,13 @@ def processes(folder):
     return found
 
 
-def stack(process):
-    """Return what a process that hangs is doing, as far as the kernel tells."""
-    try:
-        threads = [Path(f"/proc/{process.pid}/task/{t.id}/wchan").read_text() for t in process.threads()]
-        return f"{process.pid} {process.status()}: {' '.join(threads)}"
-    except (psutil.Error, OSError) as error:
-        return f"{process.pid}: {error}"
+def stacks(folder):
+    """Return where each rank of a job stands that was not over in time: it writes that itself when it is asked to."""
+    for event in read_events(folder / "events"):
+        if event["event"] == "started" and psutil.pid_exists(event["pid"]):
+            os.kill(event["pid"], signal.SIGPROF)
+    time.sleep(2.0)
+    return "".join(f"\n{path.name}\n{path.read_text()}" for path in sorted((folder / "events").glob("*.stack")))
 
 
 def look_at_processes(job, folder):
@@ -210,8 +210,11 @@ def look_at_segments(job, run):
 
 
 def look_for_rest(job, temporary):
-    """Note what the job has left in memory, in its folder for temporary files, and which of its ports still listen."""
+    """Note what the job has left in memory, in its folder for temporary files, and which of its ports still listen; and
+    give the memory back."""
     job.files = [str(path) for path in [*map(Path, sorted(job.memory)), *temporary.iterdir()] if path.exists()]
+    for path in job.memory:
+        Path(path).unlink(missing_ok=True)  # not to fill the memory in hours of trials
     deadline = time.monotonic() + LEAVE_S
     while (ports := job.ports & ownerless_ports()) and time.monotonic() < deadline:
         time.sleep(0.1)  # threads of a process that is dead already may have a moment to go

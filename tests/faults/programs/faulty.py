@@ -1,9 +1,10 @@
 """run_dist.py that does to itself what a plan says, and notes what it does: faulty.py PLAN OPTIONS…
 
 PLAN: a JSON file with `injections` (catalogue.Injection) and `events`, a folder where each rank appends lines of JSON:
-what happened, and when by the clock of this host.
+what happened, and when by the clock of this host. PROF makes a rank write there where it stands.
 """
 
+import faulthandler
 import functools
 import json
 import math
@@ -42,6 +43,7 @@ PHASES = {
     "end": [(loop, "show", False), (loop, "show", True)],
 }  # fmt: skip
 log = os.open(Path(PLAN["events"]) / f"{RANK}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+faulthandler.register(signal.SIGPROF, open(Path(PLAN["events"]) / f"{RANK}.stack", "w"))
 recoveries, passages, failing, nan_steps, given = 0, {}, None, 0, []
 
 
