@@ -6,6 +6,7 @@ CONFIG ?= configs/connect4_quick.json
 LOGDIR ?= runs/$(notdir $(basename $(CONFIG)))
 TESTS ?= tests
 BENCH_RUN ?=
+HOURS ?= 8
 
 # The set-up's python and mpirun come first, also for the tests, which call mpirun themselves.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -16,7 +17,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 endif
 
-.PHONY: help setup train test test-long test-cluster test-mpich test-docker bench lint clean
+.PHONY: help setup train test test-long test-cluster test-mpich test-docker faults faults-long bench lint clean
 
 help: ## list the targets (this is the default)
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile
@@ -42,6 +43,12 @@ test-mpich: setup ## the tests of worlds and backends under MPICH, from .venv-mp
 
 test-docker: ## build docker/Dockerfile and train on 2 ranks in it (docker, podman, or as root buildah; docker/README.md)
 	tools/test_docker.sh
+
+faults: setup ## ranks killed, stopped and starved of disk in a sample of trials (3 minutes; make test has it too)
+	python -m pytest tests/faults -q
+
+faults-long: setup ## random trials for HOURS=8; their counts go to docs/reliability.md, each result to faults.jsonl
+	python tests/faults/long.py --hours $(HOURS)
 
 bench: setup ## every benchmark (10 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
 	python benchmarks/search.py

@@ -36,12 +36,20 @@ def train(run):
                 iteration(run)
             else:
                 resume.settle(run)
+                complete(run)
                 break
         except PeerLost:
             recovery.recover(run)
+            if save_due(run):  # root may have died before it did
+                resume.save(run)
+
+
+def complete(run):
+    """Let root write the report and say that the run is complete; where it dies meanwhile, another rank does."""
     if run.world.is_root:
         show(run)
     run.say("complete: %s; report in %s", resume.how_far(run), run.folder / page.NAME)
+    run.world.barrier()
 
 
 def show(run):
@@ -67,11 +75,17 @@ def iteration(run):
         resume.publish(run)
     progress.iteration, progress.phase = progress.iteration + 1, "play"
     resume.mark(run)
-    if finished(run) or progress.iteration % run.config.checkpoint.every == 0:
+    if save_due(run):
         with timers("save"):
             resume.save(run)
     with timers("report"):  # told by the next iteration
         report(run, new_positions, steps)
+
+
+def save_due(run):
+    """Return whether the run stands at the end of an iteration that is to have a checkpoint."""
+    done = run.progress.iteration
+    return run.progress.phase == "play" and done > 0 and (finished(run) or done % run.config.checkpoint.every == 0)
 
 
 def finished(run):

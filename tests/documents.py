@@ -25,6 +25,10 @@ BY_HAND = {
         "make test-mpich": "makes a second environment; run by hand",
         ".venv-mpich/bin/mpirun": "needs that environment",
     },
+    "docs/reliability.md": {
+        "make faults": "`make test` runs what it runs; faults-long takes hours, and tests/faults tests its parts",
+        "python tests/faults": "takes a trial or more; tests/faults/test_faults.py runs some",
+    },
     "docker/README.md": {"docker ": "`make test-docker` runs them, by hand"},
 }
 # What the documents' configurations are in tests: learning is for other tests.

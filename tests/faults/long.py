@@ -1,0 +1,124 @@
+"""Random trials for hours: their results as JSON lines, a summary by fault, and a row for each in docs/reliability.md.
+
+    python tests/faults/long.py --hours 8 --results results.jsonl
+"""
+
+import argparse
+import json
+import math
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import catalogue
+import trial
+from catalogue import ROOT
+
+PAGE = ROOT / "docs" / "reliability.md"
+END = "<!-- faults-long: end of the table that tests/faults/long.py appends to -->\n"
+CONFIDENCE = 0.95
+
+
+def upper_bound(broken, trials, confidence=CONFIDENCE):
+    """Return the one-sided Clopper-Pearson bound of the probability of a broken trial; 3 / n, nearly, where none is."""
+    if broken >= trials:
+        return 1.0
+    low, high = broken / trials, 1.0
+    for _ in range(60):
+        p = (low + high) / 2
+        at_most = sum(math.comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(broken + 1))
+        low, high = (p, high) if at_most > 1 - confidence else (low, p)
+    return high
+
+
+def percentile(values, share):
+    """Return the smallest of the values that at least this share of them does not exceed."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+def summary(results):
+    """Return rows (fault, trials, broken, upper bound, median and 99 % point of going_on_s or None), all of them first.
+
+    Trials whose fault never came to pass, since the run was over before, are left out."""
+    hit = [result for result in results if result["injected"]]
+    groups = {"all of these": hit} if hit else {}
+    for fault in catalogue.FAULTS:
+        if found := [result for result in hit if result["fault"] == fault]:
+            groups[fault] = found
+    rows = []
+    for name, found in groups.items():
+        broken, times = sum(bool(result["broken"]) for result in found), going_on(found)
+        rows.append((name, len(found), broken, upper_bound(broken, len(found)),
+                     *([percentile(times, share) for share in (0.5, 0.99)] if times else [None, None])))
+    return rows
+
+
+def going_on(results):
+    return [result["going_on_s"] for result in results if "going_on_s" in result]
+
+
+def lines(rows, date, commit):
+    """Return the rows of a summary as those of the table in docs/reliability.md."""
+
+    def seconds(value):
+        return "" if value is None else f"{value:.2f}"
+
+    words = [(name, trials, broken, f"{100 * bound:.2g} %", seconds(median), seconds(p99))
+             for name, trials, broken, bound, median, p99 in rows]
+    return [f"| {' | '.join(map(str, (date, commit, *row)))} |" for row in words]
+
+
+def append(page, new):
+    """Return the text of docs/reliability.md with lines added to its table."""
+    before, mark, after = page.partition(END)
+    if not mark:
+        raise ValueError(f"{PAGE} has no line {END.strip()}")
+    return before + "".join(f"{line}\n" for line in new) + mark + after
+
+
+def commit():
+    """Return the short hash of the sources, with a + where they were changed since."""
+    words = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(prog="python tests/faults/long.py", allow_abbrev=False,
+                                     description="Run random trials and append their counts to docs/reliability.md.")
+    parser.add_argument("--hours", type=float, required=True, help="no trial is begun after so long")
+    parser.add_argument("--first", type=int, metavar="SEED", help="seed of the first trial, the others follow it "
+                        "(default: a random one)")
+    parser.add_argument("--results", type=Path, default=Path("faults.jsonl"), metavar="FILE",
+                        help="one JSON object a trial is appended here (default: %(default)s)")
+    given = parser.parse_args(arguments)
+    seed = random.SystemRandom().randrange(1 << 32) if given.first is None else given.first
+    page = PAGE.read_text()
+    append(page, [])  # to fail now, and not after hours
+    results, what, end = [], commit(), time.monotonic() + 3600 * given.hours
+    with open(given.results, "a") as file:
+        while time.monotonic() < end:
+            if catalogue.missing(catalogue.make(seed)) is None:
+                results.append(trial.try_seed(seed))
+                file.write(json.dumps(results[-1]) + "\n")
+                file.flush()
+                say(results)
+            seed += 1
+    rows = lines(summary(results), time.strftime("%Y-%m-%d"), what)
+    PAGE.write_text(append(PAGE.read_text(), rows))
+    print("\n".join(rows))
+    return 1 if any(result["broken"] for result in results) else 0
+
+
+def say(results):
+    newest, broken = results[-1], sum(bool(result["broken"]) for result in results)
+    where = f"{newest['fault']}, {newest['phase']}, ranks {newest['victims'] or ''}"
+    print(f"{len(results)} trials, {broken} broken; seed {newest['seed']}: {where}: status {newest['status']}, "
+          f"{newest['seconds']:.0f} s" + ("" if newest["injected"] else ", over before the fault"), flush=True)
+    for text in newest["broken"]:
+        print(f"  BROKEN {text}\n  {newest['replay']}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,179 @@
+"""run_dist.py that does to itself what a plan says, and notes what it does: faulty.py PLAN OPTIONS…
+
+PLAN: a JSON file with `injections` (catalogue.Injection) and `events`, a folder where each rank appends lines of JSON:
+what happened, and when by the clock of this host. PROF makes a rank write there where it stands.
+"""
+
+import faulthandler
+import functools
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import run_dist
+from az_mpi import exchange, judge, loop, modes, placement, recovery, resume
+from az_mpi.command_line import environment_rank
+from az_mpi.network import resnet
+from az_mpi.run import Run
+from az_mpi.selfplay.player import Player
+from az_mpi.signals import Stopped
+from az_mpi.train.learner import Learner
+from az_mpi.world import World
+
+PLAN = json.loads(Path(sys.argv[1]).read_text())
+RANK = environment_rank()
+MINE = [injection for injection in PLAN["injections"] if injection["rank"] == RANK]
+# Where each phase is passed: (of what, name of the function, whether behind it).
+PHASES = {
+    "start-up": [(placement, "place", True), (modes, "assemble", True), (resume, "mark", False)],
+    "play": [(Player, "step", False)],
+    "exchange": [(exchange, "store", False), (exchange, "_deal", False)],
+    "train": [(Learner, "_backward", True)],  # Horovod's sums are under way then
+    "publish": [(resume, "publish", False), (Run, "load_weights", False)],
+    "evaluate": [(judge, "load_best", False), (judge._WatchedMatch, "update", False),
+                 (judge._WatchedMatch, "finish", False), (judge, "verdict", True)],
+    "recovery": [(recovery, name, False) for name in (
+        "_take_over", "_note_attempt", "_keep_games", "make_backend", "_restate", "_store_what_is_missing", "_recount",
+        "say_ranks")] + [(recovery, "_rebuild", True)],
+    "end": [(loop, "show", False), (loop, "show", True)],
+}  # fmt: skip
+log = os.open(Path(PLAN["events"]) / f"{RANK}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+faulthandler.register(signal.SIGPROF, open(Path(PLAN["events"]) / f"{RANK}.stack", "w"))
+recoveries, passages, failing, nan_steps, given = 0, {}, None, 0, []
+
+
+def note(event, **values):
+    os.write(log, (json.dumps({"event": event, "rank": RANK, "time": time.time(), **values}) + "\n").encode())
+
+
+def process_id(target):
+    if target == "mpirun":
+        return os.getppid()
+    with open(Path(PLAN["events"]) / f"{target}.jsonl") as file:
+        return json.loads(file.readline())["pid"]
+
+
+def passed(phase):
+    for injection in MINE:
+        if injection["phase"] == phase and injection["after"] == recoveries:
+            key = json.dumps(injection)
+            passages[key] = passages.get(key, 0) + 1
+            if passages[key] == injection["passage"]:
+                act(injection["action"])
+
+
+def act(action):
+    global failing, nan_steps
+    kind, *details = action
+    note("fired", action=action)
+    if kind == "signal":
+        for target in details[0]:
+            os.kill(process_id(target), details[1])
+    elif kind == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif kind == "disk":
+        failing = details[0], time.monotonic() + (details[1] or math.inf)
+    elif kind == "nan":
+        nan_steps = details[0] or math.inf
+    else:
+        raise ZeroDivisionError("a fault in the test")
+
+
+def hook(owner, name, phase, behind):
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def call(*arguments, **named):
+        if not behind:
+            passed(phase)
+        result = function(*arguments, **named)
+        if behind:
+            passed(phase)
+        return result
+
+    setattr(owner, name, call)
+
+
+def hook_disk(name):
+    """Let a function of the operating system fail while `failing`, in the writer's thread, and be passed through."""
+    function = getattr(os, name)
+
+    def call(*arguments, **named):
+        if threading.current_thread().name == "segments":
+            parts = Path(str(arguments[-1])).parts
+            phase = {"replace": "segment", "rename": "checkpoint"}.get(name)
+            if phase and {"segment": "games", "checkpoint": "checkpoints"}[phase] in parts:
+                passed(phase)
+            if failing and time.monotonic() < failing[1]:
+                raise OSError(failing[0], os.strerror(failing[0]))
+        return function(*arguments, **named)
+
+    setattr(os, name, call)
+
+
+def loss(learner, *arguments, function=Learner._loss):
+    global nan_steps
+    result = function(learner, *arguments)
+    if nan_steps:
+        nan_steps -= 1
+        result = result * math.nan
+    return result
+
+
+def store(run, function=exchange.store):
+    record = function(run)
+    given[:] = record.games["id"].tolist()
+    return record
+
+
+def note_given(function):
+    """An exchange is complete when every rank has come to its end: what was given then is to be found again."""
+
+    def call(run, *arguments):
+        try:
+            result = function(run, *arguments)
+        except Stopped:
+            note("given", ids=given, root=run.world.is_root)
+            raise
+        note("given", ids=given, root=run.world.is_root)
+        return result
+
+    return call
+
+
+def publish(run, function=resume.publish):
+    function(run)
+    progress = run.progress
+    key = [run.attempt, progress.iteration, progress.phase, progress.step]
+    note("weights", key=key, hash=resnet.weights_hash(run.network))
+
+
+def recover(run, function=recovery.recover):
+    global recoveries
+    note("noticed")
+    function(run)
+    recoveries += 1
+    note("going on", ranks=run.world.size)
+
+
+def started(function=World.start.__func__):
+    world = function(World)
+    note("started", pid=os.getpid())  # the first line of its file
+    world.barrier()  # all process numbers are known before anybody acts
+    return world
+
+
+Learner._loss, exchange.store, resume.publish, recovery.recover = loss, store, publish, recover
+exchange.exchange, resume.leave = note_given(exchange.exchange), note_given(resume.leave)
+World.start = started
+for phase, places in PHASES.items():
+    for place in places:
+        hook(*place[:2], phase, place[2])
+for name in ("fsync", "replace", "rename"):
+    hook_disk(name)
+sys.exit(run_dist.main(sys.argv[2:]))
