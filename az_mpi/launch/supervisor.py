@@ -24,7 +24,6 @@ from az_mpi.signals import SHARE
 RESTARTS_MAX = 10
 PAUSE_S, PAUSE_MAX_S = 5, 300  # before the second restart in a row, then doubled
 ANSWER_S = 10  # for a host to answer while a run waits
-LOCK_S = 60  # that a job which does not end may hold the run's folder
 TICK_S = 1.0
 # How a job is stopped for another: seconds after the decision.
 STOPS = ((0, signal.SIGUSR2), (120, signal.SIGTERM), (150, signal.SIGKILL))
@@ -74,7 +73,7 @@ class Supervisor:
                     answers, missing = self.ask()
                     if failed and not missing:
                         return INTERNAL  # by the program itself: it would fail again
-                    if self.chosen and self.lock_is_free():
+                    if self.chosen:
                         break
                     in_a_row += 1
         except SystemExit:  # a signal that came while no job ran
@@ -107,6 +106,8 @@ class Supervisor:
             return RESUMABLE if ended.lost else ended.status or RESUMABLE
         if self.changing:
             return None
+        if ended.status == USAGE and self.jobs_num > 1 and self.is_held():
+            return None
         if ended.status in (USAGE, INTERRUPTED):
             return ended.status
         if not self.began and not ended.lost and ended.status != KILLED:
@@ -137,18 +138,13 @@ class Supervisor:
         timeout_s = self.options.timeout or ANSWER_S
         return check.ask(hosts, self.mpirun, self.folder, check.ssh(timeout_s), timeout_s, bool(self.options.gpus), end)
 
-    def lock_is_free(self):
-        """Wait until no job holds the run's folder, and return whether that is so."""
-        end = time.monotonic() + LOCK_S
-        while True:
-            try:
-                lock.look(self.folder)
-                return True
-            except (lock.LockHeld, OSError) as error:
-                if time.monotonic() > end:
-                    tell(str(error))
-                    return False
-                time.sleep(TICK_S)
+    def is_held(self):
+        """Return whether a job lives that holds the run's folder, such as one cut off from us that is yet to end."""
+        try:
+            lock.look(self.folder)
+            return False
+        except (lock.LockHeld, OSError):
+            return True
 
     def state(self):
         """Return the run's status.json where a job of this launch wrote it, else {}."""
