@@ -4,6 +4,7 @@ import argparse
 import secrets
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from az_mpi.launch.desk import Desk
@@ -58,9 +59,9 @@ def main(arguments):
 def lines(values, state):
     """Return the lines that tell the hosts of a run, from its status.json and launch.json (None: there is none)."""
     if state is None:
-        names = [row["host"] for row in values["ranks"]]
-        return [f"job: {values['job']}; no launch looks after it", *(
-            f"  {name}: {names.count(name)} ranks" for name in dict.fromkeys(names))]  # fmt: skip
+        ranks = Counter(row["host"] for row in values["ranks"])
+        rows = [f"  {name}: {num} rank{'s' * (num != 1)}" for name, num in ranks.items()]
+        return [f"job: {values['job']}; no launch looks after it", *rows]
     head = (f"job: {values['job']}, {len(values['ranks'])} of {state['ranks']} ranks; launch: process {state['pid']} "
             f"on {escape(state['host'])}, {state['restarts_num']} restarts")  # fmt: skip
     return [head, *(f"  {escape(row['host'])}: {row['state']}" for row in state["hosts"])]

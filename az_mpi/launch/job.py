@@ -104,7 +104,12 @@ def copy(descriptor, lost):
 def say(number, stops):
     """Tell the user what a signal that stops the job does, the `stops`-th time."""
     text = ("stopping cleanly; once more: end at once", "ending at once", "killing mpirun")[min(stops, 2)]
+    tell(f"launch: {signal.Signals(number).name}: {text}")
+
+
+def tell(line, descriptor=2):
+    """Print a line; that nobody reads it, as when the terminal is gone, must not end the watch over a job."""
     try:
-        print(f"launch: {signal.Signals(number).name}: {text}", file=sys.stderr, flush=True)
-    except OSError:  # the terminal is gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        print(line, file=sys.stdout if descriptor == 1 else sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

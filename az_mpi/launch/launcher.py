@@ -32,9 +32,9 @@ without ssh, once on each node with a folder that all of them share (mode 0700),
 INT and TERM stop a run cleanly (exit code 75: start the same command again to go on), the second one ends it at once;
 USR1 makes it write a checkpoint.
 
-A training job that loses a host, a rank or mpirun is started again from its last commit, on the hosts that answer; hosts
-that come back, and new lines in the hostfile, are taken in. python -m az_mpi hosts RUN shows and changes the hosts. What
-fails by itself is not started again; nor is, so far, a job of a rendezvous: start it again on every node.
+A training job that loses a host, a rank or mpirun is started again from its last commit, on the hosts that answer;
+hosts that come back, and new lines in the hostfile, are taken in. See also python -m az_mpi hosts --help. What
+fails by itself is not started again; nor is a job of a rendezvous: start that again on every node.
 
 The exit code is mpirun's; 2: refused, nothing was started; 75: stopped or given up, the same command goes on.
 """

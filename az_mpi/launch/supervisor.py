@@ -7,7 +7,6 @@ import secrets
 import shlex
 import signal
 import socket
-import sys
 import threading
 import time
 from pathlib import Path
@@ -23,7 +22,7 @@ from az_mpi.signals import SHARE
 
 RESTARTS_MAX = 10
 PAUSE_S, PAUSE_MAX_S = 5, 300  # before the second restart in a row, then doubled
-ANSWER_S = 10  # for a host to answer while a run waits
+ANSWER_S = 8  # for a host to answer while a run waits
 TICK_S = 1.0
 # How a job is stopped for another: seconds after the decision.
 STOPS = ((0, signal.SIGUSR2), (120, signal.SIGTERM), (150, signal.SIGKILL))
@@ -87,7 +86,7 @@ class Supervisor:
         settings = check.settings(answers, self.chosen) if answers else {}
         command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
                               survive=self.options.survive, launch=self.id, **settings)
-        tell(shlex.join(command), sys.stdout)
+        job.tell(shlex.join(command), 1)
         self.changing, self.expired, self.stops = False, False, []
         self.tick_at = self.started = time.monotonic()
         self.look_at, self.look, self.jobs_num = self.started + LOOK_S, None, self.jobs_num + 1
@@ -197,12 +196,8 @@ class Supervisor:
             self.pool.reread()
             absent = [host for host in self.pool.wanted()
                       if host.name not in self.there and self.pool.may_return(host.name)]  # fmt: skip
-            missing = self.np - len(self.state().get("ranks", ())) if self.options.survive else 0
             if absent and not self.options.no_check:
                 self.look = Look(self.ask_hosts, absent)
-            elif missing > 0 and now - self.started >= min(LOOK_S * 2**self.narrow_num, RETURN_MAX_S):
-                self.narrow_num += 1
-                self.change(f"{missing} ranks were lost: restarting with all")
             else:
                 self.rearrange()
 
@@ -219,10 +214,15 @@ class Supervisor:
             self.rearrange()
 
     def rearrange(self):
-        """Restart where the hosts that are there are others than those of the job."""
+        """Restart where the hosts that are there are others than those of the job, or where the job has survived ranks
+        (then not too often)."""
         hosts, np = self.pool.choose(self.there)
+        lost_num = self.np - len(self.state().get("ranks", ())) if self.options.survive else 0
         if hosts and (hosts, np) != (self.chosen, self.np):
             self.change(f"restarting on {shown(hosts)}")
+        elif lost_num > 0 and time.monotonic() - self.started >= min(LOOK_S * 2**self.narrow_num, RETURN_MAX_S):
+            self.narrow_num += 1
+            self.change(f"{lost_num} of {self.np} ranks are lost: restarting with all")
 
     def change(self, text):
         self.changing = True
@@ -298,10 +298,5 @@ def shown(hosts):
     return ",".join(map(str, hosts))
 
 
-def tell(text, stream=None):
-    """Print a line; that nobody reads it must not end the watch."""
-    stream = stream or sys.stderr
-    try:
-        print(text if stream is sys.stdout else f"launch: {text}", file=stream, flush=True)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def tell(text):
+    job.tell(f"launch: {text}")
