@@ -85,3 +85,26 @@ def test_hosts_are_added_and_removed(launch, machine, checkout):
     assert "no launch looks after it" in ask() and "no launch looks after run" in ask("--restart", status=2)
     launch("--hosts", "node1:1", *SHORT).ends(0)
     assert before and before < ids(checkout)
+
+
+def test_survivors_on_other_hosts_go_on_and_all_ranks_come_back(launch, machine, checkout):
+    """A rank on another host than root's is killed, then root: the last one goes on until all are started again."""
+    def kill_rank(rank, host):
+        script = """for pid in $(ip netns pids "$0"); do
+            tr '\\0' '\\n' <"/proc/$pid/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && kill -9 "$pid"
+        done 2>/dev/null; true"""
+        machine.run("sh", "-c", script, host, rank)
+
+    job = launch("--survive", "--hosts", "node1:1,node2:1,node3:1", *LONG)
+    job.wait_for_games()
+    before = ids(checkout)
+    kill_rank(1, "node2")
+    job.wait_for(lambda: running_on(checkout, "node1", "node3"))
+    kill_rank(0, "node1")
+    job.wait_for(lambda: running_on(checkout, "node3"))
+    narrow = attempt(checkout)
+    job.wait_for(lambda: running_on(checkout, "node1", "node2", "node3", after=narrow))
+    job.kill("TERM")
+    said = job.ends(75)
+    assert said.count("going on after the loss of 1 of") == 2 and "ranks are lost: restarting with all" in said
+    assert "the job is lost" not in said and before and before < ids(checkout)
