@@ -56,9 +56,10 @@ def start(rank):
     os.ftruncate(memory, mmap.PAGESIZE)
     _words = memoryview(mmap.mmap(memory, mmap.PAGESIZE)).cast("Q")
     # Its standard input ends when this process does. In a session of its own it is spared what the job is sent.
+    # It holds none of this process's outputs: mpirun waits until nobody does.
     subprocess.Popen([sys.executable, "-I", "-S", __file__, str(memory), str(os.getpid()), str(rank)],
-                     stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[memory], start_new_session=True,
-                     close_fds=True)
+                     stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[memory],
+                     start_new_session=True)
     os.close(memory)
 
 
@@ -110,9 +111,19 @@ def _watch(memory, pid, rank):
         except (OSError, IndexError):  # it has just ended
             return
         if why:
+            _say(pid, f"rank {rank} on {socket.gethostname()}: {why}: killed (fault.hang_s)\n")
             os.kill(pid, signal.SIGKILL)
-            print(f"rank {rank} on {socket.gethostname()}: {why}: killed (fault.hang_s)", file=sys.stderr, flush=True)
             return
+
+
+def _say(pid, text):
+    """Write to a process's standard error, if it takes it."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
+    except OSError:
+        pass
 
 
 if __name__ == "__main__":

@@ -38,23 +38,36 @@ def check(hosts, mpirun, logdir, shell, timeout_s, gpus=False):
     logdir: the run's folder, which need not exist. shell(name, words) is the command that runs words on a host.
     gpus: whether each host must have a GPU for each slot. Raises Refusal with every problem in one block.
     """
+    answers, problems = ask(hosts, mpirun, logdir, shell, timeout_s, gpus)
+    if None not in answers:
+        raise Refusal(block(problems, 1))
+    if problems:
+        raise Refusal(block(problems, len({problem.host for problem in problems})))
+    return answers
+
+
+def ask(hosts, mpirun, logdir, shell, timeout_s, gpus=False, end=None):
+    """Return (answers as `check` does, Problems): only of None where not even this machine answers. Raises Refusal
+    where the run's folder cannot be used.
+
+    end: id of a launch whose ranks are killed wherever they are met, see `probe.LAUNCH`.
+    """
     checkout = str(Path(__file__).resolve().parents[2])
     with token(logdir) as seen:
-        asked = {"checkout": checkout, "cwd": os.getcwd(), "mpirun": mpirun.path, "token": seen, "gpus": gpus}
+        asked = {"checkout": checkout, "cwd": os.getcwd(), "mpirun": mpirun.path, "token": seen, "gpus": gpus,
+                 "end": end}  # fmt: skip
         own = {host.name for host in hosts if is_here(host.name)}
         names = [None, *(host.name for host in hosts if host.name not in own)]
         answers, problems = look_at(names, asked, shell, timeout_s)
     here = answers.get(None)
     if here is None:  # then there is nothing to compare with
-        raise Refusal(block(problems, 1))
+        return {}, problems
     answers |= dict.fromkeys(own, here)
     for host in hosts:
         if host.name in answers:
             problems += [Problem(host.name, *found) for found in compare(here, answers[host.name], asked, host.slots)]
     problems += same_machine(hosts, answers)
-    if problems:
-        raise Refusal(block(problems, len({problem.host for problem in problems})))
-    return answers
+    return answers, problems
 
 
 def is_here(name):
@@ -222,6 +235,8 @@ def compare(here, there, asked, slots):
         yield f"there is no folder {asked['cwd']}", "start from a folder that every host has, such as the checkout"
     if there["token"]:
         yield f"the run's folder: {there['token']}", "--logdir must lie on a file system that every host shares"
+    if there["left"]:
+        yield f"{there['left']} processes of the lost job cannot be killed", "is a file system stuck there?"
     if there["gpus"] is not None and there["gpus"] < slots:
         yield f"torch sees {there['gpus']} GPUs, --gpus asks for {slots}", "ask for fewer, or leave this host out"
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import NamedTuple
 
 LOOK_EVERY_S, LAST_WORDS_S = 0.2, 2
 # USR2 asks every rank to finish cleanly; TERM would have mpirun kill them.
@@ -19,15 +20,30 @@ STOPPED_EARLY = (128 + signal.SIGUSR2, 250)
 INTERNAL, RESUMABLE = 70, 75
 
 
+class Ended(NamedTuple):
+    """How mpirun ended: its exit status (75 where it was stopped before it began), whether it said that it has lost a
+    host, whether a signal asked us to stop it."""
+
+    status: int
+    lost: bool
+    stopped: bool
+
+
 def run(command, tick=lambda: ()):
-    """Start `command`, an mpirun line, wait for its end and return its exit status; 70 where it has lost a host, 75
-    where it was stopped before it began.
+    """Start `command`, an mpirun line, wait for its end as `follow` does, and return its exit status; 70 where it has
+    lost a host."""
+    ended = follow(command, tick)
+    return ended.status or (INTERNAL if ended.lost else 0)
+
+
+def follow(command, tick=lambda: ()):
+    """Start `command`, an mpirun line, wait for its end and return how it `Ended`.
 
     INT, TERM and HUP become USR2 (the run stops cleanly, status 75), the second time TERM, the third time KILL; USR1
     goes on as it is. tick() is called every LOOK_EVERY_S and returns signals to be sent as they are.
     """
     caught, sent, stops, prctl = [], set(), 0, ctypes.CDLL(None).prctl
-    stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    stopping = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = {number: signal.signal(number, lambda number, _: caught.append(number))
               for number in (*stopping, signal.SIGUSR1)}
 
@@ -56,8 +72,9 @@ def run(command, tick=lambda: ()):
                     errors.join(LAST_WORDS_S)  # a process that outlives mpirun may keep it open
                     status = 128 - status if status < 0 else status
                     if status in STOPPED_EARLY and signal.SIGUSR2 in sent and signal.SIGTERM not in sent:
-                        return RESUMABLE
-                    return status or (INTERNAL if lost.is_set() else 0)
+                        status = RESUMABLE
+                    # One that came as mpirun ended is heard too.
+                    return Ended(status, lost.is_set(), stops > 0 or not stopping.isdisjoint(caught))
                 except subprocess.TimeoutExpired:
                     for number in tick():
                         send(number)
@@ -87,7 +104,12 @@ def copy(descriptor, lost):
 def say(number, stops):
     """Tell the user what a signal that stops the job does, the `stops`-th time."""
     text = ("stopping cleanly; once more: end at once", "ending at once", "killing mpirun")[min(stops, 2)]
+    tell(f"launch: {signal.Signals(number).name}: {text}")
+
+
+def tell(line, descriptor=2):
+    """Print a line; that nobody reads it, as when the terminal is gone, must not end the watch over a job."""
     try:
-        print(f"launch: {signal.Signals(number).name}: {text}", file=sys.stderr, flush=True)
-    except OSError:  # the terminal is gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        print(line, file=sys.stdout if descriptor == 1 else sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

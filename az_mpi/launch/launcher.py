@@ -12,7 +12,10 @@ from pathlib import Path
 from az_mpi import command_line
 from az_mpi import config as configuration
 from az_mpi.launch import check, hosts, job, mpirun, rendezvous
+from az_mpi.launch.pool import Pool
+from az_mpi.launch.supervisor import RESTARTS_MAX, RESUMABLE, Supervisor
 from az_mpi.problems import Refusal, escape, nearest
+from az_mpi.run_folder import recorded_config
 
 PROG = "python -m az_mpi launch"
 DESCRIPTION = """\
@@ -27,7 +30,13 @@ without ssh, once on each node with a folder that all of them share (mode 0700),
   python -m az_mpi launch --rendezvous /shared/meet --num_nodes 2 --node_index K --np 4 -- --config_file ...
 
 INT and TERM stop a run cleanly (exit code 75: start the same command again to go on), the second one ends it at once;
-USR1 makes it write a checkpoint. The exit code is mpirun's; 2: refused, nothing was started.
+USR1 makes it write a checkpoint.
+
+A training job that loses a host, a rank or mpirun is started again from its last commit, on the hosts that answer;
+hosts that come back, and new lines in the hostfile, are taken in. See also python -m az_mpi hosts --help. What
+fails by itself is not started again; nor is a job of a rendezvous: start that again on every node.
+
+The exit code is mpirun's; 2: refused, nothing was started; 75: stopped or given up, the same command goes on.
 """
 NODES_MAX = hosts.HOSTS_MAX
 TIMEOUT_MAX_S = 86400
@@ -56,6 +65,8 @@ def _parser():
                      f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {rendezvous.COME_S})")
     how.add_argument("--survive", action="store_true", help="go on when a rank dies, with those that are left (mpirun "
                      "--with-ft ulfm; MPI then talks over TCP and shared memory only)")
+    how.add_argument("--max_restarts", metavar="N", type=_whole_or_none, default=RESTARTS_MAX, help="give up after so "
+                     f"many restarts in a row that did not get on (default {RESTARTS_MAX}; 0: never restart)")
     how.add_argument("--no_check", action="store_true", help="start without a look at the hosts, as in a Slurm job "
                      "whose nodes allow no ssh (mpirun needs none there)")
     how.add_argument("--dry_run", action="store_true", help="only print the mpirun line; no host is contacted")
@@ -74,6 +85,10 @@ def _whole(most):
             raise argparse.ArgumentTypeError(error) from None
 
     return convert
+
+
+def _whole_or_none(text):
+    return 0 if text == "0" else _whole(10**6)(text)
 
 
 def _index(text):
@@ -136,16 +151,13 @@ def read_program(words):
 
 
 def find_hosts(options):
-    """Return (the Hosts of the job, the number of ranks). Raises Refusal."""
+    """Return the Hosts that are given, as they stand now; [] for this machine alone. Raises Refusal."""
     if options.hosts is not None:
-        found = hosts.parse(options.hosts)
-    elif options.hostfile is not None:
-        found = hosts.read(options.hostfile)
-    else:
-        found = hosts.from_slurm(os.environ)
-        if options.gpus:
-            found = [host._replace(slots=None) for host in found]
-    return hosts.choose(found, options.nodes, options.gpus, options.np)
+        return hosts.parse(options.hosts)
+    if options.hostfile is not None:
+        return hosts.read(options.hostfile)
+    found = hosts.from_slurm(os.environ)
+    return [host._replace(slots=None) for host in found] if options.gpus else found
 
 
 def main(arguments):
@@ -159,25 +171,48 @@ def main(arguments):
     if options.rendezvous is not None:
         with interruptible():
             return rendezvous.run(options, program, given)
-    chosen, np = find_hosts(options)
+    chosen, np = hosts.choose(find_hosts(options), options.nodes, options.gpus, options.np)
     found = mpirun.find()
+    if not options.dry_run and given.mode == "train":
+        return supervise(options, program, given, found, chosen)
     settings = {}
     if not (options.no_check or options.dry_run):
-        with interruptible():
-            timeout_s = options.timeout or check.ANSWER_S
-            answers = check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))
-        settings = check.settings(answers, chosen)
+        settings = check.settings(first_look(options, given, found, chosen), chosen)
     command = mpirun.line(found, chosen, np, program, interface=options.interface, survive=options.survive, **settings)
     print(shlex.join(command), flush=True)
     return 0 if options.dry_run else job.run(command)
 
 
+def supervise(options, program, given, found, chosen):
+    """Run the training job, and look after it; return the exit status."""
+    mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
+    if given.config_file:
+        config = configuration.load(given.config_file, given.overrides, given.sources)
+    else:
+        config = recorded_config(given.logdir, given.overrides, given.sources)
+    pool = Pool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
+    answers = None if options.no_check else first_look(options, given, found, chosen)
+    with interruptible(RESUMABLE):
+        return Supervisor(options, program, given.logdir, found, pool, chosen, config.max_hours).run(answers)
+
+
+def first_look(options, given, found, chosen):
+    """Return what the chosen hosts answer, see `check.check`. Raises Refusal."""
+    timeout_s = options.timeout or check.ANSWER_S
+    with interruptible():
+        return check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))
+
+
 class interruptible:
-    """A block that TERM and HUP leave as INT does: what it made is taken down."""
+    """A block that TERM and HUP leave as INT does: what it made is taken down. status: of that exit; by default 128
+    and the signal."""
+
+    def __init__(self, status=None):
+        self.status = status
 
     def __enter__(self):
         def leave(number, _):
-            raise SystemExit(128 + number)
+            raise SystemExit(self.status or 128 + number)
 
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         self.before = {number: signal.signal(number, leave) for number in numbers}

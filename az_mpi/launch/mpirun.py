@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from az_mpi.launch.probe import LAUNCH
 from az_mpi.problems import Refusal
 
 # What Open MPI's runtime calls the same things in its versions 4 and 5.
@@ -51,13 +52,19 @@ def find():
     return Mpirun(path, version, None if is_script else str(Path(path).resolve().parent.parent))
 
 
-def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(None, None), agent=None, survive=False):
+# A host that is gone without a word (power, cable) is noticed after some 9 s; by itself mpirun would take 8 minutes.
+KEEPALIVE = {"oob_tcp_keepalive_time": "3", "oob_tcp_keepalive_intvl": "2", "oob_tcp_keepalive_probes": "3"}
+
+
+def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(None, None), agent=None, survive=False,
+         launch=None):
     """Return the list of words that starts `program` (a list too) as np ranks on the Hosts.
 
     threads: of a rank, for libraries that ask the environment; None leaves them alone.
     interface: the one network that everything uses, by name or CIDR; else networks: (for the runtime, for messages),
     CIDRs with commas between, None for MPI's own choice.
-    agent: what takes the place of ssh. survive: whether the others go on when a rank dies.
+    agent: what takes the place of ssh. survive: whether the others go on when a rank dies. launch: the id by which
+    ranks are known as ours, see `probe.LAUNCH`.
 
     Raises Refusal where this mpirun cannot do that.
     """
@@ -78,6 +85,9 @@ def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(Non
         for name, value in plm.items():
             command += [words["parameter"], name, value]
         command += ["--leave-session-attached"]
+    if any(host.name != "localhost" for host in hosts):
+        for name, value in KEEPALIVE.items():
+            command += [words["parameter"], name, value]
     if runtime:
         command += [words["parameter"], words["interface"], runtime]
     if messages:
@@ -89,4 +99,6 @@ def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(Non
         settings |= {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface}
     for name, value in settings.items():
         command += ["-x", name if name in os.environ else f"{name}={value}"]
+    if launch:
+        command += ["-x", f"{LAUNCH}={launch}"]
     return [*command, "-np", str(np), "-H", ",".join(map(str, hosts)), *program]

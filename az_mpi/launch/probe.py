@@ -8,21 +8,25 @@ import json
 import os
 import platform
 import re
+import signal
 import socket
 import subprocess
 import time
 
 MARK = "az_mpi-probe "  # begins the line that counts: a log-in may print others
 PACKAGES = ("torch", "mpi4py", "horovod", "numpy", "numba", "h5py")
+LAUNCH = "AZ_MPI_LAUNCH"  # in the environment of every rank that launch starts: its id
 LOOKS, PAUSE_S = 5, 0.5  # for the token: a network file system may show a new file late
 
 
 def look(asked):
     """Return what the launcher compares, JSON-able.
 
-    asked: {"checkout", "cwd", "mpirun": paths, "token": [path, text] or None, "gpus": whether to count them}
+    asked: {"checkout", "cwd", "mpirun": paths, "token": [path, text] or None, "gpus": whether to count them,
+    "end": the id of a launch whose ranks are killed, or None}
     """
     return {
+        "left": _end(asked["end"]) if asked["end"] else 0,
         "host": socket.gethostname(),
         "uid": os.geteuid(),
         "machine": platform.machine(),
@@ -101,6 +105,25 @@ def _gpus():
         return torch.cuda.device_count()
     except (ImportError, OSError, RuntimeError):
         return None
+
+
+def _end(launch):
+    """Kill our own processes here that belong to a launch; return how many of them do not go."""
+    ours = f"{LAUNCH}={launch}".encode()
+    for _ in range(LOOKS * 10):
+        left = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if os.stat(f"/proc/{name}").st_uid == os.geteuid() and ours in file.read().split(b"\0"):
+                        left.append(name)
+                        os.kill(int(name), signal.SIGKILL)
+            except OSError:
+                pass  # another's, or gone
+        if not left:
+            break
+        time.sleep(PAUSE_S / 5)
+    return len(left)
 
 
 def _networks():

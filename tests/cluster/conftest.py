@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from launched import Launch
 from machine import FOR_HOSTS, FOR_SLURM, Machine, why_not
 from queue_of_jobs import Queue
 
@@ -48,3 +49,19 @@ def checkout(tmp_path):
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
+
+
+@pytest.fixture
+def launch(machine, checkout):
+    """Return start(*words, host="node1") -> Launch; what still runs at the end is killed."""
+    started = []
+
+    def start(*words, host="node1"):
+        started.append(Launch(machine, checkout, host, words))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.kill("KILL")
+            one.process.wait()

@@ -89,6 +89,20 @@ class Machine:
         return dict(os.environ, PATH=path, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                     PRTE_MCA_prte_tmpdir_base="/run")
 
+    def cut(self, host):
+        """Take a host's link down: nothing reaches it or comes from it, and nobody is told."""
+        self.run("ip", "-n", host, "link", "set", "eth0", "down")
+
+    def bring_back(self, host):
+        """Let a host that was cut, lost or both be there again."""
+        self.run("ip", "-n", host, "link", "set", "eth0", "up")
+        script = """[ -n "$(ip netns pids "$0")" ] || {
+            nsenter --net="/run/netns/$0" unshare --uts sh -c 'hostname "$0" && exec /usr/sbin/sshd -D' "$0" \
+                >/dev/null 2>&1 & echo $! >"/run/hosts/$0"; }
+            until ssh "$0" true; do sleep 0.1; done"""
+        done = self.run("sh", "-c", script, host, timeout=30)
+        assert done.returncode == 0, done.stderr[-500:]
+
     def lose(self, host):
         """Lose a host at once: every process on it is killed, sshd too."""
         script = 'while pids=$(ip netns pids "$0") && [ -n "$pids" ]; do kill -9 $pids; done'

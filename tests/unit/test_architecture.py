@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "recovery": {"bad_steps", "checkpoint", "data", "exchange", "lock", "network", "placement", "problems", "pulse",
                  "report", "resume", "run", "run_folder", "selfplay", "signals", "train"},
     "loop": {"bad_steps", "exchange", "judge", "peers", "pulse", "recovery", "report", "resume", "selfplay"},
-    "launch": {"", "command_line", "config", "files", "problems", "run_folder"},
+    "launch": {"", "command_line", "config", "files", "lock", "problems", "report", "run_folder", "signals"},
     "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report", "run",
                "run_folder", "selfplay", "world"},
     "__main__": {"problems"},
@@ -184,7 +184,7 @@ def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()
 
 
-@pytest.mark.parametrize("command", ["status", "report", "doctor", "verify"])
+@pytest.mark.parametrize("command", ["launch", "hosts", "status", "report", "doctor", "verify"])
 def test_commands_say_their_help_at_once(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
 

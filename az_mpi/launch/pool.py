@@ -1,0 +1,89 @@
+"""The hosts that a launch may use, and which of them a job is started on as hosts are lost, come back, are added."""
+
+import time
+
+from az_mpi.launch import hosts as listed
+from az_mpi.problems import Refusal, escape
+
+LOOK_S = 30  # between two looks for hosts that are not in the job
+RETURN_MAX_S = 3600
+
+
+class Pool:
+    """The hosts that were given, and what has become of them.
+
+    read: () -> the Hosts of --hosts, or of the hostfile as it is now. nodes, gpus, np: as given to launch; the job
+    takes the first `nodes` hosts that answer, and at most `np` ranks.
+    """
+
+    def __init__(self, read, nodes=None, gpus=None, np=None, clock=time.monotonic):
+        self.read, self.nodes, self.gpus, self.np, self.clock = read, nodes, gpus, np, clock
+        self.given, self.seen = read(), None
+        self.added, self.removed = {}, set()
+        self.losses = {}  # by name: (how often, when last)
+
+    def wanted(self):
+        """Return the Hosts that the job should have, those given first."""
+        kept = [self.added.get(host.name, host) for host in self.given if host.name not in self.removed]
+        names = {host.name for host in kept}
+        return kept + [host for name, host in self.added.items() if name not in names]
+
+    def choose(self, answering):
+        """Return (Hosts with their slots, number of ranks) of a job on those of the wanted hosts whose names are
+        `answering`; ([], 0) without any."""
+        there = [host for host in self.wanted() if host.name in answering]
+        if not there:
+            return [], 0
+        chosen, slots = listed.choose(there, self.nodes and min(self.nodes, len(there)), self.gpus)
+        return chosen, min(self.np or slots, slots)
+
+    def reread(self):
+        """Take over the hostfile, once two looks have found it the same: nobody is writing it then."""
+        try:
+            now = self.read()
+            listed.choose(now, self.nodes and min(self.nodes, len(now)), self.gpus)
+        except Refusal:
+            return
+        if now == self.seen:
+            self.given = now
+        self.seen = now
+
+    def lose(self, names):
+        """Note that hosts of the job do not answer."""
+        for name in names:
+            self.losses[name] = (self.losses.get(name, (0,))[0] + 1, self.clock())
+
+    def may_return(self, name):
+        """Return whether a host may be taken in again: one that is lost often is waited for longer each time."""
+        num, last = self.losses.get(name, (0, 0.0))
+        return num == 0 or self.clock() - last >= min(LOOK_S * 2 ** (num - 1), RETURN_MAX_S)
+
+    def check(self, add, remove):
+        """Raise Refusal where Hosts cannot be added, or names removed."""
+        names = [host.name for host in self.wanted()]
+        shown = ", ".join(names)
+        for name in remove:
+            if name not in names:
+                raise Refusal(f"--remove {escape(name)}: not among the hosts of this run: {shown}")
+        if not set(names) - set(remove) | {host.name for host in add}:
+            raise Refusal(f"--remove: no host would be left of {shown}\n  to stop the run: kill -TERM its launch")
+        for host in add:
+            if host in self.wanted():
+                raise Refusal(f"--add {host}: it is among the hosts already: {', '.join(map(str, self.wanted()))}")
+        self.with_slots(add)
+
+    def with_slots(self, add):
+        """Return Hosts with the slots that they get. Raises Refusal where --gpus says otherwise."""
+        return listed.choose(add, gpus=self.gpus)[0] if add else []
+
+    def change(self, add, remove):
+        """Add Hosts and remove names for good; with more hosts, --nodes and --np no longer hold the job back."""
+        for name in remove:
+            self.added.pop(name, None)
+            self.removed.add(name)
+        for host in add:
+            self.added[host.name] = host
+            self.removed.discard(host.name)
+            self.losses.pop(host.name, None)
+        if add:
+            self.nodes = self.np = None

@@ -1,0 +1,302 @@
+"""The watch over a training job: what is lost is started again, on the hosts that answer and from its last commit; and
+the job is stopped and started again for hosts that have come back, or as its user asks."""
+
+import json
+import os
+import secrets
+import shlex
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+from az_mpi import lock
+from az_mpi.files import read
+from az_mpi.launch import check, job, mpirun
+from az_mpi.launch.desk import Desk
+from az_mpi.launch.hosts import parse
+from az_mpi.launch.pool import LOOK_S, RETURN_MAX_S
+from az_mpi.problems import Refusal
+from az_mpi.signals import SHARE
+
+RESTARTS_MAX = 10
+PAUSE_S, PAUSE_MAX_S = 5, 300  # before the second restart in a row, then doubled
+ANSWER_S = 8  # for a host to answer while a run waits
+TICK_S = 1.0
+# How a job is stopped for another: seconds after the decision.
+STOPS = ((0, signal.SIGUSR2), (120, signal.SIGTERM), (150, signal.SIGKILL))
+USAGE, INTERNAL, RESUMABLE, INTERRUPTED, KILLED = 2, 70, 75, 130, 137
+
+
+class Supervisor:
+    """Runs the jobs of one launch, one after the other. `run` is its whole life.
+
+    options: of launch. program: the words that start run_dist.py. folder: the run's. found: the Mpirun. chosen: the
+    Hosts of `pool` that have been looked at and are there. hours: that all jobs together may take, 0 for no limit.
+    """
+
+    def __init__(self, options, program, folder, found, pool, chosen, hours):
+        self.options, self.program, self.folder, self.mpirun, self.pool = options, program, Path(folder), found, pool
+        self.id, self.desk = secrets.token_hex(8), Desk(folder)
+        self.end = time.monotonic() + SHARE * 3600 * hours if hours else float("inf")
+        self.there = {host.name for host in chosen}  # the names of hosts that answered when last asked
+        self.chosen, self.np = pool.choose(self.there)
+        self.began, self.jobs_num, self.narrow_num = False, 0, 0
+        self.request = self.answer = self.said = self.look = None
+
+    def run(self, answers):
+        """Run jobs until the run ends, is stopped or given up, and return the exit status.
+
+        answers: see `check.check`; None where hosts are not looked at.
+        """
+        in_a_row = 0
+        try:
+            while True:
+                before, ended = self.reached(), self.follow(answers)
+                if (status := self.final(ended)) is not None:
+                    return status
+                failed = ended.status == INTERNAL and not ended.lost and not self.changing
+                in_a_row = 0 if self.reached() - before else in_a_row
+                if not self.changing:
+                    tell(f"the job is lost (mpirun ended with status {ended.status}); asking the hosts")
+                    in_a_row += 1
+                while True:
+                    if in_a_row > self.options.max_restarts:
+                        tell(f"given up after {self.options.max_restarts} restarts in a row (--max_restarts); the same "
+                             "command goes on")  # fmt: skip
+                        return INTERNAL if failed else RESUMABLE
+                    if seconds := pause(in_a_row):
+                        tell(f"restart {in_a_row} of {self.options.max_restarts} in a row: waiting {seconds} s")
+                        time.sleep(seconds)
+                    answers, missing = self.ask()
+                    if failed and not missing:
+                        return INTERNAL  # by the program itself: it would fail again
+                    if self.chosen:
+                        break
+                    in_a_row += 1
+        except SystemExit:  # a signal that came while no job ran
+            tell("stopping; the same command goes on")
+            raise
+        finally:
+            self.desk.close(self.id)
+
+    def follow(self, answers):
+        """Run one job on the chosen hosts and return how it `Ended`."""
+        settings = check.settings(answers, self.chosen) if answers else {}
+        command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
+                              survive=self.options.survive, launch=self.id, **settings)
+        job.tell(shlex.join(command), 1)
+        self.changing, self.expired, self.stops = False, False, []
+        self.tick_at = self.started = time.monotonic()
+        self.look_at, self.look, self.jobs_num = self.started + LOOK_S, None, self.jobs_num + 1
+        if self.request:  # the job before this one was lost meanwhile
+            self.consider(self.request)
+        ended = job.follow(command, self.tick)
+        if self.note():
+            self.program = [word for word in self.program if word != "--fresh"]  # it was fresh once
+        return ended
+
+    def final(self, ended):
+        """Return the exit status where no job is to follow the one that `ended`, else None."""
+        if self.state().get("job") == "finished":
+            return ended.status
+        if ended.stopped or self.expired:
+            return RESUMABLE if ended.lost else ended.status or RESUMABLE
+        if self.changing:
+            return None
+        if ended.status == USAGE and self.jobs_num > 1 and self.is_held():
+            return None
+        if ended.status in (USAGE, INTERRUPTED):
+            return ended.status
+        if not self.began and not ended.lost and ended.status != KILLED:
+            return ended.status  # it would not start the next time either
+        return None
+
+    def ask(self):
+        """Choose hosts for the next job from those that answer, and kill what the last one has left on them. Return
+        (what they answered, the names of those of the last job that did not)."""
+        wanted, answers, problems = self.pool.wanted(), None, []
+        if not self.options.no_check:
+            try:
+                answers, problems = self.ask_hosts(wanted, self.id)
+            except Refusal as error:
+                tell(str(error))
+                answers = {}
+        bad = {problem.host: problem.message for problem in problems}
+        for name, message in bad.items():
+            tell(f"left out: {name}: {message}")
+        names = [host.name for host in wanted]
+        self.there = {name for name in names if (answers is None or name in answers) and name not in bad}
+        missing = [host.name for host in self.chosen if host.name in names and host.name not in self.there]
+        self.pool.lose(missing)
+        self.chosen, self.np = self.pool.choose(self.there)
+        return answers, missing
+
+    def ask_hosts(self, hosts, end=None):
+        timeout_s = self.options.timeout or ANSWER_S
+        return check.ask(hosts, self.mpirun, self.folder, check.ssh(timeout_s), timeout_s, bool(self.options.gpus), end)
+
+    def is_held(self):
+        """Return whether a job lives that holds the run's folder, such as one cut off from us that is yet to end."""
+        try:
+            lock.look(self.folder)
+            return False
+        except (lock.LockHeld, OSError):
+            return True
+
+    def state(self):
+        """Return the run's status.json where a job of this launch wrote it, else {}."""
+        try:
+            values = json.loads(read(self.folder / "status.json"))
+            return values if values["launch"] == self.id else {}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def note(self):
+        """Return whether a job of this launch has ever begun."""
+        self.began = self.began or bool(self.state())
+        return self.began
+
+    def reached(self):
+        """Return the names of what is committed; a job that adds to them has got on."""
+        return {path.name for folder in ("games", "checkpoints") for path in (self.folder / folder).glob("[0-9]*")}
+
+    def tick(self):
+        """Look after the job that runs; return the signals that mpirun is to get."""
+        now = time.monotonic()
+        if now < self.tick_at:
+            return []
+        self.tick_at = now + TICK_S
+        if now >= self.end and not self.expired:
+            self.expired = True
+            self.stop("max_hours is nearly over: stopping")
+        if self.note() and not self.stops:
+            self.attend(now)
+        if self.began:
+            self.publish()
+        due = [number for at, number in self.stops if now >= at]
+        self.stops = [(at, number) for at, number in self.stops if now < at]
+        return due
+
+    def stop(self, text):
+        tell(text)
+        self.stops = [(time.monotonic() + after, number) for after, number in STOPS]
+
+    def attend(self, now):
+        """See to requests, and now and then to hosts that are not in the job."""
+        if self.look:
+            if not self.look.is_alive():
+                look, self.look = self.look, None
+                self.looked(*look.found)
+        elif request := self.desk.take():
+            self.consider(request)
+        elif now >= self.look_at:
+            self.look_at = now + LOOK_S
+            self.pool.reread()
+            absent = [host for host in self.pool.wanted()
+                      if host.name not in self.there and self.pool.may_return(host.name)]  # fmt: skip
+            if absent and not self.options.no_check:
+                self.look = Look(self.ask_hosts, absent)
+            else:
+                self.rearrange()
+
+    def looked(self, answers, problems):
+        """Take in what hosts outside the job have answered."""
+        bad = {problem.host for problem in problems}
+        self.there |= {name for name in answers if name is not None} - bad
+        if self.request:
+            if problems:
+                self.reply(USAGE, "\n".join(f"{host}: {message}\n    {cure}" for host, message, cure in problems))
+            else:
+                self.grant(self.request)
+        else:
+            self.rearrange()
+
+    def rearrange(self):
+        """Restart where the hosts that are there are others than those of the job, or where the job has survived ranks
+        (then not too often)."""
+        hosts, np = self.pool.choose(self.there)
+        lost_num = self.np - len(self.state().get("ranks", ())) if self.options.survive else 0
+        if hosts and (hosts, np) != (self.chosen, self.np):
+            self.change(f"restarting on {shown(hosts)}")
+        elif lost_num > 0 and time.monotonic() - self.started >= min(LOOK_S * 2**self.narrow_num, RETURN_MAX_S):
+            self.narrow_num += 1
+            self.change(f"{lost_num} of {self.np} ranks are lost: restarting with all")
+
+    def change(self, text):
+        self.changing = True
+        self.stop(text)
+
+    def consider(self, request):
+        """Begin to see to what a user asks for."""
+        if request.get("launch") != self.id:
+            return  # meant for one that is gone
+        self.request = request
+        try:
+            add = parse(",".join(request["add"]), "--add") if request["add"] else []
+            self.pool.check(add, request["remove"])
+        except Refusal as error:
+            return self.reply(USAGE, str(error))
+        if add and not self.options.no_check:
+            self.look = Look(self.ask_hosts, self.pool.with_slots(add))
+        else:
+            self.there |= {host.name for host in add}
+            self.grant(request)
+
+    def grant(self, request):
+        self.pool.change(parse(",".join(request["add"]), "--add") if request["add"] else [], request["remove"])
+        hosts, np = self.pool.choose(self.there)
+        if request["restart"] or (hosts, np) != (self.chosen, self.np):
+            text = f"restarting on {shown(hosts)}: {np} rank{'s' * (np != 1)}"
+            self.change(f"as asked: {text}")
+            self.reply(0, text)
+        else:
+            self.reply(0, f"no change for the job, which runs on {shown(self.chosen)}")
+
+    def reply(self, status, text):
+        self.answer = {"id": self.request["id"], "status": status, "text": text}
+        self.request = None
+
+    def publish(self):
+        """Let the user see what we do, in RUN/launch.json."""
+        names = {host.name for host in self.chosen}
+        rows = [{"host": str(host), "state": "in the job"} for host in self.chosen]
+        rows += [{"host": str(host), "state": "spare" if host.name in self.there else "does not answer"}
+                 for host in self.pool.wanted() if host.name not in names]  # fmt: skip
+        content = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "hosts": rows, "ranks": self.np,
+                   "restarts_num": self.jobs_num - 1, "answer": self.answer}  # fmt: skip
+        if content != self.said:
+            try:
+                self.desk.say(content)
+                self.said = content
+            except OSError:
+                pass  # the next tick tries again
+
+
+class Look(threading.Thread):
+    """A question to hosts under way. found: what `check.ask` returns, once it has ended."""
+
+    def __init__(self, ask_hosts, hosts):
+        super().__init__(name="look", daemon=True)
+        self.ask_hosts, self.hosts, self.found = ask_hosts, hosts, ({}, [])
+        self.start()
+
+    def run(self):
+        try:
+            self.found = self.ask_hosts(self.hosts)
+        except (Refusal, OSError) as error:  # the run's folder fails: not the hosts' fault
+            self.found = {}, [check.Problem("this machine", str(error), "try again")]
+
+
+def pause(in_a_row):
+    """Return the seconds to wait before a restart: none before the first in a row."""
+    return min(PAUSE_S * 2 ** (in_a_row - 2), PAUSE_MAX_S) if in_a_row > 1 else 0
+
+
+def shown(hosts):
+    return ",".join(map(str, hosts))
+
+
+def tell(text):
+    job.tell(f"launch: {text}")

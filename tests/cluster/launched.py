@@ -1,0 +1,71 @@
+"""python -m az_mpi launch on the hosts of tests: a run that is long enough to be disturbed, and what it leaves."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import h5py
+
+ROOT = Path(__file__).resolve().parents[2]
+SMOKE = ["--", "--config_file", "configs/smoke.json", "--logdir", "run", "--set", "evaluate.opponents=[]", "--set",
+         "evaluate.solver_positions=0", "--set", "report.tensorboard=false", "--set", "train.replay_ratio=0.1"]
+# Far more games than are played before the run is told to stop; the same quota may be smaller on resume.
+LONG, SHORT = [*SMOKE, "--games_num", 200000, "--set", "exchange.every_s=0.5"], [*SMOKE, "--games_num", 40]
+
+
+class Launch:
+    """A `python -m az_mpi launch` under way on a host, started in `checkout`."""
+
+    def __init__(self, machine, checkout, host, words):
+        self.machine, self.folder = machine, checkout
+        name = f"{host}-{len(list(checkout.parent.glob('*.out')))}"
+        self.pid, self.output = checkout.parent / f"{name}.pid", checkout.parent / f"{name}.out"
+        script = 'echo $$ >"$0.new" && mv "$0.new" "$0" && exec "$@"'
+        command = machine.command("sh", "-c", script, self.pid, "python", "-m", "az_mpi", "launch", *words,
+                                  host=host, cwd=checkout)
+        with open(self.output, "w") as file:
+            self.process = subprocess.Popen(command, env=machine.environment, stdin=subprocess.DEVNULL, stdout=file,
+                                            stderr=subprocess.STDOUT)
+        self.wait_for(self.pid.exists)
+
+    def text(self):
+        return self.output.read_text()
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + 200
+        while not condition():
+            assert self.process.poll() is None and time.monotonic() < deadline, self.text()
+            time.sleep(0.1)
+
+    def wait_for_games(self):
+        """Wait until the run has games on disk, beyond those that it began with."""
+        before = len(segments(self.folder))
+        self.wait_for(lambda: len(segments(self.folder)) > before + 1)
+
+    def kill(self, name):
+        self.machine.run("kill", f"-{name}", self.pid.read_text().strip())
+
+    def ends(self, status):
+        assert self.process.wait(200) == status, self.text()
+        return self.text()
+
+
+def segments(checkout):
+    return sorted((checkout / "run/games").glob("*.h5"))
+
+
+def ids(checkout):
+    """Return the ids of all games on disk, each of which is there once."""
+    found = []
+    for path in segments(checkout):
+        with h5py.File(path) as file:
+            found += file["games/id"][:].tolist()
+    assert len(set(found)) == len(found)
+    return set(found)
+
+
+def status_hosts(checkout):
+    """Return (how the run ended, the host of each rank) as RUN/status.json tells."""
+    values = json.loads((checkout / "run/status.json").read_text())
+    return values["job"], [row["host"] for row in values["ranks"]]

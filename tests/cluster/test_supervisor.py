@@ -1,0 +1,110 @@
+"""The watch that launch keeps: hosts that are lost and come back, a killed mpirun, and what its user asks for."""
+
+import json
+import re
+import time
+
+import pytest
+from launched import LONG, SHORT, ids, status_hosts
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+def running_on(checkout, *hosts, after=0):
+    """Return whether an attempt later than `after` runs on exactly these hosts."""
+    try:
+        values = json.loads((checkout / "run/status.json").read_text())
+    except FileNotFoundError:
+        return False
+    return values["attempt"] > after and status_hosts(checkout) == ("running", list(hosts))
+
+
+def attempt(checkout):
+    return json.loads((checkout / "run/status.json").read_text())["attempt"]
+
+
+def test_a_host_that_loses_its_power_and_comes_back(launch, machine, checkout):
+    job = launch("--hosts", "node1:1,node2:1,node3:1", *LONG)
+    job.wait_for_games()
+    before, begun = ids(checkout), time.monotonic()
+    machine.cut("node3")
+    machine.lose("node3")
+    try:
+        job.wait_for(lambda: running_on(checkout, "node1", "node2"))
+        print(f"running again after {time.monotonic() - begun:.1f} s")
+    finally:
+        machine.bring_back("node3")
+    begun = time.monotonic()
+    job.wait_for(lambda: running_on(checkout, "node1", "node2", "node3"))
+    print(f"with the returned host after {time.monotonic() - begun:.1f} s")
+    job.wait_for_games()
+    job.kill("TERM")
+    said = job.ends(75)
+    assert "launch: left out: node3: " in said and "launch: restarting on node1:1,node2:1,node3:1" in said
+    assert before and before < ids(checkout) and not (checkout / "run/launch.json").exists()
+
+
+def test_a_killed_mpirun(launch, machine, checkout):
+    job = launch("--hosts", "node1:1,node2:1", *LONG)
+    job.wait_for_games()
+    before, first = ids(checkout), attempt(checkout)
+    script = """pid=$(cat "$0"); kill -9 $(cat "/proc/$pid/task/$pid/children")"""
+    assert machine.run("sh", "-c", script, job.pid, host="node1").returncode == 0
+    begun = time.monotonic()
+    job.wait_for(lambda: running_on(checkout, "node1", "node2", after=first))
+    print(f"running again after {time.monotonic() - begun:.1f} s")
+    job.wait_for_games()
+    job.kill("TERM")
+    assert "the job is lost (mpirun ended with status 137)" in job.ends(75)
+    assert before and before < ids(checkout)
+
+
+def test_hosts_are_added_and_removed(launch, machine, checkout):
+    def ask(*words, status=0):
+        done = machine.run("python", "-m", "az_mpi", "hosts", "run", *words, host="node3", cwd=checkout)
+        assert done.returncode == status and "Traceback" not in done.stderr, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    (checkout / "hosts").write_text("node1 slots=1\nnode2 slots=1\n")
+    job = launch("--hostfile", "hosts", *LONG)
+    job.wait_for_games()
+    job.wait_for((checkout / "run/launch.json").exists)
+    assert re.search(r"job: running, 2 of 2 ranks.* on node1, 0 restarts\n  node1:1: in the job\n", ask())
+    assert "restarting on node1:1: 1 rank" in ask("--remove", "node2")
+    job.wait_for(lambda: running_on(checkout, "node1"))
+    first = attempt(checkout)
+    assert "did not answer" in (said := ask("--add", "node2:1,10.77.0.77:1", status=2)) or "No route" in said
+    assert "--remove node9: not among the hosts of this run: node1" in ask("--remove", "node9", status=2)
+    assert attempt(checkout) == first
+    assert "restarting on node1:1,node3:2: 3 ranks" in ask("--add", "node3:2")
+    job.wait_for(lambda: running_on(checkout, "node1", "node3", "node3"))
+    job.wait_for_games()
+    job.kill("TERM")
+    job.ends(75)
+    before = ids(checkout)
+    assert "no launch looks after it" in ask() and "no launch looks after run" in ask("--restart", status=2)
+    launch("--hosts", "node1:1", *SHORT).ends(0)
+    assert before and before < ids(checkout)
+
+
+def test_survivors_on_other_hosts_go_on_and_all_ranks_come_back(launch, machine, checkout):
+    """A rank on another host than root's is killed, then root: the last one goes on until all are started again."""
+    def kill_rank(rank, host):
+        script = """for pid in $(ip netns pids "$0"); do
+            tr '\\0' '\\n' <"/proc/$pid/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && kill -9 "$pid"
+        done 2>/dev/null; true"""
+        machine.run("sh", "-c", script, host, rank)
+
+    job = launch("--survive", "--hosts", "node1:1,node2:1,node3:1", *LONG)
+    job.wait_for_games()
+    before = ids(checkout)
+    kill_rank(1, "node2")
+    job.wait_for(lambda: running_on(checkout, "node1", "node3"))
+    kill_rank(0, "node1")
+    job.wait_for(lambda: running_on(checkout, "node3"))
+    narrow = attempt(checkout)
+    job.wait_for(lambda: running_on(checkout, "node1", "node2", "node3", after=narrow))
+    job.kill("TERM")
+    said = job.ends(75)
+    assert said.count("going on after the loss of 1 of") == 2 and "ranks are lost: restarting with all" in said
+    assert "the job is lost" not in said and before and before < ids(checkout)

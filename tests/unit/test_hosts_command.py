@@ -1,0 +1,52 @@
+"""python -m az_mpi hosts where nobody answers, and what it refuses; what a launch answers is in test_supervisor.py."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from az_mpi.__main__ import main as program
+
+ROOT = Path(__file__).parents[2]
+STATUS = {"schema_version": 1, "run": "r", "game": "connect4", "attempt": 1, "job": "running", "count": 1,
+          "written": "2026-01-01 00:00:00", "elapsed_s": 1.0, "phase": "play", "iteration": 0, "iterations": 2,
+          "progress": None, "time_left_s": None, "games_num": 0, "positions_num": 0, "step": 0, "games_per_s": 0.0,
+          "workers_active": 1, "workers_num": 1, "model_sync_s": None, "network_mb_per_min": None, "staleness": None,
+          "failures": [], "ranks": [{"rank": 0, "host": "n1", "device": "cpu", "roles": "play", "state": "Active",
+                                     "games_num": 0, "games_per_s": 0.0, "last_seen_s": 0.1}]}  # fmt: skip
+
+
+def test_a_run_that_no_launch_looks_after(tmp_path, capsys):
+    (tmp_path / "status.json").write_text(json.dumps(STATUS))
+    assert program(["hosts", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "job: running; no launch looks after it\n  n1: 1 rank\n"
+    before = sorted(tmp_path.iterdir())
+    assert program(["hosts", str(tmp_path), "--add", "n2:1"]) == 2
+    said = capsys.readouterr().err
+    assert "no launch looks after" in said and "scancel" in said and sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("words, says", [
+    (["none"], "none/status.json"), (["none", "--restart"], "none/status.json"),
+    (["none", "--add", "-oX=x:1"], "expected one argument"), (["none", "--add=-oX:1"], "no host was contacted"),
+    (["none", "--add", "a b"], "--add"), (["none", "--remove", "a;b"], "--remove"),
+    (["none", "--no_wait"], "--no_wait"),
+])  # fmt: skip
+def test_bad_requests_are_refused(words, says):
+    done = subprocess.run([sys.executable, "-m", "az_mpi", "hosts", *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_launch_that_is_gone_and_another_request(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("az_mpi.launch.hosts_command.WAIT_S", 0.5)
+    (tmp_path / "status.json").write_text(json.dumps(STATUS))
+    (tmp_path / "launch.json").write_text(json.dumps({"id": "x", "pid": 7, "host": "h", "answer": None}))
+    assert program(["hosts", str(tmp_path), "--restart"]) == 2
+    assert "process 7 on h, does not answer" in capsys.readouterr().err
+    assert not (tmp_path / "launch-request.json").exists()
+    assert program(["hosts", str(tmp_path), "--restart", "--no_wait"]) == 0
+    request = json.loads((tmp_path / "launch-request.json").read_text())
+    assert request["launch"] == "x" and request["restart"] and program(["hosts", str(tmp_path), "--restart"]) == 2
+    assert "another request is waiting" in capsys.readouterr().err

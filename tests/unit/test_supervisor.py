@@ -1,0 +1,293 @@
+"""The watch that launch keeps: which ends are followed by another job, on which hosts, and after how long.
+
+mpirun's place is taken by a program that does what a list says, one entry a job; ssh's by one that runs things here.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from az_mpi.launch import hosts, supervisor
+from az_mpi.launch.mpirun import Mpirun
+from az_mpi.launch.pool import Pool
+from az_mpi.launch.supervisor import Supervisor
+from az_mpi.problems import Refusal
+
+ROOT = Path(__file__).parents[2]
+# What a job does: says `job` in status.json, commits a segment, waits for USR2 or a file, says something, ends.
+MPIRUN = f"""#!{sys.executable}
+import json, os, pathlib, signal, sys, time
+if "--version" in sys.argv: print("mpirun (Open MPI) 5.0.11"); sys.exit()
+here = pathlib.Path(__file__).parent
+run = here / "run"
+plan = json.loads((here / "plan").read_text())
+(here / "plan").write_text(json.dumps(plan[1:]))
+does = plan[0]
+with open(here / "lines", "a") as file: file.write(json.dumps(sys.argv[1:]) + "\\n")
+launch = next(word.partition("=")[2] for word in sys.argv if word.startswith("AZ_MPI_LAUNCH="))
+signal.signal(signal.SIGUSR2, lambda *_: sys.exit(75))
+(run / "games").mkdir(parents=True, exist_ok=True)
+if "job" in does:
+    np = int(sys.argv[sys.argv.index("-np") + 1])
+    status = dict(job=does["job"], launch=launch, iteration=0, ranks=[dict(host="h")] * np)
+    (run / "status.new").write_text(json.dumps(status)); (run / "status.new").rename(run / "status.json")
+if does.get("commits"):
+    (run / "games" / f"{{len(plan):06d}}-000.h5").touch()
+os.write(2, does.get("says", "").encode())
+while does.get("runs"): time.sleep(0.02)
+if "signal" in does: os.kill(os.getpid(), does["signal"])
+sys.exit(does.get("status", 0))
+"""
+SSH = """#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+host=$2; shift 2
+[ -e "$AWAY/$host" ] && { echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }
+sh -c "$*" | sed "s/\\"host\\": \\"[^\\"]*\\"/\\"host\\": \\"$host\\"/"
+"""
+LOST = "PRTE has lost communication with a remote daemon.\n"
+RUNNING, GOES_ON = {"job": "running"}, {"job": "running", "runs": True}
+FINISHES = {"job": "finished", "status": 0}
+
+
+@pytest.fixture
+def launch(tmp_path, monkeypatch):
+    """Return launch(plan, hosts="a:1", **options) -> (the exit status, the words after -H and -np of each job)."""
+    for name, text in (("mpirun", MPIRUN), ("ssh", SSH)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("AWAY", str(tmp_path))
+    monkeypatch.setattr(supervisor, "PAUSE_S", 0)
+
+    def run(plan, given="a:1", read=None, hours=0.0, **options):
+        (tmp_path / "plan").write_text(json.dumps(plan))
+        options = {"max_restarts": 3, "no_check": True, "survive": False, "gpus": None, "nodes": None, "np": None,
+                   "timeout": 20, "interface": None} | options  # fmt: skip
+        pool = Pool(read or (lambda: hosts.parse(given)), options["nodes"], options["gpus"], options["np"])
+        found = Mpirun(str(tmp_path / "mpirun"), "mpirun (Open MPI) 5.0.11", None)
+        watch = Supervisor(Namespace(**options), ["x", "--fresh"], tmp_path / "run", found, pool, pool.wanted(), hours)
+        status = watch.run(None)
+        lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+        assert not (tmp_path / "run/launch.json").exists() and all(line[-2] == "x" for line in lines[:1])
+        run.lines = lines
+        return status, [(line[line.index("-H") + 1], int(line[line.index("-np") + 1])) for line in lines]
+
+    run.folder = tmp_path
+    return run
+
+
+# Ends after which there is one more job; then it finishes.
+@pytest.mark.parametrize("first", [
+    {**RUNNING, "status": 0, "says": LOST}, {**RUNNING, "status": 0}, {**RUNNING, "status": 137},
+    {**RUNNING, "signal": signal.SIGKILL}, {"signal": signal.SIGKILL}, {**RUNNING, "status": 139},
+    {"job": "stopped", "status": 75}, {**RUNNING, "status": 1}, {**RUNNING, "status": 70, "says": LOST},
+    {"status": 1, "says": LOST}, {"job": "starting", "status": 213},
+])  # fmt: skip
+def test_what_is_lost_is_started_again(launch, first, capfd):
+    assert launch([first, FINISHES]) == (0, [("a:1", 1)] * 2)
+    assert "launch: the job is lost" in capfd.readouterr().err
+    assert ("--fresh" in launch.lines[1]) == ("job" not in first), "a run that has begun is not to be fresh again"
+
+
+@pytest.mark.parametrize("only, status", [
+    (FINISHES, 0), ({**FINISHES, "status": 139}, 139), ({**FINISHES, "says": LOST}, 0), ({"status": 2}, 2),
+    ({**RUNNING, "status": 2}, 2), ({**RUNNING, "status": 130}, 130), ({"job": "failed", "status": 70}, 70),
+    ({**RUNNING, "status": 70}, 70), ({"status": 1}, 1), ({"status": 213}, 213),
+])  # fmt: skip
+def test_what_would_come_again_or_is_done_is_not(launch, only, status):
+    assert launch([only])[0] == status and len(launch.lines) == 1
+
+
+def test_it_is_given_up_where_it_does_not_get_on(launch, capfd):
+    assert launch([{**RUNNING, "status": 137}] * 4) == (75, [("a:1", 1)] * 4)
+    assert "given up after 3 restarts in a row" in capfd.readouterr().err
+    assert launch([{**RUNNING, "status": 137}], max_restarts=0)[0] == 75 and len(launch.lines) == 5
+
+
+def test_getting_on_is_what_counts(launch):
+    lost = {**RUNNING, "status": 137}
+    plan = [lost, lost, lost, {**lost, "commits": True}, lost, lost, {**lost, "commits": True}, lost, FINISHES]
+    assert launch(plan)[0] == 0 and len(launch.lines) == 9
+
+
+def test_the_pauses_grow_to_a_limit():
+    assert [supervisor.pause(k) for k in (0, 1, 2, 3, 4, 8, 9, 10**3)] == [0, 0, 5, 10, 20, 300, 300, 300]
+
+
+def test_max_hours_are_those_of_all_jobs(launch, capfd):
+    assert launch([{**RUNNING, "status": 137}, GOES_ON], hours=3 / 3600)[0] == 75
+    assert "max_hours is nearly over" in capfd.readouterr().err and len(launch.lines) == 2
+
+
+def test_hosts_that_do_not_answer_are_left_out(launch, capfd):
+    (launch.folder / "b").touch()
+    plan = [{**RUNNING, "status": 0, "says": LOST}, FINISHES]
+    assert launch(plan, "a:1,b:2,c:1", no_check=False, np=4) == (0, [("a:1,b:2,c:1", 4), ("a:1,c:1", 2)])
+    assert "launch: left out: b: ssh: connect to host b port 22: No route to host" in capfd.readouterr().err
+
+
+def test_a_failure_where_a_host_is_gone_is_a_loss(launch):
+    (launch.folder / "b").touch()
+    assert launch([{**RUNNING, "status": 70}, FINISHES], "a:1,b:1", no_check=False)[0] == 0
+    assert launch([{**RUNNING, "status": 70}], "a:1", no_check=False)[0] == 70
+
+
+def test_a_spare_host_takes_the_place_of_a_lost_one(launch):
+    (launch.folder / "a").touch()
+    plan = [{**RUNNING, "status": 0, "says": LOST}, FINISHES]
+    assert launch(plan, "a:2,b:2,c:2", no_check=False, nodes=2) == (0, [("a:2,b:2", 4), ("b:2,c:2", 4)])
+
+
+def test_a_host_that_is_back_is_taken_in(launch, monkeypatch):
+    monkeypatch.setattr(supervisor, "LOOK_S", 0.5)
+    monkeypatch.setattr("az_mpi.launch.pool.LOOK_S", 0.5)
+    away = launch.folder / "b"
+    away.touch()
+    monkeypatch.setattr(supervisor, "tell", lambda text: away.unlink(True) if "left out" in text else None)
+    plan = [{**RUNNING, "status": 0, "says": LOST}, GOES_ON, FINISHES]
+    assert launch(plan, "a:1,b:1", no_check=False) == (0, [("a:1,b:1", 2), ("a:1", 1), ("a:1,b:1", 2)])
+
+
+def test_a_line_more_in_the_hostfile(launch, monkeypatch):
+    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+    """It is taken once it stands there twice, and not while it cannot be read."""
+    texts = iter(["a:1", "a:1", "a:1,b:", "a:1,b:1"])
+
+    def read():
+        return hosts.parse(next(texts, "a:1,b:1,c:2"))
+
+    assert launch([GOES_ON, FINISHES], read=read, no_check=False) == (0, [("a:1", 1), ("a:1,b:1,c:2", 4)])
+
+
+def test_lost_ranks_come_back_under_survive(launch, monkeypatch):
+    """Two ranks were started, and one is left."""
+    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+    text = MPIRUN.replace("* np", "* (1 if does.get('runs') else np)")
+    (launch.folder / "mpirun").write_text(text)
+    assert launch([GOES_ON, FINISHES], "a:2", survive=True) == (0, [("a:2", 2)] * 2)
+
+
+def test_a_signal_between_two_jobs_ends_the_launch(launch, tmp_path):
+    """By the real process, which has refused nothing and begun nothing yet: 143; and in a pause: 75."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "plan").write_text(json.dumps([{**RUNNING, "status": 137}] * 9))
+    (tmp_path / "python").symlink_to(sys.executable)
+    code = f"import sys; sys.executable = {str(tmp_path / 'python')!r}\nfrom az_mpi.launch import launcher\n"
+    words = ["--no_check", "--", "--config_file", str(ROOT / "configs/smoke.json"), "--logdir", str(tmp_path / "run")]
+    process = subprocess.Popen([sys.executable, "-c", f"{code}sys.exit(launcher.main({words}))"], cwd=ROOT,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        said = ""
+        while "waiting 5 s" not in said:
+            said += process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 75 and "stopping; the same command goes on" in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def pool():
+    clock = Namespace(now=0.0)
+    made = Pool(lambda: hosts.parse("a:2,b:2"), np=3, clock=lambda: clock.now)
+    made.time = clock
+    return made
+
+
+def test_a_host_that_is_lost_often_is_waited_for_longer(pool):
+    waits = []
+    for _ in range(9):
+        pool.lose(["b"])
+        begun = pool.time.now
+        while not pool.may_return("b"):
+            pool.time.now += 10
+        waits.append(pool.time.now - begun)
+    assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600] and pool.may_return("a")
+
+
+def test_widths(pool):
+    def width(*names):
+        chosen, np = pool.choose(names)
+        return ",".join(map(str, chosen)), np
+
+    assert width("b", "a") == ("a:2,b:2", 3) and width("b") == ("b:2", 2) and width() == ("", 0)
+    pool.change(hosts.parse("c:1"), ["a"])
+    assert width("a", "b", "c") == ("b:2,c:1", 3) and width("a") == ("", 0)
+    pool.change(hosts.parse("a:4,c:2"), [])
+    assert width("a", "b", "c") == ("a:4,b:2,c:2", 8)
+
+
+@pytest.mark.parametrize("add, remove, says", [
+    ("", ["c"], "not among the hosts of this run: a, b"), ("", ["a", "b"], "no host would be left"),
+    ("a:2", [], "among the hosts already"),
+])  # fmt: skip
+def test_changes_that_cannot_be(pool, add, remove, says):
+    with pytest.raises(Refusal, match=says):
+        pool.check(hosts.parse(add) if add else [], remove)
+
+
+def ask(*words):
+    """Run `python -m az_mpi hosts` and return (status, what it says)."""
+    done = subprocess.run([sys.executable, "-m", "az_mpi", "hosts", *map(str, words)], cwd=ROOT, capture_output=True,
+                          text=True)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_what_a_user_asks_for(launch):
+    """The launch is in a process of its own; a plan of jobs that go on until they are asked to stop."""
+    (launch.folder / "gone").touch()
+    child = os.fork()
+    if child == 0:
+        status, widths = 99, None
+        try:
+            status, widths = launch([GOES_ON] * 4, "a:1,b:1", no_check=False)
+        finally:
+            (launch.folder / "widths").write_text(json.dumps(widths))
+            os._exit(status)
+    run = launch.folder / "run"
+    try:
+        while not (run / "launch.json").exists():
+            time.sleep(0.05)
+        assert ask(run, "--remove", "c") == (2, "--remove c: not among the hosts of this run: a, b\n")
+        status, said = ask(run, "--add", "gone:2")
+        assert status == 2 and "gone: ssh: connect to host gone port 22: No route to host" in said
+        assert ask(run, "--remove", "b") == (0, "restarting on a:1: 1 rank\n")
+        assert ask(run, "--add", "c:2") == (0, "restarting on a:1,c:2: 3 ranks\n")
+        assert ask(run, "--restart") == (0, "restarting on a:1,c:2: 3 ranks\n")
+        while len((launch.folder / "lines").read_text().splitlines()) < 4:
+            time.sleep(0.05)
+        assert not list(run.glob("launch-request*"))
+    finally:
+        os.kill(child, signal.SIGTERM)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    widths = json.loads((launch.folder / "widths").read_text())
+    assert status == 75 and widths == [["a:1,b:1", 2], ["a:1", 1], ["a:1,c:2", 3], ["a:1,c:2", 3]]
+
+
+def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
+    """By the look at a host, which knows them by what is in their environment."""
+    from az_mpi.launch import probe
+
+    def rank(launch):
+        return subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
+                                stdout=subprocess.PIPE, env={**os.environ, "AZ_MPI_LAUNCH": launch})
+
+    ranks = [rank("ours"), rank("ours"), rank("ours-too")]
+    try:
+        for one in ranks:
+            one.stdout.readline()
+        assert probe._end("ours") == 0
+        assert [one.wait(10) for one in ranks[:2]] == [-signal.SIGKILL] * 2 and ranks[2].poll() is None
+    finally:
+        for one in ranks:
+            one.kill()
+            one.communicate()
