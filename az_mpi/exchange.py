@@ -73,8 +73,11 @@ def store(run):
     record = run.player.take()
     # While an iteration is trained, games are played for the next.
     iteration = run.progress.iteration + (run.progress.phase == "train")
-    run.given.append((iteration, record))
-    new = record.gather(run.world, run.config.exchange.compress)
+    compress, kept = run.config.exchange.compress, record
+    if run.world.survives and run.world.size > 1:  # else root's own games would be lost with it until they are on disk
+        kept = Record.join(run.game, [record, record.from_root(run.world, compress)])
+    run.given.append((iteration, kept))
+    new = record.gather(run.world, compress)
     if run.world.is_root:
         run.writer.submit(iteration, new, provenance(run))
     return record

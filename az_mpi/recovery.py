@@ -148,7 +148,9 @@ def _store_what_is_missing(run, new):
         mine = Record.join(run.game, [record for place, record in run.given if place == iteration])
         records = mine.gather(world)
         if world.is_root:
-            missing = records.select(~np.isin(records.games["id"], exchange.stored(new, iteration).games["id"]))
+            ids = records.games["id"]
+            once = np.isin(np.arange(len(ids)), np.unique(ids, return_index=True)[1])  # two ranks hold root's
+            missing = records.select(once & ~np.isin(ids, exchange.stored(new, iteration).games["id"]))
             new.writer.submit(iteration, missing, exchange.provenance(new))
     if world.is_root:
         new.writer.flush()

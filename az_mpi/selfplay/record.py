@@ -66,6 +66,11 @@ class Record:
         arrays = [world.gather(rows, compress) for rows in (self.games, self.positions, self.policy)]
         return Record(*arrays) if world.is_root else None
 
+    def from_root(self, world, compress=False):
+        """Return root's record on rank 1 and one without games elsewhere. Collective over two ranks or more."""
+        arrays = [rows if world.is_root else rows[:0] for rows in (self.games, self.positions, self.policy)]
+        return Record(*(world.exchange(rows, np.ones(len(rows), np.int64), compress) for rows in arrays))
+
     def dense_policy(self, num_actions):
         """Return the policy targets as float32 [P, A]."""
         dense = np.zeros((len(self.positions), num_actions), np.float32)

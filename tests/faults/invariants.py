@@ -138,8 +138,8 @@ def given_by(outcome, ranks):
 
 
 def excused(outcome):
-    """Return the ranks whose games may be lost although they gave them away: what root has received is in its memory
-    until it is on disk, and dies with it; then those of other ranks that died count too."""
+    """Return the ranks whose games may be lost although they gave them away: what root has received is in its memory,
+    and in that of who gave it (the next rank, of its own), until it is on disk. It takes two losses at once."""
     victims = set(outcome.trial.victims) if outcome.injected else set()
     roots = {event["rank"] for event in outcome.first.events if event["event"] == "given" and event["root"]}
-    return victims if victims & roots else set()
+    return victims if victims & roots and len(victims) > 1 else set()

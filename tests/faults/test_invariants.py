@@ -111,10 +111,13 @@ def test_every_game_once(well):
     assert invariants.every_game_once(lost_with_it) == []
     well.first.events[-1] = event("given", 1, ids=[81], root=False)  # the dead rank's, and root lives
     assert "[81]" in invariants.every_game_once(well)[0]
-    well.first.events.append(event("given", 1, ids=[], root=True))  # root died, and what was in its memory
-    assert invariants.every_game_once(well) == []
+    well.first.events.append(event("given", 1, ids=[], root=True))  # it was root, and the next rank held its games too
+    assert "[81]" in invariants.every_game_once(well)[0]
+    also = Injection(2, "play", 1, ["signal", [2], 9])
+    two = replace(well, trial=replace(KILL, injections=(*KILL.injections, also)))
+    assert invariants.every_game_once(two) == []  # and that one died too
     write(well.run, range(15, 25))
-    assert "5 games are stored twice: [15, 16, 17]" in invariants.every_game_once(well)[0]
+    assert "5 games are stored twice: [15, 16, 17]" in invariants.every_game_once(two)[0]
 
 
 def test_files_whole(well):
