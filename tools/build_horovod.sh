@@ -10,6 +10,7 @@ horovod_sha256=92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0
 mpi4py=$(sed -n 's/^mpi4py==\([^ ]*\).*/\1/p' requirements.txt)
 python=$PWD/.venv/bin/python
 log=$PWD/.venv/horovod-build.log
+tools=$PWD/tools
 export PATH="$PWD/.venv/bin:$PATH" PIP_DISABLE_PIP_VERSION_CHECK=1
 unset PIP_QUIET  # all of it goes to the log
 [ -n "${MPI_HOME:-}" ] || unset MPI_HOME
@@ -30,7 +31,8 @@ import platform, sys
 from importlib.metadata import version
 print("torch-" + version("torch"), "py%d.%d" % sys.version_info[:2], platform.machine(), "".join(platform.libc_ver()), sep="_")')
 cache=${AZ_MPI_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/az_mpi}
-wheels=$cache/horovod-${horovod}_${mpi}_${tags}${HOROVOD_GPU_OPERATIONS:+_$HOROVOD_GPU_OPERATIONS}
+patch=$(sha256sum "$tools/patch_horovod.py" | cut -c1-8)
+wheels=$cache/horovod-${horovod}-${patch}_${mpi}_${tags}${HOROVOD_GPU_OPERATIONS:+_$HOROVOD_GPU_OPERATIONS}
 
 # --- Building: in a scratch folder, and moved into the cache whole -------------------------------------------
 build() {
@@ -59,9 +61,9 @@ build() {
         echo "$horovod_sha256  horovod-$horovod.tar.gz" | sha256sum --check
         tar xzf "horovod-$horovod.tar.gz"
         cd "horovod-$horovod"
-        # torch 2.1 and later need C++17; Horovod asks for 14. And the library must find the MPI and the torch
-        # of the .venv it is installed in, not those of the one it was built in.
-        sed -i 's/set(CMAKE_CXX_STANDARD 14)/set(CMAKE_CXX_STANDARD 17)/' CMakeLists.txt horovod/torch/CMakeLists.txt
+        "$python" "$tools/patch_horovod.py" .
+        # The library must find the MPI and the torch of the .venv it is installed in, not those of the one it was
+        # built in.
         sed -i "s|^project(horovod CXX)|&\nset(CMAKE_BUILD_WITH_INSTALL_RPATH ON)\nset(CMAKE_INSTALL_RPATH \"${rpath//:/;};\$ORIGIN/../../torch/lib\")|" CMakeLists.txt
         # Without GPU operations asked for, the same build everywhere: no use of a CUDA toolkit that happens to be
         # on PATH, whole or not.

@@ -34,7 +34,7 @@ python=$base_python
 mpi_home=$mpi_home"
 wanted="$foundation
 gpu_operations=$gpu_operations
-files=$(cat requirements.txt tools/setup.sh tools/build_horovod.sh | sha256sum | cut -c1-16)"
+files=$(cat requirements.txt tools/setup.sh tools/build_horovod.sh tools/patch_horovod.py | sha256sum | cut -c1-16)"
 
 if [ "$(cat .venv/setup.txt 2>/dev/null)" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; then
     say ".venv is ready"

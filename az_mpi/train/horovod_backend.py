@@ -28,7 +28,11 @@ class HorovodBackend:
         import horovod.torch as hvd
         from horovod.common.exceptions import HorovodInternalError
 
-        hvd.init(comm=self.world.comm)
+        try:
+            hvd.init(comm=self.world.comm)
+        except ValueError as error:  # all that it says where a rank dies in its start (tools/patch_horovod.py)
+            hvd.shutdown()
+            raise PeerLost(str(error)) from error
         try:
             yield
             # One rank's shutdown ends every rank's session, also of one that still waits for its last reduction.

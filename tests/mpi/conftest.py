@@ -1,12 +1,9 @@
 """Starting real MPI jobs from tests."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
-from jobs import BACKENDS, ROOT, command
-
-PROGRAMS = Path(__file__).parent / "programs"
+from jobs import BACKENDS, PROGRAMS, ROOT, command
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 import h5py
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
 LAUNCHER = Path(sys.executable).parent / "mpirun"
 # MPICH's hydra takes as many ranks as it is asked for, and knows no slots behind a host's name.
 HYDRA = "HYDRA" in subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True, check=True).stdout

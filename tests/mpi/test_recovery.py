@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from jobs import ids
+from jobs import PROGRAMS, ids
 
 pytestmark = pytest.mark.mpi
 
@@ -136,6 +136,12 @@ def test_the_only_trainer_is_killed(start, tmp_path):
     assert process.returncode == 0, output
     assert re.search(r"going on after .*: iteration 1 of 3", output)
     assert state(folder)["iteration"] == 3 and len(ids(folder)) == len(set(ids(folder)))
+
+
+def test_ranks_killed_while_horovod_starts(start_mpirun):
+    process = start_mpirun(6, PROGRAMS / "loss_at_session_start.py", options=["--with-ft", "ulfm"])
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0 and "all checks passed" in output, output
 
 
 def test_a_rank_killed_in_the_start_up_leaves_nothing_behind_that_hangs(start, tmp_path):

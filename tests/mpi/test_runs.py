@@ -12,10 +12,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from jobs import PROGRAMS
 
 pytestmark = pytest.mark.mpi
-
-PROGRAMS = Path(__file__).parent / "programs"
 
 SMOKE = "configs/smoke.json"
 # One small network, every part of a run, in seconds.

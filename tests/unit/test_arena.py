@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from az_mpi import config, games
+from az_mpi import settings as models
 from az_mpi.evaluate import arena
 from az_mpi.evaluate.arena import RandomPlayer, SearchPlayer, play_match
 from az_mpi.evaluate.evaluation import evaluate
@@ -58,7 +59,7 @@ class _ScriptedSeat:
 
 
 def searcher(game, simulations, evaluate=None):
-    return SearchPlayer(evaluate or UniformEvaluator(game), config.Search(simulations=simulations))
+    return SearchPlayer(evaluate or UniformEvaluator(game), models.Search(simulations=simulations))
 
 
 def mirrored(result):

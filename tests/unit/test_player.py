@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers import Hashed, by_id, make_config, play_games
 
-from az_mpi import config, games
+from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.network.evaluators import Evaluator, UniformEvaluator
 from az_mpi.search.puct import Search
 from az_mpi.selfplay.player import Player
@@ -71,7 +72,7 @@ def test_policies_are_the_searchs_whatever_the_temperature(temperature):
     search = {"simulations": 40, "dirichlet_fraction": 0.0, "reuse_tree": False, "temperature_plies": 2}
     search |= {"temperature": 1.0, "temperature_final": temperature}
     record = play_games(make_player(CONNECT4, evaluate=Hashed(CONNECT4), search=search), range(6))
-    again = Search(CONNECT4, Hashed(CONNECT4), config.Search(**search), len(record.positions), noise=True)
+    again = Search(CONNECT4, Hashed(CONNECT4), models.Search(**search), len(record.positions), noise=True)
     slots = np.arange(len(record.positions))
     again.reset(slots, record.positions["state"], slots.astype(np.uint64))
     again.run(slots)

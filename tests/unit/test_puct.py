@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers import Hashed, Table, Ways, after, board, edges_of_root, searching, steps, tree_as_dict
 
-from az_mpi import config, games
+from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search.puct import exploration_table
 
@@ -19,7 +20,7 @@ FLAT = {"c_puct": 1.0, "c_puct_base": 1e12}  # C(s) = 1
 
 def test_exploration_table_by_hand():
     """c_init = 1.25 and c_base = 9: at N = 0, 8, 26 the logarithm is that of 10/9, 2, 4; times the root of N."""
-    table = exploration_table(config.Search(simulations=30, c_puct=1.25, c_puct_base=9.0))
+    table = exploration_table(models.Search(simulations=30, c_puct=1.25, c_puct_base=9.0))
     assert len(table) >= 31 + 1
     assert table[0] == 0
     assert table[8] == pytest.approx((math.log(2) + 1.25) * math.sqrt(8), rel=1e-6)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers import Hashed, edges_of_root, searching, steps
 
-from az_mpi import config, games
+from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search import streams
 from az_mpi.search.puct import Search
@@ -145,7 +146,7 @@ def test_tiny_alpha_keeps_priors_a_distribution():
 
 
 def test_noise_is_in_the_priors_before_the_first_simulation_of_a_reused_root():
-    search = Search(TICTACTOE, Hashed(TICTACTOE), config.Search(simulations=30), 1, True)
+    search = Search(TICTACTOE, Hashed(TICTACTOE), models.Search(simulations=30), 1, True)
     slots = np.arange(1)
     search.reset(slots, TICTACTOE.initial(1), np.ones(1, np.uint64))
     search.run(slots)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from helpers import Hashed, board, make_config, play_games
 
-from az_mpi import config, games
+from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.data.replay import Replay, sample_dtype, to_samples, turn, window_size
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search.puct import Search
@@ -26,7 +27,7 @@ def rows_numbered(*indices, game=TICTACTOE):
 )
 def test_window_by_hand(made, expected):
     """Half of the positions made, never under 100 nor over 1000."""
-    settings = config.Replay(window_min=100, window_max=1000, window_growth=0.5)
+    settings = models.Replay(window_min=100, window_max=1000, window_growth=0.5)
     assert window_size(settings, made) == expected
 
 
@@ -163,7 +164,7 @@ def test_search_on_a_turned_board_finds_the_turned_policy():
         . O .
         . . .""")
     planes = TICTACTOE.planes(state)
-    search = Search(TICTACTOE, UniformEvaluator(TICTACTOE), config.Search(simulations=600), 8, noise=False)
+    search = Search(TICTACTOE, UniformEvaluator(TICTACTOE), models.Search(simulations=600), 8, noise=False)
     policy = np.zeros((1, 9), np.float32)
     policy[0, 7] = 1
     starts = []

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from az_mpi import config, games
+from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.evaluate import solver
 from az_mpi.evaluate.arena import SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
@@ -235,13 +236,13 @@ def test_a_rank_may_have_no_positions(world, whole):
 
 def test_search_finds_more_than_chance(world, whole):
     part = whole.part(0, 8)
-    player = SearchPlayer(UniformEvaluator(TICTACTOE), config.Search(simulations=200))
+    player = SearchPlayer(UniformEvaluator(TICTACTOE), models.Search(simulations=200))
     shares = optimal_share(world, TICTACTOE, player, part)
     assert shares["where_moves_differ"] > 0.97 > 0.5 > shares["random_where_moves_differ"]
 
 
 def test_search_on_connect4(world, connect4):
-    player = SearchPlayer(UniformEvaluator(CONNECT4), config.Search(simulations=200))
+    player = SearchPlayer(UniformEvaluator(CONNECT4), models.Search(simulations=200))
     shares = optimal_share(world, CONNECT4, player, connect4)
     assert shares["positions_num"] == 60
     assert shares["where_moves_differ"] > shares["random_where_moves_differ"] + 0.2

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers import Hashed, Ways, check_tree, tree_as_dict
 
-from az_mpi import config, games
+from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.search import tree
 from az_mpi.search.puct import Search
 from az_mpi.search.tree import NO_CHILD
@@ -26,7 +27,7 @@ def one_tree(game=TICTACTOE, nodes=10):
 
 
 def grown(game, simulations, num_trees):
-    settings = config.Search(simulations=simulations)
+    settings = models.Search(simulations=simulations)
     search = Search(game, Hashed(game), settings, num_trees, noise=False)
     search.reset(np.arange(num_trees), game.initial(num_trees), np.arange(num_trees, dtype=np.uint64))
     search.run(np.arange(num_trees))
