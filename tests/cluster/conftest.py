@@ -26,18 +26,29 @@ def machine():
     yield from new_machine(FOR_HOSTS)
 
 
-@pytest.fixture(scope="session")
-def slurm_machine():
-    """Three hosts with a Slurm over them."""
+def new_slurm_machine():
     for machine in new_machine(FOR_HOSTS | FOR_SLURM):
         machine.start_slurm()
         yield machine
+
+
+@pytest.fixture(scope="session")
+def slurm_machine():
+    """Three hosts with a Slurm over them."""
+    yield from new_slurm_machine()
 
 
 @pytest.fixture
 def queue(slurm_machine, checkout):
     """The Slurm's queue of jobs, which are submitted from `checkout`; see `queue_of_jobs.Queue`."""
     return Queue(slurm_machine, checkout)
+
+
+@pytest.fixture
+def own_queue(checkout):
+    """The queue of a Slurm that no other test uses, so that its hosts may be lost."""
+    for machine in new_slurm_machine():
+        yield Queue(machine, checkout)
 
 
 @pytest.fixture

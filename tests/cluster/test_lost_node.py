@@ -1,4 +1,4 @@
-"""A batch job that loses a node under a real Slurm: mpirun ends with status 0, the job comes back all the same."""
+"""Batch jobs under a real Slurm that lose a node, or have less time than the run takes: they come back and finish."""
 
 import json
 from pathlib import Path
@@ -41,3 +41,45 @@ def test_a_job_that_loses_a_node_comes_back_and_finishes(queue, checkout):
     assert "complete: iteration 1 of 1" in said and "start 2 on node[1-3]: ended with status 0" in said
     found = ids(checkout / "run")
     assert len(found) == len(set(found)) and before and before <= set(found)
+
+
+def test_a_job_that_loses_the_node_of_mpirun_goes_on_on_others(own_queue, checkout):
+    """Nobody is left to say anything. Slurm, once it is told or has seen it, puts the job back into its queue."""
+    queue, machine = own_queue, own_queue.machine
+    write_config(checkout / "config.json", 200000)
+    job = queue.submit("--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=4", "--gres=none", "--mem=1G", "--time=30",
+                       "slurm/train_multinode.sh", "--config_file", "config.json", "--logdir", "run")
+    queue.wait_for_file(checkout / "run/games/000000-001.h5", job)
+    machine.lose("node1")
+    before = set(ids(checkout / "run"))
+    write_config(checkout / "config.json", 40)
+    machine.run("scontrol", "update", "NodeName=node1", "State=DOWN", "Reason=lost")
+    [facts], said = queue.wait(job), queue.output(job)
+    assert facts["JobState"] == "COMPLETED" and facts["Restarts"] == "1" and facts["NodeList"] == "node[2-3]", said
+    assert "complete: iteration 1 of 1" in said and "start 2 on node[2-3]: ended with status 0" in said
+    found = ids(checkout / "run")
+    assert len(found) == len(set(found)) and before and before <= set(found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_chain_of_short_jobs_does_what_an_unbroken_run_does(queue, checkout):
+    """Two minutes each, of which Slurm leaves one to one and a half; in play, in training, in whatever comes."""
+    options = ["--config_file", "configs/smoke.json", "--set", "selfplay.deterministic=true", "--set", "iterations=10",
+               "--games_num", 2000, "--set", "train.replay_ratio=4.0", "--set", "report.tensorboard=false"]
+    job = queue.submit("--ntasks=2", "--cpus-per-task=2", "--gres=none", "--mem=1G", "--time=2", "--signal=B:USR1@30",
+                       "slurm/train.sh", *options, "--logdir", "run")
+    [facts], said = queue.wait(job, seconds=2400), queue.output(job)
+    print(f"{facts['Restarts']} restarts")
+    assert facts["JobState"] == "COMPLETED" and int(facts["Restarts"]) >= 3, said
+    assert said.count("ended with status 75") == int(facts["Restarts"]), said
+    words = ["mpirun", "-np", 2, "-H", "node1:2", "--bind-to", "none", "python", "run_dist.py", *options]
+    done = queue.machine.run(*words, "--logdir", "unbroken", host="node1", cwd=checkout, timeout=1800)
+    assert done.returncode == 0, done.stdout + done.stderr
+    chain, unbroken = ids(checkout / "run"), ids(checkout / "unbroken")
+    assert sorted(chain) == sorted(unbroken) and len(set(chain)) == len(chain) == 10 * 2000
+    assert steps(checkout / "run") == steps(checkout / "unbroken")
+
+
+def steps(folder):
+    return json.loads((folder / "checkpoints/000010/state.json").read_text())["step"]

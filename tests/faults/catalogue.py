@@ -13,9 +13,6 @@ import errno
 import random
 import signal
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # Phase: the highest passage that is drawn. A rank passes many times through what it does in a loop; what is passed once
 # an iteration is passed ITERATIONS times. "any" is no place in the program: the harness acts, this many tenths of a
@@ -37,7 +34,7 @@ class Fault:
     """action: as above; the targets "self", "two" and "all" stand for ranks. statuses: mpirun's that are documented for
     it, where 0 is only so for a run that is complete. others_stay: ranks that were not hit go on, or leave in order, so
     that all they have given to an exchange must be stored; else what was to be seen on disk. weight: how often it is
-    drawn. needs: a file without which the program does not know this fault yet."""
+    drawn."""
 
     action: tuple
     statuses: tuple = (0,)
@@ -46,7 +43,6 @@ class Fault:
     others_stay: bool = True
     weight: int = 1
     options: dict = field(default_factory=dict)
-    needs: str | None = None
 
 
 def _sent(targets, number, *statuses, **more):
@@ -54,7 +50,7 @@ def _sent(targets, number, *statuses, **more):
 
 
 FAULTS = {
-    "kill": _sent("self", signal.SIGKILL, 0, weight=8),
+    "kill": _sent("self", signal.SIGKILL, 0, ranks=4, weight=8),
     "kill in the start-up": _sent("self", signal.SIGKILL, 0, 75, 137, phases=("start-up",)),
     "segmentation fault": _sent("self", signal.SIGSEGV, 0, weight=2),
     "kill two at once": _sent("two", signal.SIGKILL, 0, ranks=4, weight=3),
@@ -67,8 +63,8 @@ FAULTS = {
     "TERM to all ranks": _sent("all", signal.SIGTERM, 75, 0),
     "USR1 to one rank": _sent("self", signal.SIGUSR1, 0),
     "short pause": Fault(("stop", 3), phases=("play", "exchange", "train", "publish")),
-    "hang": Fault(("stop", 0), options={"fault.hang_s": 5}, phases=("play", "exchange", "train", "publish", "evaluate"),
-                  needs="az_mpi/watchdog.py"),
+    "hang": Fault(("stop", 0), phases=("play", "exchange", "train", "publish", "evaluate"),
+                  options={"fault.hang_s": 5}),
     "no space for a second": Fault(("disk", errno.ENOSPC, 1.0), phases=("segment", "checkpoint")),
     "EIO for good": Fault(("disk", errno.EIO, 0), (75,), phases=("segment", "checkpoint"), others_stay=False,
                           options={"storage.give_up_s": 2}),
@@ -144,9 +140,3 @@ def make(seed):
     if name == "kill one more in the recovery":
         injections.append(Injection(other, "recovery", rng.randint(1, RECOVERY), [kind, [other], details[1]]))
     return Trial(seed, name, ranks, tuple(injections), options)
-
-
-def missing(trial):
-    """Return what the program lacks for this trial, None where it lacks nothing."""
-    needs = FAULTS[trial.fault].needs
-    return needs if needs and not (ROOT / needs).exists() else None

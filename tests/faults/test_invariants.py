@@ -224,9 +224,9 @@ def test_counts_are_appended_to_the_page():
     one = {"fault": "kill", "injected": 1, "broken": [], "going_on_s": 0.5}
     rows = long.summary([one, one | {"broken": ["x"], "going_on_s": 1.5}, one | {"injected": 0}])
     assert [row[:3] for row in rows] == [("all of these", 2, 1), ("kill", 2, 1)]
-    assert rows[1][4:] == (0.5, 1.5)
+    assert rows[1][4:] == (0.5, 1.5, None)
     new = long.lines(rows, "2026-01-01", "abc")
-    assert new[1] == "| 2026-01-01 | abc | kill | 2 | 1 | 97 % | 0.50 | 1.50 |"
+    assert new[1] == "| 2026-01-01 | abc | kill | 2 | 1 | 97 % | 0.50 | 1.50 |  |"
     assert long.append(f"a\n{long.END}b", new) == f"a\n{new[0]}\n{new[1]}\n{long.END}b"
     assert long.PAGE.read_text().count(long.END) == 1
     with pytest.raises(ValueError):

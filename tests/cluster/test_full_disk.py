@@ -1,0 +1,78 @@
+"""A run on a file system that is full, at one write after the other: no torn file, and it goes on when there is room."""
+
+import re
+import subprocess
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+
+PAGE = 4096  # bytes that a tmpfs gives at once
+# Checkpoints and segments every few seconds, for as long as the test takes.
+OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "disk/run", "--games_num", 60, "--set", "iterations=5000",
+           "--set", "train.replay_ratio=0.1", "--set", "exchange.every_s=0.5", "--set", "evaluate.opponents=[]", "--set",
+           "evaluate.solver_positions=0", "--set", "report.tensorboard=false", "--set", "report.summary_frequency=1000"]
+PAUSED, ON = "paused: ", "the files can be written again"
+
+
+class Disk:
+    """A tmpfs of a machine's own, as the folder `disk` of a checkout, and a run on it."""
+
+    def __init__(self, machine, checkout):
+        self.machine, self.checkout, self.output = machine, checkout, checkout / "output"
+        (checkout / "disk").mkdir()
+        self.do("mount -t tmpfs -o size=200m none disk")
+        words = ["mpirun", "-np", 2, "-H", "node1:2", "--bind-to", "none", "python", "run_dist.py", *OPTIONS]
+        with open(self.output, "w") as file:
+            self.process = subprocess.Popen(machine.command(*words, host="node1", cwd=checkout), stdout=file,
+                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=machine.environment)
+
+    def do(self, script):
+        """Run a script in the checkout and return what it says."""
+        done = self.machine.run("sh", "-ec", script, cwd=self.checkout)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def fill(self, pages):
+        """Leave so many pages free."""
+        self.do(f"cat /dev/zero >disk/ballast 2>/dev/null || truncate -s -{pages * PAGE} disk/ballast")
+
+    def empty(self):
+        self.do("rm disk/ballast")
+
+    def said(self, text):
+        return self.output.read_text().count(text)
+
+    def wait_for(self, text, times):
+        deadline = time.monotonic() + 120
+        while self.said(text) < times:
+            assert self.process.poll() is None and time.monotonic() < deadline, self.output.read_text()[-4000:]
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_run_pauses_whatever_it_can_write_no_more(machine, checkout, step):
+    """From nothing left to as much as an iteration writes, its segment and its checkpoint: the first write that finds
+    no room is another one each time."""
+    disk = Disk(machine, checkout)
+    try:
+        disk.wait_for("iteration 4 of", 1)
+        sizes = disk.do("du -k --apparent-size disk/run/checkpoints/000003 disk/run/games/000002-000.h5")
+        an_iteration = sum(int(size) for size in re.findall(r"^\d+", sizes, re.MULTILINE)) * 1024 // PAGE
+        whole = disk.do("find disk/run/games -name '0*.h5' | wc -l")
+        rounds = list(range(0, an_iteration + step, step))
+        for number, pages in enumerate(rounds, 1):
+            disk.fill(pages)
+            disk.wait_for(PAUSED, number)
+            disk.do("python -c 'import glob, h5py\nfor name in glob.glob(\"disk/run/games/0*.h5\"): h5py.File(name)'")
+            disk.empty()
+            disk.wait_for(ON, number)
+        print(f"paused {len(rounds)} times, with 0 to {rounds[-1]} pages left")
+    finally:
+        disk.machine.run("pkill", "-USR2", "-x", "prterun", host="node1")
+        disk.process.wait(60)
+    text = disk.output.read_text()
+    assert "Traceback" not in text and "stopped" in text, text[-4000:]
+    assert int(disk.do("find disk/run/games -name '0*.h5' | wc -l")) > int(whole)
+    assert "nothing is wrong" in disk.do("python -m az_mpi verify disk/run")
