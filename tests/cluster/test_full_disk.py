@@ -1,4 +1,4 @@
-"""A run on a file system that is full, at one write after the other: no torn file, and it goes on when there is room."""
+"""A run on a full file system, at one write after the other: no torn file, and it goes on when there is room."""
 
 import re
 import subprocess
@@ -10,9 +10,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 PAGE = 4096  # bytes that a tmpfs gives at once
 # Checkpoints and segments every few seconds, for as long as the test takes.
-OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "disk/run", "--games_num", 60, "--set", "iterations=5000",
-           "--set", "train.replay_ratio=0.1", "--set", "exchange.every_s=0.5", "--set", "evaluate.opponents=[]", "--set",
-           "evaluate.solver_positions=0", "--set", "report.tensorboard=false", "--set", "report.summary_frequency=1000"]
+OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "disk/run", "--games_num", 60, "--set", "iterations=5000"]
+for setting in ("train.replay_ratio=0.1", "exchange.every_s=0.5", "evaluate.opponents=[]", "report.tensorboard=false",
+                "evaluate.solver_positions=0", "report.summary_frequency=1000"):  # fmt: skip
+    OPTIONS += ["--set", setting]
 PAUSED, ON = "paused: ", "the files can be written again"
 
 
