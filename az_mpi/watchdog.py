@@ -4,9 +4,9 @@ A rank that is stopped, or hangs in a file system or in a kernel, holds up every
 dead rank it tells, and the rest go on or are started again. The watchdog needs no thread of the rank's and no network:
 it reads a counter in memory that it shares with the rank. Only the standard library, as it is a program too.
 
-A rank that is stopped (SIGSTOP) is killed after `hang_s` at any time. In self-play, where steps are short, one that is
-silent for `hang_s` is, or for LONGER times its longest step so far; elsewhere (loading, compiling, training, where a
-rank may have to wait for one that hangs, and what asks a file system) after PATIENCE_S.
+A rank that is stopped (SIGSTOP) is killed after `hang_s` at any time. In self-play and in training, which are steps of
+one length, one that is silent for `hang_s` is, or for LONGER times its longest step so far; elsewhere (loading,
+compiling, what asks a file system, and waiting for the other trainers, of which one may hang) after PATIENCE_S.
 """
 
 import math
@@ -23,7 +23,8 @@ from contextlib import contextmanager
 LOOK_EVERY_S = 0.25
 PATIENCE_S = 900.0
 LONGER = 10
-_COUNT, _STEPS, _HANG_MS, _WORDS = 0, 1, 2, 3  # u64 words: signs of life; steps since self-play began; hang_s
+_COUNT, _STEPS, _HANG_MS, _WORDS = 0, 1, 2, 3  # u64 words: signs of life; steps done, 0 outside of them; hang_s
+FAMILIAR = 2  # steps, the first of which may compile and the second is measured, before the others are judged
 
 _words = [0] * _WORDS  # until `start` shares them
 
@@ -34,18 +35,30 @@ def tick():
 
 
 def step():
-    """Say that a short step is done, in a block of `steps`."""
+    """Say that a step is done, in a block of `steps`."""
     _words[_COUNT] += 1
     _words[_STEPS] += 1
 
 
 @contextmanager
 def steps():
-    """A block, or a function, of short steps. What comes before the first one's end may take longer: it compiles."""
+    """A block, or a function, of steps that take about as long as one another, but for the first, which may compile."""
     try:
         yield
     finally:
         _words[_STEPS] = 0
+        tick()
+
+
+@contextmanager
+def waiting():
+    """The part of a step in which a rank waits for others: it may take as long as they do."""
+    done, _words[_STEPS] = _words[_STEPS], 0
+    tick()
+    try:
+        yield
+    finally:
+        _words[_STEPS] = done
         tick()
 
 
@@ -83,15 +96,15 @@ class Patience:
         if not stopped:
             self.silent_s += passed_s
         if count != self.count:
-            if steps > 1 and self.steps:  # from one step to another
+            if self.steps:
                 self.longest_s = max(self.longest_s, self.silent_s)
             self.count, self.silent_s = count, 0.0
         self.steps = steps
-        limit_s = max(hang_s, LONGER * self.longest_s) if steps and hang_s else PATIENCE_S
+        limit_s = max(hang_s, LONGER * self.longest_s) if steps >= FAMILIAR and hang_s else PATIENCE_S
         if self.stopped_s > (hang_s or math.inf):
             return f"stopped by a signal for {self.stopped_s:.0f} s"
         if self.silent_s > limit_s:
-            return f"no sign of life for {self.silent_s:.0f} s" + (" in self-play" if steps else "")
+            return f"no sign of life for {self.silent_s:.0f} s" + (" in a step" if steps else "")
         return None
 
 

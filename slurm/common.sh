@@ -49,8 +49,8 @@ as_job() {
     done
     trap - USR1 TERM
     [ -z "$asked" ] || [[ ! $status =~ ^($STOPPED_EARLY)$ ]] || status=$RESUMABLE
-    if [ $status = 0 ] && ! finished; then
-        say "mpirun ended with status 0, but the run is not finished: a node was lost"
+    if lost "$status"; then
+        say "mpirun ended with status $status, but the run is not finished: a node was lost"
         status=$RESUMABLE
     fi
     say "ended with status $status"
@@ -58,11 +58,19 @@ as_job() {
     exit $status
 }
 
-# Whether the run that has just ended says that it is finished. mpirun's status does not: seen with Open MPI 5.0.11, it
-# is 0 too when a node, or mpirun's daemon on it, is lost.
-finished() {
-    [ -z "$status_file" ] || { grep -q '"job": "finished"' "$status_file" && [ "$(<"$status_file")" != "$status_before" ]; }
+# lost STATUS: whether mpirun ended with it because a node, or its daemon there, is gone. Open MPI 5.0.11 was seen to end
+# with 0 then, or with 255, as it also does where it cannot start a daemon at all.
+lost() {
+    case $1 in
+    0) [ -n "$status_file" ] && ! finished ;;
+    255) begun && ! finished ;;
+    *) false ;;
+    esac
 }
+
+# What the run's status file says that was written since this start of the job.
+begun() { [ -n "$status_file" ] && [ "$(cat "$status_file" 2>/dev/null)" != "$status_before" ]; }
+finished() { begun && grep -q '"job": "finished"' "$status_file"; }
 
 # Put this job back into the queue. It comes back with the same id, script and options, and writes to the same file.
 requeue() {

@@ -2,11 +2,11 @@
 
 import logging
 import os
-import queue
 import sys
-import threading
 from logging.handlers import QueueHandler
 from pathlib import Path
+
+from az_mpi.report.behind import Behind
 
 LAST_LINES_S = 2.0  # that the log files are given at the end
 PLAIN_EVERY = 0.25  # of the work between two progress lines where there is no terminal
@@ -40,31 +40,26 @@ def start(is_root, name, run_dir):
                 continue
             file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
             files.append(file)
-        logger.addHandler(_Behind(files))
+        logger.addHandler(_Files(files))
     return logger
 
 
-class _Behind(QueueHandler):
-    """Has a thread write the lines to `files`: where their file system hangs, the rank goes on."""
+class _Files(QueueHandler):
+    """Has a thread write the lines to `files`, handlers of their own."""
 
     def __init__(self, files):
-        super().__init__(queue.SimpleQueue())
+        super().__init__(Behind("log", lambda record: [file.handle(record) for file in files]))
         self._files = files
-        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
-        self._thread.start()
+
+    def enqueue(self, record):
+        self.queue.put(record)
 
     def close(self):
         """Write what is waiting, for LAST_LINES_S at most, and close the files."""
-        self.queue.put(None)
-        self._thread.join(LAST_LINES_S)
-        super().close()
-
-    def _write(self):
-        while record := self.queue.get():
+        if self.queue.close(LAST_LINES_S):
             for file in self._files:
-                file.handle(record)
-        for file in self._files:
-            file.close()
+                file.close()
+        super().close()
 
 
 class _LogFile(logging.FileHandler):

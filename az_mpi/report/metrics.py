@@ -1,6 +1,6 @@
 """Numbers for programs: RUN/metrics.jsonl, one JSON object a line, and TensorBoard beside it. Written by root.
 
-A file system that fails ends no run here: lines wait in memory for the next write, TensorBoard's files end.
+A file system that fails or hangs holds up no run here: lines wait in memory, TensorBoard's files end.
 """
 
 import json
@@ -8,6 +8,10 @@ import logging
 import os
 import time
 from contextlib import contextmanager
+
+from az_mpi.report.behind import Behind
+
+PATIENCE_S = 1.0  # that a write may take before the run goes on without it
 
 
 class Metrics:
@@ -19,20 +23,17 @@ class Metrics:
         self._board, self._board_dir = None, None
         if shown and tensorboard:
             self._board_dir = run_dir / "tensorboard" / f"attempt-{attempt}"
+        self._behind, self._hangs = shown and Behind("metrics", lambda record: self._write(*record)), False
 
     def write(self, kind, step, values):
-        """Record `values`, numbers by name, as one line of `kind`, at optimiser step `step`."""
-        if self._path is None:
+        """Record `values`, numbers by name, as one line of `kind`, at optimiser step `step`.
+
+        It is in the file when this returns, unless the file system fails, or hangs for PATIENCE_S."""
+        if self.dropped:
             return
         line = json.dumps({"kind": kind, "time": round(time.time(), 3), "step": step, **values}) + "\n"
-        self._unwritten += line.encode()
-        self._write_lines()
-        if self._board_dir is not None:
-            try:
-                self._write_board(kind, step, values)
-            except Exception as error:
-                logging.getLogger("az_mpi").warning("TensorBoard's files of this attempt end here: %s", error)
-                self._board_dir = None
+        self._behind.put((line, kind, step, values))
+        self._hangs = not self._behind.flush(0.0 if self._hangs else PATIENCE_S)
 
     @property
     def dropped(self):
@@ -40,8 +41,9 @@ class Metrics:
         return self._path is None
 
     def close(self):
-        if self._path is not None:
-            self._write_lines()
+        if self.dropped or not self._behind.close(PATIENCE_S):
+            return
+        self._write_lines()
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -50,6 +52,16 @@ class Metrics:
                 self._board.close()
             except Exception as error:
                 logging.getLogger("az_mpi").warning("TensorBoard's files are not whole: %s", error)
+
+    def _write(self, line, kind, step, values):
+        self._unwritten += line.encode()
+        self._write_lines()
+        if self._board_dir is not None:
+            try:
+                self._write_board(kind, step, values)
+            except Exception as error:
+                logging.getLogger("az_mpi").warning("TensorBoard's files of this attempt end here: %s", error)
+                self._board_dir = None
 
     def _write_lines(self):
         try:

@@ -66,10 +66,9 @@ class Learner:
         first = self.step_index
         self.network.train()
         self.end_index = self.step_index + steps
-        with self.backend.session():
+        with self.backend.session(), watchdog.steps():
             for batch in self._batches(replay, local, steps):
                 rate = self.rate_factor * learning_rate(settings, self.step_index, iteration, self.config.iterations)
-                watchdog.tick()
                 watch.begin()
                 applied, figures = self._step(batch, batch_size, rate, watch)
                 if self.failure:
@@ -83,9 +82,11 @@ class Learner:
                     self.bad_steps, self.good_until = 0, self.step_index
                 else:
                     self.bad_steps += 1
-                    watch.bad_step(batch, figures)
+                    with watchdog.waiting():  # for the file system
+                        watch.bad_step(batch, figures)
                 if self._summed_steps and self.step_index % self.config.report.summary_frequency == 0:
                     on_summary(self.step_index, self._take_summary(rate))
+                watchdog.step()
                 if watch.end() or self.failure:
                     break
         return self.step_index - first
@@ -115,7 +116,8 @@ class Learner:
             self._starved = True
         if self._starved:  # what backward held is free by now
             self._spoil()
-        self.optimizer.synchronize()
+        with watchdog.waiting():
+            self.optimizer.synchronize()
         return sums
 
     def _backward(self, batch, batch_size, sums):

@@ -58,11 +58,11 @@ def test_without_ssh(launch, checkout):
 
 
 def test_a_lost_host_is_not_taken_for_the_end(launch, checkout):
-    """mpirun itself ends with status 0 here."""
+    """mpirun itself ends with status 0 here, now and then with 255."""
     job = launch("--max_restarts", 0, "--hosts", "node1:1,node2:1", *LONG)
     job.wait_for_games()
     job.machine.lose_daemon("node2")
-    assert "lost communication with a remote daemon" in job.ends(75)
+    assert "the job is lost (mpirun ended with status" in job.ends(75)
     before = ids(checkout)
     launch("--hosts", "node1:1", *SHORT).ends(0)
     assert before and before < ids(checkout)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -147,6 +148,16 @@ def test_resumable_ends_are_queued_again_at_most_so_often(queue, checkout):
     assert "not queued again after 1 times" in said
 
 
+def test_a_job_whose_mpirun_misses_a_daemon_comes_back(queue, checkout):
+    replace_run_dist(checkout, "miss_a_daemon.py")
+    facts, said = queue.finish(*SMALL, "slurm/train.sh", *SMOKE, "--logdir", "run")
+    assert facts["Restarts"] == "1" and "status 255, but the run is not finished: a node was lost" in said
+    assert "start 1 on node1: ended with status 75" in said and "start 2 on node1: ended with status 0" in said
+    replace_run_dist(checkout, "leave.py")
+    facts, said = queue.finish(*SMALL, "slurm/train.sh", 255, status=255)  # it had not begun
+    assert facts["Restarts"] == "0"
+
+
 def test_from_elsewhere_a_job_says_what_is_wrong(queue, checkout):
     facts, said = queue.finish(*SMALL, f"--chdir={checkout.parent}", f"--output={checkout}/%x-%j.out",
                                "slurm/train.sh", *SMOKE, status=2)
@@ -183,6 +194,22 @@ def test_a_run_that_comes_back_has_every_game_once(queue, checkout):
     found = ids(checkout / "run")
     assert len(set(found)) == len(found)
     assert Counter(number >> 40 for number in found) == {iteration: games_num for iteration in range(3)}
+
+
+def test_a_job_that_is_to_end_is_durable_at_once_and_stays_away(queue, checkout):
+    words = [*SMALL, "slurm/train.sh", *SMOKE, *SHORT, "--logdir", "run", "--games_num"]
+    job = queue.submit(*words, 200000, "--set", "exchange.every_s=0.5")
+    queue.wait_for_file(checkout / "run/games/000000-001.h5", job)
+    before, begun = set(ids(checkout / "run")), time.monotonic()
+    queue.machine.run("scancel", "--batch", "--signal=TERM", job)
+    [facts], said = queue.wait(job), queue.output(job)
+    print(f"over after {time.monotonic() - begun:.1f} s")
+    assert facts["ExitCode"] == "75:0" and facts["Restarts"] == "0", said
+    assert "TERM: stopping" in said and "stopped after" in said
+    stopped = set(ids(checkout / "run"))
+    queue.finish(*words, 40)
+    found = ids(checkout / "run")
+    assert before <= stopped <= set(found) and len(set(found)) == len(found)
 
 
 def test_a_job_near_its_time_limit_comes_back(queue, checkout):

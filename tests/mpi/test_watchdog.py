@@ -4,6 +4,7 @@ import signal
 import time
 
 import pytest
+from jobs import PROGRAMS
 from test_recovery import BASE, check_whole, ranks_of, said, slow, wait_for
 
 pytestmark = pytest.mark.mpi
@@ -35,6 +36,16 @@ def test_a_stopped_rank_is_killed_and_the_others_go_on(start, tmp_path, victim, 
     assert process.returncode == 0, output
     assert f"rank {victim} on " in output and "stopped by a signal for" in output
     check_whole(tmp_path / "run", 1 if phase == "play" else 2)
+
+
+def test_a_trainer_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_mpirun, tmp_path):
+    options = [*BASE, *TRAIN, "--set", f"fault.hang_s={HANG_S}", "--logdir", tmp_path / "run"]
+    process = start_mpirun(3, PROGRAMS / "hanging_trainer.py", *options, options=["--with-ft", "ulfm"])
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    assert output.count("(fault.hang_s)") == 1 and "no sign of life for 5 s in a step" in output
+    assert "going on after the loss of 1 of 3 ranks" in output
+    check_whole(tmp_path / "run", 2)
 
 
 def test_a_shorter_pause_is_survived(start, tmp_path):

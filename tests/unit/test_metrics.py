@@ -1,5 +1,6 @@
 """Numbers for programs: metrics.jsonl, TensorBoard, timers; and the logs of the ranks."""
 
+import threading
 import time
 
 import numpy as np
@@ -26,6 +27,20 @@ def test_each_record_is_there_as_soon_as_it_is_written(tmp_path):
     written = Metrics(tmp_path, 1, tensorboard=False, shown=True)
     written.write("train", 1, {})
     assert len(metrics.read(tmp_path / "metrics.jsonl")) == 1
+    written.close()
+
+
+def test_a_file_system_that_hangs_holds_nobody_up(tmp_path, monkeypatch):
+    answers, append = threading.Event(), metrics._append
+    monkeypatch.setattr(metrics, "_append", lambda path: answers.wait(60) and append(path))
+    monkeypatch.setattr(metrics, "PATIENCE_S", 0.5)
+    written, begun = Metrics(tmp_path, 1, tensorboard=False, shown=True), time.monotonic()
+    for step in range(200):
+        written.write("train", step, {})
+    assert time.monotonic() - begun < 30
+    answers.set()
+    assert written._behind.flush(30)
+    assert [record["step"] for record in metrics.read(tmp_path / "metrics.jsonl")] == list(range(200))
     written.close()
 
 

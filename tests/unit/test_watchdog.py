@@ -72,6 +72,23 @@ def test_the_first_step_may_compile():
     assert 10 < rank.stay(100) <= 10 + 2 * LOOK_S  # and it was no measure of the others
 
 
+def test_waiting_for_others_is_no_hang_and_no_measure():
+    """As of a trainer whose step is 0.5 s of its own and 30 s until the others have theirs."""
+    rank = Rank(10.0)
+    for _ in range(5):
+        assert rank.step(0.5) is None
+        done, rank.steps, rank.count = rank.steps, 0, rank.count + 1  # what `waiting` does
+        assert rank.stay(30) is None
+        rank.steps, rank.count = done, rank.count + 1
+        rank.stay(LOOK_S)
+    assert 10 < rank.stay(100) <= 10 + 2 * LOOK_S
+
+
+def test_a_step_is_not_judged_before_one_was_measured():
+    rank = Rank(10.0)
+    assert rank.step(70.0) is None and rank.step(70.0) is None and rank.step(300.0) is None
+
+
 def test_who_is_slow_is_given_a_multiple_of_its_longest_step():
     rank = Rank(10.0)
     for seconds in (0.5, 4.0, 0.5):
@@ -127,7 +144,7 @@ def test_a_process_that_hangs_is_killed_and_its_end_explained(ranks):
     process = ranks("hangs")
     assert process.wait(30) == -signal.SIGKILL
     text = process.stderr.read()
-    assert text.startswith("rank 7 on ") and "in self-play: killed (fault.hang_s)" in text and text.count("\n") == 1
+    assert text.startswith("rank 7 on ") and "in a step: killed (fault.hang_s)" in text and text.count("\n") == 1
 
 
 def test_a_process_that_is_stopped_is_killed_and_one_that_pauses_is_not(ranks):
