@@ -6,7 +6,8 @@ it reads a counter in memory that it shares with the rank. Only the standard lib
 
 A rank that is stopped (SIGSTOP) is killed after `hang_s` at any time. In self-play and in training, which are steps of
 one length, one that is silent for `hang_s` is, or for LONGER times its longest step so far; elsewhere (loading,
-compiling, what asks a file system, and waiting for the other trainers, of which one may hang) after PATIENCE_S.
+compiling, what asks a file system, and waiting for a GPU or for other trainers, of which one may hang) after
+PATIENCE_S.
 """
 
 import math
@@ -58,8 +59,8 @@ def waiting():
     try:
         yield
     finally:
+        tick()  # first, so that the others' time is never counted as this rank's
         _words[_STEPS] = done
-        tick()
 
 
 def start(rank):
@@ -120,7 +121,8 @@ def _watch(memory, pid, rank):
         now = time.monotonic()
         passed_s, before = min(now - before, 2 * LOOK_EVERY_S), now
         try:
-            why = patience.judge(passed_s, words[_COUNT], words[_STEPS], words[_HANG_MS] / 1000, _stopped(pid))
+            steps = words[_STEPS]  # before the count: see `waiting`
+            why = patience.judge(passed_s, words[_COUNT], steps, words[_HANG_MS] / 1000, _stopped(pid))
         except (OSError, IndexError):  # it has just ended
             return
         if why:

@@ -25,6 +25,21 @@ void Make(int code, MPI_Comm& comm) {
 }
 
 '''
+CHECK = '''namespace {
+
+void Check(int code) {
+  if (code != MPI_SUCCESS) {
+    throw std::runtime_error("MPI failed while Horovod started: " +
+                             std::to_string(code));
+  }
+}
+
+} // namespace
+
+'''
+LOCAL = """  MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, local_comm_ranks_.data(), 1,
+                MPI_INT, mpi_ctx_.local_comm);
+"""
 START = """    global_mpi_context.Initialize(mpi_ctx_manager);
     if (state.control_operation == LibType::MPI) {
       // Initializes global controller
@@ -63,21 +78,15 @@ CHANGES = [
      "MPI_Datatype mpi_float16_t = MPI_DATATYPE_NULL;", 1),
     *[(HEADER, f"MPI_Op mpi_float16_{name};",
        f"MPI_Op mpi_float16_{name} = MPI_OP_NULL;", 1) for name in ("sum", "min", "max", "prod")],
-    (CONTROLLER, """  MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, local_comm_ranks_.data(), 1,
-                MPI_INT, mpi_ctx_.local_comm);
-""", """  bool gathered = MPI_SUCCESS ==
-      MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, local_comm_ranks_.data(), 1,
-                    MPI_INT, mpi_ctx_.local_comm);
-""", 1),
+    (CONTROLLER, LOCAL, "", 1),
     (CONTROLLER, """  MPI_Allgather(&local_size_, 1, MPI_INT, local_sizes.data(), 1, MPI_INT,
                 mpi_ctx_.mpi_comm);
-""", """  gathered = gathered && MPI_SUCCESS ==
-      MPI_Allgather(&local_size_, 1, MPI_INT, local_sizes.data(), 1, MPI_INT,
-                    mpi_ctx_.mpi_comm);
-  if (!gathered) {
-    throw std::runtime_error("MPI_Allgather failed while Horovod started");
-  }
+""", f"""  // The one of all ranks first: it fails on every rank where a rank of another host is lost.
+  Check(MPI_Allgather(&local_size_, 1, MPI_INT, local_sizes.data(), 1, MPI_INT,
+                      mpi_ctx_.mpi_comm));
+  Check({LOCAL.strip().removesuffix(";")});
 """, 1),
+    (CONTROLLER, "void MPIController::DoInitialization() {\n", CHECK + "void MPIController::DoInitialization() {\n", 1),
     (OPERATIONS, START, GUARDED, 1),
     (OPERATIONS, "    // Reset initialization flag\n    horovod_global.initialization_done = false;\n",
      "    // Reset initialization flags\n    horovod_global.initialization_done = false;\n"

@@ -34,22 +34,22 @@ def start(is_root, name, run_dir):
         for log in [f"{name}.log"] + ["run.log"] * is_root:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                file = _LogFile(folder / log)
+                files.append(_open(folder / log))
             except OSError as error:
                 logger.warning("%s: %s; this log is not written", folder / log, error.strerror)
-                continue
-            file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-            files.append(file)
         logger.addHandler(_Files(files))
     return logger
 
 
 class _Files(QueueHandler):
-    """Has a thread write the lines to `files`, handlers of their own."""
+    """Has a thread write the lines to `files`, descriptors.
+
+    These are no handlers of their own: logging would wait at the end for one that its file system does not let go."""
 
     def __init__(self, files):
-        super().__init__(Behind("log", lambda record: [file.handle(record) for file in files]))
+        super().__init__(Behind("log", lambda record: [_write(file, f"{record.msg}\n") for file in files]))
         self._files = files
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
 
     def enqueue(self, record):
         self.queue.put(record)
@@ -58,25 +58,24 @@ class _Files(QueueHandler):
         """Write what is waiting, for LAST_LINES_S at most, and close the files."""
         if self.queue.close(LAST_LINES_S):
             for file in self._files:
-                file.close()
+                os.close(file)
+            self._files = []
         super().close()
 
 
-class _LogFile(logging.FileHandler):
-    """A log that follows no link, and whose lines are lost without a word where the disk is full."""
+def _open(path):
+    """Return the descriptor of a log to add to, which follows no link."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
-    def _open(self):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        return open(os.open(self.baseFilename, flags, 0o666), "a", encoding="utf-8")
 
-    def handleError(self, record):
+def _write(file, text):
+    """Write a line; where the disk is full it is lost without a word."""
+    data = text.encode(errors="backslashreplace")
+    try:
+        while data:
+            data = data[os.write(file, data) :]
+    except OSError:
         pass
-
-    def close(self):
-        try:
-            super().close()
-        except OSError:
-            pass
 
 
 def on_terminal():

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from az_mpi.report.behind import Behind
 
 PATIENCE_S = 1.0  # that a write may take before the run goes on without it
+LAST_LINES_S = 5.0  # and what is left at the end
 
 
 class Metrics:
@@ -23,7 +24,7 @@ class Metrics:
         self._board, self._board_dir = None, None
         if shown and tensorboard:
             self._board_dir = run_dir / "tensorboard" / f"attempt-{attempt}"
-        self._behind, self._hangs = shown and Behind("metrics", lambda record: self._write(*record)), False
+        self._behind = shown and Behind("metrics", lambda record: self._write(*record))
 
     def write(self, kind, step, values):
         """Record `values`, numbers by name, as one line of `kind`, at optimiser step `step`.
@@ -31,9 +32,12 @@ class Metrics:
         It is in the file when this returns, unless the file system fails, or hangs for PATIENCE_S."""
         if self.dropped:
             return
+        if self._board_dir is not None and self._board is None:
+            import torch.utils.tensorboard  # noqa: F401 - slow; no part of a write that may take PATIENCE_S
         line = json.dumps({"kind": kind, "time": round(time.time(), 3), "step": step, **values}) + "\n"
+        hangs = not self._behind.flush(0.0)
         self._behind.put((line, kind, step, values))
-        self._hangs = not self._behind.flush(0.0 if self._hangs else PATIENCE_S)
+        self._behind.flush(0.0 if hangs else PATIENCE_S)
 
     @property
     def dropped(self):
@@ -41,7 +45,7 @@ class Metrics:
         return self._path is None
 
     def close(self):
-        if self.dropped or not self._behind.close(PATIENCE_S):
+        if self.dropped or not self._behind.close(LAST_LINES_S):
             return
         self._write_lines()
         if self._file is not None:
@@ -73,7 +77,7 @@ class Metrics:
             pass  # the writer of games tells of it
 
     def _write_board(self, kind, step, values):
-        if self._board is None:  # slow to import, and an attempt with nothing to do leaves none
+        if self._board is None:  # an attempt with nothing to do leaves none
             from torch.utils.tensorboard import SummaryWriter
 
             self._board = SummaryWriter(self._board_dir)

@@ -32,6 +32,8 @@ class HorovodBackend:
             hvd.init(comm=self.world.comm)
         except ValueError as error:  # all that it says where a rank dies in its start (tools/patch_horovod.py)
             hvd.shutdown()
+            if not self.world.lost():
+                raise
             raise PeerLost(str(error)) from error
         try:
             yield

@@ -201,7 +201,8 @@ class Learner:
         while True:
             sums = self.gradients(batch, batch_size)
             norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.train.gradient_clip)
-            policy_loss, value_loss, norm = torch.cat([sums, norm[None]]).tolist()  # a GPU is waited for once
+            with watchdog.waiting():  # for a GPU, once, which may wait for the others'
+                policy_loss, value_loss, norm = torch.cat([sums, norm[None]]).tolist()
             # The norm of the sum, and what is made of it, is the same on every rank.
             if np.isfinite(norm) or not self._divide(watch):
                 break

@@ -1,7 +1,6 @@
 """python -m az_mpi launch on the hosts of tests: a run that is long enough to be disturbed, and what it leaves."""
 
 import json
-import math
 import subprocess
 import time
 from pathlib import Path
@@ -20,7 +19,7 @@ class Launch:
 
     def __init__(self, machine, checkout, host, words):
         self.machine, self.folder = machine, checkout
-        self.killed_at = math.nan
+        self.killed_at = None
         name = f"{host}-{len(list(checkout.parent.glob('*.out')))}"
         self.pid, self.output = checkout.parent / f"{name}.pid", checkout.parent / f"{name}.out"
         script = 'echo $$ >"$0.new" && mv "$0.new" "$0" && exec "$@"'
@@ -50,9 +49,10 @@ class Launch:
         self.machine.run("kill", f"-{name}", self.pid.read_text().strip())
 
     def ends(self, status):
-        """Wait until it ends with this status, print how long after `kill` that is, and return what it has said."""
+        """Wait until it ends with this status and return what it has said. Prints how long after `kill` that is."""
         assert self.process.wait(200) == status, self.text()
-        print(f"ended {time.monotonic() - self.killed_at:.1f} s after the signal")
+        if self.killed_at:
+            print(f"ended {time.monotonic() - self.killed_at:.1f} s after the signal")
         return self.text()
 
 

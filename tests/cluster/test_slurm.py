@@ -153,8 +153,8 @@ def test_a_job_whose_mpirun_misses_a_daemon_comes_back(queue, checkout):
     facts, said = queue.finish(*SMALL, "slurm/train.sh", *SMOKE, "--logdir", "run")
     assert facts["Restarts"] == "1" and "status 255, but the run is not finished: a node was lost" in said
     assert "start 1 on node1: ended with status 75" in said and "start 2 on node1: ended with status 0" in said
-    replace_run_dist(checkout, "leave.py")
-    facts, said = queue.finish(*SMALL, "slurm/train.sh", 255, status=255)  # it had not begun
+    replace_run_dist(checkout, "leave.py")  # the run's status is an old one: now it does not even begin
+    facts, said = queue.finish(*SMALL, "slurm/train.sh", *SMOKE, "--logdir", "run", "--set", "seed=255", status=255)
     assert facts["Restarts"] == "0"
 
 

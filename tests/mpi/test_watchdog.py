@@ -1,5 +1,6 @@
 """Ranks that hang in a real job: they are killed, and the others go on; shorter pauses are survived."""
 
+import re
 import signal
 import time
 
@@ -43,7 +44,7 @@ def test_a_trainer_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_m
     process = start_mpirun(3, PROGRAMS / "hanging_trainer.py", *options, options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert output.count("(fault.hang_s)") == 1 and "no sign of life for 5 s in a step" in output
+    assert output.count("(fault.hang_s)") == 1 and re.search(r"rank 2 .*no sign of life for \d+ s in a step", output)
     assert "going on after the loss of 1 of 3 ranks" in output
     check_whole(tmp_path / "run", 2)
 

@@ -107,9 +107,9 @@ def test_evaluation_lines_name_every_figure():
 
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_file_system_that_hangs_holds_nobody_up(tmp_path, monkeypatch, hangs):
-    answers, emit = threading.Event(), console._LogFile.emit
+    answers, write = threading.Event(), console._write
     monkeypatch.setattr(console, "LAST_LINES_S", 0.5 if hangs else 30)
-    monkeypatch.setattr(console._LogFile, "emit", lambda self, record: answers.wait(30) and emit(self, record))
+    monkeypatch.setattr(console, "_write", lambda file, text: answers.wait(30) and write(file, text))
     logger = console.start(False, "rank-003", tmp_path)
     begun = time.monotonic()
     for number in range(1000):

@@ -39,8 +39,21 @@ def test_a_file_system_that_hangs_holds_nobody_up(tmp_path, monkeypatch):
         written.write("train", step, {})
     assert time.monotonic() - begun < 30
     answers.set()
-    assert written._behind.flush(30)
+    monkeypatch.setattr(metrics, "LAST_LINES_S", 30)
+    written.close()
     assert [record["step"] for record in metrics.read(tmp_path / "metrics.jsonl")] == list(range(200))
+
+
+def test_after_a_pause_each_record_is_there_again(tmp_path, monkeypatch):
+    append = metrics._append
+    monkeypatch.setattr(metrics, "_append", lambda path: time.sleep(1.0) or append(path))
+    monkeypatch.setattr(metrics, "PATIENCE_S", 0.2)
+    written = Metrics(tmp_path, 1, tensorboard=False, shown=True)
+    written.write("train", 1, {})
+    time.sleep(2.0)
+    monkeypatch.setattr(metrics, "PATIENCE_S", 30)
+    written.write("train", 2, {})
+    assert len(metrics.read(tmp_path / "metrics.jsonl")) == 2
     written.close()
 
 
