@@ -6,6 +6,7 @@ nothing, unlike an idle Horovod, so one group serves all training phases; it end
 
 import atexit
 import os
+import traceback
 from contextlib import contextmanager, nullcontext
 
 import torch
@@ -43,6 +44,9 @@ class DdpBackend:
         try:
             yield
         except BaseException as error:
+            # Gloo's connections close with the last reference to the group, which sums under way have too. The ranks
+            # that wait for this one, and not for the dead one, learn by it that theirs will never end.
+            traceback.clear_frames(error.__traceback__)
             self.close()
             if isinstance(error, RuntimeError) and self.world.lost():  # gloo saw a connection close
                 raise PeerLost(str(error)) from error
@@ -99,13 +103,15 @@ class GradientSums:
 
     def synchronize(self):
         """Wait until every gradient is the sum over ranks. A rank without a gradient adds zeros. Collective."""
-        self._begin(len(self._buckets))
-        for (work, total), bucket in zip(self._under_way, self._buckets, strict=True):
-            work.wait()
-            parts = total.split([parameter.numel() for parameter in bucket])
-            for parameter, part in zip(bucket, parts):
-                parameter.grad = part.view_as(parameter)
-        self._arrivals, self._under_way = set(), []
+        try:
+            self._begin(len(self._buckets))
+            for (work, total), bucket in zip(self._under_way, self._buckets, strict=True):
+                work.wait()
+                parts = total.split([parameter.numel() for parameter in bucket])
+                for parameter, part in zip(bucket, parts):
+                    parameter.grad = part.view_as(parameter)
+        finally:
+            self._arrivals, self._under_way = set(), []
 
     def _arrived(self, parameter):
         self._arrivals.add(parameter)
