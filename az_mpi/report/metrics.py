@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from az_mpi.report.behind import Behind
 
@@ -33,7 +33,8 @@ class Metrics:
         if self.dropped:
             return
         if self._board_dir is not None and self._board is None:
-            import torch.utils.tensorboard  # noqa: F401 - slow; no part of a write that may take PATIENCE_S
+            with suppress(Exception):  # of which the thread tells; slow, and no part of what may take PATIENCE_S
+                import torch.utils.tensorboard  # noqa: F401
         line = json.dumps({"kind": kind, "time": round(time.time(), 3), "step": step, **values}) + "\n"
         hangs = not self._behind.flush(0.0)
         self._behind.put((line, kind, step, values))
