@@ -19,7 +19,8 @@ BY_HAND = {
     },
     "INSTALL.md": dict.fromkeys(
         ["apt install", "make setup MPI_HOME=", "python3 -m venv venv", "source venv/", "pip ", "tar x", "cd ",
-         "sed -i", "HOROVOD_WITH_MPI=1", "./configure", "make -j2", "make install", "make setup HOROVOD_GPU"],
+         "python ../tools/patch_horovod.py", "HOROVOD_WITH_MPI=1", "./configure", "make -j2", "make install",
+         "make setup HOROVOD_GPU"],
         "changes the machine or takes minutes: run by hand when tools/setup.sh changes; `make setup` does the same"),
     "docs/mpich.md": {
         "make test-mpich": "makes a second environment; run by hand",

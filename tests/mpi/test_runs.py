@@ -64,7 +64,7 @@ def assert_same_result(one, other):
         assert np.array_equal(ours[name], theirs[name]), name
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_run_completes_and_then_has_nothing_to_do(run_dist, tmp_path, ranks):
     first = run_dist(ranks, tmp_path / "run")
     assert f"\n  {ranks - 1}     " in first.stdout  # the table has a row for the last rank

@@ -24,7 +24,7 @@ def start(start_mpirun, tmp_path):
     return start
 
 
-@pytest.mark.parametrize("victim, phase", [(0, "play"), slow(2, "play"), slow(0, "train"), (2, "train")])
+@pytest.mark.parametrize("victim, phase", [(0, "play"), slow(2, "play"), slow(0, "train"), slow(2, "train")])
 def test_a_stopped_rank_is_killed_and_the_others_go_on(start, tmp_path, victim, phase):
     options, begun = {"play": (PLAY, "self-play: 1[0-9]{3} of"), "train": (TRAIN, "step 30:")}[phase]
     process = start(*options)
@@ -74,7 +74,7 @@ def test_without_ulfm_a_hang_ends_the_job_and_the_run_can_be_resumed(start, tmp_
     check_whole(tmp_path / "run", 1)
 
 
-@pytest.mark.parametrize("victim, mpirun", [(1, ("--with-ft", "ulfm")), slow(0, ("--with-ft", "ulfm")), slow(1, ()),
+@pytest.mark.parametrize("victim, mpirun", [slow(1, ("--with-ft", "ulfm")), slow(0, ("--with-ft", "ulfm")), slow(1, ()),
                                             (0, ())])
 def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_path, victim, mpirun):
     """As on a host that fails without a word: nobody is there who would kill the rank."""
