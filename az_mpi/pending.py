@@ -16,7 +16,7 @@ class PendingSum:
 
     def __init__(self, comm, values, wait):
         self._wait = wait
-        self._comm, is_root = comm, comm.Get_rank() == 0
+        self.comm, is_root = comm, comm.Get_rank() == 0
         sent = np.array(values, np.int64)
         self._received = np.zeros_like(sent)
         self._everyone = np.empty((comm.Get_size(), *sent.shape), np.int64) if is_root else None
@@ -38,6 +38,6 @@ class PendingSum:
     def _advance(self):
         if self._from_root is None and self._to_root.Test():
             self._everyone[:] = self._everyone.sum(axis=0)
-            self._from_root = self._comm.Iscatter(self._everyone, self._received)
+            self._from_root = self.comm.Iscatter(self._everyone, self._received)
         self._finished = self._from_root is not None and self._to_root.Test() and self._from_root.Test()
         return self._finished

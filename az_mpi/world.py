@@ -53,6 +53,8 @@ class World:
         """Join the job that mpirun or srun started; without one, be a world of one rank."""
         # Horovod waits inside MPI: with more threads than cores it must give way (Open MPI reads this at start).
         os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+        # It is for one-sided operations, of which there are none here, and sleeps for a second where it is not used.
+        os.environ.setdefault("OMPI_MCA_btl", "^ofi")
         from mpi4py import MPI
 
         size = MPI.COMM_WORLD.Get_size()
@@ -254,16 +256,6 @@ class World:
             world.revoke()
         for comm in (self._sums, self.comm):
             comm.Revoke()
-
-    def lost(self, within_s=2.0):
-        """Return whether a rank of this world is known to be dead, at the latest after `within_s` seconds."""
-        end = time.monotonic() + within_s
-        while time.monotonic() < end:
-            if self.comm.Is_revoked() or self.comm.Get_failed().Get_size():
-                return True
-            self.comm.Iprobe()
-            time.sleep(0.01)
-        return False
 
     def cores(self):
         """Return how many cores this rank may use: those it may run on, shared with its neighbours. Collective."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 import torch.distributed as dist
 
-from az_mpi.peers import PeerLost
+from az_mpi.peers import PeerLost, lost
 from az_mpi.train import rendezvous
 
 BUCKET_BYTES = 1 << 20  # of gradients that travel together while those of earlier layers are computed
@@ -48,7 +48,7 @@ class DdpBackend:
             # that wait for this one, and not for the dead one, learn by it that theirs will never end.
             traceback.clear_frames(error.__traceback__)
             self.close()
-            if isinstance(error, RuntimeError) and self.world.lost():  # gloo saw a connection close
+            if isinstance(error, RuntimeError) and lost(self.world.comm):  # gloo saw a connection close
                 raise PeerLost(str(error)) from error
             raise
 

@@ -9,7 +9,7 @@ import re
 from contextlib import contextmanager
 from pathlib import Path
 
-from az_mpi.peers import PeerLost
+from az_mpi.peers import PeerLost, lost
 
 
 class HorovodBackend:
@@ -32,7 +32,7 @@ class HorovodBackend:
             hvd.init(comm=self.world.comm)
         except ValueError as error:  # all that it says where a rank dies in its start (tools/patch_horovod.py)
             hvd.shutdown()
-            if not self.world.lost():
+            if not lost(self.world.comm):
                 raise
             raise PeerLost(str(error)) from error
         try:

@@ -138,6 +138,12 @@ def test_the_only_trainer_is_killed(start, tmp_path):
     assert state(folder)["iteration"] == 3 and len(ids(folder)) == len(set(ids(folder)))
 
 
+def test_ranks_killed_in_every_kind_of_collective(start_mpirun):
+    process = start_mpirun(9, PROGRAMS / "loss_in_collectives.py", options=["--with-ft", "ulfm"])
+    output = process.communicate(timeout=120)[0]
+    assert process.returncode == 0 and output.count("all checks passed") == 2, output
+
+
 def test_ranks_killed_while_horovod_starts(start_mpirun):
     process = start_mpirun(6, PROGRAMS / "loss_at_session_start.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=240)[0]

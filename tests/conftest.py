@@ -1,0 +1,24 @@
+"""What every test may rely on."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_killed_launchers():
+    """Remove the folders of mpiruns and their daemons that were killed, which is what many tests do to them.
+
+    One that by chance gets the process id of such a one finds its folder, and does not start ("The PMIx server's
+    listener thread failed to start", status 213; PMIx 5.0)."""
+    for name in ("ompi", "prted"):
+        for folder in Path(tempfile.gettempdir()).glob(f"{name}.[0-9]*"):
+            try:
+                os.kill(int(folder.suffix[1:]), 0)
+            except (ProcessLookupError, ValueError):
+                shutil.rmtree(folder, ignore_errors=True)
+            except PermissionError:
+                pass  # a living one of somebody else
