@@ -5,6 +5,7 @@ import subprocess
 import time
 
 import pytest
+from marks import slow
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
@@ -52,7 +53,7 @@ class Disk:
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [10, slow(1)])
 def test_a_run_pauses_whatever_it_can_write_no_more(machine, checkout, step):
     """From nothing left to as much as an iteration writes, its segment and its checkpoint: the first write that finds
     no room is another one each time."""

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from marks import slow
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -48,7 +49,7 @@ def test_three_hosts_train(mpirun, checkout, mode):
 @pytest.mark.parametrize("name, ranks", [
     ("one_machine", {"node1": 2}),
     ("two_machines", {"node1": 2, "node2": 2}),
-    ("mixed_gpus", {"node1": 4, "node2": 2, "node3": 16}),
+    slow("mixed_gpus", {"node1": 4, "node2": 2, "node3": 16}),
 ])  # fmt: skip
 def test_a_hostfile_starts_what_it_says(mpirun, name, ranks):
     # Not `hostname`: after programs without MPI that end at once, mpirun 5.0.11 sometimes never ends.

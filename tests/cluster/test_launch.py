@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from launched import LONG, SHORT, SMOKE, ids, status_hosts
 from machine import FOR_HOSTS, Machine, why_not
+from marks import slow
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -68,7 +69,7 @@ def test_a_lost_host_is_not_taken_for_the_end(launch, checkout):
     assert before and before < ids(checkout)
 
 
-@pytest.mark.parametrize("line, seconds", [("", 0.5), ("/mpirun ", 0), ("/mpirun ", 1.5)])
+@pytest.mark.parametrize("line, seconds", [slow("", 0.5), ("/mpirun ", 0), slow("/mpirun ", 1.5)])
 def test_a_stop_right_after_the_start(launch, checkout, line, seconds):
     """Wherever it comes: before mpirun runs (143), while it starts its daemons, while ranks load."""
     job = launch("--hosts", "node1:1,node2:1", *LONG)

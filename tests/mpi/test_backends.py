@@ -3,16 +3,17 @@
 import json
 
 import pytest
+from marks import slow
 
 pytestmark = pytest.mark.mpi
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, slow(2), 4])
 def test_global_gradient_equals_that_of_one_process(program, backend, ranks):
     program(ranks, "gradient_checks", backend)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, slow(2), 4])
 def test_sessions_can_be_repeated_also_by_fewer_ranks(program, backend, ranks):
     program(ranks, "session_checks", backend)
 

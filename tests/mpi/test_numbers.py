@@ -47,9 +47,8 @@ def records(folder, kind):
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
-@pytest.mark.parametrize("moment", ["forward", "backward", "first_part"])
-def test_a_rank_without_memory_makes_all_take_smaller_parts(program, backend, moment):
-    program(2, "memory_checks", backend, moment)
+def test_a_rank_without_memory_makes_all_take_smaller_parts(program, backend):
+    program(2, "memory_checks", backend)
 
 
 def test_the_rank_without_memory_may_be_the_only_one_or_one_of_three(program):

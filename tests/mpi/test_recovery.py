@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from jobs import PROGRAMS, ids
+from marks import slow
 
 pytestmark = pytest.mark.mpi
 
@@ -64,12 +65,8 @@ def check_whole(folder, iterations):
     assert json.loads((folder / "status.json").read_text())["job"] == "finished"
 
 
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
-
-
 @pytest.mark.parametrize("phase, victim, backend", [
-    ("play", 0, "horovod"), slow("play", 2, "horovod"), slow("train", 0, "horovod"), ("train", 2, "horovod"),
+    ("play", 0, "horovod"), slow("play", 2, "horovod"), slow("train", 0, "horovod"), slow("train", 2, "horovod"),
     ("train", 0, "ddp"), slow("train", 2, "ddp"), slow("evaluate", 0, "horovod"), slow("evaluate", 2, "horovod"),
 ])  # fmt: skip
 def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, backend):

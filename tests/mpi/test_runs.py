@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 from jobs import PROGRAMS
+from marks import slow
 
 pytestmark = pytest.mark.mpi
 
@@ -64,7 +65,7 @@ def assert_same_result(one, other):
         assert np.array_equal(ours[name], theirs[name]), name
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [1, slow(2), 3, slow(8)])
 def test_a_run_completes_and_then_has_nothing_to_do(run_dist, tmp_path, ranks):
     first = run_dist(ranks, tmp_path / "run")
     assert f"\n  {ranks - 1}     " in first.stdout  # the table has a row for the last rank
@@ -387,6 +388,6 @@ def test_summaries_do_not_depend_on_where_iterations_end(run_dist, tmp_path):
     assert steps > 40
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, slow(2), 4])
 def test_each_rank_has_its_share_of_the_cores(program, ranks):
     program(ranks, "cores_checks")

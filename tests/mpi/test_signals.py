@@ -9,6 +9,7 @@ import numpy as np
 import psutil
 import pytest
 from jobs import ids
+from marks import slow
 
 pytestmark = pytest.mark.mpi
 
@@ -55,8 +56,7 @@ def ranks_of(process):
     return [child for child in psutil.Process(process.pid).children(recursive=True) if "run_dist.py" in child.cmdline()]
 
 
-@pytest.mark.parametrize("phase", [pytest.param(phase, marks=[] if phase in ("play", "meanwhile") else pytest.mark.slow)
-                                   for phase in LONG])
+@pytest.mark.parametrize("phase", [phase if phase in ("play", "meanwhile") else slow(phase) for phase in LONG])
 def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun, mpirun, tmp_path, phase):
     folder = tmp_path / "run"
     process = start_mpirun(3, *run_of(folder, phase))
@@ -148,8 +148,7 @@ def load(process, ranks, library):
     wait_for(loaded, process)
 
 
-@pytest.mark.parametrize("library", [pytest.param("pydantic_core", marks=pytest.mark.slow), "libmpi",
-                                     pytest.param("libtorch", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("library", [slow("pydantic_core"), "libmpi", slow("libtorch")])
 def test_a_stop_during_the_start_is_kept(start_mpirun, tmp_path, library):
     folder = tmp_path / "run"
     process = start_mpirun(2, *run_of(folder, "play"))
@@ -160,8 +159,7 @@ def test_a_stop_during_the_start_is_kept(start_mpirun, tmp_path, library):
     assert "stopped after iteration 0 of 1" in output and state(folder)["phase"] == "play"
 
 
-@pytest.mark.parametrize("seconds", [pytest.param(0.02, marks=pytest.mark.slow), 0.1,
-                                     pytest.param(0.3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [slow(0.02), 0.1, slow(0.3)])
 def test_a_stop_right_after_the_start(start_mpirun, tmp_path, seconds):
     """Before mpirun or Python take signals, they die of it, and nothing has begun."""
     process = start_mpirun(2, *run_of(tmp_path / "run", "play"))

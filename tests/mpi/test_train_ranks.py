@@ -6,6 +6,7 @@ import socket
 import h5py
 import numpy as np
 import pytest
+from marks import slow
 
 pytestmark = pytest.mark.mpi
 
@@ -28,7 +29,7 @@ def games(folder):
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, slow(2)])
 def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
     options = [*OPTIONS, "--set", "iterations=4", "--set", f"train.ranks={ranks}", "--logdir", tmp_path / "run"]
     done = mpirun(3, "run_dist.py", *options)

@@ -6,7 +6,8 @@ import time
 
 import pytest
 from jobs import PROGRAMS
-from test_recovery import BASE, check_whole, ranks_of, said, slow, wait_for
+from marks import slow
+from test_recovery import BASE, check_whole, ranks_of, said, wait_for
 
 pytestmark = pytest.mark.mpi
 

@@ -1,6 +1,7 @@
 """Collectives, sharing and waiting on real ranks."""
 
 import pytest
+from marks import slow
 
 pytestmark = pytest.mark.mpi
 
@@ -18,6 +19,6 @@ def test_waiting_ranks_leave_their_cores_to_others(program):
     program(2, "threads_checks")
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, slow(2), 3])
 def test_positions_are_dealt_by_their_index(program, ranks):
     program(ranks, "deal_checks")

@@ -1,9 +1,9 @@
 """Gradients where ranks have no memory for a whole batch: every rank takes smaller parts, whatever the fault's moment.
 
-    memory_checks.py BACKEND {forward,backward,first_part}
+    memory_checks.py BACKEND [MOMENT ...]
 
-The last rank has no memory for more than 5 samples at once. It notices that before its first layer, between the
-reductions that backward begins as it goes, or, with two parts a batch, in the first of them.
+The last rank has no memory for more than 5 samples at once. It notices that before its first layer (forward), between
+the reductions that backward begins as it goes, or, with two parts a batch, in the first of them.
 """
 
 import sys
@@ -20,6 +20,7 @@ from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.world import World
 
+MOMENTS = ("forward", "backward", "first_part")
 BATCH, STEPS = 37, 4
 ROOM = 5  # samples
 
@@ -57,14 +58,11 @@ def limit_memory(network, moment, room):
     return failures
 
 
-def main():
-    world, name, moment = World.start(), *sys.argv[1:]
-    torch.set_num_threads(1)
+def check(world, backend, moment):
     game = games.make("connect4")
     config = configuration.validate(
         {"game": "connect4", "network": {"blocks": 2, "channels": 16}, "report": {"summary_frequency": STEPS},
          "train": {"mixed_precision": False, "batch_size": BATCH, "replay_ratio": 1.0}}, "test")
-    backend = backends.make(name, world, world, "cpu")
     replay, told, summaries = window(game, world.rank), [], []
     watch = SimpleNamespace(begin=lambda: None, end=lambda: False, bad_step=lambda *what: sys.exit("a bad step"))
     watch.short_of_memory = lambda ranks: told.append((ranks, short.micro_batch))
@@ -103,6 +101,14 @@ def main():
     none.samples_due = STEPS * BATCH
     assert none.train(replay, 0, lambda *what: None, watch) == 0 and none.samples_due == STEPS * BATCH
     assert none.micro_batch == 1 and f"out of memory on trainer [{world.size - 1}]" in none.failure
+
+
+def main():
+    world = World.start()
+    torch.set_num_threads(1)
+    backend = backends.make(sys.argv[1], world, world, "cpu")
+    for moment in sys.argv[2:] or MOMENTS:
+        check(world, backend, moment)
     print("all checks passed")
 
 

@@ -1,0 +1,8 @@
+"""Marks of parametrised tests."""
+
+import pytest
+
+
+def slow(*values):
+    """Return a set of parameters that only `make test-long` takes."""
+    return pytest.param(*values, marks=pytest.mark.slow)
