@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jobs import BACKENDS
+from marks import slow
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
@@ -82,6 +84,7 @@ def test_a_step_that_is_not_finite_on_one_rank_is_skipped_by_all(mpirun, run_wit
     assert [r["step"] for r in records(tmp_path / "run", "train")] == [*range(1, 6), *range(8, state["step"] + 1)]
 
 
+@pytest.mark.parametrize("backend", [BACKENDS[0], *map(slow, BACKENDS[1:])])
 def test_after_bad_steps_in_a_row_all_go_back_to_the_last_good_checkpoint(run_with_nan, backend, tmp_path):
     """The run ends with the last bad step, so that what it went back to is what its last checkpoint holds."""
     options = ["--set", f"train.backend={backend}", "--set", "train.bad_steps_max=2"]

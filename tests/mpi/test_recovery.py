@@ -112,6 +112,7 @@ def test_the_last_of_four_finishes_the_run(start, tmp_path):
     check_whole(folder, state(folder)["iteration"])
 
 
+@pytest.mark.slow  # tests/faults has one that is shorter
 def test_two_killed_at_once(start, tmp_path):
     folder = tmp_path / "run"
     process = start(4, *PHASES["train"])

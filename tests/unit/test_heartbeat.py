@@ -159,7 +159,6 @@ class Gate:
     def back(self):
         while self.client is None:
             time.sleep(0.001)
-        self.inside.settimeout(60)
         while True:
             self.outside.sendto(self.inside.recv(2000), self.client)
 

@@ -163,6 +163,7 @@ def test_what_a_dead_launch_left_confuses_nobody(start, tmp_path):
 def test_a_stop_on_any_node_reaches_mpirun_once(start, told):
     nodes = [start(0, sleep=100), start(1)]
     nodes[0].says("up")
+    nodes[1].says("joined node 0")  # before that it has no job that a signal could be for
     nodes[told].process.send_signal(signal.SIGUSR1)
     nodes[0].says("SIGUSR1")
     nodes[told].process.send_signal(signal.SIGTERM)
