@@ -70,7 +70,8 @@ def test_a_job_that_loses_the_node_of_mpirun_goes_on_on_others(own_queue, checko
 def test_a_chain_of_short_jobs_does_what_an_unbroken_run_does(queue, checkout):
     """Two minutes each, of which Slurm leaves one to one and a half; in play, in training, in whatever comes."""
     options = ["--config_file", "configs/smoke.json", "--set", "selfplay.deterministic=true", "--set", "iterations=10",
-               "--games_num", 8000, "--set", "train.replay_ratio=4.0", "--set", "report.tensorboard=false"]
+               "--games_num", 20_000, "--set", "search.simulations=64", "--set", "train.replay_ratio=4.0", "--set",
+               "report.tensorboard=false"]
     job = queue.submit("--ntasks=2", "--cpus-per-task=2", "--gres=none", "--mem=1G", "--time=2", "--signal=B:USR1@30",
                        "slurm/train.sh", *options, "--logdir", "run")
     [facts], said = queue.wait(job, seconds=3000), queue.output(job)
@@ -81,7 +82,7 @@ def test_a_chain_of_short_jobs_does_what_an_unbroken_run_does(queue, checkout):
     done = queue.machine.run(*words, "--logdir", "unbroken", host="node1", cwd=checkout, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     chain, unbroken = ids(checkout / "run"), ids(checkout / "unbroken")
-    assert sorted(chain) == sorted(unbroken) and len(set(chain)) == len(chain) == 10 * 8000
+    assert sorted(chain) == sorted(unbroken) and len(set(chain)) == len(chain) == 10 * 20_000
     assert steps(checkout / "run") == steps(checkout / "unbroken")
 
 
