@@ -53,8 +53,6 @@ class World:
         """Join the job that mpirun or srun started; without one, be a world of one rank."""
         # Horovod waits inside MPI: with more threads than cores it must give way (Open MPI reads this at start).
         os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-        # It is for one-sided operations, of which there are none here, and sleeps for a second where it is not used.
-        os.environ.setdefault("OMPI_MCA_btl", "^ofi")
         from mpi4py import MPI
 
         size = MPI.COMM_WORLD.Get_size()

