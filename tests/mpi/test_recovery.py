@@ -17,7 +17,7 @@ BASE = ["--config_file", "configs/smoke.json", "--summary_frequency", "1", "--se
 # So long that the kill comes in this phase, and no longer.
 PHASES = {
     "play": ["--games_num", 4000, "--set", "iterations=1", "--max_steps", 20],
-    "train": ["--set", "train.replay_ratio=150.0", "--set", "iterations=2"],
+    "train": ["--set", "train.replay_ratio=80.0", "--set", "iterations=2"],
     "evaluate": ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=3000", "--set", "iterations=1"],
 }  # fmt: skip
 

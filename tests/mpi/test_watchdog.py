@@ -13,7 +13,7 @@ pytestmark = pytest.mark.mpi
 
 HANG_S = 5.0
 PLAY = ["--games_num", 4000, "--set", "iterations=1", "--max_steps", 20]
-TRAIN = ["--set", "train.replay_ratio=150.0", "--set", "iterations=2"]
+TRAIN = ["--set", "train.replay_ratio=80.0", "--set", "iterations=2"]
 
 
 @pytest.fixture
