@@ -18,7 +18,7 @@ def nothing_of_killed_launchers():
         for folder in Path(tempfile.gettempdir()).glob(f"{name}.[0-9]*"):
             try:
                 os.kill(int(folder.suffix[1:]), 0)
-            except (ProcessLookupError, ValueError):
+            except ProcessLookupError:
                 shutil.rmtree(folder, ignore_errors=True)
-            except PermissionError:
-                pass  # a living one of somebody else
+            except (PermissionError, ValueError):
+                pass  # a living one of somebody else, another name
