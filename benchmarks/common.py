@@ -41,15 +41,19 @@ def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "runs": len(values)}
 
 
-def launch(ranks, command, options=(), **variables):
-    """Run a command on `ranks` ranks of this host, more than it has cores where asked; return what they print.
+def mpirun(ranks, options=()):
+    """Return the words that start `ranks` ranks on this host, more than it has cores where asked."""
+    here = Path(sys.executable).parent / "mpirun"
+    return [str(here) if here.exists() else "mpirun", "-np", str(ranks), "-H", f"localhost:{ranks}",
+            "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", *options]  # fmt: skip
 
-    options: of mpirun. The ranks see `variables` in their environment. Ends this program with what they said if they
-    fail.
+
+def launch(ranks, command, **variables):
+    """Run a command on `ranks` ranks of this host, started as `mpirun` says, and return what they print.
+
+    The ranks see `variables` in their environment. Ends this program with what they said if they fail.
     """
-    mpirun = Path(sys.executable).parent / "mpirun"
-    start = [str(mpirun) if mpirun.exists() else "mpirun", "-np", str(ranks), "-H", f"localhost:{ranks}",
-             "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", *options]
+    start = mpirun(ranks)
     done = subprocess.run([*start, *command], env=os.environ | variables, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(start)} … ended with status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
