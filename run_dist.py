@@ -81,6 +81,7 @@ def start(arguments):
     from az_mpi.world import World
 
     world = World.start()
+    watchdog.joined()
     try:
         config = configuration.loads(world.from_root(lambda: configuration.to_json(load_config(arguments))))
         world.chunk_bytes = config.exchange.chunk_bytes

@@ -8,6 +8,9 @@ A rank that is stopped (SIGSTOP) is killed after `hang_s` at any time. In self-p
 one length, one that is silent for `hang_s` is, or for LONGER times its longest step so far; elsewhere (loading,
 compiling, what asks a file system, and waiting for a GPU or for other trainers, of which one may hang) after
 PATIENCE_S.
+
+Until a rank has joined the MPI job, MPI tells of nobody: under ULFM all others wait in MPI_Init for one that a signal
+has ended. The watchdogs of its host end the job then.
 """
 
 import math
@@ -24,7 +27,10 @@ from contextlib import contextmanager
 LOOK_EVERY_S = 0.25
 PATIENCE_S = 900.0
 LONGER = 10
-_COUNT, _STEPS, _HANG_MS, _WORDS = 0, 1, 2, 3  # u64 words: signs of life; steps done, 0 outside of them; hang_s
+JOIN_S = 5.0  # that mpirun is given to end a job by itself, of which a rank has ended before all had joined
+_COUNT, _STEPS, _HANG_MS, _JOINED, _WORDS = 0, 1, 2, 3, 4  # u64: signs of life; steps done, 0 outside of them; …
+ENDED_EARLY = "a rank ended before all had joined"
+LAUNCHERS = ("prterun", "prted", "mpirun", "orted")
 FAMILIAR = 2  # steps, the first of which may compile and the second is measured, before the others are judged
 
 _words = [0] * _WORDS  # until `start` shares them
@@ -71,10 +77,16 @@ def start(rank):
     _words = memoryview(mmap.mmap(memory, mmap.PAGESIZE)).cast("Q")
     # Its standard input ends when this process does. In a session of its own it is spared what the job is sent.
     # It holds none of this process's outputs: mpirun waits until nobody does.
-    subprocess.Popen([sys.executable, "-I", "-S", __file__, str(memory), str(os.getpid()), str(rank)],
+    words = [str(number) for number in (memory, os.getpid(), os.getppid(), rank)]
+    subprocess.Popen([sys.executable, "-I", "-S", __file__, *words],
                      stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[memory],
                      start_new_session=True)
     os.close(memory)
+
+
+def joined():
+    """Say that this rank is in the MPI job: from now on MPI tells of lost ranks."""
+    _words[_JOINED] = 1
 
 
 def expect(hang_s):
@@ -109,26 +121,72 @@ class Patience:
         return None
 
 
-def _stopped(pid):
+def _stat(pid):
+    """Return a process's name and state."""
     with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] == "T"
+        name, _, rest = file.read().partition("(")[2].rpartition(")")
+    return name, rest.split()[0]
 
 
-def _watch(memory, pid, rank):
+class StartUp:
+    """The ranks of this host, until this one has joined. `look` ends a job that waits for a rank which is no more."""
+
+    def __init__(self, launcher):
+        """launcher: the process that started the rank, which may be mpirun or its daemon on another host."""
+        self.launcher, self.missed_s = launcher, 0.0
+        self.expected_num = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 0))
+        place = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
+        self.limit_s = JOIN_S * (1 + place)  # one after the other: a second signal is taken for impatience
+
+    def look(self, passed_s):
+        """Return whether to look again, `passed_s` seconds after the look before."""
+        try:
+            if _stat(self.launcher)[0] not in LAUNCHERS:
+                return False
+            self.missed_s = self.missed_s + passed_s if self.ranks_num() < self.expected_num else 0.0
+            if self.missed_s > self.limit_s:
+                _say(self.launcher, f"{socket.gethostname()}: {ENDED_EARLY}: the job ends\n")
+                os.kill(self.launcher, signal.SIGTERM)
+            return self.missed_s <= self.limit_s
+        except OSError:  # it has ended, or another user's is there, or this kernel does not list children
+            return False
+
+    def ranks_num(self):
+        children = []
+        for task in os.listdir(f"/proc/{self.launcher}/task"):
+            with open(f"/proc/{self.launcher}/task/{task}/children") as file:
+                children += file.read().split()
+        return sum(self.is_rank(child) for child in children)
+
+    def is_rank(self, pid):
+        try:
+            if _stat(pid)[0] in LAUNCHERS:  # the program is not loaded yet
+                return True
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                return b"\0OMPI_COMM_WORLD_RANK=" in b"\0" + file.read()
+        except OSError:
+            return False
+
+
+def _watch(memory, pid, launcher, rank):
     words = memoryview(mmap.mmap(memory, mmap.PAGESIZE)).cast("Q")
     patience, before = Patience(), time.monotonic()
+    start_up, starting = StartUp(launcher), True
     while not select.select([0], [], [], LOOK_EVERY_S)[0]:  # nothing is ever written: it is the end
         now = time.monotonic()
         passed_s, before = min(now - before, 2 * LOOK_EVERY_S), now
         try:
             steps = words[_STEPS]  # before the count: see `waiting`
-            why = patience.judge(passed_s, words[_COUNT], steps, words[_HANG_MS] / 1000, _stopped(pid))
+            why = patience.judge(passed_s, words[_COUNT], steps, words[_HANG_MS] / 1000, _stat(pid)[1] == "T")
         except (OSError, IndexError):  # it has just ended
-            return
+            break
         if why:
             _say(pid, f"rank {rank} on {socket.gethostname()}: {why}: killed (fault.hang_s)\n")
             os.kill(pid, signal.SIGKILL)
             return
+        starting = starting and not words[_JOINED] and start_up.look(passed_s)
+    while starting and not words[_JOINED] and start_up.look(LOOK_EVERY_S):
+        time.sleep(LOOK_EVERY_S)
 
 
 def _say(pid, text):

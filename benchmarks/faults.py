@@ -3,18 +3,22 @@
     python benchmarks/faults.py
 
 Ready: mpirun --with-ft ulfm, watchdogs that watch, a checkpoint each iteration. Not: plain mpirun, watchdogs without a
-limit, one checkpoint at the end. Both jobs play and train on the same games. They take turns, an iteration each, while
-the other one is stopped, so that both meet the same moods of the machine; the first iteration compiles and is left out.
+limit, one checkpoint at the end. Both jobs play and train on the same games. They take turns of half a second, while
+the other one is stopped, so that both meet the same moods of the machine. An iteration is from one line of
+metrics.jsonl to the next, of the time that its job was let run; the first one compiles and is left out.
 """
 
 import argparse
 import json
+import math
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -28,7 +32,7 @@ SAME = ("selfplay.deterministic=true", "evaluate.every=0", "evaluate.opponents=[
         "report.tensorboard=false")  # fmt: skip
 READY = (("--with-ft", "ulfm"), ("checkpoint.every=1",))
 BARE = ((), ("fault.hang_s=0", "checkpoint.every=1000000"))
-LOOK_S = 0.05
+TURN_S = 0.5
 
 
 class Job:
@@ -37,45 +41,53 @@ class Job:
     def __init__(self, arguments, folder, options, settings):
         """Start it in a folder; `options` are mpirun's."""
         words = [sys.executable, str(ROOT / "run_dist.py"), "--config_file", str(arguments.config_file), "--logdir",
-                 f"{folder}/run", "--set", f"iterations={arguments.pairs + 2}"]  # fmt: skip
+                 f"{folder}/run", "--set", f"iterations={2 * arguments.iterations}"]  # fmt: skip
         for setting in (*SAME, *settings):
             words += ["--set", setting]
         self.metrics, self.output = folder / "run" / "metrics.jsonl", folder / "output"
-        self.seen, self.ahead_s = 0, 0.0  # ahead_s: of the next iteration, before the job was stopped
+        folder.mkdir()
+        self.turns = []  # (begun, ended), seconds of the clock
         with open(self.output, "w") as output:
             self.process = subprocess.Popen([*mpirun(arguments.ranks, options), *words], stdin=subprocess.DEVNULL,
                                             stdout=output, stderr=subprocess.STDOUT)  # fmt: skip
 
-    def iterate(self):
-        """Let it run to the end of its next iteration; return the seconds of that and its record in metrics.jsonl."""
+    def warm_up(self):
+        """Let it run to the end of its first iteration."""
+        begun = time.time()
+        while not self.iterations():
+            time.sleep(TURN_S)
+        self.send(signal.SIGSTOP)
+        self.turns.append((begun, time.time()))
+
+    def run(self, seconds):
+        """Let it run for so long."""
         begun = time.time()
         self.send(signal.SIGCONT)
-        while len(records := self.records()) == self.seen:
-            if self.process.poll() is not None:
-                self.fail()
-            time.sleep(LOOK_S)
+        time.sleep(seconds)
         self.send(signal.SIGSTOP)
-        record = records[self.seen]
-        seconds, self.ahead_s = self.ahead_s + record["time"] - begun, time.time() - record["time"]
-        self.seen += 1
-        return seconds, record
+        self.turns.append((begun, time.time()))
 
-    def records(self):
+    def iterations(self):
+        """Return the records of the iterations that are over, first to last; ends this program if the job has ended."""
+        if self.process.poll() is not None:
+            sys.exit(f"mpirun ended with status {self.process.returncode}\n{self.output.read_text()[-3000:]}")
         lines = self.metrics.read_text().splitlines(keepends=True) if self.metrics.exists() else []
         records = [json.loads(line) for line in lines if line.endswith("\n")]
         return [record for record in records if record["kind"] == "iteration"]
 
+    def ran_s(self, until):
+        """Return for how long it had been let run at a time of the clock."""
+        return sum(max(0.0, min(ended, until) - begun) for begun, ended in self.turns)
+
     def send(self, number):
-        for rank in psutil.Process(self.process.pid).children(recursive=True):
-            rank.send_signal(number)
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            process.send_signal(number)
 
-    def finish(self):
-        self.send(signal.SIGCONT)
-        if self.process.wait():
-            self.fail()
-
-    def fail(self):
-        sys.exit(f"mpirun ended with status {self.process.returncode}\n{self.output.read_text()[-3000:]}")
+    def watching_s(self):
+        """Return the seconds of processor time that its watchdogs have taken."""
+        times = [process.cpu_times() for process in psutil.Process(self.process.pid).children(recursive=True)
+                 if any(word.endswith("watchdog.py") for word in process.cmdline())]  # fmt: skip
+        return sum(each.user + each.system for each in times)
 
     def kill(self):
         """Leave nothing of it behind, stopped ranks above all."""
@@ -88,29 +100,46 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--config_file", type=Path, default=ROOT / "configs" / "connect4_quick.json")
-    parser.add_argument("--pairs", type=int, default=15, help="of iterations (default: %(default)s)")
+    parser.add_argument("--iterations", type=int, default=15, help="to compare (default: %(default)s)")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leaves no stopped ranks
-    rows = {name: [] for name in ("ready_s", "bare_s", "ready / bare")}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        jobs = {}
-        for name, side in (("ready_s", READY), ("bare_s", BARE)):
-            (Path(folder) / name).mkdir()
-            jobs[name] = Job(arguments, Path(folder) / name, *side)
-            stack.callback(jobs[name].kill)
-            jobs[name].iterate()
-        for pair in range(arguments.pairs):
-            took = {name: jobs[name].iterate() for name in sorted(jobs, reverse=bool(pair % 2))}
-            (ready, with_all), (bare, without) = took["ready_s"], took["bare_s"]
-            if with_all["positions_num"] != without["positions_num"]:
-                sys.exit(f"iteration {with_all['iteration']}: the two jobs did not play the same games")
-            for row, value in zip(rows.values(), (ready, bare, ready / bare), strict=True):
-                row.append(value)
-        for job in jobs.values():
-            job.finish()
+        ready = Job(arguments, Path(folder) / "ready", *READY)
+        stack.callback(ready.kill)
+        ready.warm_up()
+        bare = Job(arguments, Path(folder) / "bare", *BARE)
+        stack.callback(bare.kill)
+        bare.warm_up()
+        turns = [ready, bare]
+        while min(len(job.iterations()) for job in turns) <= arguments.iterations:
+            for job in turns:
+                job.run(TURN_S)
+            turns.reverse()  # so that each is as often the second
+        rows = compare(ready, bare, arguments.iterations)
     title = f"readiness for faults, {arguments.ranks} ranks, {arguments.config_file.name}, an iteration"
-    tell(title, {name: spread(values) for name, values in rows.items()}, arguments.json)
+    tell(title, rows, arguments.json)
+
+
+def compare(ready, bare, count):
+    """Return the rows of figures of two jobs' first iterations after the one that compiled."""
+    first = [job.iterations()[: count + 1] for job in (ready, bare)]
+    games = [[(record["games_num"], record["positions_num"]) for record in records] for records in first]
+    if games[0] != games[1]:
+        sys.exit("the two jobs did not play the same games")
+    took = [[job.ran_s(after["time"]) - job.ran_s(before["time"]) for before, after in pairwise(records)]
+            for job, records in zip((ready, bare), first, strict=True)]  # fmt: skip
+    ratios = [with_all / without for with_all, without in zip(*took, strict=True)]
+    mean, error = statistics.mean(ratios), statistics.stdev(ratios) / math.sqrt(count)
+    watching = [job.watching_s() / job.ran_s(math.inf) for job in (ready, bare)]
+    return {
+        "ready_s": spread(took[0]),
+        "bare_s": spread(took[1]),
+        "ready / bare": spread(ratios),
+        "their mean, +- its error": {**spread(ratios), "median": mean, "min": mean - error, "max": mean + error},
+        "save_s of ready": spread([record["save_s"] for record in first[0][1:]]),
+        "watchdogs, of a core": spread(watching[:1]),
+    }
 
 
 if __name__ == "__main__":

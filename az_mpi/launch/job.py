@@ -8,12 +8,14 @@ import sys
 import threading
 from typing import NamedTuple
 
+from az_mpi import watchdog
+
 LOOK_EVERY_S, LAST_WORDS_S = 0.2, 2
 # USR2 asks every rank to finish cleanly; TERM would have mpirun kill them.
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
 PR_SET_PDEATHSIG = 1  # of prctl(2)
-# What Open MPI says when a host is lost; seen with 5.0.11: its exit status is 0 then.
-LOST_HOST = b"has lost communication with a remote daemon"
+# What Open MPI says when a host is lost; seen with 5.0.11: its exit status is 0 then. And what a watchdog says.
+LOSSES = (b"has lost communication with a remote daemon", watchdog.ENDED_EARLY.encode())
 # How mpirun ends where USR2 comes before it, or a rank, takes it, and where it is still starting its daemons (seen with
 # 5.0.11): no rank has begun then.
 STOPPED_EARLY = (128 + signal.SIGUSR2, 250)
@@ -21,8 +23,8 @@ INTERNAL, RESUMABLE = 70, 75
 
 
 class Ended(NamedTuple):
-    """How mpirun ended: its exit status (75 where it was stopped before it began), whether it said that it has lost a
-    host, whether a signal asked us to stop it."""
+    """How mpirun ended: its exit status (75 where it was stopped before it began), whether it was said that
+    it has lost a host or a rank that had not joined yet, whether a signal asked us to stop it."""
 
     status: int
     lost: bool
@@ -30,8 +32,8 @@ class Ended(NamedTuple):
 
 
 def run(command, tick=lambda: ()):
-    """Start `command`, an mpirun line, wait for its end as `follow` does, and return its exit status; 70 where it has
-    lost a host."""
+    """Start `command`, an mpirun line, wait for its end as `follow` does, and return its exit status; 70 where that
+    is 0 and it has lost a host."""
     ended = follow(command, tick)
     return ended.status or (INTERNAL if ended.lost else 0)
 
@@ -88,11 +90,11 @@ def follow(command, tick=lambda: ()):
 
 
 def copy(descriptor, lost):
-    """Copy mpirun's standard error to ours until its end; `lost` is set once it says that a host is lost."""
-    last = b""
+    """Copy mpirun's standard error to ours until its end; `lost` is set once it says one of LOSSES."""
+    last, longest = b"", max(map(len, LOSSES))
     while data := os.read(descriptor, 1 << 16):
-        last = (last + data)[-len(data) - len(LOST_HOST):]
-        if LOST_HOST in last:
+        last = (last + data)[-len(data) - longest:]
+        if any(loss in last for loss in LOSSES):
             lost.set()
         try:
             sys.stderr.buffer.write(data)
@@ -113,3 +115,24 @@ def tell(line, descriptor=2):
         print(line, file=sys.stdout if descriptor == 1 else sys.stderr, flush=True)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+class interruptible:
+    """A block that TERM and HUP leave as INT does: what it made is taken down. status: of that exit; by default 128
+    and the signal."""
+
+    def __init__(self, status=None):
+        self.status = status
+
+    def __enter__(self):
+        def leave(number, _):
+            raise SystemExit(self.status or 128 + number)
+
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        self.before = {number: signal.signal(number, leave) for number in numbers}
+        # A scheduler's warning; the job, which it is for, does not run yet.
+        self.before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: None)
+
+    def __exit__(self, *error):
+        for number, handler in self.before.items():
+            signal.signal(number, handler)

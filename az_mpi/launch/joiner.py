@@ -12,7 +12,7 @@ from az_mpi.launch.nodes import DEAD_S, POLL_S, SAY_EVERY_S, Other, say
 from az_mpi.problems import Refusal, escape
 
 OUTPUT_BYTES_MAX = 2**16
-LOST = 70
+LOST = 75  # the same command on every node, or on this one, goes on
 
 
 def serve(node, waiting_s):
@@ -40,8 +40,11 @@ def serve(node, waiting_s):
                 if waited_s >= say_at:
                     say(f"node {node.index}: waiting for node 0 ({waiting_s - waited_s:.0f} s left)")
                     say_at += SAY_EVERY_S
-            elif not mine or content["id"] != joined or root.silent_s() > DEAD_S:
+            elif content is None or content["id"] != joined or root.silent_s() > DEAD_S:
                 say(f"node {node.index}: node 0 is lost: ending")
+                return LOST
+            elif not mine:
+                say(f"node {node.index}: node 0 took this node for lost and goes on without: ending")
                 return LOST
             elif end := content.get("end"):
                 if end["text"]:

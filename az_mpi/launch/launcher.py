@@ -5,7 +5,6 @@ import ipaddress
 import os
 import re
 import shlex
-import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from az_mpi import command_line
 from az_mpi import config as configuration
 from az_mpi.launch import check, hosts, job, mpirun, rendezvous
 from az_mpi.launch.pool import Pool
+from az_mpi.launch.reach import BySsh
 from az_mpi.launch.supervisor import RESTARTS_MAX, RESUMABLE, Supervisor
 from az_mpi.problems import Refusal, escape, nearest
 from az_mpi.run_folder import recorded_config
@@ -34,7 +34,8 @@ USR1 makes it write a checkpoint.
 
 A training job that loses a host, a rank or mpirun is started again from its last commit, on the hosts that answer;
 hosts that come back, and new lines in the hostfile, are taken in. See also python -m az_mpi hosts --help. What
-fails by itself is not started again; nor is a job of a rendezvous: start that again on every node.
+fails by itself is not started again. A node of a rendezvous that was lost comes back when the same command is started
+there; where node 0 is lost all of them end (exit code 75).
 
 The exit code is mpirun's; 2: refused, nothing was started; 75: stopped or given up, the same command goes on.
 """
@@ -169,8 +170,8 @@ def main(arguments):
         print(text, end="")
         return 0
     if options.rendezvous is not None:
-        with interruptible():
-            return rendezvous.run(options, program, given)
+        with job.interruptible():
+            return rendezvous.run(options, program, given, hours(given) if given.mode == "train" else None)
     chosen, np = hosts.choose(find_hosts(options), options.nodes, options.gpus, options.np)
     found = mpirun.find()
     if not options.dry_run and given.mode == "train":
@@ -186,39 +187,21 @@ def main(arguments):
 def supervise(options, program, given, found, chosen):
     """Run the training job, and look after it; return the exit status."""
     mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
-    if given.config_file:
-        config = configuration.load(given.config_file, given.overrides, given.sources)
-    else:
-        config = recorded_config(given.logdir, given.overrides, given.sources)
     pool = Pool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
     answers = None if options.no_check else first_look(options, given, found, chosen)
-    with interruptible(RESUMABLE):
-        return Supervisor(options, program, given.logdir, found, pool, chosen, config.max_hours).run(answers)
+    with job.interruptible(RESUMABLE):
+        return Supervisor(options, program, given.logdir, found, pool, chosen, hours(given), BySsh()).run(answers)
+
+
+def hours(given):
+    """Return the hours that a training may take, 0 for no limit. Raises Refusal."""
+    if given.config_file:
+        return configuration.load(given.config_file, given.overrides, given.sources).max_hours
+    return recorded_config(given.logdir, given.overrides, given.sources).max_hours
 
 
 def first_look(options, given, found, chosen):
     """Return what the chosen hosts answer, see `check.check`. Raises Refusal."""
     timeout_s = options.timeout or check.ANSWER_S
-    with interruptible():
+    with job.interruptible():
         return check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))
-
-
-class interruptible:
-    """A block that TERM and HUP leave as INT does: what it made is taken down. status: of that exit; by default 128
-    and the signal."""
-
-    def __init__(self, status=None):
-        self.status = status
-
-    def __enter__(self):
-        def leave(number, _):
-            raise SystemExit(self.status or 128 + number)
-
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        self.before = {number: signal.signal(number, leave) for number in numbers}
-        # A scheduler's warning; the job, which it is for, does not run yet.
-        self.before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: None)
-
-    def __exit__(self, *error):
-        for number, handler in self.before.items():
-            signal.signal(number, handler)

@@ -34,10 +34,12 @@ class Supervisor:
 
     options: of launch. program: the words that start run_dist.py. folder: the run's. found: the Mpirun. chosen: the
     Hosts of `pool` that have been looked at and are there. hours: that all jobs together may take, 0 for no limit.
+    reach: how hosts are reached, a BySsh or a Meeting.
     """
 
-    def __init__(self, options, program, folder, found, pool, chosen, hours):
+    def __init__(self, options, program, folder, found, pool, chosen, hours, reach):
         self.options, self.program, self.folder, self.mpirun, self.pool = options, program, Path(folder), found, pool
+        self.reach = reach
         self.id, self.desk = secrets.token_hex(8), Desk(folder)
         self.end = time.monotonic() + SHARE * 3600 * hours if hours else float("inf")
         self.there = {host.name for host in chosen}  # the names of hosts that answered when last asked
@@ -85,7 +87,7 @@ class Supervisor:
         """Run one job on the chosen hosts and return how it `Ended`."""
         settings = check.settings(answers, self.chosen) if answers else {}
         command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
-                              survive=self.options.survive, launch=self.id, **settings)
+                              agent=self.reach.agent, survive=self.options.survive, launch=self.id, **settings)
         job.tell(shlex.join(command), 1)
         self.changing, self.expired, self.stops = False, False, []
         self.tick_at = self.started = time.monotonic()
@@ -116,7 +118,9 @@ class Supervisor:
     def ask(self):
         """Choose hosts for the next job from those that answer, and kill what the last one has left on them. Return
         (what they answered, the names of those of the last job that did not)."""
-        wanted, answers, problems = self.pool.wanted(), None, []
+        answers, problems = None, []
+        present = self.reach.present(host.name for host in self.pool.wanted())
+        wanted = [host for host in self.pool.wanted() if host.name in present]
         if not self.options.no_check:
             try:
                 answers, problems = self.ask_hosts(wanted, self.id)
@@ -126,16 +130,17 @@ class Supervisor:
         bad = {problem.host: problem.message for problem in problems}
         for name, message in bad.items():
             tell(f"left out: {name}: {message}")
-        names = [host.name for host in wanted]
-        self.there = {name for name in names if (answers is None or name in answers) and name not in bad}
-        missing = [host.name for host in self.chosen if host.name in names and host.name not in self.there]
+        self.there = {name for name in present if (answers is None or name in answers) and name not in bad}
+        names = {host.name for host in self.pool.wanted()}
+        missing = [host.name for host in self.chosen if host.name in names - self.there]
         self.pool.lose(missing)
         self.chosen, self.np = self.pool.choose(self.there)
         return answers, missing
 
     def ask_hosts(self, hosts, end=None):
         timeout_s = self.options.timeout or ANSWER_S
-        return check.ask(hosts, self.mpirun, self.folder, check.ssh(timeout_s), timeout_s, bool(self.options.gpus), end)
+        shell, gpus = self.reach.shell(timeout_s), bool(self.options.gpus)
+        return check.ask(hosts, self.mpirun, self.folder, shell, timeout_s, gpus, end)
 
     def is_held(self):
         """Return whether a job lives that holds the run's folder, such as one cut off from us that is yet to end."""
@@ -164,9 +169,13 @@ class Supervisor:
 
     def tick(self):
         """Look after the job that runs; return the signals that mpirun is to get."""
-        now = time.monotonic()
+        now, signals = time.monotonic(), self.reach.attend({host.name for host in self.chosen})
+        if signal.SIGUSR2 in signals:
+            self.expired = True  # asked to stop from elsewhere
+        if signal.SIGTERM in signals:
+            self.stops.append((now + STOPS[-1][0] - STOPS[-2][0], signal.SIGKILL))
         if now < self.tick_at:
-            return []
+            return signals
         self.tick_at = now + TICK_S
         if now >= self.end and not self.expired:
             self.expired = True
@@ -177,7 +186,7 @@ class Supervisor:
             self.publish()
         due = [number for at, number in self.stops if now >= at]
         self.stops = [(at, number) for at, number in self.stops if now < at]
-        return due
+        return signals + due
 
     def stop(self, text):
         tell(text)
@@ -194,11 +203,13 @@ class Supervisor:
         elif now >= self.look_at:
             self.look_at = now + LOOK_S
             self.pool.reread()
+            names = self.reach.present(host.name for host in self.pool.wanted())
             absent = [host for host in self.pool.wanted()
-                      if host.name not in self.there and self.pool.may_return(host.name)]  # fmt: skip
+                      if host.name in names - self.there and self.pool.may_return(host.name)]  # fmt: skip
             if absent and not self.options.no_check:
                 self.look = Look(self.ask_hosts, absent)
             else:
+                self.there |= {host.name for host in absent}
                 self.rearrange()
 
     def looked(self, answers, problems):

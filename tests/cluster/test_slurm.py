@@ -31,11 +31,16 @@ def replace_run_dist(checkout, program):
 
 def ids(folder):
     """Return the ids of all games in a run's segments, sorted."""
+    return np.sort(rows(folder, "games/id")).tolist()
+
+
+def rows(folder, name):
+    """Return a dataset of a run's segments, one after the other."""
     found = [np.zeros(0, np.uint64)]
-    for path in (folder / "games").glob("*.h5"):
+    for path in sorted((folder / "games").glob("*.h5")):
         with h5py.File(path) as file:
-            found.append(file["games/id"][:])
-    return np.sort(np.concatenate(found)).tolist()
+            found.append(file[name][:])
+    return np.concatenate(found)
 
 
 def test_all_templates_are_here():
@@ -86,9 +91,10 @@ def test_train_multinode(queue, checkout):
 
 def test_each_seed_of_an_array_has_its_run(queue, checkout):
     queue.finish(*SMALL, "--array=3-4", "slurm/array_seeds.sh", *SMOKE, *SHORT, "--logdir", "runs/many")
-    seeds = {path.name: json.loads((path / "config.json").read_text()) for path in (checkout / "runs/many").iterdir()}
-    assert sorted(seeds) == ["seed-3", "seed-4"]
-    assert ids(checkout / "runs/many/seed-3") != ids(checkout / "runs/many/seed-4")
+    runs = sorted((checkout / "runs/many").iterdir())
+    assert [run.name for run in runs] == ["seed-3", "seed-4"]
+    assert [json.loads((run / "config.json").read_text())["seed"] for run in runs] == [3, 4]
+    assert not np.array_equal(*(rows(run, "positions/action") for run in runs))  # their games' ids may be the same
 
 
 def test_cores_and_gpus_of_ranks(queue, checkout, tmp_path):

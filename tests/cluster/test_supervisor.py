@@ -44,6 +44,29 @@ def test_a_host_that_loses_its_power_and_comes_back(launch, machine, checkout):
     assert before and before < ids(checkout) and not (checkout / "run/launch.json").exists()
 
 
+def test_a_node_without_ssh_that_loses_its_power_and_comes_back(launch, machine, checkout):
+    def start(index):
+        return launch("--rendezvous", "meet", "--num_nodes", 3, "--node_index", index, *LONG, host=f"node{index + 1}")
+
+    nodes = [start(index) for index in range(3)]
+    nodes[0].wait_for_games()
+    before, begun = ids(checkout), time.monotonic()
+    machine.cut("node3")
+    machine.lose("node3")
+    try:
+        nodes[0].wait_for(lambda: running_on(checkout, "node1", "node2"))
+        print(f"running again after {time.monotonic() - begun:.1f} s")
+    finally:
+        machine.bring_back("node3")
+    nodes[2], begun = start(2), time.monotonic()
+    nodes[0].wait_for(lambda: running_on(checkout, "node1", "node2", "node3"))
+    print(f"with the returned node after {time.monotonic() - begun:.1f} s")
+    nodes[0].wait_for_games()
+    nodes[2].kill("TERM")
+    assert "launch: restarting on node1:1,node2:1,node3:1" in [node.ends(75) for node in nodes][0]
+    assert before and before < ids(checkout) and not list((checkout / "meet").iterdir())
+
+
 def test_a_killed_mpirun(launch, machine, checkout):
     job = launch("--hosts", "node1:1,node2:1", *LONG)
     job.wait_for_games()
@@ -108,3 +131,18 @@ def test_survivors_on_other_hosts_go_on_and_all_ranks_come_back(launch, machine,
     said = job.ends(75)
     assert said.count("going on after the loss of 1 of") == 2 and "ranks are lost: restarting with all" in said
     assert "the job is lost" not in said and before and before < ids(checkout)
+
+
+def test_a_rank_killed_before_it_has_joined(launch, machine, checkout):
+    """On another host than mpirun's. MPI tells nobody of it: without the watchdogs the others would wait in MPI_Init."""
+    script = """until pid=$(for pid in $(ip netns pids "$0"); do
+            tr '\\0' '\\n' <"/proc/$pid/environ" | grep -qx OMPI_COMM_WORLD_LOCAL_RANK=1 && echo "$pid"
+        done 2>/dev/null) && [ -n "$pid" ]; do :; done; kill -9 $pid"""
+    job = launch("--survive", "--hosts", "node1:1,node2:2", *LONG)
+    assert machine.run("sh", "-c", script, "node2").returncode == 0
+    begun = time.monotonic()
+    job.wait_for(lambda: running_on(checkout, "node1", "node2", "node2"))
+    print(f"running after {time.monotonic() - begun:.1f} s")
+    job.kill("TERM")
+    said = job.ends(75)
+    assert "the job is lost" in said and "going on after the loss" not in said

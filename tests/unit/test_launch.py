@@ -286,13 +286,15 @@ def test_the_status_is_that_of_mpirun(status):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+@pytest.mark.parametrize("words", [("PRTE has lost communi", "cation with a remote daemon.\n"),
+                                   ("vm: a rank ended before a", "ll had joined: the job ends\n")])  # fmt: skip
 @pytest.mark.parametrize("status, expected", [(0, 70), (1, 1), (75, 75)])
-def test_a_lost_host_is_no_success(status, expected, capfd):
-    """Open MPI 5.0.11 ends with status 0 then."""
-    words = ["PRTE has lost communi", "cation with a remote daemon.\n"]
+def test_a_lost_host_or_rank_is_no_success(words, status, expected, capfd):
+    """Open MPI 5.0.11 ends with status 0 where it has lost a host."""
     text = f"import os, time\nfor word in {words}: os.write(2, word.encode()); time.sleep(0.2)\nos._exit({status})"
-    assert job.run([sys.executable, "-c", text]) == expected
-    assert capfd.readouterr().err == "".join(words)
+    command = [sys.executable, "-c", text]
+    assert job.run(command) == expected and job.follow(command) == (status, True, False)
+    assert capfd.readouterr().err == 2 * "".join(words)
 
 
 # Ends with a status once it has got so many signals.

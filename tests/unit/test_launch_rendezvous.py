@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 NODE = """
 import socket, sys
 from az_mpi import __main__
-from az_mpi.launch import joiner, mpirun, nodes, rendezvous
-for module in (joiner, nodes, rendezvous):
+from az_mpi.launch import joiner, meeting, mpirun, nodes, rendezvous
+for module in (joiner, meeting, nodes, rendezvous):
     for name, value in {"BEAT_S": 0.1, "STALE_S": 4, "DEAD_S": 8, "POLL_S": 0.05}.items():
         if hasattr(module, name):
             setattr(module, name, value)
@@ -178,7 +178,7 @@ def test_the_job_ends_with_a_node_that_dies(start):
     nodes[0].says("up")
     nodes[1].process.kill()
     nodes[0].ends(143)
-    assert "node 1 is lost: ending the job" in nodes[0].text()
+    assert "node 1 on host1 is lost" in nodes[0].text()
 
 
 def test_a_node_ends_with_node_0(start, tmp_path):
@@ -188,7 +188,7 @@ def test_a_node_ends_with_node_0(start, tmp_path):
     while not (pid.exists() and pid.read_text().strip()):
         time.sleep(0.05)
     nodes[0].process.kill()
-    nodes[1].ends(70)
+    nodes[1].ends(75)
     assert "node 0 is lost" in nodes[1].text() and not Path(f"/proc/{pid.read_text().strip()}").exists()
 
 

@@ -17,8 +17,10 @@ import pytest
 from az_mpi.launch import hosts, supervisor
 from az_mpi.launch.mpirun import Mpirun
 from az_mpi.launch.pool import Pool
+from az_mpi.launch.reach import BySsh
 from az_mpi.launch.supervisor import Supervisor
 from az_mpi.problems import Refusal
+from az_mpi.watchdog import ENDED_EARLY
 
 ROOT = Path(__file__).parents[2]
 # What a job does: says `job` in status.json, commits a segment, waits for USR2 or a file, says something, ends.
@@ -72,7 +74,8 @@ def launch(tmp_path, monkeypatch):
                    "timeout": 20, "interface": None} | options  # fmt: skip
         pool = Pool(read or (lambda: hosts.parse(given)), options["nodes"], options["gpus"], options["np"])
         found = Mpirun(str(tmp_path / "mpirun"), "mpirun (Open MPI) 5.0.11", None)
-        watch = Supervisor(Namespace(**options), ["x", "--fresh"], tmp_path / "run", found, pool, pool.wanted(), hours)
+        watch = Supervisor(Namespace(**options), ["x", "--fresh"], tmp_path / "run", found, pool, pool.wanted(), hours,
+                           BySsh())  # fmt: skip
         status = watch.run(None)
         lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
         assert not (tmp_path / "run/launch.json").exists() and all(line[-2] == "x" for line in lines[:1])
@@ -88,7 +91,7 @@ def launch(tmp_path, monkeypatch):
     {**RUNNING, "status": 0, "says": LOST}, {**RUNNING, "status": 0}, {**RUNNING, "status": 137},
     {**RUNNING, "signal": signal.SIGKILL}, {"signal": signal.SIGKILL}, {**RUNNING, "status": 139},
     {"job": "stopped", "status": 75}, {**RUNNING, "status": 1}, {**RUNNING, "status": 70, "says": LOST},
-    {"status": 1, "says": LOST}, {"job": "starting", "status": 213},
+    {"status": 1, "says": LOST}, {"status": 1, "says": ENDED_EARLY}, {"job": "starting", "status": 213},
 ])  # fmt: skip
 def test_what_is_lost_is_started_again(launch, first, capfd):
     assert launch([first, FINISHES]) == (0, [("a:1", 1)] * 2)
