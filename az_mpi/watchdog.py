@@ -22,7 +22,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 LOOK_EVERY_S = 0.25
 PATIENCE_S = 900.0
@@ -123,7 +123,7 @@ class Patience:
 
 def _stat(pid):
     """Return a process's name and state."""
-    with open(f"/proc/{pid}/stat") as file:
+    with open(f"/proc/{pid}/stat", errors="replace") as file:
         name, _, rest = file.read().partition("(")[2].rpartition(")")
     return name, rest.split()[0]
 
@@ -133,29 +133,41 @@ class StartUp:
 
     def __init__(self, launcher):
         """launcher: the process that started the rank, which may be mpirun or its daemon on another host."""
-        self.launcher, self.missed_s = launcher, 0.0
-        self.expected_num = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 0))
+        self.launcher, self.missed_s, self.most_num = launcher, 0.0, 0
+        survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")  # else mpirun itself ends the job
+        self.expected_num = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 0)) if survives else 0
         place = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
         self.limit_s = JOIN_S * (1 + place)  # one after the other: a second signal is taken for impatience
 
     def look(self, passed_s):
         """Return whether to look again, `passed_s` seconds after the look before."""
         try:
-            if _stat(self.launcher)[0] not in LAUNCHERS:
+            if not self.expected_num or _stat(self.launcher)[0] not in LAUNCHERS:
                 return False
-            self.missed_s = self.missed_s + passed_s if self.ranks_num() < self.expected_num else 0.0
-            if self.missed_s > self.limit_s:
-                _say(self.launcher, f"{socket.gethostname()}: {ENDED_EARLY}: the job ends\n")
-                os.kill(self.launcher, signal.SIGTERM)
-            return self.missed_s <= self.limit_s
-        except OSError:  # it has ended, or another user's is there, or this kernel does not list children
+            ranks_num = self.ranks_num()
+        except (OSError, IndexError):  # it has ended, or this kernel does not list children
             return False
+        if ranks_num >= self.expected_num or ranks_num > self.most_num:  # they are started one after the other
+            self.missed_s, self.most_num = 0.0, max(ranks_num, self.most_num)
+            return True
+        self.missed_s += passed_s
+        if self.missed_s <= self.limit_s:
+            return True
+        _say(self.launcher, f"{socket.gethostname()}: {ENDED_EARLY}: the job ends\n")
+        with suppress(ProcessLookupError):
+            os.kill(self.launcher, signal.SIGTERM)
+        return False
 
     def ranks_num(self):
-        children = []
+        """Return how many ranks of this host the launcher has now, or a process that may be one."""
+        children = set()
         for task in os.listdir(f"/proc/{self.launcher}/task"):
-            with open(f"/proc/{self.launcher}/task/{task}/children") as file:
-                children += file.read().split()
+            try:
+                with open(f"/proc/{self.launcher}/task/{task}/children") as file:
+                    children |= set(file.read().split())
+            except FileNotFoundError:  # a thread that has ended, whose children are another's now
+                if task == str(self.launcher):
+                    raise
         return sum(self.is_rank(child) for child in children)
 
     def is_rank(self, pid):
@@ -164,7 +176,9 @@ class StartUp:
                 return True
             with open(f"/proc/{pid}/environ", "rb") as file:
                 return b"\0OMPI_COMM_WORLD_RANK=" in b"\0" + file.read()
-        except OSError:
+        except PermissionError:  # it is there, and that is all that can be seen
+            return True
+        except (OSError, IndexError):
             return False
 
 

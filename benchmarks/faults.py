@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -46,6 +46,7 @@ class Job:
             words += ["--set", setting]
         self.metrics, self.output = folder / "run" / "metrics.jsonl", folder / "output"
         folder.mkdir()
+        self.children = []
         self.turns = []  # (begun, ended), seconds of the clock
         with open(self.output, "w") as output:
             self.process = subprocess.Popen([*mpirun(arguments.ranks, options), *words], stdin=subprocess.DEVNULL,
@@ -80,8 +81,11 @@ class Job:
         return sum(max(0.0, min(ended, until) - begun) for begun, ended in self.turns)
 
     def send(self, number):
-        for process in psutil.Process(self.process.pid).children(recursive=True):
-            process.send_signal(number)
+        if self.process.poll() is None:
+            self.children = psutil.Process(self.process.pid).children(recursive=True)
+        for process in self.children:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
 
     def watching_s(self):
         """Return the seconds of processor time that its watchdogs have taken."""
@@ -91,16 +95,15 @@ class Job:
 
     def kill(self):
         """Leave nothing of it behind, stopped ranks above all."""
-        if self.process.poll() is None:
-            self.send(signal.SIGKILL)
-            self.process.wait()
+        self.send(signal.SIGKILL)
+        self.process.wait()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--config_file", type=Path, default=ROOT / "configs" / "connect4_quick.json")
-    parser.add_argument("--iterations", type=int, default=15, help="to compare (default: %(default)s)")
+    parser.add_argument("--iterations", type=int, default=15, help="to compare, 2 or more (default: %(default)s)")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leaves no stopped ranks
@@ -131,14 +134,13 @@ def compare(ready, bare, count):
             for job, records in zip((ready, bare), first, strict=True)]  # fmt: skip
     ratios = [with_all / without for with_all, without in zip(*took, strict=True)]
     mean, error = statistics.mean(ratios), statistics.stdev(ratios) / math.sqrt(count)
-    watching = [job.watching_s() / job.ran_s(math.inf) for job in (ready, bare)]
     return {
         "ready_s": spread(took[0]),
         "bare_s": spread(took[1]),
         "ready / bare": spread(ratios),
         "their mean, +- its error": {**spread(ratios), "median": mean, "min": mean - error, "max": mean + error},
         "save_s of ready": spread([record["save_s"] for record in first[0][1:]]),
-        "watchdogs, of a core": spread(watching[:1]),
+        "watchdogs, of a core": spread([ready.watching_s() / ready.ran_s(math.inf)]),
     }
 
 

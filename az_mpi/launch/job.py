@@ -66,7 +66,7 @@ def follow(command, tick=lambda: ()):
                 while caught:
                     number = caught.pop(0)
                     if number in stopping:
-                        say(number, stops)
+                        say_stop(number, stops)
                         number, stops = STOPS[min(stops, 2)], stops + 1
                     send(number)
                 try:
@@ -103,10 +103,15 @@ def copy(descriptor, lost):
             pass  # nobody reads ours; mpirun must not stand still for that
 
 
-def say(number, stops):
+def say_stop(number, stops):
     """Tell the user what a signal that stops the job does, the `stops`-th time."""
     text = ("stopping cleanly; once more: end at once", "ending at once", "killing mpirun")[min(stops, 2)]
-    tell(f"launch: {signal.Signals(number).name}: {text}")
+    say(f"{signal.Signals(number).name}: {text}")
+
+
+def say(text):
+    """Tell the user something, beside what mpirun and the ranks say."""
+    tell(f"launch: {text}")
 
 
 def tell(line, descriptor=2):

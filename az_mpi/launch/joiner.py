@@ -8,7 +8,7 @@ import tempfile
 import time
 
 from az_mpi.launch import job
-from az_mpi.launch.nodes import DEAD_S, POLL_S, SAY_EVERY_S, Other, say
+from az_mpi.launch.nodes import POLL_S, SAY_EVERY_S, Other
 from az_mpi.problems import Refusal, escape
 
 OUTPUT_BYTES_MAX = 2**16
@@ -30,7 +30,7 @@ def serve(node, waiting_s):
             mine = content is not None and any(one["id"] == node.id for one in content.get("members", []))
             if mine and joined is None:
                 joined = content["id"]
-                say(f"node {node.index}: joined node 0 on {escape(content['host'])}")
+                job.say(f"node {node.index}: joined node 0 on {escape(content['host'])}")
                 listen(caught)
             if joined is None:
                 waited_s = time.monotonic() - start
@@ -38,13 +38,15 @@ def serve(node, waiting_s):
                     raise Refusal(f"after {waiting_s} s there is no node 0 that has all its nodes\n"
                                   "  start the same command with --node_index 0, or allow more time with --timeout")
                 if waited_s >= say_at:
-                    say(f"node {node.index}: waiting for node 0 ({waiting_s - waited_s:.0f} s left)")
+                    job.say(f"node {node.index}: waiting for node 0 ({waiting_s - waited_s:.0f} s left)")
                     say_at += SAY_EVERY_S
-            elif content is None or content["id"] != joined or root.silent_s() > DEAD_S:
-                say(f"node {node.index}: node 0 is lost: ending")
+            elif root.is_lost(joined):
+                job.say(f"node {node.index}: node 0 is lost: ending")
                 return LOST
+            elif content is None:
+                pass  # for a moment
             elif not mine:
-                say(f"node {node.index}: node 0 took this node for lost and goes on without: ending")
+                job.say(f"node {node.index}: node 0 took this node for lost and goes on without: ending")
                 return LOST
             elif end := content.get("end"):
                 if end["text"]:
@@ -71,7 +73,7 @@ def pass_on(node, caught):
         number = caught.pop(0)
         told = node.content.get("signals", [])
         if number != signal.SIGUSR1:
-            job.say(number, told.count(signal.SIGUSR2))
+            job.say_stop(number, told.count(signal.SIGUSR2))
             if signal.SIGUSR2 in told:
                 raise SystemExit(128 + number)
             number = signal.SIGUSR2

@@ -6,10 +6,10 @@ random id, and reads only what is addressed to it: files that an earlier launch 
 """
 
 import secrets
-import sys
 import threading
 import time
 
+from az_mpi.launch import job
 from az_mpi.problems import Refusal, escape
 
 BEAT_S = 1
@@ -17,6 +17,7 @@ STALE_S = 10  # a file that nobody rewrites for so long was left behind
 DEAD_S = 30  # so long may a node be silent once the job runs, where a file system may be slow
 SAY_EVERY_S = 10
 POLL_S = 0.2
+GONE_S = 3  # a file that is not there for so long is removed, and not about to be rewritten
 COME_S = 600  # for all nodes to come, unless told otherwise
 
 
@@ -34,7 +35,7 @@ class Node:
     def __enter__(self):
         other = Other(self.folder, self.index)
         if other.look():
-            say(f"node {self.index} was here before; looking for {STALE_S} s whether it still is")
+            job.say(f"node {self.index} was here before; looking for {STALE_S} s whether it still is")
         while other.look() and other.silent_s() < STALE_S:
             if other.lives:
                 raise Refusal(taken(self.index, other.content))
@@ -65,12 +66,12 @@ class Node:
 
     def _keep_beating(self):
         while not self.ended.wait(BEAT_S):
-            self.folder.names()
-            there = self.folder.read(self.name)
-            if there and there.get("id") != self.id:  # both looked at once and saw nobody: the later one stays
-                self.taken_by = there
-                return
             try:
+                self.folder.names()
+                there = self.folder.read(self.name)
+                if there and there.get("id") != self.id:  # both looked at once and saw nobody: the later one stays
+                    self.taken_by = there
+                    return
                 self._write()
             except OSError:
                 pass  # a file system that fails for longer makes this node silent, which the others see
@@ -102,11 +103,13 @@ class Other:
     def silent_s(self):
         return time.monotonic() - self.changed
 
+    def is_lost(self, id_):
+        """Return whether the process `id_`, which was this node, is so no more. After `look`."""
+        if self.content is None:
+            return self.silent_s() > GONE_S
+        return self.content["id"] != id_ or self.silent_s() > DEAD_S
+
 
 def taken(index, content):
     return (f"--node_index {index}: another process is this node, on {escape(str(content.get('host')))}\n"
             "  give each node another index, or end that process first")
-
-
-def say(text):
-    print(f"launch: {text}", file=sys.stderr, flush=True)

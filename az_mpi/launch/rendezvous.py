@@ -2,12 +2,13 @@
 
 import os
 import shlex
+import signal
 import socket
 import time
 
 from az_mpi.launch import agent, check, job, joiner, mpirun
 from az_mpi.launch.meeting import Meeting
-from az_mpi.launch.nodes import COME_S, POLL_S, SAY_EVERY_S, STALE_S, Node, Other, say
+from az_mpi.launch.nodes import COME_S, POLL_S, SAY_EVERY_S, STALE_S, Node, Other
 from az_mpi.launch.pool import Pool
 from az_mpi.launch.private_folder import PrivateFolder
 from az_mpi.launch.supervisor import INTERNAL, RESUMABLE, Supervisor
@@ -38,7 +39,7 @@ def lead(node, options, program, logdir, hours, timeout_s):
         wait_for(node, others, timeout_s)
         meeting = Meeting(node, others)
         pool = Pool(meeting.hosts, np=options.np)
-        names = [host.name for host in pool.wanted()]
+        names = {host.name for host in pool.wanted()}
         chosen, np = pool.choose(names)
         found, answers = mpirun.find(), None
         if not options.no_check:
@@ -49,7 +50,7 @@ def lead(node, options, program, logdir, hours, timeout_s):
             command = mpirun.line(found, chosen, np, program, interface=options.interface, agent=meeting.agent,
                                   survive=options.survive, **settings)
             print(shlex.join(command), flush=True)
-            status, text = job.run(command, lambda: meeting.attend(names)), ""
+            status, text = job.run(command, lambda: signals(meeting, names)), ""
         else:
             with job.interruptible(RESUMABLE):
                 status = Supervisor(options, program, logdir, found, pool, chosen, hours, meeting).run(answers)
@@ -66,8 +67,17 @@ def lead(node, options, program, logdir, hours, timeout_s):
         seen = [other.content for other in others if other.lives]
         node.tell(members=[{"id": one["id"], "host": one["host"]} for one in [node.content, *seen]],
                   end={"status": status, "text": text})
-        while any(other.look() and other.lives and other.silent_s() < STALE_S for other in others):
+        ids = {one["id"] for one in seen}  # one that comes only now waits for another node 0
+        while any(other.look() and other.content["id"] in ids and other.silent_s() < STALE_S for other in others):
             time.sleep(POLL_S)
+
+
+def signals(meeting, names):
+    """Return the signals that mpirun is to get while a job that nobody starts again runs on the hosts `names`."""
+    told, lost = meeting.attend(names)
+    if lost:
+        names.clear()  # told once: a second signal is taken for impatience
+    return told + [signal.SIGTERM] * lost
 
 
 def wait_for(node, others, timeout_s):
@@ -82,7 +92,7 @@ def wait_for(node, others, timeout_s):
             raise Refusal(f"after {timeout_s} s {here}; missing: {indices}\n"
                           "  start the same command there, with its --node_index, or allow more time with --timeout")
         if waited_s >= say_at:
-            say(f"{here}; waiting for {indices} ({timeout_s - waited_s:.0f} s left)")
+            job.say(f"{here}; waiting for {indices} ({timeout_s - waited_s:.0f} s left)")
             say_at += SAY_EVERY_S
         time.sleep(POLL_S)
     node.check()

@@ -7,7 +7,6 @@ import secrets
 import shlex
 import signal
 import socket
-import threading
 import time
 from pathlib import Path
 
@@ -17,15 +16,19 @@ from az_mpi.launch import check, job, mpirun
 from az_mpi.launch.desk import Desk
 from az_mpi.launch.hosts import parse
 from az_mpi.launch.pool import LOOK_S, RETURN_MAX_S
+from az_mpi.launch.reach import Look
 from az_mpi.problems import Refusal
 from az_mpi.signals import SHARE
 
 RESTARTS_MAX = 10
+STARTS_MAX = 3  # in a row, of a run that has never begun: it may not be able to
 PAUSE_S, PAUSE_MAX_S = 5, 300  # before the second restart in a row, then doubled
 ANSWER_S = 8  # for a host to answer while a run waits
 TICK_S = 1.0
 # How a job is stopped for another: seconds after the decision.
 STOPS = ((0, signal.SIGUSR2), (120, signal.SIGTERM), (150, signal.SIGKILL))
+# And how one that has lost a host, which mpirun may not see by itself.
+ENDS = ((0, signal.SIGTERM), (30, signal.SIGKILL))
 USAGE, INTERNAL, RESUMABLE, INTERRUPTED, KILLED = 2, 70, 75, 130, 137
 
 
@@ -44,7 +47,7 @@ class Supervisor:
         self.end = time.monotonic() + SHARE * 3600 * hours if hours else float("inf")
         self.there = {host.name for host in chosen}  # the names of hosts that answered when last asked
         self.chosen, self.np = pool.choose(self.there)
-        self.began, self.jobs_num, self.narrow_num = False, 0, 0
+        self.began, self.node_lost, self.jobs_num, self.narrow_num = False, False, 0, 0
         self.request = self.answer = self.said = self.look = None
 
     def run(self, answers):
@@ -61,16 +64,16 @@ class Supervisor:
                 failed = ended.status == INTERNAL and not ended.lost and not self.changing
                 in_a_row = 0 if self.reached() - before else in_a_row
                 if not self.changing:
-                    tell(f"the job is lost (mpirun ended with status {ended.status}); asking the hosts")
+                    job.say(f"the job is lost (mpirun ended with status {ended.status}); asking the hosts")
                     in_a_row += 1
                 while True:
-                    if in_a_row > self.options.max_restarts:
-                        tell(f"given up after {self.options.max_restarts} restarts in a row (--max_restarts); the same "
-                             "command goes on")  # fmt: skip
+                    most = self.options.max_restarts if self.began else min(self.options.max_restarts, STARTS_MAX)
+                    if in_a_row > most:
+                        job.say(f"given up after {most} restarts in a row (--max_restarts); the same command goes on")
                         return INTERNAL if failed else RESUMABLE
                     if seconds := pause(in_a_row):
-                        tell(f"restart {in_a_row} of {self.options.max_restarts} in a row: waiting {seconds} s")
-                        time.sleep(seconds)
+                        job.say(f"restart {in_a_row} of {most} in a row: waiting {seconds} s")
+                    self.wait(seconds)
                     answers, missing = self.ask()
                     if failed and not missing:
                         return INTERNAL  # by the program itself: it would fail again
@@ -78,7 +81,7 @@ class Supervisor:
                         break
                     in_a_row += 1
         except SystemExit:  # a signal that came while no job ran
-            tell("stopping; the same command goes on")
+            job.say("stopping; the same command goes on")
             raise
         finally:
             self.desk.close(self.id)
@@ -89,7 +92,7 @@ class Supervisor:
         command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
                               agent=self.reach.agent, survive=self.options.survive, launch=self.id, **settings)
         job.tell(shlex.join(command), 1)
-        self.changing, self.expired, self.stops = False, False, []
+        self.changing, self.expired, self.node_lost, self.stops = False, False, False, []
         self.tick_at = self.started = time.monotonic()
         self.look_at, self.look, self.jobs_num = self.started + LOOK_S, None, self.jobs_num + 1
         if self.request:  # the job before this one was lost meanwhile
@@ -97,7 +100,18 @@ class Supervisor:
         ended = job.follow(command, self.tick)
         if self.note():
             self.program = [word for word in self.program if word != "--fresh"]  # it was fresh once
-        return ended
+        return ended._replace(lost=ended.lost or self.node_lost)
+
+    def wait(self, seconds):
+        """Let time pass between two jobs, but not where a stop is asked for from elsewhere."""
+        until = time.monotonic() + seconds
+        while True:
+            signals, _ = self.reach.attend(set())
+            if signal.SIGUSR2 in signals:
+                raise SystemExit(RESUMABLE)
+            if (left_s := until - time.monotonic()) <= 0:
+                return
+            time.sleep(min(left_s, TICK_S))
 
     def final(self, ended):
         """Return the exit status where no job is to follow the one that `ended`, else None."""
@@ -125,11 +139,11 @@ class Supervisor:
             try:
                 answers, problems = self.ask_hosts(wanted, self.id)
             except Refusal as error:
-                tell(str(error))
+                job.say(str(error))
                 answers = {}
         bad = {problem.host: problem.message for problem in problems}
         for name, message in bad.items():
-            tell(f"left out: {name}: {message}")
+            job.say(f"left out: {name}: {message}")
         self.there = {name for name in present if (answers is None or name in answers) and name not in bad}
         names = {host.name for host in self.pool.wanted()}
         missing = [host.name for host in self.chosen if host.name in names - self.there]
@@ -169,11 +183,11 @@ class Supervisor:
 
     def tick(self):
         """Look after the job that runs; return the signals that mpirun is to get."""
-        now, signals = time.monotonic(), self.reach.attend({host.name for host in self.chosen})
+        now, (signals, lost) = time.monotonic(), self.reach.attend({host.name for host in self.chosen})
         if signal.SIGUSR2 in signals:
             self.expired = True  # asked to stop from elsewhere
-        if signal.SIGTERM in signals:
-            self.stops.append((now + STOPS[-1][0] - STOPS[-2][0], signal.SIGKILL))
+        if lost and not self.node_lost:
+            self.node_lost, self.stops = True, [(now + after, number) for after, number in ENDS]
         if now < self.tick_at:
             return signals
         self.tick_at = now + TICK_S
@@ -189,7 +203,7 @@ class Supervisor:
         return signals + due
 
     def stop(self, text):
-        tell(text)
+        job.say(text)
         self.stops = [(time.monotonic() + after, number) for after, number in STOPS]
 
     def attend(self, now):
@@ -209,7 +223,7 @@ class Supervisor:
             if absent and not self.options.no_check:
                 self.look = Look(self.ask_hosts, absent)
             else:
-                self.there |= {host.name for host in absent}
+                self.there |= {host.name for host in absent if self.reach.knows}
                 self.rearrange()
 
     def looked(self, answers, problems):
@@ -285,21 +299,6 @@ class Supervisor:
                 pass  # the next tick tries again
 
 
-class Look(threading.Thread):
-    """A question to hosts under way. found: what `check.ask` returns, once it has ended."""
-
-    def __init__(self, ask_hosts, hosts):
-        super().__init__(name="look", daemon=True)
-        self.ask_hosts, self.hosts, self.found = ask_hosts, hosts, ({}, [])
-        self.start()
-
-    def run(self):
-        try:
-            self.found = self.ask_hosts(self.hosts)
-        except (Refusal, OSError) as error:  # the run's folder fails: not the hosts' fault
-            self.found = {}, [check.Problem("this machine", str(error), "try again")]
-
-
 def pause(in_a_row):
     """Return the seconds to wait before a restart: none before the first in a row."""
     return min(PAUSE_S * 2 ** (in_a_row - 2), PAUSE_MAX_S) if in_a_row > 1 else 0
@@ -307,7 +306,3 @@ def pause(in_a_row):
 
 def shown(hosts):
     return ",".join(map(str, hosts))
-
-
-def tell(text):
-    job.tell(f"launch: {text}")

@@ -46,6 +46,15 @@ def test_three_hosts_train(mpirun, checkout, mode):
     assert "complete: iteration 2 of 2" in done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["all", "root_host", "1"])
+def test_each_mode_learns_to_play_perfectly(mpirun, checkout, mode):
+    mpirun("-np", 3, "-H", "node1:1,node2:1,node3:1", "python", "run_dist.py", "--config_file",
+           "configs/tictactoe.json", "--logdir", "run", "--set", f"train.ranks={mode}")
+    last = json.loads(max((checkout / "run/evaluations").glob("*.json")).read_text())
+    assert last["solver"]["positions_num"] == 4520 and last["solver"]["overall"] == 1.0
+
+
 @pytest.mark.parametrize("name, ranks", [
     ("one_machine", {"node1": 2}),
     ("two_machines", {"node1": 2, "node2": 2}),

@@ -134,7 +134,7 @@ def test_survivors_on_other_hosts_go_on_and_all_ranks_come_back(launch, machine,
 
 
 def test_a_rank_killed_before_it_has_joined(launch, machine, checkout):
-    """On another host than mpirun's. MPI tells nobody of it: without the watchdogs the others would wait in MPI_Init."""
+    """On another host than mpirun's. MPI tells nobody: without the watchdogs the others would wait in MPI_Init."""
     script = """until pid=$(for pid in $(ip netns pids "$0"); do
             tr '\\0' '\\n' <"/proc/$pid/environ" | grep -qx OMPI_COMM_WORLD_LOCAL_RANK=1 && echo "$pid"
         done 2>/dev/null) && [ -n "$pid" ]; do :; done; kill -9 $pid"""

@@ -94,22 +94,11 @@ def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_pa
     check_whole(tmp_path / "run", 1)
 
 
-def test_a_rank_killed_before_it_begins_ends_the_job(start_mpirun, tmp_path):
+@pytest.mark.parametrize("when", ["loading", "joining"])
+def test_a_rank_killed_before_all_have_joined_ends_the_job(start_mpirun, tmp_path, when):
     """MPI tells of lost ranks only later: under ULFM mpirun would let the others wait in MPI_Init."""
-    process = start_early_death(start_mpirun, tmp_path, "loading")
+    process = start_mpirun(3, PROGRAMS / "early_death.py", when, *BASE, "--logdir", tmp_path / "run",
+                           options=["--with-ft", "ulfm"])  # fmt: skip
     output = process.communicate(timeout=60)[0]
     assert process.returncode == 1 and output.count(f"{watchdog.ENDED_EARLY}: the job ends") == 1
     assert not (tmp_path / "run").exists()
-
-
-def test_a_rank_killed_in_mpi_init_ends_the_job(start_mpirun, tmp_path):
-    """By a watchdog, or by Open MPI where it has come so far that one rank misses the other."""
-    process = start_early_death(start_mpirun, tmp_path, "joining")
-    output = process.communicate(timeout=60)[0]
-    assert process.returncode > 0 and (watchdog.ENDED_EARLY in output or "MPI_INIT failed" in output)
-    assert not (tmp_path / "run").exists()
-
-
-def start_early_death(start_mpirun, tmp_path, when):
-    return start_mpirun(3, PROGRAMS / "early_death.py", when, *BASE, "--logdir", tmp_path / "run",
-                        options=["--with-ft", "ulfm"])  # fmt: skip

@@ -173,12 +173,22 @@ def test_a_stop_on_any_node_reaches_mpirun_once(start, told):
     assert "SIGUSR2" in nodes[0].text()
 
 
-def test_the_job_ends_with_a_node_that_dies(start):
-    nodes = [start(0, sleep=100), start(1)]
+def test_a_training_goes_on_without_a_node_that_dies(start):
+    nodes = [start(0, "--np", "2", sleep=100), start(1, "--np", "2")]
+    nodes[0].says("hosts host0:1,host1:1 ranks 2\nup")
+    nodes[1].process.kill()
+    nodes[0].says("hosts host0:1 ranks 1\nup")
+    assert "node 1 on host1 is lost" in nodes[0].text() and nodes[0].text().count("SIGTERM") == 1
+    nodes[0].process.send_signal(signal.SIGTERM)
+    nodes[0].ends(75)
+
+
+def test_another_job_ends_with_a_node_that_dies(start):
+    nodes = [start(index, after=["--mode", "eval"], sleep=100) for index in (0, 1)]
     nodes[0].says("up")
     nodes[1].process.kill()
     nodes[0].ends(143)
-    assert "node 1 on host1 is lost" in nodes[0].text()
+    assert "node 1 on host1 is lost" in nodes[0].text() and nodes[0].text().count("SIGTERM") == 1
 
 
 def test_a_node_ends_with_node_0(start, tmp_path):

@@ -20,6 +20,7 @@ SAID = {"num_nodes": 2, "gpus": None, "np": 3, "cwd": "/w", "program": ["run_dis
 def start(tmp_path, monkeypatch):
     """Return start(index, host, **other things that it says), a block in which that node is there."""
     monkeypatch.setattr(nodes, "BEAT_S", 0.05)
+    monkeypatch.setattr(nodes, "GONE_S", 0)
     folder = PrivateFolder(tmp_path / "meet")
 
     @contextmanager
@@ -31,9 +32,10 @@ def start(tmp_path, monkeypatch):
 
 
 def meet(node):
-    other = Other(node.folder, 1)
-    wait_until(lambda: other.look() and other.lives)
-    return Meeting(node, [other])
+    others = [Other(node.folder, index) for index in range(1, node.content["num_nodes"])]
+    for other in others:
+        wait_until(lambda other=other: other.look() and other.lives)
+    return Meeting(node, others)
 
 
 def wait_until(condition):
@@ -43,34 +45,82 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
-def test_a_node_that_is_lost_ends_a_job_on_it_and_may_come_back_under_another_name(start):
+def is_there(meeting, host):
+    meeting.attend(set())
+    return bool(meeting.present([host]))
+
+
+def test_a_node_that_is_lost_is_missed_and_may_come_back_under_another_name(start):
     with start(0, "host0") as root:
         with start(1, "host1"):
             meeting = meet(root)
-            assert meeting.attend({"host0", "host1"}) == [] and meeting.present(["host1", "host5"]) == {"host1"}
+            assert meeting.attend({"host0", "host1"}) == ([], False)
+            assert meeting.present(["host1", "host5"]) == {"host1"}
             root.folder.write(f"command-{meeting.known[1]['id']}-0", {"command": "true", "input": ""})
-        assert meeting.attend({"host0", "host1"}) == [signal.SIGTERM]
-        assert meeting.attend({"host0"}) == [] and meeting.present(["host0", "host1"]) == {"host0"}
+        wait_until(lambda: meeting.attend({"host0", "host1"}) == ([], True))
+        assert meeting.attend({"host0"}) == ([], False) and meeting.present(["host0", "host1"]) == {"host0"}
         assert [one["host"] for one in root.content["members"]] == ["host0"] and root.folder.names() == ["node-0"]
+        assert meeting.hosts() == [Host("host0", 2), Host("host1", 2)], "it may come again"
         with start(1, "host9"):
-            wait_until(lambda: meeting.attend({"host0"}) == [] and meeting.present(["host9"]))
+            wait_until(lambda: is_there(meeting, "host9"))
             assert meeting.hosts() == [Host("host0", 2), Host("host9", 2)]
             assert [one["host"] for one in root.content["members"]] == ["host0", "host9"]
-        assert meeting.attend({"host0"}) == [], "the job was not on it yet"
+
+
+def test_a_file_that_is_away_for_a_moment_is_no_loss(start, monkeypatch):
+    """As where a file system fails while it is rewritten."""
+    monkeypatch.setattr(nodes, "GONE_S", 5)
+    with start(0, "host0") as root, start(1, "host1"):
+        meeting = meet(root)
+        read = root.folder.read
+        monkeypatch.setattr(root.folder, "read", lambda name: None)
+        assert meeting.attend({"host1"}) == ([], False)
+        monkeypatch.setattr(root.folder, "read", read)
+        assert meeting.attend({"host1"}) == ([], False) and meeting.present(["host1"])
+
+
+def test_a_failing_disk_does_not_end_the_watch(start, monkeypatch):
+    with start(0, "host0") as root:
+        with start(1, "host1"):
+            meeting = meet(root)
+        tell = root.tell
+
+        def fail(**_):
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(root, "tell", fail)
+        wait_until(lambda: meeting.attend({"host1"}) == ([], True))
+        assert len(root.content["members"]) == 2
+        monkeypatch.setattr(root, "tell", tell)
+        meeting.attend(set())
+        assert len(root.content["members"]) == 1
 
 
 def test_a_node_that_does_not_fit_is_told_of_once_and_left_out(start, capfd):
     with start(0, "host0") as root:
         with start(1, "host1"):
             meeting = meet(root)
-        for _ in range(2):
-            meeting.attend(set())
+        wait_until(lambda: not is_there(meeting, "host1"))
         for wrong in ({"np": 5, "host": "host1"}, {"host": "host0"}):
             with start(1, **wrong):
-                wait_until(lambda: meeting.attend(set()) == [] and meeting.others[0].lives)
-                assert meeting.present(["host0", "host1"]) == {"host0"}
+                for _ in range(2):
+                    wait_until(lambda: meeting.attend(set()) and meeting.others[0].lives)
+                assert meeting.present(["host0", "host1"]) == {"host0"} and len(root.content["members"]) == 1
     said = capfd.readouterr().err
     assert said.count("node 1 (host1): --np is") == 1 and said.count("both call themselves host0") == 1
+
+
+def test_two_lost_nodes_may_come_back_in_each_other_s_place(start):
+    with start(0, "host0", num_nodes=3) as root:
+        with start(1, "host1", num_nodes=3), start(2, "host2", num_nodes=3):
+            meeting = meet(root)
+        wait_until(lambda: not is_there(meeting, "host1") and not is_there(meeting, "host2"))
+        with start(1, "host2", num_nodes=3):
+            wait_until(lambda: is_there(meeting, "host2"))
+            assert [host.name for host in meeting.hosts()] == ["host0", "host2"]
+            with start(2, "host1", num_nodes=3):
+                wait_until(lambda: is_there(meeting, "host1"))
+                assert [host.name for host in meeting.hosts()] == ["host0", "host2", "host1"]
 
 
 def test_each_signal_of_a_node_is_passed_on_once_also_of_one_that_came_back(start):
@@ -79,12 +129,12 @@ def test_each_signal_of_a_node_is_passed_on_once_also_of_one_that_came_back(star
         with start(1, "host1") as node:
             meeting = meet(root)
             node.tell(signals=told[:1])
-            assert meeting.attend(set()) == [signal.SIGUSR1] and meeting.attend(set()) == []
+            assert meeting.attend(set())[0] == [signal.SIGUSR1] and meeting.attend(set())[0] == []
             node.tell(signals=told)
-            assert meeting.attend(set()) == [signal.SIGUSR2]
-        meeting.attend(set())
+            assert meeting.attend(set())[0] == [signal.SIGUSR2]
+        wait_until(lambda: not is_there(meeting, "host1"))
         with start(1, "host1", signals=told[:1]):
-            wait_until(lambda: meeting.attend(set()) == [signal.SIGUSR1])
+            wait_until(lambda: meeting.attend(set())[0] == [signal.SIGUSR1])
 
 
 def test_nodes_that_do_not_agree_hear_of_each_other_and_are_refused(start):

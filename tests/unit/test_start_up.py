@@ -26,6 +26,7 @@ while True:
 def launched(tmp_path, monkeypatch):
     """Return start(name) -> (a launcher of that name, its two ranks' process numbers, the StartUp of the first one)."""
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
+    monkeypatch.setenv("OMPI_MCA_mpi_ft_enable", "1")
     processes = []
 
     def start(name, local_rank=0):
@@ -85,3 +86,33 @@ def test_what_is_no_launcher_is_left_alone(launched):
     launcher, ranks, start_up = launched("wrapper")
     end(ranks[1])
     assert not start_up.look(1000 * JOIN_S) and launcher.poll() is None
+
+
+def test_without_ulfm_mpirun_sees_to_it(launched, monkeypatch):
+    monkeypatch.delenv("OMPI_MCA_mpi_ft_enable")
+    launcher, ranks, start_up = launched("prterun")
+    end(ranks[1])
+    assert not start_up.look(1000 * JOIN_S) and launcher.poll() is None
+
+
+def test_ranks_that_are_started_slowly_are_not_missed(launched, monkeypatch):
+    """However long it takes, as long as there are more of them now and then."""
+    launcher, _, start_up = launched("prted")
+    start_up.expected_num = 4
+    for ranks_num in (1, 1, 2, 2, 3, 3):
+        monkeypatch.setattr(start_up, "ranks_num", lambda ranks_num=ranks_num: ranks_num)
+        assert start_up.look(0.9 * JOIN_S)
+    assert not start_up.look(0.2 * JOIN_S) and launcher.wait(10) == -signal.SIGTERM
+
+
+def test_a_rank_that_may_not_be_looked_into_is_there(launched, monkeypatch):
+    """Such as one of a Python with capabilities."""
+    launcher, ranks, start_up = launched("prted")
+
+    def refuse(path, *arguments, function=open, **options):
+        if str(path) == f"/proc/{ranks[1]}/environ":
+            raise PermissionError(13, "Permission denied")
+        return function(path, *arguments, **options)
+
+    monkeypatch.setattr("builtins.open", refuse)
+    assert start_up.look(1000 * JOIN_S) and start_up.look(1000 * JOIN_S) and launcher.poll() is None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi.launch import hosts, supervisor
+from az_mpi.launch import hosts, job, supervisor
 from az_mpi.launch.mpirun import Mpirun
 from az_mpi.launch.pool import Pool
 from az_mpi.launch.reach import BySsh
@@ -35,6 +35,7 @@ does = plan[0]
 with open(here / "lines", "a") as file: file.write(json.dumps(sys.argv[1:]) + "\\n")
 launch = next(word.partition("=")[2] for word in sys.argv if word.startswith("AZ_MPI_LAUNCH="))
 signal.signal(signal.SIGUSR2, lambda *_: sys.exit(75))
+if does.get("deaf"): signal.signal(signal.SIGTERM, signal.SIG_IGN)
 (run / "games").mkdir(parents=True, exist_ok=True)
 if "job" in does:
     np = int(sys.argv[sys.argv.index("-np") + 1])
@@ -68,14 +69,14 @@ def launch(tmp_path, monkeypatch):
     monkeypatch.setenv("AWAY", str(tmp_path))
     monkeypatch.setattr(supervisor, "PAUSE_S", 0)
 
-    def run(plan, given="a:1", read=None, hours=0.0, **options):
+    def run(plan, given="a:1", read=None, hours=0.0, reach=None, **options):
         (tmp_path / "plan").write_text(json.dumps(plan))
         options = {"max_restarts": 3, "no_check": True, "survive": False, "gpus": None, "nodes": None, "np": None,
                    "timeout": 20, "interface": None} | options  # fmt: skip
         pool = Pool(read or (lambda: hosts.parse(given)), options["nodes"], options["gpus"], options["np"])
         found = Mpirun(str(tmp_path / "mpirun"), "mpirun (Open MPI) 5.0.11", None)
         watch = Supervisor(Namespace(**options), ["x", "--fresh"], tmp_path / "run", found, pool, pool.wanted(), hours,
-                           BySsh())  # fmt: skip
+                           reach or BySsh())  # fmt: skip
         status = watch.run(None)
         lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
         assert not (tmp_path / "run/launch.json").exists() and all(line[-2] == "x" for line in lines[:1])
@@ -153,7 +154,7 @@ def test_a_host_that_is_back_is_taken_in(launch, monkeypatch):
     monkeypatch.setattr("az_mpi.launch.pool.LOOK_S", 0.5)
     away = launch.folder / "b"
     away.touch()
-    monkeypatch.setattr(supervisor, "tell", lambda text: away.unlink(True) if "left out" in text else None)
+    monkeypatch.setattr(job, "say", lambda text: away.unlink(True) if "left out" in text else None)
     plan = [{**RUNNING, "status": 0, "says": LOST}, GOES_ON, FINISHES]
     assert launch(plan, "a:1,b:1", no_check=False) == (0, [("a:1,b:1", 2), ("a:1", 1), ("a:1,b:1", 2)])
 
@@ -195,6 +196,69 @@ def test_a_signal_between_two_jobs_ends_the_launch(launch, tmp_path):
     finally:
         process.kill()
         process.communicate()
+
+
+class Meeting(BySsh):
+    """Hosts of which it is known whether they are there. away: their names. told: signals for mpirun, each once."""
+
+    knows = True
+
+    def __init__(self, folder):
+        self.folder, self.away, self.told = folder, set(), []
+
+    def jobs_num(self):
+        """Return how many jobs have begun."""
+        path = self.folder / "lines"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def present(self, names):
+        return set(names) - self.away
+
+    def attend(self, names):
+        self.happen(names)
+        told, self.told = self.told, []
+        return told, bool(self.away & names)
+
+
+@pytest.mark.parametrize("first", [GOES_ON, {"runs": True}, {**GOES_ON, "deaf": True}])
+def test_a_host_that_only_we_miss_is_left_out(launch, monkeypatch, first):
+    """Also before the run has begun, and where mpirun does not end of itself."""
+    monkeypatch.setattr(supervisor, "ENDS", ((0, signal.SIGTERM), (1, signal.SIGKILL)))
+    reach = Meeting(launch.folder)
+    reach.happen = lambda names: reach.away.update("b" if reach.jobs_num() else "")
+    assert launch([first, FINISHES], "a:1,b:1", reach=reach) == (0, [("a:1,b:1", 2), ("a:1", 1)])
+
+
+def test_a_host_that_is_known_to_be_back_is_taken_in_unasked(launch, monkeypatch):
+    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+    monkeypatch.setattr("az_mpi.launch.pool.LOOK_S", 0.3)
+    reach = Meeting(launch.folder)
+
+    def happen(names):
+        reach.away = {"b"} if reach.jobs_num() == 1 else set() if names else reach.away
+
+    reach.happen = happen
+    plan = [GOES_ON, GOES_ON, FINISHES]
+    assert launch(plan, "a:1,b:1", reach=reach) == (0, [("a:1,b:1", 2), ("a:1", 1), ("a:1,b:1", 2)])
+
+
+def test_a_stop_from_elsewhere_ends_the_run(launch):
+    reach = Meeting(launch.folder)
+    reach.happen = lambda names: reach.told.extend([signal.SIGUSR2] * (launch.folder / "run/status.json").exists())
+    assert launch([GOES_ON], reach=reach)[0] == 75 and len(launch.lines) == 1
+
+
+def test_a_stop_from_elsewhere_between_two_jobs(launch, capfd):
+    reach = Meeting(launch.folder)
+    reach.happen = lambda names: reach.told.extend([signal.SIGUSR2] * (not names))
+    with pytest.raises(SystemExit) as leaving:
+        launch([{**RUNNING, "status": 137}] * 2, reach=reach)
+    assert leaving.value.code == 75 and reach.jobs_num() == 1
+    assert "stopping; the same command goes on" in capfd.readouterr().err
+
+
+def test_what_cannot_even_begin_is_tried_less_often(launch):
+    assert launch([{"status": 1, "says": ENDED_EARLY}] * 9, max_restarts=8)[0] == 75 and len(launch.lines) == 4
 
 
 @pytest.fixture
