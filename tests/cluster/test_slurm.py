@@ -93,7 +93,7 @@ def test_each_seed_of_an_array_has_its_run(queue, checkout):
     queue.finish(*SMALL, "--array=3-4", "slurm/array_seeds.sh", *SMOKE, *SHORT, "--logdir", "runs/many")
     runs = sorted((checkout / "runs/many").iterdir())
     assert [run.name for run in runs] == ["seed-3", "seed-4"]
-    assert [json.loads((run / "config.json").read_text())["seed"] for run in runs] == [3, 4]
+    assert [json.loads((run / "config.json").read_text())["config"]["seed"] for run in runs] == [3, 4]
     assert not np.array_equal(*(rows(run, "positions/action") for run in runs))  # their games' ids may be the same
 
 

@@ -76,6 +76,7 @@ def test_a_missing_rank_ends_the_launcher_once_after_a_while(launched):
 
 def test_of_a_host_s_watchdogs_one_after_the_other_would_act(launched):
     launcher, ranks, start_up = launched("prted", local_rank=1)
+    assert start_up.look(1000 * JOIN_S)
     end(ranks[0])
     assert start_up.look(1.9 * JOIN_S) and launcher.poll() is None
     assert not start_up.look(0.2 * JOIN_S) and launcher.wait(10) == -signal.SIGTERM
