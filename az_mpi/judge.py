@@ -6,11 +6,10 @@ Every function here is collective: every rank calls it.
 import copy
 import json
 
-import safetensors.torch
+from safetensors import SafetensorError
 
-from az_mpi import checkpoint, resume, watchdog
+from az_mpi import checkpoint, files, resume
 from az_mpi.evaluate import evaluation
-from az_mpi.files import write_bytes
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.metrics import Timers
@@ -36,14 +35,14 @@ def evaluate(run):
         file = run.folder / "best" / f"{iteration_index:06d}.safetensors"
         if result["promoted"]:
             tensors = checkpoint.to_bytes(run.network.state_dict())
-            run.writer.do(file, lambda check, file=file: write_bytes(file, tensors, before=check))
+            run.writer.do(file, lambda check, file=file: files.write_bytes(file, tensors, before=check))
         else:  # of an attempt that ended before it could save this iteration
             run.writer.do(file, lambda check, file=file: file.unlink(missing_ok=True))
         run.metrics.write("evaluation", run.progress.step, result | times)
         # The file's appearance commits the evaluation: it comes last.
         text = json.dumps(result, indent=1) + "\n"
         file = _evaluation_file(run)
-        run.writer.do(file, lambda check, file=file: write_bytes(file, text.encode(), before=check))
+        run.writer.do(file, lambda check, file=file: files.write_bytes(file, text.encode(), before=check))
     return result
 
 
@@ -65,7 +64,6 @@ class _WatchedMatch:
         self.run, self.bar = run, ProgressBar(run.logger, run.world.is_root, name, "games", run.status)
 
     def update(self, done, total):
-        watchdog.tick()
         self.bar.update(done, total)
         if heard := self.run.pulse.look():
             self._answer(heard)
@@ -95,13 +93,13 @@ def load_best(run, before):
 
 def _newest_best(run, before):
     """Return the tensors of the newest whole file of a best network before an iteration, or None. Not collective."""
-    files = [path for path in (run.folder / "best").glob("*.safetensors") if int(path.stem) < before]
-    for path in sorted(files, reverse=True):
+    paths = [path for path in (run.folder / "best").glob("*.safetensors") if int(path.stem) < before]
+    for path in sorted(paths, reverse=True):
         try:
-            tensors = safetensors.torch.load_file(path)
+            tensors = checkpoint.from_bytes(files.read(path))
             checkpoint.check_finite(tensors)
             return tensors
-        except (OSError, safetensors.SafetensorError, checkpoint.NotFinite) as error:
+        except (OSError, SafetensorError, checkpoint.NotFinite) as error:
             run.logger.warning("damaged: %s: %s; an older best network is played, if there is one", path, error)
     return None
 

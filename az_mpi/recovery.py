@@ -27,6 +27,7 @@ from az_mpi.train.learner import Learner
 def recover(run):
     """Change `run` to what it is for the ranks that are left. Called where PeerLost was raised."""
     begun, before = time.monotonic(), run.world.size
+    run.status.settle()
     run.status.close()
     try:
         changed = run.world.recover(lambda world: _rebuild(run, world))

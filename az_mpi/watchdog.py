@@ -34,6 +34,7 @@ LAUNCHERS = ("prterun", "prted", "mpirun", "orted")
 FAMILIAR = 2  # steps, the first of which may compile and the second is measured, before the others are judged
 
 _words = [0] * _WORDS  # until `start` shares them
+_waits = 0  # blocks of `waiting` that this process is in
 
 
 def tick():
@@ -58,15 +59,37 @@ def steps():
 
 
 @contextmanager
-def waiting():
-    """The part of a step in which a rank waits for others: it may take as long as they do."""
+def aside():
+    """A part of a step that is not of its length, such as one that asks a file system."""
     done, _words[_STEPS] = _words[_STEPS], 0
     tick()
     try:
         yield
     finally:
-        tick()  # first, so that the others' time is never counted as this rank's
+        tick()  # first, so that these seconds are never counted as the step's
         _words[_STEPS] = done
+
+
+@contextmanager
+def waiting():
+    """A block, or a part of a step, in which a rank waits for others: it may take as long as they do."""
+    global _waits
+    with aside():
+        _waits += 1
+        try:
+            yield
+        finally:
+            _waits -= 1
+
+
+def is_waiting():
+    """Return whether this rank waits for others in a block of `waiting`."""
+    return _waits > 0
+
+
+def signs():
+    """Return a number that changes with each sign of life."""
+    return _words[_COUNT]
 
 
 def start(rank):

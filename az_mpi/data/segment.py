@@ -162,10 +162,11 @@ def _header(path, iteration):
         with open(path, "rb") as file:
             file.seek(-_TRAILER_BYTES, os.SEEK_END)
             mark = file.read(len(_MARK))
-        with h5py.File(path, "r") as file:
-            if file.attrs["schema_version"] > 1 and mark != _MARK:
-                raise ValueError("it does not end with its SHA-256")
-            return Segment(path, iteration, int(file.attrs["games_num"]), int(file.attrs["positions_num"]))
+            file.seek(0)
+            with h5py.File(file, "r") as content:  # which, unlike a path, leaves others the interpreter's lock
+                if content.attrs["schema_version"] > 1 and mark != _MARK:
+                    raise ValueError("it does not end with its SHA-256")
+                return Segment(path, iteration, int(content.attrs["games_num"]), int(content.attrs["positions_num"]))
     except Exception as error:
         raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
 

@@ -56,6 +56,7 @@ class Writer:
         self._handed_num = self._written_num = 0  # records
         self._error, self._told = None, False
         self._path, self._tried, self._failure = None, 0.0, None  # of the step under way; in words why it failed last
+        self._begun = None  # when that step was tried first
         # A daemon: a file system that never answers must not keep a failing program alive.
         threading.Thread(target=self._write, name="segments", daemon=True).start()
 
@@ -96,6 +97,11 @@ class Writer:
         """How many of the newest records handed over may not be durable yet."""
         with self._changed:
             return self._handed_num - self._written_num
+
+    def writing_s(self):
+        """Return for how many seconds it has been at the step under way; 0.0 where there is none. For any thread."""
+        begun = self._begun
+        return 0.0 if begun is None else time.monotonic() - begun
 
     def flush(self):
         """Wait until everything handed over is durable, or the writer has ended."""
@@ -179,7 +185,7 @@ class Writer:
                     job.result = self._insist(path, action)
             except BaseException as raised:  # whatever it is, it belongs to the thread that handed this over
                 job.error = raised
-            job.steps = None  # with the record
+            job.steps = self._begun = None  # with the record
             with self._changed:
                 self._failure = None
                 if not job.waited:
@@ -191,7 +197,7 @@ class Writer:
 
     def _insist(self, path, action):
         """Return what `action()` returns, called until it raises no error that may pass; None once the writer ends."""
-        pause = FIRST_PAUSE_S
+        pause, self._begun = FIRST_PAUSE_S, time.monotonic()
         while self.ended is None:
             self._path, self._tried = path, time.monotonic()
             try:

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from az_mpi import watchdog
 from az_mpi.evaluate.openings import openings, random_actions
 from az_mpi.search.puct import Search
 from az_mpi.world import split_evenly
@@ -129,6 +130,7 @@ def play_match(world, game, ours, theirs, games_num, opening_plies, seed, on_pro
     return MatchResult(tuple(as_first), tuple(as_second))
 
 
+@watchdog.steps()
 def _play(game, ours, theirs, states, indices, on_progress):
     """Play the games `indices` from `states` to their ends and return their results for `ours`, float32 [n]."""
     states, result = states.copy(), np.zeros(len(states), np.float32)
@@ -149,6 +151,7 @@ def _play(game, ours, theirs, states, indices, on_progress):
         same = game.to_play(states[over]) == colour[over]
         result[over] = np.where(same, value[ended], -value[ended])
         live[over] = False
+        watchdog.step()
         on_progress(int((~live).sum()))
         if not live.any():
             break

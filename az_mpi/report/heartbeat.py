@@ -1,8 +1,8 @@
 """Signs of life: every rank sends root a small UDP datagram a second, from a thread that knows nothing of MPI.
 
 A datagram is a truncated HMAC-SHA256 under the run's token, then JSON. Root answers each one, from which a rank learns
-which of root's addresses reaches it. How long a rank has been silent is measured by root's monotonic clock alone: no
-clocks of two hosts are compared.
+which of root's addresses reaches it, and what root tells all ranks. How long a rank has been silent is measured by
+root's monotonic clock alone: no clocks of two hosts are compared.
 """
 
 import hmac
@@ -30,23 +30,25 @@ class Beat(NamedTuple):
     silent_s: float
 
 
-def start(world, content, on_urgent=None, silence_s=math.inf, on_silence=None):
+def start(world, content, on_urgent=None, silence_s=math.inf, on_silence=None, reply=dict, on_reply=None):
     """Start the heartbeats of every rank and return (root's Listener, None elsewhere; this rank's Sender). Collective.
 
     content(): what the rank has to say, a dict whose JSON is below 1 KiB; called in the thread. on_urgent: see
     `Listener`. on_silence(rank): called in the thread, once, where root hears nothing more of a rank, or another rank
     nothing more of root, for `silence_s` in which it was awake itself. Who was never heard is not missed.
+    reply(): what root says to whom it has heard, a small dict, of keys of its own; called in root's thread.
+    on_reply(reply): called with each new one, in the thread that hears it.
     """
     listener, place = None, None
     if world.is_root:
         token = secrets.token_hex(16)
-        listener = Listener(token, world.size, on_urgent, silence_s, on_silence)
+        listener = Listener(token, world.size, on_urgent, silence_s, on_silence, reply)
         place = [world.host, own_addresses(), listener.port, token]
     host, addresses, port, token = world.share(place)
     if host == world.host:
         addresses = ["127.0.0.1", *addresses]
     places = [(address, port) for address in addresses]
-    return listener, Sender(places, token, world.rank, content, silence_s, on_silence)
+    return listener, Sender(places, token, world.rank, content, silence_s, on_silence, on_reply)
 
 
 def own_addresses():
@@ -86,8 +88,9 @@ class Listener:
     on_urgent(rank, content): called in that thread for a rank's last words, before they are answered.
     """
 
-    def __init__(self, token, size, on_urgent=None, silence_s=math.inf, on_silence=None):
+    def __init__(self, token, size, on_urgent=None, silence_s=math.inf, on_silence=None, reply=dict):
         self._token, self._on_urgent, self._silence_s, self._on_silence = token, on_urgent, silence_s, on_silence
+        self._reply = reply
         self._left = set()  # the ranks that have said that they end
         self._last = [(0, None, time.monotonic())] * size  # by rank: counter, content, when the counter moved
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -140,7 +143,7 @@ class Listener:
                 self._left.add(rank)
             if message["urgent"] and self._on_urgent:
                 self._on_urgent(rank, message["content"])
-        answer = pack(self._token, {"heard": count, "route": message["route"]})
+        answer = pack(self._token, {"heard": count, "route": message["route"], **self._reply()})
         try:
             self._socket.sendto(answer, sender)
         except OSError:
@@ -154,8 +157,9 @@ class Sender:
     again when it has been silent for SILENT_S.
     """
 
-    def __init__(self, addresses, token, rank, content, silence_s=math.inf, on_silence=None):
+    def __init__(self, addresses, token, rank, content, silence_s=math.inf, on_silence=None, on_reply=None):
         self._addresses, self._token, self._rank, self._content = addresses, token, rank, content
+        self._on_reply = on_reply
         self._silence_s, self._on_silence = silence_s, on_silence
         self._count, self._heard, self._route, self._answered = 0, 0, None, time.monotonic()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -220,6 +224,8 @@ class Sender:
             except OSError:
                 return
             if answer and "heard" in answer:
+                if self._on_reply and answer["heard"] > self._heard:
+                    self._on_reply(answer)
                 self._heard, self._answered = max(self._heard, answer["heard"]), time.monotonic()
                 if self._route is None or answer["route"] < self._route:
                     self._route = answer["route"]

@@ -3,11 +3,13 @@
 import json
 import math
 import os
+import signal
 import sys
 import threading
 import time
 from collections import deque
 
+from az_mpi.fencing import Fence
 from az_mpi.files import write_text
 from az_mpi.problems import Refusal
 from az_mpi.report import heartbeat
@@ -18,6 +20,7 @@ SCHEMA_VERSION = 1
 RESUMABLE = 75  # the job's exit status
 WRITE_EVERY_S = 2.0
 LAST_WRITE_S = 5.0  # a disk that hangs does not hold up the end for longer
+LEAVE_S = 8.0  # nor the end of a job that it, or a lost host, brings about; for the games too
 UNHEARD_S = 15.0  # then root's log names the ranks from which no beat has ever come
 RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # what games/s, Network MB/min and the time left are means of
 SPARE_S = 5.0  # beyond fault.hang_s: the watchdog comes first, and the survivors of the rank that it kills begin anew
@@ -40,18 +43,20 @@ class Status:
         self._run, self._rows = None, [(host, None, None) for host in world.hosts]
         self._begun, self._played_s, self._sync_s = time.monotonic(), 0.0, None
         self._progress, self._first_step, self._message = None, 0, None
-        self._sender = self._listener = None
+        self._sender = self._listener = self._fence = None
         if attempt is None:  # a run that is only looked at
             return
+        self._fence = Fence(folder, config.fault.hang_s, self._writing_s)
         if world.is_root:
             self._job, self._count, self._lock, self._unheard_told = "starting", 0, threading.Lock(), False
             self._start, self._name = time.monotonic(), folder.resolve().name
             self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]
             self._sent, self._reached = deque(maxlen=NETWORK_LOOKS), deque(maxlen=ITERATIONS_LOOKS)
-            self._errors = {}
+            self._errors, self._told, self._told_at = {}, None, -math.inf
         hang_s = config.fault.hang_s
-        self._listener, self._sender = heartbeat.start(world, self._content, self._hear_error,
-                                                       hang_s + SPARE_S if hang_s else math.inf, self._cut_off)
+        self._listener, self._sender = heartbeat.start(
+            world, self._content, self._hear_error, hang_s + SPARE_S if hang_s else math.inf, self._cut_off,
+            self._tell_all, self._hear)
         if world.is_root:
             self._closed = threading.Event()
             self._thread = threading.Thread(target=self._keep_writing, name="status", daemon=True)
@@ -94,6 +99,7 @@ class Status:
             self._sender = None
             return
         self._sender.close()
+        self._fence.close()
         self._sender = None
         if self._listener:
             if self._job not in ("failed", "stopped", "finished"):
@@ -108,6 +114,7 @@ class Status:
         """Fall silent without saying how the run ended: it goes on, with another Status."""
         if self._sender:
             self._sender.close()
+            self._fence.close()
         if self._listener:
             self._closed.set()
             self._thread.join(LAST_WRITE_S)
@@ -131,7 +138,25 @@ class Status:
         playing = self.state == "Active" and self.phase == "play"
         played_s = self._played_s + (time.monotonic() - self._begun if playing else 0.0)
         return {"state": self.state, "games": player.finished_num if player else 0, "played_s": played_s,
-                "staleness": self.staleness, "bytes": self._world.sent_bytes, "message": self._message}
+                "staleness": self.staleness, "bytes": self._world.sent_bytes, "message": self._message,
+                **self._fence.content()}
+
+    def _writing_s(self):
+        writer = self._run.writer if self._run else None
+        return writer.writing_s() if writer else 0.0
+
+    def _tell_all(self):
+        """Return what root tells the ranks that it hears, made anew at most twice a second."""
+        now = time.monotonic()
+        if now - self._told_at > 0.5:
+            beats = enumerate(self._listener.beats()) if self._listener else ()
+            alive = [(rank, beat.content) for rank, beat in beats if beat.silent_s < heartbeat.SILENT_S]
+            self._told, self._told_at = Fence.sum_up([pair for pair in alive if pair[1]]), now
+        return self._told
+
+    def _hear(self, told):
+        if why := self._fence.hear(told):
+            self._fence_off(why)
 
     def _hear_error(self, rank, content):
         if rank not in self._errors:
@@ -139,19 +164,41 @@ class Status:
             self._logger.error("rank %d on %s failed: %s", rank, self._rows[rank][0], content["message"])
             self._write()
 
+    def settle(self):
+        """Leave where the run's folder no longer answers here, if that was asked. Called where a rank was lost: by then
+        all those of its host know."""
+        if self._sender and (why := self._fence.settle()):
+            self._fence_off(why)
+
+    def _fence_off(self, why):
+        """End this rank, so that the others go on; or the job, to be resumed, where they cannot."""
+        world = self._world
+        text = f"rank {world.rank} on {world.host}: {why}: killed (fault.hang_s)"
+        if world.survives and world.size > 1:
+            print(text, file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._end_job(text)
+
     def _cut_off(self, rank):
         """End the job, to be resumed: a rank neither lives nor is dead for MPI. Called in the heartbeat's thread."""
         hosts, here = self._world.hosts, self._world
-        text = (f"rank {here.rank} on {here.host}: nothing is heard of rank {rank} on {hosts[rank]} any more, longer "
-                "than fault.hang_s: the job ends; start the same command again to go on")
+        self._end_job(f"rank {here.rank} on {here.host}: nothing is heard of rank {rank} on {hosts[rank]} any more, "
+                      "longer than fault.hang_s: the job ends; start the same command again to go on")
+
+    def _end_job(self, text):
         print(text, file=sys.stderr, flush=True)
         if self._listener:
-            self._logger.error(text)
-            if self._run and self._run.writer:
-                self._run.writer.rescue()
-            self._job = "stopped"
-            self._write()
-        here.give_up(RESUMABLE)
+            thread = threading.Thread(target=self._take_leave, args=(text,), daemon=True)
+            thread.start()
+            thread.join(LEAVE_S)  # its file system may be why
+        self._world.give_up(RESUMABLE)
+
+    def _take_leave(self, text):
+        self._logger.error(text)
+        if self._run and self._run.writer:
+            self._run.writer.rescue()
+        self._job = "stopped"
+        self._write()
 
     def _keep_writing(self):
         self._write()

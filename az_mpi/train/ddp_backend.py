@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 import torch.distributed as dist
 
+from az_mpi import watchdog
 from az_mpi.peers import PeerLost, lost
 from az_mpi.train import rendezvous
 
@@ -40,7 +41,8 @@ class DdpBackend:
     def session(self):
         """Have a process group while the block lasts. It is kept for the next block, unless this one fails."""
         if self.world.size > 1 and not all(self.world.collect(self._is_open())):
-            self._start()
+            with watchdog.waiting():
+                self._start()
         try:
             yield
         except BaseException as error:
@@ -55,7 +57,8 @@ class DdpBackend:
     def close(self):
         """End the process group, if there is one; the next session makes another. Not collective."""
         if self._is_open():
-            dist.destroy_process_group()
+            with watchdog.waiting():
+                dist.destroy_process_group()
         self._group = None
 
     def wrap(self, optimizer, named_parameters):

@@ -9,6 +9,7 @@ import re
 from contextlib import contextmanager
 from pathlib import Path
 
+from az_mpi import watchdog
 from az_mpi.peers import PeerLost, lost
 
 
@@ -29,7 +30,8 @@ class HorovodBackend:
         from horovod.common.exceptions import HorovodInternalError
 
         try:
-            hvd.init(comm=self.world.comm)
+            with watchdog.waiting():
+                hvd.init(comm=self.world.comm)
         except ValueError as error:  # all that it says where a rank dies in its start (tools/patch_horovod.py)
             hvd.shutdown()
             if not lost(self.world.comm):
@@ -42,7 +44,8 @@ class HorovodBackend:
         except HorovodInternalError as error:
             raise PeerLost(str(error)) from error
         finally:
-            hvd.shutdown()
+            with watchdog.waiting():
+                hvd.shutdown()
 
     def wrap(self, optimizer, named_parameters):
         """Return the optimiser with gradients summed over ranks. Within a session; it serves later sessions too."""

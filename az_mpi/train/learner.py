@@ -1,6 +1,7 @@
 """The learner: optimiser steps over global batches whose parts the trainers draw from their shards of the window."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -82,7 +83,7 @@ class Learner:
                     self.bad_steps, self.good_until = 0, self.step_index
                 else:
                     self.bad_steps += 1
-                    with watchdog.waiting():  # for the file system
+                    with watchdog.aside():  # it asks the file system
                         watch.bad_step(batch, figures)
                 if self._summed_steps and self.step_index % self.config.report.summary_frequency == 0:
                     on_summary(self.step_index, self._take_summary(rate))
@@ -116,6 +117,9 @@ class Learner:
             self._starved = True
         if self._starved:  # what backward held is free by now
             self._spoil()
+        if self.device.type == "cuda" and self.world.size > 1:
+            # A kernel of ours that never returns must not pass for one of others. The sums have streams of their own.
+            torch.cuda.current_stream(self.device).synchronize()
         with watchdog.waiting():
             self.optimizer.synchronize()
         return sums
@@ -201,7 +205,7 @@ class Learner:
         while True:
             sums = self.gradients(batch, batch_size)
             norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.train.gradient_clip)
-            with watchdog.waiting():  # for a GPU, once, which may wait for the others'
+            with watchdog.waiting() if self.world.size > 1 else nullcontext():  # for a GPU, which may wait for others'
                 policy_loss, value_loss, norm = torch.cat([sums, norm[None]]).tolist()
             # The norm of the sum, and what is made of it, is the same on every rank.
             if np.isfinite(norm) or not self._divide(watch):

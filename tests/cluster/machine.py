@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # What is run, and the Debian package that has it.
 FOR_HOSTS = {"setpriv": "util-linux", "unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2",
-             "sshd": "openssh-server", "ssh": "openssh-client"}
+             "sshd": "openssh-server", "ssh": "openssh-client", "bindfs": "bindfs"}
 FOR_SLURM = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 BRING_UP_S = 60
 NEW_NAMESPACES = ["unshare", "--mount", "--net", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]

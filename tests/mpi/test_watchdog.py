@@ -42,14 +42,26 @@ def test_a_stopped_rank_is_killed_and_the_others_go_on(start, tmp_path, victim, 
     check_whole(tmp_path / "run", 1 if phase == "play" else 2)
 
 
-def test_a_trainer_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_mpirun, tmp_path):
-    options = [*BASE, *TRAIN, "--set", f"fault.hang_s={HANG_S}", "--logdir", tmp_path / "run"]
-    process = start_mpirun(3, PROGRAMS / "hanging_trainer.py", *options, options=["--with-ft", "ulfm"])
+def start_hanging(start_mpirun, folder, where, *mpirun):
+    options = [*BASE, *(TRAIN if where == "step" else TRAIN[2:]), "--set", f"fault.hang_s={HANG_S}", "--logdir", folder]
+    return start_mpirun(3, PROGRAMS / "hanging_rank.py", where, *options, options=list(mpirun))
+
+
+@pytest.mark.parametrize("where, why", [("step", r"no sign of life for \d+ s in a step"),
+                                        ("publish", r"asleep for \d+ s, and not for its file system")])
+def test_a_rank_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_mpirun, tmp_path, where, why):
+    process = start_hanging(start_mpirun, tmp_path / "run", where, "--with-ft", "ulfm")
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert output.count("(fault.hang_s)") == 1 and re.search(r"rank 2 .*no sign of life for \d+ s in a step", output)
+    assert output.count("(fault.hang_s)") == 1 and re.search(rf"rank 2 .*{why}", output)
     assert "going on after the loss of 1 of 3 ranks" in output
     check_whole(tmp_path / "run", 2)
+
+
+def test_without_ulfm_a_rank_that_hangs_outside_of_steps_ends_the_job_resumable(start_mpirun, tmp_path):
+    process = start_hanging(start_mpirun, tmp_path / "run", "publish")
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 75 and "asleep for" in output, output
 
 
 def test_a_shorter_pause_is_survived(start, tmp_path):

@@ -157,7 +157,7 @@ class OneRank:
 
 def fake_run(learner=None):
     progress = SimpleNamespace(iteration=0, step=0, games_num=0, positions_num=0)
-    return SimpleNamespace(progress=progress, player=SimpleNamespace(finished_num=0), learner=learner)
+    return SimpleNamespace(progress=progress, player=SimpleNamespace(finished_num=0), learner=learner, writer=None)
 
 
 @pytest.fixture

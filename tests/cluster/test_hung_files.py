@@ -1,0 +1,121 @@
+"""A file system that hangs: a real one (FUSE), whose server is stopped, as seen by one rank, by some, or by all."""
+
+import json
+import re
+import subprocess
+import time
+
+import h5py
+import pytest
+from marks import slow
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+HANG_S = 6.0
+OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "shared/run", "--games_num", 60, "--set", "iterations=12"]
+for setting in ("train.replay_ratio=0.1", "exchange.every_s=0.5", "evaluate.opponents=[]", "report.tensorboard=false",
+                "evaluate.solver_positions=0", f"fault.hang_s={HANG_S}"):  # fmt: skip
+    OPTIONS += ["--set", setting]
+
+
+class Job:
+    """Three ranks on one host and a run in the folder `shared` of a checkout. `behind`: the ranks that see that folder
+    through a file system of their own, which can be stopped."""
+
+    def __init__(self, machine, checkout, behind, mpirun=("--with-ft", "ulfm")):
+        self.machine, self.checkout, self.output = machine, checkout, checkout / "output"
+        self.do("mkdir real shared view; mount --bind real shared")
+        self.server = subprocess.Popen(machine.command("bindfs", "-f", "real", "view", cwd=checkout))
+        while "/view fuse" not in self.do("cat /proc/mounts"):
+            assert self.server.poll() is None
+            time.sleep(0.05)
+        words = ["mpirun", *mpirun, "--bind-to", "none"]
+        for rank in range(3):
+            own = ["unshare", "--mount", "sh", "-ec", 'mount --bind view shared; exec "$@"', "sh"] * (rank in behind)
+            words += [":"] * (rank > 0) + ["-np", 1, "-H", "node1:3", *own, "python", "run_dist.py", *OPTIONS]
+        with open(self.output, "w") as file:
+            self.process = subprocess.Popen(machine.command(*words, host="node1", cwd=checkout), stdout=file,
+                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=machine.environment)
+
+    def do(self, script):
+        """Run a script in the checkout and return what it says."""
+        done = self.machine.run("sh", "-ec", script, cwd=self.checkout)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def said(self, text):
+        return re.search(text, self.output.read_text())
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + 150
+        while not condition():
+            assert time.monotonic() < deadline, self.output.read_text()[-4000:]
+            time.sleep(0.05)
+
+    def hang(self):
+        """Stop the server of the file system; nobody is told."""
+        self.do("pkill -STOP bindfs")
+
+    def answer(self):
+        self.do("pkill -CONT bindfs")
+
+    def end(self):
+        """Return the exit status and what was said."""
+        return self.process.wait(300), self.output.read_text()
+
+    def check_whole(self):
+        """Assert that the run is complete and that the segments hold the games that its checkpoint counts."""
+        run, found = self.checkout / "real/run", []
+        for path in (run / "games").glob("*.h5"):
+            with h5py.File(path) as file:
+                found += file["games/id"][:].tolist()
+        state = json.loads((max((run / "checkpoints").iterdir()) / "state.json").read_text())
+        assert len(found) == len(set(found)) == state["games_num"] and state["iteration"] == 12
+
+
+@pytest.fixture
+def start(machine, checkout):
+    """Return start(behind) -> Job; what is left of it at the end is removed."""
+    jobs = []
+
+    def start(behind, **options):
+        jobs.append(Job(machine, checkout, behind, **options))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.do("pkill -KILL bindfs || true")
+        if job.process.poll() is None:
+            job.do("pkill -KILL prterun mpirun || true")
+        job.process.wait(60)
+        job.server.kill()  # nsenter, which is stopped when its child is
+        job.server.wait()
+        job.do("umount view shared")
+
+
+@pytest.mark.parametrize("behind", [[0], slow([0, 1])])
+def test_who_gets_no_more_at_its_files_leaves_and_the_others_go_on(start, behind):
+    job = start(behind)
+    job.wait_for(lambda: job.said("iteration 3 of 12"))
+    job.hang()
+    hung = time.monotonic()
+    job.wait_for(lambda: job.said("going on after the loss of"))
+    seconds = time.monotonic() - hung
+    print(f"going on {seconds:.1f} s after")
+    status, output = job.end()
+    assert status == 0, output
+    for rank in behind:
+        assert re.search(rf"rank {rank} on node1: its file system has not answered for \d+ s, but rank \d's", output)
+    job.check_whole()
+
+
+def test_a_file_system_that_hangs_for_everybody_is_waited_for(start):
+    job = start([0, 1, 2])
+    job.wait_for(lambda: job.said("iteration 3 of 12"))
+    job.hang()
+    time.sleep(3 * HANG_S)
+    assert job.process.poll() is None
+    job.answer()
+    status, output = job.end()
+    assert status == 0 and "killed" not in output and "going on after" not in output, output
+    job.check_whole()

@@ -1,0 +1,35 @@
+"""run_dist.py where the last of three ranks hangs, alive: hanging_rank.py {step,publish} OPTIONS…
+
+step: in its own part of a training step. publish: in a system call that never returns, between training and play.
+"""
+
+import os
+import sys
+
+import run_dist
+from az_mpi import resume
+from az_mpi.command_line import environment_rank
+from az_mpi.train.learner import Learner
+
+LAST = 2
+calls_num = 0
+
+
+def hanging(function, call):
+    """Return the function, whose `call`-th call never returns on the last rank."""
+
+    def hang(*arguments):
+        global calls_num
+        calls_num += 1
+        if environment_rank() == LAST and calls_num == call:
+            os.read(os.pipe()[0], 1)
+        return function(*arguments)
+
+    return hang
+
+
+if sys.argv[1] == "step":
+    Learner._backward = hanging(Learner._backward, 30)
+else:
+    resume.publish = hanging(resume.publish, 1)
+sys.exit(run_dist.main(sys.argv[2:]))
