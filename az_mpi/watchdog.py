@@ -4,10 +4,10 @@ A rank that is stopped, or hangs in a file system or in a kernel, holds up every
 dead rank it tells, and the rest go on or are started again. The watchdog needs no thread of the rank's and no network:
 it reads a counter in memory that it shares with the rank. Only the standard library, as it is a program too.
 
-A rank that is stopped (SIGSTOP) is killed after `hang_s` at any time. In self-play and in training, which are steps of
-one length, one that is silent for `hang_s` is, or for LONGER times its longest step so far; elsewhere (loading,
-compiling, what asks a file system, and waiting for a GPU or for other trainers, of which one may hang) after
-PATIENCE_S.
+A rank that is stopped (SIGSTOP) is killed after `hang_s` at any time. In self-play, matches and training, which are
+steps of one length, and where it waits for its own GPU alone, one that is silent for `hang_s` is, or for LONGER times
+its longest step so far. Elsewhere, where it compiles, loads, asks a file system or waits for others, it is killed after
+PATIENCE_S; sooner, it may be found asleep there (fencing.py).
 
 Until a rank has joined the MPI job, MPI tells of nobody: under ULFM all others wait in MPI_Init for one that a signal
 has ended. The watchdogs of its host end the job then.
@@ -56,6 +56,18 @@ def steps():
     finally:
         _words[_STEPS] = 0
         tick()
+
+
+@contextmanager
+def brief():
+    """A block that compiles nothing, and waits for no other rank and no file system, such as for this rank's GPU."""
+    done, _words[_STEPS] = _words[_STEPS], FAMILIAR
+    tick()
+    try:
+        yield
+    finally:
+        tick()
+        _words[_STEPS] = done
 
 
 @contextmanager

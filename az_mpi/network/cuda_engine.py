@@ -4,6 +4,7 @@ import copy
 
 import torch
 
+from az_mpi import watchdog
 from az_mpi.network.engine import Engine, pieces
 from az_mpi.network.torch_engine import has_bf16
 
@@ -34,7 +35,8 @@ class CudaEngine(Engine):
         self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             self._network.load_state_dict(network.state_dict())
-        self._stream.synchronize()
+        with watchdog.brief():
+            self._stream.synchronize()
 
     @torch.inference_mode()
     def begin(self, planes):
@@ -54,7 +56,8 @@ class CudaEngine(Engine):
             lane.done.record(self._stream)
 
         def complete():
-            lane.done.synchronize()
+            with watchdog.brief():
+                lane.done.synchronize()
             return lane.logits[:n].numpy().copy(), lane.value[:n].numpy().copy()
 
         return complete

@@ -90,6 +90,7 @@ class Learner:
                 watchdog.step()
                 if watch.end() or self.failure:
                     break
+        self._finish()
         return self.step_index - first
 
     def tensors(self, batch):
@@ -117,12 +118,18 @@ class Learner:
             self._starved = True
         if self._starved:  # what backward held is free by now
             self._spoil()
-        if self.device.type == "cuda" and self.world.size > 1:
-            # A kernel of ours that never returns must not pass for one of others. The sums have streams of their own.
-            torch.cuda.current_stream(self.device).synchronize()
+        if self.world.size > 1:
+            self._finish()
         with watchdog.waiting():
             self.optimizer.synchronize()
         return sums
+
+    def _finish(self):
+        """Wait for this rank's own kernels, without the sums, which have streams of their own: one that never returns
+        must not pass for a wait for others."""
+        if self.device.type == "cuda":
+            with watchdog.brief():
+                torch.cuda.current_stream(self.device).synchronize()
 
     def _backward(self, batch, batch_size, sums):
         """Compute this rank's gradients, `micro_batch` samples at a time, and add its losses to `sums`.

@@ -20,15 +20,12 @@ for setting in ("train.replay_ratio=0.1", "exchange.every_s=0.5", "evaluate.oppo
 
 class Job:
     """Three ranks on one host and a run in the folder `shared` of a checkout. `behind`: the ranks that see that folder
-    through a file system of their own, which can be stopped."""
+    through a file system of their own, which can be stopped: its server `outer`, or the server `inner` behind it."""
 
     def __init__(self, machine, checkout, behind, mpirun=("--with-ft", "ulfm")):
         self.machine, self.checkout, self.output = machine, checkout, checkout / "output"
-        self.do("mkdir real shared view; mount --bind real shared")
-        self.server = subprocess.Popen(machine.command("bindfs", "-f", "real", "view", cwd=checkout))
-        while "/view fuse" not in self.do("cat /proc/mounts"):
-            assert self.server.poll() is None
-            time.sleep(0.05)
+        self.do("mkdir real middle view shared; mount --bind real shared")
+        self.servers = [self.serve("real", "middle"), self.serve("middle", "view")]
         words = ["mpirun", *mpirun, "--bind-to", "none"]
         for rank in range(3):
             own = ["unshare", "--mount", "sh", "-ec", 'mount --bind view shared; exec "$@"', "sh"] * (rank in behind)
@@ -36,6 +33,13 @@ class Job:
         with open(self.output, "w") as file:
             self.process = subprocess.Popen(machine.command(*words, host="node1", cwd=checkout), stdout=file,
                                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=machine.environment)
+
+    def serve(self, source, place):
+        server = subprocess.Popen(self.machine.command("bindfs", "-f", source, place, cwd=self.checkout))
+        while f"/{place} fuse" not in self.do("cat /proc/mounts"):
+            assert server.poll() is None
+            time.sleep(0.05)
+        return server
 
     def do(self, script):
         """Run a script in the checkout and return what it says."""
@@ -52,9 +56,10 @@ class Job:
             assert time.monotonic() < deadline, self.output.read_text()[-4000:]
             time.sleep(0.05)
 
-    def hang(self):
-        """Stop the server of the file system; nobody is told."""
-        self.do("pkill -STOP bindfs")
+    def hang(self, source="middle"):
+        """Stop the server of the file system, or the one behind it, "real"; nobody is told. Where the first has taken a
+        request and cannot answer it, the kernel lets nobody be killed who waits for that."""
+        self.do(f"pkill -STOP -f '^bindfs -f {source}'")
 
     def answer(self):
         self.do("pkill -CONT bindfs")
@@ -88,9 +93,10 @@ def start(machine, checkout):
         if job.process.poll() is None:
             job.do("pkill -KILL prterun mpirun || true")
         job.process.wait(60)
-        job.server.kill()  # nsenter, which is stopped when its child is
-        job.server.wait()
-        job.do("umount view shared")
+        for server in job.servers:
+            server.kill()  # nsenter, which is stopped when its child is
+            server.wait()
+        job.do("umount view middle shared")
 
 
 @pytest.mark.parametrize("behind", [[0], slow([0, 1])])
@@ -119,3 +125,13 @@ def test_a_file_system_that_hangs_for_everybody_is_waited_for(start):
     status, output = job.end()
     assert status == 0 and "killed" not in output and "going on after" not in output, output
     job.check_whole()
+
+
+@pytest.mark.slow
+def test_where_the_kernel_does_not_let_a_rank_be_killed_the_job_ends_resumable(start):
+    job = start([0])
+    job.wait_for(lambda: job.said("iteration 3 of 12"))
+    job.hang("real")
+    status, output = job.end()
+    assert status == 75 and "nothing is heard of rank 0 on node1 any more" in output, output
+    job.answer()

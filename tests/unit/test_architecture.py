@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "permuting": set(),
     "games": {"hashing"},
     "search": {"hashing"},
-    "network": {"hashing", "permuting"},
+    "network": {"hashing", "permuting", "watchdog"},
     "files": set(),
     "problems": set(),
     "fencing": {"files", "watchdog"},

@@ -110,16 +110,21 @@ watchdog.start(7)
 watchdog.expect(1.0)
 print("ready", flush=True)
 with watchdog.steps():
-    for _ in range(10 if sys.argv[1] == "hangs" else 10**9):
+    for _ in range(10**9 if sys.argv[1] == "steps" else 10):
         time.sleep(0.1)
         watchdog.step()
-    time.sleep(1000)
+    if sys.argv[1] != "brief":
+        time.sleep(1000)
+with watchdog.brief():
+    while True:  # as who waits for a GPU does
+        pass
 """
 
 
 @pytest.fixture
 def ranks():
-    """Return start(what) -> a process that steps, and hangs after 1 s where `what` is "hangs"."""
+    """Return start(what) -> a process that steps, and hangs after 1 s: in a step ("hangs"), in a block that is "brief",
+    or never ("steps")."""
     processes = []
 
     def start(what):
@@ -140,8 +145,9 @@ def dog_of(process):
     return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
 
 
-def test_a_process_that_hangs_is_killed_and_its_end_explained(ranks):
-    process = ranks("hangs")
+@pytest.mark.parametrize("what", ["hangs", "brief"])
+def test_a_process_that_hangs_is_killed_and_its_end_explained(ranks, what):
+    process = ranks(what)
     assert process.wait(30) == -signal.SIGKILL
     text = process.stderr.read()
     assert text.startswith("rank 7 on ") and "in a step: killed (fault.hang_s)" in text and text.count("\n") == 1
