@@ -32,8 +32,7 @@ class Fence:
 
     def content(self):
         """Return what this rank tells root."""
-        self._slept_s = self.sleep.seconds()
-        held_up_s = max(self._slept_s, self.writing_s())
+        held_up_s = self._look()
         self.reach.want(max(held_up_s, self._held_up_s) > ASK * self.hang_s)
         return {"held_up_s": round(held_up_s, 1), "reaches": self._reaches()}
 
@@ -46,7 +45,7 @@ class Fence:
 
     def hear(self, told):
         """Return in words why this rank is to be ended, or None. told: the newest `sum_up`."""
-        self._held_up_s, self._reached_by = told["held_up_s"], told["reached_by"]
+        self._held_up_s, self._reached_by = max(self._look(), told["held_up_s"]), told["reached_by"]
         if self._reached_by is None or self._reaches() or not self.reach.missing_s():
             self._left_out = None
         elif self._left_out is None:
@@ -64,6 +63,10 @@ class Fence:
                 return self._missing()
             time.sleep(0.05)
         return None
+
+    def _look(self):
+        self._slept_s = self.sleep.seconds()
+        return max(self._slept_s, self.writing_s())
 
     def _reaches(self):
         return self.reach.reached_within(self.hang_s / 4)

@@ -35,7 +35,7 @@ class Job:
                                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=machine.environment)
 
     def serve(self, source, place):
-        server = subprocess.Popen(self.machine.command("bindfs", "-f", source, place, cwd=self.checkout))
+        server = subprocess.Popen(self.machine.command("bindfs", "-s", "-f", source, place, cwd=self.checkout))
         while f"/{place} fuse" not in self.do("cat /proc/mounts"):
             assert server.poll() is None
             time.sleep(0.05)
@@ -57,9 +57,17 @@ class Job:
             time.sleep(0.05)
 
     def hang(self, source="middle"):
-        """Stop the server of the file system, or the one behind it, "real"; nobody is told. Where the first has taken a
-        request and cannot answer it, the kernel lets nobody be killed who waits for that."""
-        self.do(f"pkill -STOP -f '^bindfs -f {source}'")
+        """Stop the server of the file system, or the one behind it, "real"; nobody is told.
+
+        Where the first has taken a request and cannot answer it, the kernel lets nobody be killed who waits for that.
+        So it is stopped while it reads the next one (system call 0)."""
+        self.do(f"""pid=$(pgrep -f '^bindfs -s -f {source} ')
+            while kill -STOP $pid; do
+                sleep 0.01
+                read call rest </proc/$pid/syscall
+                [ "$call" != 0 ] || break
+                kill -CONT $pid
+            done""")
 
     def answer(self):
         self.do("pkill -CONT bindfs")
@@ -96,7 +104,7 @@ def start(machine, checkout):
         for server in job.servers:
             server.kill()  # nsenter, which is stopped when its child is
             server.wait()
-        job.do("umount view middle shared")
+        job.do("umount -l view middle shared")
 
 
 @pytest.mark.parametrize("behind", [[0], slow([0, 1])])
