@@ -12,6 +12,7 @@ from az_mpi import bad_steps, checkpoint, exchange, lock, placement, resume, run
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
 from az_mpi.network import resnet
+from az_mpi.peers import PeerLost
 from az_mpi.problems import Refusal
 from az_mpi.pulse import Pulse
 from az_mpi.report import console
@@ -49,7 +50,7 @@ def _rebuild(run, world):
     attempt = world.from_root(lambda: _note_attempt(run, world))
     new = replace(run, world=world, trainers_num=trainers_num, attempt=attempt, progress=Progress(), tally=Tally())
     new.logger = console.start(world.is_root, run.log_name, run.folder)
-    new.status = Status(world, run.folder, config, attempt, new.logger)
+    new.status = Status(world, run.folder, config, attempt, new.logger, run.writer)
     try:
         new.timers, new.pulse = Timers(world, new.status.enter), Pulse(world, run.pulse.requests)
         if world.is_root and run.metrics.dropped:
@@ -67,7 +68,9 @@ def _rebuild(run, world):
         exchange.refill(new)
         resume.publish(new)
         say_ranks(new)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, PeerLost):
+            new.status.settle()
         new.status.close()
         raise
     return new

@@ -126,8 +126,9 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     attempt = prepare and world.from_root(lambda: _check_room(config, game, folder, parameters_num) or prepare())
     log_name = f"rank-{world.rank:03d}"
     logger = console.start(world.is_root, log_name, folder if prepare else None)
-    status = Status(world, folder, config, attempt, logger)
     writes = world.is_root and prepare is not None
+    writer = make_writer(config, folder, game, requests) if writes else None
+    status = Status(world, folder, config, attempt, logger, writer)
     run = Run(
         config=config,
         world=world,
@@ -145,7 +146,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         engine_choice=engine_choice,
         learner=backend and Learner(config, game, network, backend, device),
         replay=backend and Replay(game),
-        writer=make_writer(config, folder, game, requests) if writes else None,
+        writer=writer,
         log_name=log_name,
         logger=logger,
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),

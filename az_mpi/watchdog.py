@@ -188,7 +188,7 @@ class StartUp:
         self.missed_s += passed_s
         if self.missed_s <= self.limit_s:
             return True
-        _say(self.launcher, f"{socket.gethostname()}: {ENDED_EARLY}: the job ends\n")
+        say(self.launcher, f"{socket.gethostname()}: {ENDED_EARLY}: the job ends\n")
         with suppress(ProcessLookupError):
             os.kill(self.launcher, signal.SIGTERM)
         return False
@@ -225,12 +225,12 @@ def _watch(memory, pid, launcher, rank):
         now = time.monotonic()
         passed_s, before = min(now - before, 2 * LOOK_EVERY_S), now
         try:
-            steps = words[_STEPS]  # before the count: see `waiting`
+            steps = words[_STEPS]  # before the count: see `aside`
             why = patience.judge(passed_s, words[_COUNT], steps, words[_HANG_MS] / 1000, _stat(pid)[1] == "T")
         except (OSError, IndexError):  # it has just ended
             break
         if why:
-            _say(pid, f"rank {rank} on {socket.gethostname()}: {why}: killed (fault.hang_s)\n")
+            say(pid, f"rank {rank} on {socket.gethostname()}: {why}: killed (fault.hang_s)\n")
             os.kill(pid, signal.SIGKILL)
             return
         starting = starting and not words[_JOINED] and start_up.look(passed_s)
@@ -238,8 +238,8 @@ def _watch(memory, pid, launcher, rank):
         time.sleep(LOOK_EVERY_S)
 
 
-def _say(pid, text):
-    """Write to a process's standard error, if it takes it."""
+def say(pid, text):
+    """Write to a process's standard error, if it takes it at once."""
     try:
         descriptor = os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
         os.write(descriptor, text.encode())

@@ -162,7 +162,6 @@ def _header(path, iteration):
         with open(path, "rb") as file:
             file.seek(-_TRAILER_BYTES, os.SEEK_END)
             mark = file.read(len(_MARK))
-            file.seek(0)
             with h5py.File(file, "r") as content:  # which, unlike a path, leaves others the interpreter's lock
                 if content.attrs["schema_version"] > 1 and mark != _MARK:
                     raise ValueError("it does not end with its SHA-256")

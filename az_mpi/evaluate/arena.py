@@ -151,7 +151,8 @@ def _play(game, ours, theirs, states, indices, on_progress):
         same = game.to_play(states[over]) == colour[over]
         result[over] = np.where(same, value[ended], -value[ended])
         live[over] = False
-        watchdog.step()
+        # A turn of each player is a step: one of them may need far less time.
+        (watchdog.step if turn % 2 else watchdog.tick)()
         on_progress(int((~live).sum()))
         if not live.any():
             break

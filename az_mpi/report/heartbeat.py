@@ -113,7 +113,7 @@ class Listener:
         self._socket.close()
 
     def _listen(self):
-        looked = time.monotonic()
+        looked = compared = time.monotonic()
         while not self._closed:
             try:
                 datagram, sender = self._socket.recvfrom(_DATAGRAM_BYTES + 1)
@@ -130,6 +130,9 @@ class Listener:
             message = unpack(self._token, datagram)
             if message and "content" in message:  # not one of our own answers, sent back
                 self._take(message, sender, now)
+            if now - compared < _LOOK_EVERY_S:
+                continue
+            compared = now
             for rank, (_, content, moved) in enumerate(self._last):
                 if content and rank not in self._left and now - moved > self._silence_s:
                     self._on_silence(rank)

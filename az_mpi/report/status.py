@@ -4,11 +4,11 @@ import json
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections import deque
 
+from az_mpi import watchdog
 from az_mpi.fencing import Fence
 from az_mpi.files import write_text
 from az_mpi.problems import Refusal
@@ -36,7 +36,7 @@ class Status:
     exchanged games began with and those at the exchange, the mean over ranks.
     """
 
-    def __init__(self, world, folder, config, attempt, logger):
+    def __init__(self, world, folder, config, attempt, logger, writer=None):
         self._world, self._folder, self._config, self._attempt, self._logger = world, folder, config, attempt, logger
         self.phase, self.state = "start", "Syncing"
         self.staleness = None
@@ -46,7 +46,10 @@ class Status:
         self._sender = self._listener = self._fence = None
         if attempt is None:  # a run that is only looked at
             return
-        self._fence = Fence(folder, config.fault.hang_s, self._writing_s)
+        self._writer = writer
+        # A rank that is alone has nobody to compare itself with, nor anybody who waits for it.
+        hang_s = config.fault.hang_s if world.size > 1 else 0.0
+        self._fence = Fence(folder, world.rank, hang_s, writer.writing_s if writer else lambda: 0.0)
         if world.is_root:
             self._job, self._count, self._lock, self._unheard_told = "starting", 0, threading.Lock(), False
             self._start, self._name = time.monotonic(), folder.resolve().name
@@ -96,6 +99,7 @@ class Status:
         if job == "failed" and message and not self._world.is_root:
             self.state, self._message = "Error", message[:MESSAGE_MAX]
             self._sender.close_with_last_words()
+            self._fence.close()
             self._sender = None
             return
         self._sender.close()
@@ -141,17 +145,13 @@ class Status:
                 "staleness": self.staleness, "bytes": self._world.sent_bytes, "message": self._message,
                 **self._fence.content()}
 
-    def _writing_s(self):
-        writer = self._run.writer if self._run else None
-        return writer.writing_s() if writer else 0.0
-
     def _tell_all(self):
         """Return what root tells the ranks that it hears, made anew at most twice a second."""
         now = time.monotonic()
         if now - self._told_at > 0.5:
             beats = enumerate(self._listener.beats()) if self._listener else ()
-            alive = [(rank, beat.content) for rank, beat in beats if beat.silent_s < heartbeat.SILENT_S]
-            self._told, self._told_at = Fence.sum_up([pair for pair in alive if pair[1]]), now
+            alive = {rank: beat.content for rank, beat in beats if beat.content and beat.silent_s < heartbeat.SILENT_S}
+            self._told, self._told_at = Fence.sum_up(alive), now
         return self._told
 
     def _hear(self, told):
@@ -165,17 +165,16 @@ class Status:
             self._write()
 
     def settle(self):
-        """Leave where the run's folder no longer answers here, if that was asked. Called where a rank was lost: by then
-        all those of its host know."""
+        """Leave where it turns out that the run's folder no longer answers this rank. Called where another was lost,
+        perhaps for that reason: this one could be the next root."""
         if self._sender and (why := self._fence.settle()):
             self._fence_off(why)
 
     def _fence_off(self, why):
         """End this rank, so that the others go on; or the job, to be resumed, where they cannot."""
-        world = self._world
-        text = f"rank {world.rank} on {world.host}: {why}: killed (fault.hang_s)"
-        if world.survives and world.size > 1:
-            print(text, file=sys.stderr, flush=True)
+        text = f"rank {self._world.rank} on {self._world.host}: {why}: killed (fault.hang_s)"
+        if self._world.survives:
+            watchdog.say(os.getpid(), f"{text}\n")
             os.kill(os.getpid(), signal.SIGKILL)
         self._end_job(text)
 
@@ -186,7 +185,7 @@ class Status:
                       "longer than fault.hang_s: the job ends; start the same command again to go on")
 
     def _end_job(self, text):
-        print(text, file=sys.stderr, flush=True)
+        watchdog.say(os.getpid(), f"{text}\n")
         if self._listener:
             thread = threading.Thread(target=self._take_leave, args=(text,), daemon=True)
             thread.start()
@@ -195,8 +194,8 @@ class Status:
 
     def _take_leave(self, text):
         self._logger.error(text)
-        if self._run and self._run.writer:
-            self._run.writer.rescue()
+        if self._writer:
+            self._writer.rescue()
         self._job = "stopped"
         self._write()
 

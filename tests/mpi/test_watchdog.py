@@ -48,7 +48,7 @@ def start_hanging(start_mpirun, folder, where, *mpirun):
 
 
 @pytest.mark.parametrize("where, why", [("step", r"no sign of life for \d+ s in a step"),
-                                        ("publish", r"asleep for \d+ s, and not for its file system")])
+                                        ("publish", r"asleep for \d+ s, though the run's folder answers")])
 def test_a_rank_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_mpirun, tmp_path, where, why):
     process = start_hanging(start_mpirun, tmp_path / "run", where, "--with-ft", "ulfm")
     output = process.communicate(timeout=240)[0]

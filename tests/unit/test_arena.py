@@ -233,3 +233,12 @@ def test_no_solver_where_one_rank_lacks_it():
 
     report = evaluate(Lacking(0, 2), settings(opponents=[]), TICTACTOE, UniformEvaluator(TICTACTOE), None, 0, None)
     assert "solver" not in report
+
+
+def test_a_match_is_watched_by_turns_of_both_players(monkeypatch):
+    """One of them may need next to no time: judged by its turns, the other one would hang."""
+    said = []
+    monkeypatch.setattr(arena.watchdog, "step", lambda: said.append("step"))
+    monkeypatch.setattr(arena.watchdog, "tick", lambda: said.append("tick"))
+    play_match(Part(0, 1), TICTACTOE, Scripted(False, []), Scripted(True, []), 2, 0, (1,))
+    assert said == ["tick", "step"] * 3 + ["tick"]

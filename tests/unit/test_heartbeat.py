@@ -131,6 +131,20 @@ def test_the_address_that_reaches_root_is_found_and_kept(listener):
         sender.close()
 
 
+def test_each_rank_hears_what_root_says_to_all(monkeypatch):
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.05)
+    said, heard_by = {"news": 1}, {1: [], 2: []}
+    listener = Listener(TOKEN, 3, reply=lambda: said)
+    senders = [Sender([("127.0.0.1", listener.port)], TOKEN, rank, dict, on_reply=lambda told, rank=rank:
+                      heard_by[rank].append(told["news"])) for rank in heard_by]  # fmt: skip
+    for news in (1, 2):
+        said["news"] = news
+        wait_until(lambda news=news: all(news in heard for heard in heard_by.values()))
+    for one in (*senders, listener):
+        one.close()
+    assert all(heard == sorted(heard) for heard in heard_by.values())
+
+
 def test_an_unreachable_address_does_not_stop_the_heart(listener):
     addresses = [("255.255.255.255", 9), ("127.0.0.1", listener.port)]  # broadcasting is refused by the kernel
     sender = Sender(addresses, TOKEN, 0, lambda: {"fine": True})

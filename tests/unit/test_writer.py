@@ -105,10 +105,10 @@ def test_play_goes_on_while_the_disk_does_not_answer(segments, records, disk):
     assert stored(segments.folder) == {}
     flushing = started(segments.flush)
     flushing.join(SOON_S)
-    assert flushing.is_alive()
+    assert flushing.is_alive() and segments.writing_s() >= SOON_S
     disk.answers.set()
     flushing.join(LONG_S)
-    assert stored(segments.folder) == {"000007-000": records[0].games["id"].tolist()}
+    assert stored(segments.folder) == {"000007-000": records[0].games["id"].tolist()} and segments.writing_s() == 0.0
 
 
 def test_play_goes_on_while_the_kernel_holds_the_write(segments, records, monkeypatch):
