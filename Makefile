@@ -29,7 +29,7 @@ train: setup ## set up and train with NP ranks on this machine (NP=2 CONFIG=... 
 	mpirun -np $(NP) -H localhost:$(NP) python run_dist.py --config_file $(CONFIG) --logdir $(LOGDIR)
 
 test: setup ## set up and run every test (TESTS=tests/unit: only those)
-	python -m pytest $(TESTS) -q -n 2 --dist loadgroup
+	python -m pytest $(TESTS) -q
 
 test-long: setup ## tests that take longer: every command of the documents, more faults, what the shipped configurations reach
 	python -m pytest $(TESTS) -q -m slow

@@ -7,15 +7,6 @@ from pathlib import Path
 
 import pytest
 
-ONE_AFTER_ANOTHER = {"cluster": "hosts", "mpi": "jobs", "faults": "jobs"}  # by folder: tests whose jobs want the cores
-
-
-def pytest_itemcollected(item):
-    """Of two workers (`make test`) let one take the hosts of its own, much of which is waiting, and one the jobs here;
-    whoever is done takes of the rest."""
-    if group := ONE_AFTER_ANOTHER.get(item.path.parent.name):
-        item.add_marker(pytest.mark.xdist_group(group))
-
 
 @pytest.fixture(autouse=True)
 def nothing_of_killed_launchers():
