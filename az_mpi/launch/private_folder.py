@@ -38,7 +38,12 @@ class PrivateFolder:
 
     def names(self):
         """Return the names of the messages; reading a folder also makes a network file system look for new ones."""
-        return [name for name in os.listdir(self.descriptor) if not name.startswith(".")]
+        # With a descriptor of its own: threads that list one at the same time share their place in it, and miss names.
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+        try:
+            return [name for name in os.listdir(descriptor) if not name.startswith(".")]
+        finally:
+            os.close(descriptor)
 
     def write(self, name, content):
         """Write a message, in place of an older one of this name. Raises OSError."""

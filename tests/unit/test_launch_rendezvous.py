@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -258,6 +259,23 @@ def test_a_link_is_refused(tmp_path, name):
     (tmp_path / "link").symlink_to("meet")
     with pytest.raises(Refusal, match="a link"):
         PrivateFolder(f"{tmp_path}/{name}")
+
+
+def test_threads_that_list_the_folder_at_once_see_all_of_it(tmp_path):
+    """A node's beats are a thread, and so may find its messages beside it."""
+    folder, counts = PrivateFolder(tmp_path / "meet"), []
+    for k in range(500):
+        folder.write(f"command-{k}", {})
+
+    def look():
+        counts.extend(len(folder.names()) for _ in range(100))
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [500] * 400
 
 
 def test_messages_that_are_not_ours_are_not_read(tmp_path):
