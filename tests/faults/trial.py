@@ -263,7 +263,7 @@ def try_seed(seed, folder=None):
         if result["broken"]:
             result["replay"] = f"python tests/faults/trial.py {seed} --folder FOLDER"
             for job in filter(None, (outcome.first, outcome.again)):
-                result.setdefault("output", []).append(job.output[-3000:] + job.stacks)
+                result.setdefault("output", []).append(job.output[-30000:] + job.stacks)
         return result
 
 

@@ -148,6 +148,13 @@ def test_ranks_killed_while_horovod_starts(start_mpirun):
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
+def test_ranks_killed_while_all_make_communicators(start_mpirun):
+    """MPI tells the survivors in the middle of it. This is a test of the MPI that `make setup` installs."""
+    process = start_mpirun(8, PROGRAMS / "loss_while_duplicating.py", options=["--with-ft", "ulfm"])
+    output = process.communicate(timeout=120)[0]
+    assert "all checks passed" in output and "Segmentation fault" not in output, output
+
+
 def test_a_rank_killed_in_the_start_up_leaves_nothing_behind_that_hangs(start, tmp_path):
     """After MPI_Init: one that dies within it holds up the others there, in Open MPI's own code."""
     process = start(3, *PHASES["play"])

@@ -13,7 +13,7 @@ from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check
 
 ROOT = Path(__file__).parents[2]
 MPI = "/opt/mpi/lib/libmpi.so.40"
-OPEN_MPI = "mpirun (Open MPI) 5.0.11 Report bugs to https://www.open-mpi.org/community/help/"
+OPEN_MPI = "mpirun (Open MPI) 5.0.9 Report bugs to https://www.open-mpi.org/community/help/"
 GPU = {"name": "H200", "memory_bytes": 150 * 2**30, "capability": "9.0"}
 
 
@@ -27,7 +27,7 @@ def rank(host="node1", **changes):
         "cores": {"host": 8, "allowed": list(range(8)), "quota": None, "load": 0.1},
         "memory": {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": None},
     }
-    made["libraries"]["mpi4py"] |= {"vendor": "Open MPI", "mpi_version": "5.0.11", "standard": "3.1",
+    made["libraries"]["mpi4py"] |= {"vendor": "Open MPI", "mpi_version": "5.0.9", "standard": "3.1",
                                     "libraries": [MPI], "thread_level": "THREAD_MULTIPLE", "ulfm": True,
                                     "ulfm_on": False}
     made["libraries"]["torch"] |= {"cuda_build": None, "devices": [], "bf16": True}
@@ -66,6 +66,12 @@ def test_ulfm_is_told_and_is_no_problem(ulfm, on, said):
     assert check.level == OK and said in check.text
 
 
+@pytest.mark.parametrize("on, level", [(True, WARNING), (False, OK)])
+def test_an_open_mpi_that_crashes_at_a_loss_is_told_where_ranks_are_to_be_survived(on, level):
+    [_, _, check] = diagnosis.mpi([rank(mpi4py__mpi_version="5.0.11", mpi4py__ulfm_on=on)], None)
+    assert check.level == level and ("5.0.11 can itself crash" in check.text) == on
+
+
 def test_a_low_thread_level_is_a_problem_of_the_ranks_that_have_it():
     found = diagnosis.mpi([rank(), rank(mpi4py__thread_level="THREAD_SERIALIZED")], None)
     said = words(found, PROBLEM)
@@ -73,15 +79,15 @@ def test_a_low_thread_level_is_a_problem_of_the_ranks_that_have_it():
 
 
 @pytest.mark.parametrize("vendor, version, said, same", [
-    ("Open MPI", "5.0.11", OPEN_MPI, True),
-    ("Open MPI", "5.0.11", "mpirun (Open MPI) 4.1.4 Report bugs", False),
-    ("Open MPI", "5.0.11", "HYDRA build details: Version: 4.2.0 Release Date: ...", False),
+    ("Open MPI", "5.0.9", OPEN_MPI, True),
+    ("Open MPI", "5.0.9", "mpirun (Open MPI) 4.1.4 Report bugs", False),
+    ("Open MPI", "5.0.9", "HYDRA build details: Version: 4.2.0 Release Date: ...", False),
     ("MPICH", "4.2.0", "HYDRA build details: Version: 4.2.0 Release Date: ...", True),
     ("MPICH", "4.1.2", "HYDRA build details: Version: 4.2.0 Release Date: ...", False),
     ("MPICH", "4.2.0", OPEN_MPI, False),
     ("Intel MPI", "2021.10.0", "Intel(R) MPI Library for Linux* OS, Version 2021.10 Build 20230619", True),
     ("MVAPICH", "3.0", "HYDRA build details: Version: 3.4.3 Release Date: ...", None),
-    ("Open MPI", "5.0.11", "a site's own script", None),
+    ("Open MPI", "5.0.9", "a site's own script", None),
 ])  # fmt: skip
 def test_whether_a_launcher_is_of_this_mpi(vendor, version, said, same):
     assert diagnosis.same_mpi(vendor, version, said) is same
