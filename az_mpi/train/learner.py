@@ -10,6 +10,7 @@ import torch
 from az_mpi import watchdog
 from az_mpi.network.torch_engine import has_bf16
 from az_mpi.train.loss import losses
+from az_mpi.train.optimizer import AdamW
 from az_mpi.train.schedule import learning_rate
 from az_mpi.world import split_evenly
 
@@ -40,9 +41,8 @@ class Learner:
         self.bf16 = settings.mixed_precision
         if self.bf16 == "auto":
             self.bf16 = has_bf16(self.device)
-        # The first optimiser imports torch's compiler for a second: not while Horovod's thread looks for work.
         groups = _groups(network, settings.weight_decay)
-        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
+        optimizer = AdamW(groups, lr=settings.learning_rate, fused=True)
         with backend.session():
             self.optimizer = backend.wrap(optimizer, network.named_parameters())
 

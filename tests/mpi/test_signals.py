@@ -44,7 +44,17 @@ def under_way(folder, phase):
     if phase in marks:
         return (folder / marks[phase]).exists
     said = {"share": "iteration 1 of 1", "train": "step 5:", "meanwhile": "step 5:"}[phase]
-    return lambda: log.exists() and said in log.read_text()
+
+    def games_finished():
+        rows = json.loads((folder / "status.json").read_text())["ranks"]
+        return sum(row["games_num"] for row in rows)
+
+    def begun():
+        if not log.exists() or said not in log.read_text():
+            return False
+        return phase != "meanwhile" or games_finished() > len(ids(folder, "000000-*.h5"))
+
+    return begun
 
 
 def state(folder):

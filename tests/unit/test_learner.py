@@ -1,5 +1,7 @@
 """The learner on one rank: its steps against a plain torch loop, its optimiser's state, failures of its thread."""
 
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -80,6 +82,23 @@ def test_steps_are_those_of_a_plain_loop(make_learner, replay):
     for ours, bits, close, first in zip(*(n.parameters() for n in (learner.network, same, loose, begun)), strict=True):
         assert torch.equal(ours, bits) and not torch.equal(ours, first)
         torch.testing.assert_close(ours, close, rtol=1e-4, atol=1e-6)
+
+
+def test_steps_are_taken_without_torchs_compiler():
+    """Its import takes longer than anything else in a rank's start."""
+    program = """
+import sys, torch
+from az_mpi.train.optimizer import AdamW
+parameter = torch.nn.Parameter(torch.ones(3))
+optimizer = AdamW([parameter], lr=0.5, weight_decay=0.0, fused=True)
+parameter.sum().backward()
+optimizer.step()
+optimizer.zero_grad()
+assert torch.allclose(parameter, torch.full((3,), 0.5)), parameter
+assert parameter.requires_grad and "torch._dynamo" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_training_goes_on_from_a_checkpoint_to_the_same_bits(make_learner, replay):
