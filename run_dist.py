@@ -16,6 +16,7 @@ if __name__ == "__main__":
 
 from az_mpi import command_line, watchdog  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
+from az_mpi.files import passes  # noqa: E402
 from az_mpi.problems import Refusal  # noqa: E402
 from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 
@@ -103,12 +104,13 @@ def start(arguments):
         return RESUMABLE
     except KeyboardInterrupt:
         world.abort(INTERRUPTED)
-    except BaseException:
-        crash(world, arguments.logdir)
+    except BaseException as error:
+        # What a file system says for a while is no error of ours: the same command goes on once it is over.
+        crash(world, arguments.logdir, RESUMABLE if passes(error) else INTERNAL)
 
 
-def crash(world, folder):
-    """Say which rank failed and why, here and in its log file, and end every rank with status 70."""
+def crash(world, folder, status):
+    """Say which rank failed and why, here and in its log file, and end every rank with exit status `status`."""
     text = f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{traceback.format_exc()}"
     try:
         print(text, file=sys.stderr, flush=True)
@@ -119,7 +121,7 @@ def crash(world, folder):
     except OSError:
         pass  # a full disk may be why we are here; the others must not wait for us
     finally:
-        world.abort(INTERNAL)
+        world.abort(status)
 
 
 if __name__ == "__main__":

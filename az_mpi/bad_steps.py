@@ -4,12 +4,14 @@ go back to a checkpoint.
 Every function here is collective over the trainers, root among them.
 """
 
+import functools
 import shutil
 
 import torch
 
 from az_mpi import checkpoint
 from az_mpi.checkpoint import Checkpoint, NotFinite, Progress
+from az_mpi.data.writer import insist
 from az_mpi.files import write_bytes
 from az_mpi.network import resnet
 
@@ -97,7 +99,8 @@ def _keep(learner, batch, figures, place):
 def _last_good(run):
     """Return (checkpoint, its name) to go back to, or (None, None): one from which good steps were made."""
     good_until, folder = run.learner.good_until, run.folder / "checkpoints"
-    found, lines = checkpoint.load_newest(folder, set_aside=False, before_step=good_until)
+    look = functools.partial(checkpoint.load_newest, folder, set_aside=False, before_step=good_until)
+    found, lines = insist(run.writer, folder, look) or (None, [])
     for line in lines:
         run.logger.warning(line)
     if found:

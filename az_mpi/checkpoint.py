@@ -121,7 +121,7 @@ def load_newest(folder, set_aside, fits=lambda checkpoint: None, before_step=Non
 
     A checkpoint is judged by its sums before anything of it is used. set_aside: rename the damaged ones, which the run
     that writes here must do before it writes another of the same name; whoever only looks leaves them. fits: raises
-    ValueError for a checkpoint that is not of this run.
+    ValueError for a checkpoint that is not of this run. Raises OSError where the file system fails for a while.
     """
     lines = []
     for path in reversed(find(folder)):
@@ -132,6 +132,8 @@ def load_newest(folder, set_aside, fits=lambda checkpoint: None, before_step=Non
                 return found, lines
             continue
         except (OSError, ValueError) as error:
+            if files.passes(error):
+                raise
             line = f"checkpoint {path} is damaged ({error}); an older one is used if there is one"
         if set_aside:
             line += f"; it is kept as {files.set_aside(path).name}"
@@ -167,12 +169,15 @@ def read(path):
 
 
 def damage(path):
-    """Return what is wrong with a checkpoint folder, one line, or None."""
+    """Return what is wrong with a checkpoint folder, one line, or None. Raises OSError where the file system fails,
+    perhaps for a while."""
     try:
         read(path)
     except NotFinite as error:
         return str(error)
     except (OSError, ValueError) as error:
+        if files.passes(error):
+            raise
         return f"{type(error).__name__}: {error}".removeprefix("ValueError: ")
     return None
 

@@ -3,8 +3,11 @@
 Every function here is collective, every rank calls it, unless it says otherwise.
 """
 
+import functools
+
 from az_mpi import __version__, files
 from az_mpi.data import replay, segment
+from az_mpi.data.writer import insist
 from az_mpi.network import resnet
 from az_mpi.selfplay.record import Record
 
@@ -24,16 +27,19 @@ def stored(run, iteration):
 
 def segments(run, iteration=None):
     """Return the segments of the run, or of an iteration, oldest first; damaged ones are set aside. Not collective."""
-    return segment.find(run.folder / "games", iteration, lambda *what: _set_aside(run, *what))
+    folder = run.folder / "games"
+    find = functools.partial(segment.find, folder, iteration, lambda *what: _set_aside(run, *what))
+    return insist(run.writer, folder, find) or []
 
 
 def _read(run, path):
     """Return the record in a segment; an empty one where it is damaged, and it is set aside."""
     try:
-        return segment.read(path, run.game)
+        found = insist(run.writer, path, lambda: segment.read(path, run.game))
     except segment.SegmentError as error:
         _set_aside(run, path, error)
-        return Record.empty(run.game)
+        found = None
+    return Record.empty(run.game) if found is None else found
 
 
 def _set_aside(run, path, error):
@@ -73,10 +79,10 @@ def store(run):
     record = run.player.take()
     # While an iteration is trained, games are played for the next.
     iteration = run.progress.iteration + (run.progress.phase == "train")
-    compress, kept = run.config.exchange.compress, record
+    compress = run.config.exchange.compress
+    run.given.append((iteration, record))  # before a collective, in which a loss would leave it with nobody
     if run.world.survives and run.world.size > 1:  # else root's own games would be lost with it until they are on disk
-        kept = Record.join(run.game, [record, record.from_root(run.world, compress)])
-    run.given.append((iteration, kept))
+        run.given[-1] = iteration, Record.join(run.game, [record, record.from_root(run.world, compress)])
     new = record.gather(run.world, compress)
     if run.world.is_root:
         run.writer.submit(iteration, new, provenance(run))

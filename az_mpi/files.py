@@ -17,6 +17,11 @@ NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}  # of fil
 READ_PAUSES_S = (0.1, 0.5, 2.0)  # before a file that cannot be read is tried again
 
 
+def passes(error):
+    """Return whether an exception is what a file system may say for a while and then no more."""
+    return isinstance(error, OSError) and error.errno in PASSING
+
+
 class Forbidden(Exception):
     """This process may not write here any more."""
 
@@ -122,7 +127,7 @@ def read(path):
                     raise OSError(errno.EINVAL, "not a plain file", str(path))
                 return file.read()
         except OSError as error:
-            if pause is None or error.errno not in PASSING:
+            if pause is None or not passes(error):
                 raise
             time.sleep(pause)
 

@@ -9,6 +9,7 @@ import json
 from safetensors import SafetensorError
 
 from az_mpi import checkpoint, files, resume
+from az_mpi.data.writer import insist
 from az_mpi.evaluate import evaluation
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.report.console import ProgressBar
@@ -18,7 +19,8 @@ from az_mpi.report.summary import evaluation_lines
 
 def judged(run):
     """Return whether the network as it is now has been judged already, perhaps before a restart."""
-    return run.world.share(_evaluation_file(run).exists())
+    file = _evaluation_file(run)
+    return run.world.share(run.world.is_root and bool(insist(run.writer, file, file.exists)))
 
 
 def evaluate(run):
@@ -50,18 +52,18 @@ def verdict(run, best):
     """Return what the configured matches and the exact solver say of the network as it is now."""
     ours = NetworkEvaluator(run.game, run.engine)
     result = evaluation.evaluate(run.world, run.config, run.game, ours, best, run.progress.iteration,
-                                 lambda name: _WatchedMatch(run, name))
+                                 lambda *what: _Watched(run, *what))
     for line in evaluation_lines(result):
         run.say(line)
     return result
 
 
-class _WatchedMatch:
-    """A match as `evaluation.evaluate` tells of it: a progress bar, and requests of signals. To stop in a match loses
-    nothing but the match."""
+class _Watched:
+    """A match, or the comparison with the solver, as `evaluation.evaluate` tells of it: a progress bar, and requests of
+    signals. To stop within loses nothing but the match."""
 
-    def __init__(self, run, name):
-        self.run, self.bar = run, ProgressBar(run.logger, run.world.is_root, name, "games", run.status)
+    def __init__(self, run, name, unit):
+        self.run, self.bar = run, ProgressBar(run.logger, run.world.is_root, name, unit, run.status)
 
     def update(self, done, total):
         self.bar.update(done, total)
@@ -69,7 +71,7 @@ class _WatchedMatch:
             self._answer(heard)
 
     def finish(self):
-        """This rank has played its games. Wait for the others, which may be asked to stop."""
+        """This rank has done its part. Wait for the others, which may be asked to stop."""
         self.run.pulse.wait(lambda heard: self._answer(heard) or heard.done == self.run.world.size, done=True)
         self.bar.close()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from az_mpi import bad_steps, checkpoint, exchange, lock, placement, resume, run_folder
+from az_mpi import bad_steps, checkpoint, exchange, files, lock, placement, resume, run_folder, watchdog
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
 from az_mpi.network import resnet
@@ -83,7 +83,7 @@ def _take_over(run, world):
     def hold():
         if run.lock is None:
             try:
-                taken = lock.Lock.take_over(run.folder, ranks, run.attempt, run.token)
+                taken = _insist_on_lock(run, ranks)
             except (lock.LockLost, OSError) as error:
                 return str(error)
             run.writer = make_writer(run.config, run.folder, run.game, run.pulse.requests)
@@ -95,6 +95,22 @@ def _take_over(run, world):
             run.logger.error("stopped after the loss of root; what came last is not on disk: %s", problem)
             print(f"rank {world.rank} on {world.host}: stopped after the loss of root: {problem}", file=sys.stderr)
         raise Stopped
+
+
+def _insist_on_lock(run, ranks):
+    """Return the lost root's lock, taken over; the file system may fail for `storage.give_up_s`, as for the writer."""
+    end, told = time.monotonic() + run.config.storage.give_up_s, False
+    while True:
+        try:
+            return lock.Lock.take_over(run.folder, ranks, run.attempt, run.token)
+        except OSError as error:
+            if not files.passes(error) or time.monotonic() > end:
+                raise
+            if not told:
+                run.logger.warning("paused: the lock of %s cannot be taken over: %s", run.folder, error)
+            told = True
+        watchdog.tick()
+        time.sleep(0.5)
 
 
 def _note_attempt(run, world):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from az_mpi import bad_steps, checkpoint, exchange
 from az_mpi.checkpoint import Checkpoint
+from az_mpi.data.writer import insist
 from az_mpi.network import resnet
 from az_mpi.signals import Stopped, TrainingFailed
 
@@ -17,12 +18,21 @@ def restore(run, set_aside):
 
     set_aside: see `checkpoint.load_newest`.
     """
-    newest = None
+    newest, looked = None, True
     if run.world.is_root:
-        newest, lines = checkpoint.load_newest(run.folder / "checkpoints", set_aside, lambda found: _check(run, found))
+        folder = run.folder / "checkpoints"
+        found = insist(run.writer, folder, lambda: checkpoint.load_newest(
+            folder, set_aside, lambda found: _check(run, found)))
+        newest, lines = found or (None, [])
+        looked = found is not None
         for line in lines:
             run.logger.warning(line)
-    if not run.world.share(newest is not None):
+    there, looked = run.world.share([newest is not None, looked])
+    if not looked:  # the writer has said why; a run must not begin anew because its checkpoints cannot be read now
+        run.status.end("stopped")
+        run.world.settle()
+        raise Stopped
+    if not there:
         return False
     run.progress = checkpoint.Progress(**run.world.share(vars(newest.progress) if newest else None))
     run.network.load_state_dict(checkpoint.broadcast(run.world, newest and newest.model))

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from az_mpi import files
 from az_mpi.problems import Refusal
 
 PROG = "python -m az_mpi verify"
@@ -45,6 +46,11 @@ def main(arguments):
     else:
         print("\n".join(found.lines()))
     return DAMAGED if found.problems else WHOLE
+
+
+def unreadable(error):
+    """Return an OSError that may pass as a line: what cannot be read now may be whole, and stays where it is."""
+    return f"it cannot be read now ({error.strerror}); look again once its file system works"
 
 
 def repaired(run, game):
@@ -113,12 +119,16 @@ class Findings:
             self.damaged.append(path)
 
     def _checkpoints(self):
-        from az_mpi import checkpoint, files
+        from az_mpi import checkpoint
 
         self.newest = None
         for path in reversed(checkpoint.find(self.run / "checkpoints")):
-            if problem := checkpoint.damage(path):
-                self._wrong(path, problem, damaged=True)
+            try:
+                problem, damaged = checkpoint.damage(path), True
+            except OSError as error:
+                problem, damaged = unreadable(error), False
+            if problem:
+                self._wrong(path, problem, damaged)
                 continue
             self.counts["checkpoints_num"] += 1
             self.newest = self.newest or checkpoint.read(path).progress
@@ -129,7 +139,7 @@ class Findings:
             try:
                 checkpoint.from_bytes(files.read(path))
             except Exception as error:
-                self._wrong(path, f"{type(error).__name__}: {error}", damaged=True)
+                self._wrong(path, f"{type(error).__name__}: {error}", damaged=not files.passes(error))
 
     def _segments(self):
         from az_mpi.data import segment
@@ -141,6 +151,9 @@ class Findings:
                 record = segment.read(path, self.game)
             except segment.SegmentError as error:
                 self._wrong(path, str(error), damaged=True)
+                continue
+            except OSError as error:
+                self._wrong(path, unreadable(error))
                 continue
             ids = record.games["id"].tolist()
             twice = [game for game in ids if game in seen]

@@ -66,11 +66,8 @@ def write(folder, iteration, game, record, provenance, path=None, before=None):
 
 def read(path, game):
     """Return the record in a segment. Raises SegmentError for a file that is damaged, or not a segment of `game` of
-    this schema."""
-    try:
-        content = files.read(path)
-    except OSError as error:
-        raise SegmentError(f"{path}: {error.strerror}") from error
+    this schema; OSError where its file system fails, perhaps for a while."""
+    content = _content(path)
     body, mark, digest = content[:-_TRAILER_BYTES], content[-_TRAILER_BYTES : -64], content[-64:]
     if mark == _MARK and hashlib.sha256(body).hexdigest().encode() != digest:
         raise SegmentError(f"{path}: its SHA-256 does not match")
@@ -96,7 +93,8 @@ def read(path, game):
 def find(folder, iteration=None, on_damage=None):
     """Return the segments in a folder, or those of one iteration, oldest first.
 
-    on_damage: called with (path, SegmentError) for one whose header cannot be read, which is left out; None: raises it.
+    on_damage: called with (path, SegmentError) for one whose header is damaged, which is left out; None: raises it.
+    Raises OSError where the file system fails, perhaps for a while.
     """
     found = []
     for number, _, path in _names(folder):
@@ -157,17 +155,34 @@ def _names(folder):
     return sorted((int(match[1]), int(match[2]), path) for match, path in matches if match)
 
 
+def _content(path):
+    try:
+        return files.read(path)
+    except OSError as error:
+        if files.passes(error):
+            raise
+        raise SegmentError(f"{path}: {error.strerror}") from error
+
+
 def _header(path, iteration):
     try:
         with open(path, "rb") as file:
-            file.seek(-_TRAILER_BYTES, os.SEEK_END)
-            mark = file.read(len(_MARK))
-            with h5py.File(file, "r") as content:  # which, unlike a path, leaves others the interpreter's lock
-                if content.attrs["schema_version"] > 1 and mark != _MARK:
-                    raise ValueError("it does not end with its SHA-256")
-                return Segment(path, iteration, int(content.attrs["games_num"]), int(content.attrs["positions_num"]))
+            return _counts(file, path, iteration)
+    except Exception:  # it is damaged, or its file system fails for a while: who reads all of it sees which
+        content = _content(path)
+    try:
+        return _counts(io.BytesIO(content), path, iteration)
     except Exception as error:
         raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def _counts(file, path, iteration):
+    file.seek(-_TRAILER_BYTES, os.SEEK_END)
+    mark = file.read(len(_MARK))
+    with h5py.File(file, "r") as content:  # which, unlike a path, leaves others the interpreter's lock
+        if content.attrs["schema_version"] > 1 and mark != _MARK:
+            raise ValueError("it does not end with its SHA-256")
+        return Segment(path, iteration, int(content.attrs["games_num"]), int(content.attrs["positions_num"]))
 
 
 def _check_origin(path, file, game):

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from az_mpi import watchdog
 from az_mpi.data import segment
 from az_mpi.data.segment import SegmentError
-from az_mpi.files import PASSING, Forbidden
+from az_mpi.files import Forbidden, passes
 
 QUEUE_MAX = 4  # records in memory that are not yet on disk, the one being written among them
 RESCUE_S = 5.0  # that a failing run waits for the file system
@@ -29,8 +29,8 @@ ADVICE = {"ENOSPC": "make room there", "EDQUOT": "remove files of yours there, o
 class _Job:
     """Something to write: `steps`, (path, action) each, done one after the other. games_num: what is lost with it."""
 
-    def __init__(self, steps, games_num=0):
-        self.steps, self.games_num, self.waited = steps, games_num, False
+    def __init__(self, steps, games_num=0, what="written"):
+        self.steps, self.games_num, self.what, self.waited = steps, games_num, what, False
         self.result = self.error = None
 
 
@@ -79,10 +79,12 @@ class Writer:
             self._raise_error()
             self._append(_Job(steps, len(record.games)))
 
-    def do(self, path, action):
+    def do(self, path, action, what="written"):
         """Let `action(check)` write `path` after all that was handed over, wait, and return what it returns; None where
-        the writer has ended. It may be called again and again. It calls `check` right before its file appears."""
-        job = _Job([(path, lambda: action(self._check))])
+        the writer has ended. It may be called again and again. It calls `check` right before its file appears.
+
+        what: "read" where it only reads."""
+        job = _Job([(path, lambda: action(self._check))], what=what)
         job.waited = True
         with self._changed:
             self._append(job)
@@ -156,7 +158,7 @@ class Writer:
     def _trouble(self):
         """Return in words why the step under way does not get on, or None."""
         if self._unwritten and self._failure is not None:
-            return f"{self._path} cannot be written: {self._failure}"
+            return f"{self._path} cannot be {self._unwritten[0].what}: {self._failure}"
         silent_s = time.monotonic() - self._tried
         if self._unwritten and silent_s > STALL_S:
             return f"{self._path} is being written for {silent_s:.0f} s: the file system does not answer"
@@ -182,7 +184,7 @@ class Writer:
                 job = self._unwritten[0]
             try:
                 for path, action in job.steps:
-                    job.result = self._insist(path, action)
+                    job.result = self._insist(path, action, job.what)
             except BaseException as raised:  # whatever it is, it belongs to the thread that handed this over
                 job.error = raised
             job.steps = self._begun = None  # with the record
@@ -195,7 +197,7 @@ class Writer:
                 self._changed.notify_all()
             del job
 
-    def _insist(self, path, action):
+    def _insist(self, path, action, what):
         """Return what `action()` returns, called until it raises no error that may pass; None once the writer ends."""
         pause, self._begun = FIRST_PAUSE_S, time.monotonic()
         while self.ended is None:
@@ -207,11 +209,12 @@ class Writer:
                     if self.ended is None:
                         self._end(str(error))
             except OSError as error:
-                if error.errno not in PASSING:
+                if not passes(error):
                     raise
                 text = describe(path, error)
                 if self._failure is None:
-                    self._log.warning("%s cannot be written: %s; it is kept in memory and tried again", path, text)
+                    kept = "it is kept in memory and " if what == "written" else ""
+                    self._log.warning("%s cannot be %s: %s; %stried again", path, what, text, kept)
                 with self._changed:
                     self._failure = text
                     self._changed.wait_for(lambda: self.ended is not None, pause)
@@ -219,9 +222,21 @@ class Writer:
             else:
                 if self._failure is not None:
                     self._failure = None
-                    self._log.info("%s: written now", path)
+                    self._log.info("%s: %s now", path, what)
                 return result
         return None
+
+
+def insist(writer, path, look):
+    """Return what `look()`, which reads `path`, returns; `writer` calls it again while the file system fails.
+
+    None where the writer has given up, and the run is to stop. writer None: without patience."""
+    try:
+        return look()
+    except OSError as error:
+        if writer is None or not passes(error):
+            raise
+    return writer.do(path, lambda check: look(), "read")
 
 
 def describe(path, error):

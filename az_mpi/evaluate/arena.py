@@ -98,7 +98,7 @@ class MatchResult:
         return self.wins + self.draws + self.losses
 
 
-def _silent(*_):
+def silent(*_):
     pass
 
 
@@ -106,7 +106,7 @@ def _report(on_progress, before, games_num, finished_num):
     on_progress(before + finished_num, games_num)
 
 
-def play_match(world, game, ours, theirs, games_num, opening_plies, seed, on_progress=_silent, on_finish=_silent):
+def play_match(world, game, ours, theirs, games_num, opening_plies, seed, on_progress=silent, on_finish=silent):
     """Play `games_num` games, an even number, and return the `MatchResult` of `ours`. Collective over world.
 
     Game 2 k is pair k with `ours` as the player who begins, game 2 k + 1 the same opening with the colours exchanged.

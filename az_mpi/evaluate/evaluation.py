@@ -11,8 +11,8 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, pr
     """Return what the network of `network_evaluate` is worth as a JSON-able dict, the same on all ranks. Collective.
 
     network_evaluate, best_evaluate: states [n, S] -> (logits, value), of the network and of the best so far; the latter
-    may be None, on all ranks or none, and is not played then. progress(name) begins what is told of
-    a match, with `update` and `finish` as the last arguments of `play_match`.
+    may be None, on all ranks or none, and is not played then. progress(name, unit) begins what is told of
+    a match, with `update` and `finish` as the last arguments of `play_match`, and of the comparison with the solver.
     The dict has "iteration", "simulations", "matches": {opponent: `rating.summary`} and, where `game` has a solver
     on every rank, "solver": `optimal_share`. All opponents meet the same openings, other ones in each iteration.
     """
@@ -24,7 +24,7 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, pr
     matches = {}
     for name in settings.opponents:
         if name in opponents:
-            shown = progress(f"match against {name}")
+            shown = progress(f"match against {name}", "games")
             result = play_match(world, game, player, opponents[name], settings.games_num, settings.opening_plies, seed,
                                 shown.update, shown.finish)
             matches[name] = summary(result)
@@ -32,7 +32,8 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, pr
     # Asked on every rank, since a solver may be missing on some host.
     if settings.solver_positions and all(world.collect(solver.solvable(game))):
         solved = solver.share(game, settings.solver_positions, world.rank, world.size)
-        report["solver"] = optimal_share(world, game, player, solved)
+        shown = progress("comparison with the solver", "positions")
+        report["solver"] = optimal_share(world, game, player, solved, shown.update, shown.finish)
     return report
 
 

@@ -7,23 +7,28 @@ Shapes: P positions, A actions.
 
 import numpy as np
 
-from az_mpi.evaluate.arena import GAMES_AT_ONCE
+from az_mpi.evaluate.arena import GAMES_AT_ONCE, silent
 
 
-def optimal_share(world, game, player, solved):
+def optimal_share(world, game, player, solved, on_progress=silent, on_finish=silent):
     """Return shares of value-keeping moves over the solved positions of all ranks, as plain numbers. Collective.
 
     player: a `SearchPlayer`, whose trees are new in each position. solved: this rank's own positions, a `Solved`.
     Without prefix: the moves of its search; policy_: the legal moves with the highest logit, without any search;
     random_: expected of a uniformly random mover, exactly. None where there are no such positions.
+    on_progress, on_finish: as for `arena.play_match`, of positions.
     """
-    parts = range(0, len(solved.states), GAMES_AT_ONCE)
-    batches = [solved.states[start : start + GAMES_AT_ONCE] for start in parts]
-    nothing = np.empty(0, np.int64)
-    searched = np.concatenate([nothing, *(player.best_actions(game, states) for states in batches)])
-    logits = np.concatenate([np.empty((0, game.num_actions)), *(player.evaluate(states)[0] for states in batches)])
+    positions_num = len(solved.states)
+    searched, logits = [np.empty(0, np.int64)], [np.empty((0, game.num_actions))]
+    for start in range(0, positions_num, GAMES_AT_ONCE):
+        on_progress(start, positions_num)
+        states = solved.states[start : start + GAMES_AT_ONCE]
+        searched.append(player.best_actions(game, states))
+        logits.append(player.evaluate(states)[0])
+    on_finish()
+    searched, logits = np.concatenate(searched), np.concatenate(logits)
     preferred = np.argmax(np.where(solved.legal, logits, -np.inf), axis=1)
-    keeps, rows = solved.keeps, np.arange(len(solved.states))
+    keeps, rows = solved.keeps, np.arange(positions_num)
     differ = (solved.legal & ~keeps).any(axis=1)
     random_share = keeps.sum(axis=1) / solved.legal.sum(axis=1)
     columns = np.stack([np.ones(len(rows)), keeps[rows, searched], keeps[rows, preferred], random_share], axis=1)

@@ -8,6 +8,7 @@ import atexit
 import os
 import traceback
 from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,7 @@ from az_mpi import watchdog
 from az_mpi.peers import PeerLost, lost
 from az_mpi.train import rendezvous
 
+CONNECT_S = 30.0  # all come together to where they meet: who cannot reach it for so long has lost root, or its network
 BUCKET_BYTES = 1 << 20  # of gradients that travel together while those of earlier layers are computed
 
 
@@ -40,10 +42,11 @@ class DdpBackend:
     @contextmanager
     def session(self):
         """Have a process group while the block lasts. It is kept for the next block, unless this one fails."""
-        if self.world.size > 1 and not all(self.world.collect(self._is_open())):
-            with watchdog.waiting():
-                self._start()
+        begin = self.world.size > 1 and not all(self.world.collect(self._is_open()))
         try:
+            if begin:
+                with watchdog.waiting():
+                    self._start()
             yield
         except BaseException as error:
             # Gloo's connections close with the last reference to the group, which sums under way have too. The ranks
@@ -83,7 +86,9 @@ class DdpBackend:
         if self.world.is_root:
             store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         port = self.world.share(store and store.port)
-        store = store or dist.TCPStore(self._address, port, is_master=False)
+        if not store:
+            store = dist.TCPStore(self._address, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
+            store.set_timeout(dist.default_pg_timeout)  # what is waited for there may take longer
         # Without this gloo would look up this host's name, which may lead to loopback.
         os.environ[rendezvous.INTERFACES] = self._interface
         dist.init_process_group(self.carrier, store=store, rank=self.world.rank, world_size=self.world.size)

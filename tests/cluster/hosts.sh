@@ -27,7 +27,8 @@ sed "s/^/* /" $key.pub >/etc/ssh/known_hosts
 printf '%s\n' "IdentityFile $key" "IdentitiesOnly yes" "IdentityAgent none" "UserKnownHostsFile /dev/null" \
     "GlobalKnownHostsFile /etc/ssh/known_hosts" "BatchMode yes" >/etc/ssh/ssh_config
 printf '%s\n' "HostKey $key" "AuthorizedKeysFile /etc/ssh/authorized_keys" "PasswordAuthentication no" \
-    "PermitRootLogin prohibit-password" "UsePAM no" "MaxStartups 100" "PidFile none" >/etc/ssh/sshd_config
+    "PermitRootLogin prohibit-password" "UsePAM no" "MaxStartups 100" "PidFile none" \
+    "SetEnv OMP_WAIT_POLICY=passive" >/etc/ssh/sshd_config
 
 for k in $(seq "$hosts_num"); do
     ip netns add "node$k"

@@ -86,8 +86,10 @@ class Machine:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
         # In /tmp a killed daemon leaves a folder named by its number, with which the next daemon of that number
         # fails; and numbers come again in each machine. /run goes with the machine.
+        # Each host believes that all cores are its own, so there are more threads than cores: they must not spin where
+        # they wait for one another (hosts.sh says so to what ssh starts).
         return dict(os.environ, PATH=path, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                    PRTE_MCA_prte_tmpdir_base="/run")
+                    PRTE_MCA_prte_tmpdir_base="/run", OMP_WAIT_POLICY="passive")
 
     def cut(self, host):
         """Take a host's link down: nothing reaches it or comes from it, and nobody is told."""

@@ -69,14 +69,16 @@ def same_weights(outcome):
 
 def every_game_once(outcome):
     """Every game that was acknowledged is stored exactly once: those that could be seen on disk at any time; and where
-    ranks went on or left in order, those that they had given to an exchange which was completed."""
+    ranks went on or left in order, those that any had given to an exchange which was completed, and those that ranks
+    which live had begun to give to one."""
     there = Counter(stored(outcome.run))
     needed = {game for ids in outcome.last.visible.values() for game in ids or []}
     broken = [f"{len(lost)} games that could be seen on disk are gone: {lost[:3]}"] if (
         lost := sorted(needed - there.keys())) else []  # fmt: skip
     if not outcome.injected or catalogue.FAULTS[outcome.trial.fault].others_stay:
         gone = excused(outcome)
-        given = given_by(outcome, set(range(outcome.trial.ranks)) - gone)
+        ranks = set(range(outcome.trial.ranks))
+        given = ids_of(outcome, "given", ranks - gone) | ids_of(outcome, "taken", ranks - set(outcome.trial.victims))
         if lost := sorted(given - there.keys()):
             broken.append(f"{len(lost)} games that ranks gave away are not stored: {lost[:3]} (excused: {gone})")
     if twice := [game for game, num in there.items() if num > 1]:
@@ -131,9 +133,10 @@ def stored(run):
     return found
 
 
-def given_by(outcome, ranks):
-    """Return the ids that these ranks gave to exchanges which were completed, in the first job."""
-    return {game for event in outcome.first.events if event["event"] == "given" and event["rank"] in ranks
+def ids_of(outcome, what, ranks):
+    """Return the ids of the games that these ranks gave to exchanges which were completed ("given"), or had begun to
+    give ("taken"), in the first job."""
+    return {game for event in outcome.first.events if event["event"] == what and event["rank"] in ranks
             for game in event["ids"]}  # fmt: skip
 
 

@@ -248,7 +248,7 @@ def measure(outcome):
     if fired and first.status == 75:
         result["left_s"] = round(first.ended - fired[-1], 3)  # until all is durable, and a moment more
     result["stored"] = len(invariants.stored(outcome.run))
-    result["unstored_of_root"] = len(invariants.given_by(outcome, invariants.excused(outcome)) -
+    result["unstored_of_root"] = len(invariants.ids_of(outcome, "given", invariants.excused(outcome)) -
                                      set(invariants.stored(outcome.run)))
     return result | {"broken": invariants.check(outcome)}
 

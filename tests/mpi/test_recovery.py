@@ -148,6 +148,12 @@ def test_ranks_killed_while_horovod_starts(start_mpirun):
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
+def test_root_killed_while_a_process_group_is_made(start_mpirun):
+    process = start_mpirun(3, PROGRAMS / "loss_at_ddp_start.py", options=["--with-ft", "ulfm"])
+    output = process.communicate(timeout=120)[0]
+    assert process.returncode == 0 and "all checks passed" in output, output
+
+
 def test_ranks_killed_while_all_make_communicators(start_mpirun):
     """MPI tells the survivors in the middle of it. This is a test of the MPI that `make setup` installs."""
     process = start_mpirun(8, PROGRAMS / "loss_while_duplicating.py", options=["--with-ft", "ulfm"])

@@ -201,14 +201,15 @@ def test_a_wrong_configuration_is_told_once_and_nothing_is_written(run_dist, tmp
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("fault, said", [
-    ("exception", "ZeroDivisionError: a fault in the test"),
-    ("weights", "WeightsDiffer: after step"),
+@pytest.mark.parametrize("fault, said, status", [
+    ("exception", "ZeroDivisionError: a fault in the test", 70),
+    ("weights", "WeightsDiffer: after step", 70),
+    ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command goes on once it is over
 ])
-def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said):
+def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said, status):
     program = PROGRAMS / "failing_rank.py"
     begun = time.time()
-    done = mpirun(3, program, fault, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, status=70)
+    done = mpirun(3, program, fault, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, status=status)
     # All ranks see that weights differ, and the first to speak ends the others.
     who = "[012]" if fault == "weights" else "2"
     speaker = re.search(rf"rank ({who}) of 3 on ", done.stderr)

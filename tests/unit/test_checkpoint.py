@@ -1,5 +1,6 @@
 """Checkpoints: what is saved is what is loaded, and a damaged one is passed over, told about and kept."""
 
+import errno
 import json
 import math
 import os
@@ -105,6 +106,23 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(tmp_path, nam
     # It is told once, and its number is free for the checkpoint that comes instead.
     assert checkpoint.load_newest(tmp_path, set_aside=True)[1] == []
     checkpoint.save(tmp_path, make(2, seed=9), keep=3)
+    assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 2
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_left_where_it_is(tmp_path, monkeypatch):
+    for iteration in (1, 2):
+        checkpoint.save(tmp_path, make(iteration), keep=3)
+
+    def refuse(path, *how):
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(files, "READ_PAUSES_S", ())
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match="Stale"):
+        checkpoint.load_newest(tmp_path, set_aside=True)
+    with pytest.raises(OSError, match="Stale"):
+        checkpoint.damage(tmp_path / "000002")
+    monkeypatch.undo()
     assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 2
 
 

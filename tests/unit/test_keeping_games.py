@@ -1,13 +1,18 @@
-"""What a survivor's player does with its games when a rank was lost."""
+"""What a survivor does with its games when a rank was lost, and how the next root comes to write."""
 
+import errno
+import logging
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers import by_id, make_config
 
-from az_mpi import games, recovery
+from az_mpi import exchange, games, recovery
+from az_mpi.lock import Lock, LockLost
 from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.peers import PeerLost
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 
@@ -37,3 +42,53 @@ def test_what_was_under_way_is_completed_before_games_go_on_or_are_given_up(dete
     if deterministic:
         player.start(player.free(), game_ids(2, 0, np.arange(4)), 2)
     assert games_of(player) == games_of(begun(0))
+
+
+@pytest.mark.parametrize("survives", [True, False])
+def test_games_are_kept_where_a_rank_is_lost_in_their_exchange(survives):
+    """A recovery stores what is in `given` and not on disk, and asks no player."""
+    settings = make_config(search={"simulations": 6}, selfplay={"parallel_games": 4})
+    player = Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 1)
+    player.start(player.free(), game_ids(2, 0, np.arange(4)), 2)
+    while player.live.any():
+        player.step()
+
+    class Lossy:
+        size, is_root, rank = 2, False, 1
+
+        def exchange(self, *arguments):
+            raise PeerLost("rank 0")
+
+        gather = exchange
+
+    Lossy.survives = survives
+    run = SimpleNamespace(player=player, config=settings, game=TICTACTOE, world=Lossy(), given=[],
+                          progress=SimpleNamespace(iteration=2, phase="train"))
+    with pytest.raises(PeerLost):
+        exchange.store(run)
+    [(iteration, record)] = run.given
+    assert iteration == 3 and record.games["id"].tolist() == game_ids(2, 0, np.arange(4)).tolist()
+
+
+def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "az_mpi")
+    answers = [OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "no answer"), "the lock"]
+
+    def take_over(*arguments):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Lock, "take_over", take_over)
+    monkeypatch.setattr(time, "sleep", lambda s: None)
+    run = SimpleNamespace(config=make_config(), folder="run", attempt=1, token="t", logger=logging.getLogger("az_mpi"))
+    assert recovery._insist_on_lock(run, []) == "the lock" and caplog.text.count("cannot be taken over") == 1
+    for final in (OSError(errno.EACCES, "not allowed"), LockLost("another job has it")):
+        answers.append(final)
+        with pytest.raises(type(final)):
+            recovery._insist_on_lock(run, [])
+    run.config = make_config(storage={"give_up_s": 0.0})
+    answers.extend([OSError(errno.ENOSPC, "no space")] * 2)
+    with pytest.raises(OSError):
+        recovery._insist_on_lock(run, [])

@@ -208,7 +208,10 @@ def test_optimal_share_by_definition(world, whole):
         row = (len(set(legal)) > 1, float(legal[-1] == max(legal)), legal.count(max(legal)) / len(legal))
         expected["policy"].append(row[:2])
         expected["random"].append((row[0], row[2]))
-    shares = optimal_share(world, TICTACTOE, Oracle(whole, 1), part)
+    told = []
+    shares = optimal_share(world, TICTACTOE, Oracle(whole, 1), part, lambda *what: told.append(what),
+                           lambda: told.append("all"))
+    assert told == [(0, 452), (256, 452), "all"]  # in between a signal is heard
     differ = [row for row in expected["random"] if row[0]]
     assert shares["positions_num"] == 452 and shares["positions_differ_num"] == len(differ)
     assert shares["overall"] == shares["where_moves_differ"] == 1.0

@@ -35,8 +35,8 @@ PHASES = {
     "exchange": [(exchange, "store", False), (exchange, "_deal", False)],
     "train": [(Learner, "_backward", True)],  # Horovod's sums are under way then
     "publish": [(resume, "publish", False), (Run, "load_weights", False)],
-    "evaluate": [(judge, "load_best", False), (judge._WatchedMatch, "update", False),
-                 (judge._WatchedMatch, "finish", False), (judge, "verdict", True)],
+    "evaluate": [(judge, "load_best", False), (judge._Watched, "update", False),
+                 (judge._Watched, "finish", False), (judge, "verdict", True)],
     "recovery": [(recovery, name, False) for name in (
         "_take_over", "_note_attempt", "_keep_games", "make_backend", "_restate", "_store_what_is_missing", "_recount",
         "say_ranks")] + [(recovery, "_rebuild", True)],
@@ -131,6 +131,12 @@ def store(run, function=exchange.store):
     return record
 
 
+def take(player, function=Player.take):
+    record = function(player)
+    note("taken", ids=record.games["id"].tolist())
+    return record
+
+
 def note_given(function):
     """An exchange is complete when every rank has come to its end: what was given then is to be found again."""
 
@@ -168,6 +174,7 @@ def started(function=World.start.__func__):
     return world
 
 
+Player.take = take
 Learner._loss, exchange.store, resume.publish, recovery.recover = loss, store, publish, recover
 exchange.exchange, resume.leave = note_given(exchange.exchange), note_given(resume.leave)
 World.start = started

@@ -1,5 +1,6 @@
-"""run_dist.py with a fault on the last rank: failing_rank.py {exception,weights} OPTIONS…"""
+"""run_dist.py with a fault on the last rank: failing_rank.py {exception,storage,weights} OPTIONS…"""
 
+import errno
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,8 @@ def note_time():
 
 def failing_step(player):
     note_time()
+    if sys.argv[1] == "storage":
+        raise OSError(errno.EIO, "Input/output error")
     raise ZeroDivisionError("a fault in the test")
 
 
@@ -29,7 +32,7 @@ def train_with_flipped_weight(learner, *arguments, train=Learner.train):
 
 
 if environment_rank() == LAST:
-    if sys.argv[1] == "exception":
+    if sys.argv[1] != "weights":
         Player.step = failing_step
     else:
         Learner.train = train_with_flipped_weight
