@@ -92,6 +92,7 @@ def test_hosts_are_added_and_removed(launch, machine, checkout):
     job = launch("--hostfile", "hosts", *LONG)
     job.wait_for_games()
     job.wait_for((checkout / "run/launch.json").exists)
+    job.wait_for(lambda: running_on(checkout, "node1", "node2"))
     assert re.search(r"job: running, 2 of 2 ranks.* on node1, 0 restarts\n  node1:1: in the job\n", ask())
     assert "restarting on node1:1: 1 rank" in ask("--remove", "node2")
     job.wait_for(lambda: running_on(checkout, "node1"))

@@ -200,10 +200,10 @@ class Shown:
     def __init__(self):
         self.told = []
 
-    def __call__(self, name):
+    def __call__(self, name, unit):
         told = []
         self.told.append(told)
-        return SimpleNamespace(update=lambda done, total: told.append((name, done, total)), finish=lambda: None)
+        return SimpleNamespace(update=lambda done, total: told.append((name, done, total, unit)), finish=lambda: None)
 
 
 def test_evaluation(world):
@@ -214,8 +214,9 @@ def test_evaluation(world):
     assert report["matches"]["best"]["score"] == 0.5 and report["matches"]["random"]["games_num"] == 6
     assert report["solver"]["positions_num"] == 4520
     assert json.loads(json.dumps(report, allow_nan=False)) == report
-    assert [told[-1] for told in shown.told] == [("match against best", 6, 6), ("match against random", 6, 6),
-                                                 ("match against rollout", 6, 6)]
+    assert [told[-1] for told in shown.told] == [
+        ("match against best", 6, 6, "games"), ("match against random", 6, 6, "games"),
+        ("match against rollout", 6, 6, "games"), ("comparison with the solver", 17 * 256, 4520, "positions")]  # fmt: skip
 
 
 def test_evaluation_does_what_is_asked_only(world):
