@@ -215,8 +215,9 @@ def test_evaluation(world):
     assert report["solver"]["positions_num"] == 4520
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     assert [told[-1] for told in shown.told] == [
-        ("match against best", 6, 6, "games"), ("match against random", 6, 6, "games"),
-        ("match against rollout", 6, 6, "games"), ("comparison with the solver", 17 * 256, 4520, "positions")]  # fmt: skip
+        *((f"match against {name}", 6, 6, "games") for name in ("best", "random", "rollout")),
+        ("comparison with the solver", 17 * 256, 4520, "positions"),
+    ]
 
 
 def test_evaluation_does_what_is_asked_only(world):
