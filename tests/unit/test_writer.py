@@ -10,14 +10,13 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 from helpers import Hashed, make_config, play_games
 
-from az_mpi import exchange, files, games
+from az_mpi import games
 from az_mpi.data import segment, writer
 from az_mpi.data.segment import SegmentError
 from az_mpi.data.writer import QUEUE_MAX, Writer
@@ -251,35 +250,6 @@ def test_what_may_pass_is_waited_for_and_told_of(segments, records, disk, caplog
     flushing.join(LONG_S)
     assert stored(segments.folder) == {"000007-000": records[0].games["id"].tolist()}
     assert "written now" in caplog.text and caplog.messages[-1].endswith("the run goes on") and segments.ended is None
-
-
-def test_what_cannot_be_read_for_a_while_is_waited_for_and_not_set_aside(segments, records, monkeypatch, caplog):
-    caplog.set_level(logging.INFO, "az_mpi")
-    segments.submit(7, records[0], {})
-    segments.submit(7, records[1], {})
-    segments.flush()
-    there, refusals = sorted(segments.folder.iterdir()), [errno.ESTALE] * 7
-
-    def refusing(function):
-        def call(path, *how, **named):
-            if str(path).endswith("000007-000.h5") and refusals:
-                raise OSError(refusals.pop(), "Stale file handle")
-            return function(path, *how, **named)
-
-        return call
-
-    monkeypatch.setattr(files, "READ_PAUSES_S", (0.0,))
-    monkeypatch.setattr(segment, "open", refusing(open), raising=False)
-    monkeypatch.setattr(os, "open", refusing(os.open))
-    run = SimpleNamespace(folder=segments.folder.parent, game=GAME, writer=segments, logger=logging.getLogger("az_mpi"))
-    assert exchange.stored(run, 7).games["id"].tolist() == [i for r in records[:2] for i in r.games["id"].tolist()]
-    assert not refusals and sorted(segments.folder.iterdir()) == there
-    assert "games cannot be read: Stale file handle" in caplog.text and "games: read now" in caplog.text
-    refusals.append(errno.EACCES)  # not one that passes
-    assert [s.path.name for s in exchange.segments(run, 7)] == ["000007-000.h5", "000007-001.h5"]
-    refusals.extend([errno.EACCES] * 2)
-    assert [s.path.name for s in exchange.segments(run, 7)] == ["000007-001.h5"]
-    assert (segments.folder / "000007-000.h5.damaged").exists()
 
 
 def test_play_goes_on_from_the_queue_while_the_disk_is_full(segments, records, disk):

@@ -1,0 +1,52 @@
+"""Reading a run's games while its file system fails for a while."""
+
+import errno
+import logging
+import os
+from types import SimpleNamespace
+
+from helpers import Hashed, make_config, play_games
+
+from az_mpi import exchange, files, games
+from az_mpi.data import segment
+from az_mpi.data.writer import Writer
+from az_mpi.selfplay.player import Player
+
+GAME = games.make("tictactoe")
+
+
+def play(ids):
+    settings = make_config(search={"simulations": 6}, selfplay={"parallel_games": 8})
+    return play_games(Player(settings, GAME, Hashed(GAME), 3), ids, iteration=7)
+
+
+def test_what_cannot_be_read_for_a_while_is_waited_for_and_not_set_aside(tmp_path, monkeypatch, caplog):
+    records = [play(range(3)), play(range(10, 15))]
+    (tmp_path / "games").mkdir()
+    segments = Writer(tmp_path / "games", tmp_path / "games.h5", GAME)
+    caplog.set_level(logging.INFO, "az_mpi")
+    segments.submit(7, records[0], {})
+    segments.submit(7, records[1], {})
+    segments.flush()
+    there, refusals = sorted(segments.folder.iterdir()), [errno.ESTALE] * 7
+
+    def refusing(function):
+        def call(path, *how, **named):
+            if str(path).endswith("000007-000.h5") and refusals:
+                raise OSError(refusals.pop(), "Stale file handle")
+            return function(path, *how, **named)
+
+        return call
+
+    monkeypatch.setattr(files, "READ_PAUSES_S", (0.0,))
+    monkeypatch.setattr(segment, "open", refusing(open), raising=False)
+    monkeypatch.setattr(os, "open", refusing(os.open))
+    run = SimpleNamespace(folder=segments.folder.parent, game=GAME, writer=segments, logger=logging.getLogger("az_mpi"))
+    assert exchange.stored(run, 7).games["id"].tolist() == [i for r in records for i in r.games["id"].tolist()]
+    assert not refusals and sorted(segments.folder.iterdir()) == there
+    assert "games cannot be read: Stale file handle" in caplog.text and "games: read now" in caplog.text
+    refusals.append(errno.EACCES)  # not one that passes
+    assert [s.path.name for s in exchange.segments(run, 7)] == ["000007-000.h5", "000007-001.h5"]
+    refusals.extend([errno.EACCES] * 2)
+    assert [s.path.name for s in exchange.segments(run, 7)] == ["000007-001.h5"]
+    assert (segments.folder / "000007-000.h5.damaged").exists()
