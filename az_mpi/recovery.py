@@ -98,13 +98,14 @@ def _take_over(run, world):
 
 
 def _insist_on_lock(run, ranks):
-    """Return the lost root's lock, taken over; the file system may fail for `storage.give_up_s`, as for the writer."""
+    """Return the lost root's lock, taken over; the file system may fail for `storage.give_up_s`, as for the writer, but
+    not beyond a request to stop."""
     end, told = time.monotonic() + run.config.storage.give_up_s, False
     while True:
         try:
             return lock.Lock.take_over(run.folder, ranks, run.attempt, run.token)
         except OSError as error:
-            if not files.passes(error) or time.monotonic() > end:
+            if not files.passes(error) or time.monotonic() > end or run.pulse.requests.stop:
                 raise
             if not told:
                 run.logger.warning("paused: the lock of %s cannot be taken over: %s", run.folder, error)

@@ -161,7 +161,8 @@ class Writer:
             return f"{self._path} cannot be {self._unwritten[0].what}: {self._failure}"
         silent_s = time.monotonic() - self._tried
         if self._unwritten and silent_s > STALL_S:
-            return f"{self._path} is being written for {silent_s:.0f} s: the file system does not answer"
+            what = self._unwritten[0].what
+            return f"{self._path} is being {what} for {silent_s:.0f} s: the file system does not answer"
         return None
 
     def _end(self, why):

@@ -82,12 +82,19 @@ def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, caplog):
 
     monkeypatch.setattr(Lock, "take_over", take_over)
     monkeypatch.setattr(time, "sleep", lambda s: None)
-    run = SimpleNamespace(config=make_config(), folder="run", attempt=1, token="t", logger=logging.getLogger("az_mpi"))
+    requests = SimpleNamespace(stop=False)
+    run = SimpleNamespace(config=make_config(), folder="run", attempt=1, token="t", logger=logging.getLogger("az_mpi"),
+                          pulse=SimpleNamespace(requests=requests))
     assert recovery._insist_on_lock(run, []) == "the lock" and caplog.text.count("cannot be taken over") == 1
     for final in (OSError(errno.EACCES, "not allowed"), LockLost("another job has it")):
         answers.append(final)
         with pytest.raises(type(final)):
             recovery._insist_on_lock(run, [])
+    requests.stop = True  # somebody waits for this job to end
+    answers.append(OSError(errno.ENOSPC, "no space"))
+    with pytest.raises(OSError):
+        recovery._insist_on_lock(run, [])
+    requests.stop = False
     run.config = make_config(storage={"give_up_s": 0.0})
     answers.extend([OSError(errno.ENOSPC, "no space")] * 2)
     with pytest.raises(OSError):
