@@ -23,13 +23,20 @@ def collective(method):
     return call
 
 
+def is_lost(comm):
+    """Return whether a rank of a communicator is known to be dead by now. It lets MPI progress, for the next call."""
+    if comm.Is_revoked() or comm.Get_failed().Get_size():
+        return True
+    comm.Iprobe()
+    return False
+
+
 def lost(comm, within_s=2.0):
     """Return whether a rank of a communicator is known to be dead, at the latest after `within_s` seconds."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
-        if comm.Is_revoked() or comm.Get_failed().Get_size():
+        if is_lost(comm):
             return True
-        comm.Iprobe()
         time.sleep(0.01)
     return False
 

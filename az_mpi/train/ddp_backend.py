@@ -2,11 +2,16 @@
 
 NCCL carries the sums where every trainer has a GPU of its own, gloo (TCP) otherwise. An idle process group costs
 nothing, unlike an idle Horovod, so one group serves all training phases; it ends with its backend or with a failure.
+
+The groups are objects of our own, not torch's one group of the process (`init_process_group`): that one names its keys
+in the store after a count of all attempts, and ranks of which a loss stopped only some would never find each other.
 """
 
-import atexit
 import os
+import threading
 import traceback
+import weakref
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 
@@ -14,10 +19,11 @@ import torch
 import torch.distributed as dist
 
 from az_mpi import watchdog
-from az_mpi.peers import PeerLost, lost
+from az_mpi.peers import PeerLost, is_lost, lost
 from az_mpi.train import rendezvous
 
 CONNECT_S = 30.0  # all come together to where they meet: who cannot reach it for so long has lost root, or its network
+POLL_S = 0.005  # how often MPI is asked for losses while a group is made
 BUCKET_BYTES = 1 << 20  # of gradients that travel together while those of earlier layers are computed
 
 
@@ -29,7 +35,7 @@ class DdpBackend:
     """
 
     def __init__(self, world, gpus=()):
-        self.world, self.problem, self._group = world, None, None
+        self.world, self.problem, self._group, self._shutdown = world, None, None, None
         self.carrier = "nccl" if gpus and all(gpus) and len(set(gpus)) == len(gpus) else "gloo"
         self._address = rendezvous.meeting_address(world) if world.size > 1 else None
         self._interface = self._address and rendezvous.interface_towards(self._address)
@@ -37,12 +43,11 @@ class DdpBackend:
             chosen = f" with {rendezvous.INTERFACES}={rendezvous.CHOSEN}" if rendezvous.CHOSEN else ""
             self.problem = (f"root has no IPv4 address that every host reaches{chosen}\n"
                             f"  open its ports to them, or name a network of all hosts with {rendezvous.INTERFACES}")
-        atexit.register(self.close)
 
     @contextmanager
     def session(self):
         """Have a process group while the block lasts. It is kept for the next block, unless this one fails."""
-        begin = self.world.size > 1 and not all(self.world.collect(self._is_open()))
+        begin = self.world.size > 1 and not all(self.world.collect(self._group is not None))
         try:
             if begin:
                 with watchdog.waiting():
@@ -59,14 +64,15 @@ class DdpBackend:
 
     def close(self):
         """End the process group, if there is one; the next session makes another. Not collective."""
-        if self._is_open():
+        if self._group is not None:
+            self._group = None
             with watchdog.waiting():
-                dist.destroy_process_group()
-        self._group = None
+                self._shutdown()
 
     def wrap(self, optimizer, named_parameters):
         """Return the optimiser with gradients summed over ranks by `synchronize`, as Horovod's are."""
-        sums = GradientSums([parameter for _, parameter in named_parameters]) if self.world.size > 1 else None
+        parameters = [parameter for _, parameter in named_parameters]
+        sums = GradientSums(parameters, self._sum) if self.world.size > 1 else None
         optimizer.synchronize = sums.synchronize if sums else lambda: None
         optimizer.skip_synchronize = nullcontext  # its step never synchronises
         return optimizer
@@ -76,12 +82,11 @@ class DdpBackend:
         over = f" over {self._interface}" if self._interface and self.carrier == "gloo" else ""
         return f"torch.distributed {torch.__version__} ({self.carrier}{over})"
 
-    def _is_open(self):
-        return self._group is not None and self._group is dist.group.WORLD
+    def _sum(self, tensor):
+        """Begin to add up a tensor over the ranks, in place, and return what waits for it."""
+        return self._group.allreduce(tensor)
 
     def _start(self):
-        if dist.is_initialized():  # of another backend: torch has one group of all ranks at a time
-            dist.destroy_process_group()
         store = None
         if self.world.is_root:
             store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -91,15 +96,41 @@ class DdpBackend:
             store.set_timeout(dist.default_pg_timeout)  # what is waited for there may take longer
         # Without this gloo would look up this host's name, which may lead to loopback.
         os.environ[rendezvous.INTERFACES] = self._interface
-        dist.init_process_group(self.carrier, store=store, rank=self.world.rank, world_size=self.world.size)
-        self._group = dist.group.WORLD
+        self._group = self._unless_lost(lambda: process_group(self.carrier, store, self.world.rank, self.world.size))
+        self._shutdown = weakref.finalize(self, self._group.shutdown)  # and at exit, or with this backend after a loss
+
+    def _unless_lost(self, make):
+        """Return `make()`, which waits for all ranks and cannot know that one of them is dead. Raises PeerLost then.
+
+        Where that happens its thread is left behind. It waits for the dead until torch's time is up, and what it
+        would have made is nobody's.
+        """
+        made = Future()
+
+        def work():
+            try:
+                made.set_result(make())
+            except BaseException as error:
+                made.set_exception(error)
+
+        threading.Thread(target=work, name="process-group", daemon=True).start()
+        while not wait([made], POLL_S).done:
+            if is_lost(self.world.comm):
+                raise PeerLost("a rank died while the process group was made")
+        return made.result()
+
+
+def process_group(carrier, store, rank, size):
+    """Return torch's process group of ranks that meet in `store`. Every rank of 0 … size - 1 makes one."""
+    kind = dist.ProcessGroupNCCL if carrier == "nccl" else dist.ProcessGroupGloo  # not in every build of torch
+    return kind(store, rank, size)
 
 
 class GradientSums:
     """Sums gradients over the ranks in buckets, each under way as soon as backward has made all of it."""
 
-    def __init__(self, parameters):
-        self._buckets, size = [[]], 0
+    def __init__(self, parameters, begin_sum):
+        self._begin_sum, self._buckets, size = begin_sum, [[]], 0
         for parameter in reversed(parameters):  # the order, nearly, in which backward makes their gradients
             if size >= BUCKET_BYTES:
                 self._buckets.append([])
@@ -133,4 +164,4 @@ class GradientSums:
         for bucket in self._buckets[len(self._under_way) : end]:
             parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
             total = torch.cat([part.reshape(-1) for part in parts])
-            self._under_way.append((dist.all_reduce(total, async_op=True), total))
+            self._under_way.append((self._begin_sum(total), total))

@@ -148,8 +148,8 @@ def test_ranks_killed_while_horovod_starts(start_mpirun):
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
-def test_root_killed_while_a_process_group_is_made(start_mpirun):
-    process = start_mpirun(3, PROGRAMS / "loss_at_ddp_start.py", options=["--with-ft", "ulfm"])
+def test_ranks_killed_while_a_process_group_is_made(start_mpirun):
+    process = start_mpirun(5, PROGRAMS / "loss_at_ddp_start.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 

@@ -1,6 +1,6 @@
-"""Root dies while the process group of torch.distributed is made, again and again; the others train on.
+"""A rank dies while the process group of torch.distributed is made, again and again; the others train on.
 
-For mpirun --with-ft ulfm.
+For mpirun --with-ft ulfm and 5 ranks.
 """
 
 import os
@@ -11,28 +11,58 @@ import torch.distributed as dist
 from session_checks import summed
 
 from az_mpi.peers import PeerLost
-from az_mpi.train import backends
+from az_mpi.train import backends, ddp_backend
 from az_mpi.world import World
 
+MAKE = ddp_backend.process_group
 
-def die(*arguments, **named):
-    time.sleep(1)  # by then the others are waiting for it at its store
+
+class DyingReader(dist.Store):
+    """A store to which a rank says where it listens. It dies when it asks for the others."""
+
+    def __init__(self, store):
+        super().__init__()
+        self.store = store
+
+    def set(self, key, value):
+        self.store.set(key, value)
+
+    def die(self, *arguments):
+        die()
+
+    get = multi_get = wait = check = die
+
+
+def die(*arguments):
+    time.sleep(1)  # by then the others are waiting for it
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def die_connecting(carrier, store, *arguments):
+    return MAKE(carrier, DyingReader(store), *arguments)
+
+
+# Root, at whose store the others meet; the last, for whose address they wait there; then two that have given theirs,
+# of which one should be called and the other should call, whichever gloo makes of them.
+DEATHS = [(0, die), (-1, die), (-1, die_connecting), (0, die_connecting)]
+
+
 def main():
-    world, size = World.start(), 0
-    while world.size > 1:
-        size, backend = world.size, backends.make("ddp", world, world, "cpu")
-        if world.is_root:
-            dist.init_process_group = die  # its store is there, and the others ask it
+    world = World.start()
+    for victim, death in DEATHS:
+        backend = backends.make("ddp", world, world, "cpu")
+        if world.rank == victim % world.size:
+            ddp_backend.process_group = death
         try:
             summed(world, "meanwhile", backend)
             raise AssertionError("nobody noticed the loss")
         except PeerLost:
             pass
-        world = world.recover(lambda survivors: survivors)
+        size, world = world.size, world.recover(lambda survivors: survivors)
         assert world.size == size - 1
+        if world.size > 1:
+            expected = [world.size * (world.size + 1) / 2] * 3
+            assert summed(world, "between", backends.make("ddp", world, world, "cpu")) == expected
     assert summed(world, "alone", backends.make("ddp", world, world, "cpu")) == [1.0] * 3
     print("all checks passed", flush=True)
     os._exit(0)  # as run_dist.py does: MPI_Finalize would wait for the dead
