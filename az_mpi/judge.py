@@ -59,7 +59,7 @@ def verdict(run, best):
 
 
 class _Watched:
-    """A match, or the comparison with the solver, as `evaluation.evaluate` tells of it: a progress bar, and requests of
+    """A match, or work with the solver, as `evaluation.evaluate` tells of it: a progress bar, and requests of
     signals. To stop within loses nothing but the match."""
 
     def __init__(self, run, name, unit):

@@ -12,7 +12,7 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, pr
 
     network_evaluate, best_evaluate: states [n, S] -> (logits, value), of the network and of the best so far; the latter
     may be None, on all ranks or none, and is not played then. progress(name, unit) begins what is told of
-    a match, with `update` and `finish` as the last arguments of `play_match`, and of the comparison with the solver.
+    a match, with `update` and `finish` as the last arguments of `play_match`, and of what is done with the solver.
     The dict has "iteration", "simulations", "matches": {opponent: `rating.summary`} and, where `game` has a solver
     on every rank, "solver": `optimal_share`. All opponents meet the same openings, other ones in each iteration.
     """
@@ -31,7 +31,9 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, pr
     report = {"iteration": iteration, "simulations": simulations, "matches": matches}
     # Asked on every rank, since a solver may be missing on some host.
     if settings.solver_positions and all(world.collect(solver.solvable(game))):
-        solved = solver.share(game, settings.solver_positions, world.rank, world.size)
+        shown = progress("solving positions", "positions")
+        solved = solver.share(game, settings.solver_positions, world.rank, world.size, shown.update)
+        shown.finish()
         shown = progress("comparison with the solver", "positions")
         report["solver"] = optimal_share(world, game, player, solved, shown.update, shown.finish)
     return report

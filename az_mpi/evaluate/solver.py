@@ -9,12 +9,15 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from az_mpi.evaluate.arena import silent
 from az_mpi.evaluate.openings import distinct
 
 # The positions are the same in every run, so that figures of different runs compare.
 POSITIONS_SEED = 0
 # Before ply 4 there is little to choose from; after ply 30 hardly any move can go wrong.
 CONNECT4_PLIES = 4, 30
+# What `share` has solved, by its arguments. A job asks for one share, and for another one after each loss of a rank.
+SOLVED = {}
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,20 @@ def solvable(game):
     return game.name == "tictactoe" or game.name == "connect4" and find_spec("bitbully") is not None
 
 
-@lru_cache(maxsize=4)
-def share(game, positions_num, rank, size):
+def share(game, positions_num, rank, size, on_progress=silent):
     """Return this rank's share of the solved positions of a `solvable` game, kept for the next time.
 
-    Tic-tac-toe: of all positions in play. Connect Four: of a fixed set of `positions_num`.
+    Tic-tac-toe: of all positions in play. Connect Four: of a fixed set of `positions_num`, of which one may take
+    seconds; on_progress: as for `solve_connect4`.
     """
-    if game.name == "tictactoe":
-        return enumerate_all(game).part(rank, size)
-    states = positions(game, positions_num, POSITIONS_SEED, *CONNECT4_PLIES)
-    return solve_connect4(game, states[rank::size])
+    key = game.name, positions_num, rank, size
+    if key not in SOLVED:
+        if game.name == "tictactoe":
+            SOLVED[key] = enumerate_all(game).part(rank, size)
+        else:
+            states = positions(game, positions_num, POSITIONS_SEED, *CONNECT4_PLIES)
+            SOLVED[key] = solve_connect4(game, states[rank::size], on_progress)
+    return SOLVED[key]
 
 
 def positions(game, n, seed, first_ply, last_ply):
@@ -97,14 +104,18 @@ def enumerate_all(game, roots=None):
     return Solved(states[first], legal[first], action_values[first])
 
 
-def solve_connect4(game, states):
-    """Solve positions in play of Connect Four with BitBully (perfect play; Thill). Raises ImportError without it."""
+def solve_connect4(game, states, on_progress=silent):
+    """Solve positions in play of Connect Four with BitBully (perfect play; Thill). Raises ImportError without it.
+
+    on_progress(done, total) is called before each position.
+    """
     from bitbully import Board
 
     solver = _bitbully()
     planes, second = game.planes(states), game.to_play(states)
     action_values = np.full((len(states), game.num_actions), np.nan, np.float32)
     for i, (own, other) in enumerate(planes):
+        on_progress(i, len(states))
         # Its boards say 1 for the stones of the player who began, 2 for the other's, from the top row down.
         first, later = (other, own) if second[i] else (own, other)
         # A move's score is positive if it wins, the more the sooner.

@@ -182,6 +182,16 @@ def test_shares_of_all_ranks_are_the_whole(connect4, whole):
             assert np.array_equal(values[i], worth(all_of_it, states[i]), equal_nan=True)
 
 
+def test_a_share_is_solved_once_and_heard_before_each_position(monkeypatch):
+    """BitBully takes seconds for some positions: a signal waits for one of them at most."""
+    pytest.importorskip("bitbully")
+    monkeypatch.setattr(solver, "SOLVED", {})
+    told = []
+    first = solver.share(CONNECT4, 21, 1, 3, lambda *what: told.append(what))
+    assert told == [(i, 7) for i in range(7)]
+    assert solver.share(CONNECT4, 21, 1, 3, lambda *what: told.append(what)) is first and len(told) == 7
+
+
 # shares of optimal moves
 
 
