@@ -102,7 +102,8 @@ def main(local_rank):
         except Exception as error:
             facts = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:400]}
         facts["import_s"] = round(time.perf_counter() - begun, 2)
-        print(json.dumps({"name": name, "facts": facts}), flush=True)
+        # A library may have printed words of its own and left the line unfinished.
+        print("\n" + json.dumps({"name": name, "facts": facts}), flush=True)
 
 
 if __name__ == "__main__":
