@@ -5,6 +5,7 @@ Ranks are named by their numbers at the start. An injection is what one rank doe
     ["signal", targets, number]   to ranks, or to "mpirun"
     ["stop", seconds]             this rank stands still; it is let go on after so long, 0: never
     ["disk", errno, seconds]      what the writer's thread asks of the disk fails for so long, 0: for good
+    ["reads", errno, seconds]     this rank cannot open the run's files for reading for so long
     ["nan", steps]                so many gradients of this rank are not finite, 0: all that follow
     ["raise"]                     an exception that nobody expects
 """
@@ -50,7 +51,8 @@ def _sent(targets, number, *statuses, **more):
 
 
 FAULTS = {
-    "kill": _sent("self", signal.SIGKILL, 0, ranks=4, weight=8),
+    "kill": _sent("self", signal.SIGKILL, 0, ranks=4, weight=7),
+    "kill, and the next root cannot read": _sent("self", signal.SIGKILL, 0, ranks=4),
     "kill in the start-up": _sent("self", signal.SIGKILL, 0, 75, 137, phases=("start-up",)),
     "segmentation fault": _sent("self", signal.SIGSEGV, 0, weight=2),
     "kill two at once": _sent("two", signal.SIGKILL, 0, ranks=4, weight=3),
@@ -139,4 +141,7 @@ def make(seed):
         injections = [Injection(rank, phase, passage, [kind, *details])]
     if name == "kill one more in the recovery":
         injections.append(Injection(other, "recovery", rng.randint(1, RECOVERY), [kind, [other], details[1]]))
+    if name == "kill, and the next root cannot read":
+        survivor = min(r for r in range(ranks) if r != rank)
+        injections.append(Injection(survivor, "recovery", 1, ["reads", errno.EIO, 1.0]))
     return Trial(seed, name, ranks, tuple(injections), options)

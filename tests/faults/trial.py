@@ -86,7 +86,7 @@ def watch(trial, folder, run, injections):
     events.mkdir(parents=True)
     temporary.mkdir()
     plan = folder / "plan.json"
-    plan.write_text(json.dumps({"injections": [vars(i) for i in injections], "events": str(events)}))
+    plan.write_text(json.dumps({"injections": [vars(i) for i in injections], "run": str(run), "events": str(events)}))
     words = [LAUNCHER, "--with-ft", "ulfm", "-np", trial.ranks, "-H", f"localhost:{trial.ranks}", "--bind-to", "none",
              sys.executable, PROGRAM, plan, "--config_file", ROOT / "configs" / "smoke.json", "--logdir", run]
     for name, value in trial.options.items():

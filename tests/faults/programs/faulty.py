@@ -1,7 +1,7 @@
 """run_dist.py that does to itself what a plan says, and notes what it does: faulty.py PLAN OPTIONS…
 
-PLAN: a JSON file with `injections` (catalogue.Injection) and `events`, a folder where each rank appends lines of JSON:
-what happened, and when by the clock of this host. PROF makes a rank write there where it stands.
+PLAN: a JSON file with `injections` (catalogue.Injection), `run`, its folder, and `events`, a folder where each rank
+appends lines of JSON: what happened, and when by the clock of this host. PROF makes a rank write there where it stands.
 """
 
 import faulthandler
@@ -44,7 +44,7 @@ PHASES = {
 }  # fmt: skip
 log = os.open(Path(PLAN["events"]) / f"{RANK}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
 faulthandler.register(signal.SIGPROF, open(Path(PLAN["events"]) / f"{RANK}.stack", "w"))
-recoveries, passages, failing, nan_steps, given = 0, {}, None, 0, []
+recoveries, passages, failing, unreadable, nan_steps, given = 0, {}, None, None, 0, []
 
 
 def note(event, **values):
@@ -68,7 +68,7 @@ def passed(phase):
 
 
 def act(action):
-    global failing, nan_steps
+    global failing, unreadable, nan_steps
     kind, *details = action
     note("fired", action=action)
     if kind == "signal":
@@ -78,6 +78,8 @@ def act(action):
         os.kill(os.getpid(), signal.SIGSTOP)
     elif kind == "disk":
         failing = details[0], time.monotonic() + (details[1] or math.inf)
+    elif kind == "reads":
+        unreadable = details[0], time.monotonic() + details[1]
     elif kind == "nan":
         nan_steps = details[0] or math.inf
     else:
@@ -114,6 +116,15 @@ def hook_disk(name):
         return function(*arguments, **named)
 
     setattr(os, name, call)
+
+
+def open_file(path, flags, *arguments, function=os.open, **named):
+    """Let the files of the run fail to be opened for reading while they are `unreadable`; its folders can be."""
+    if unreadable and time.monotonic() < unreadable[1] and flags & os.O_ACCMODE == os.O_RDONLY:
+        if PLAN["run"] in str(path) and not os.path.isdir(path):
+            note("unread", path=str(path))
+            raise OSError(unreadable[0], os.strerror(unreadable[0]), str(path))
+    return function(path, flags, *arguments, **named)
 
 
 def loss(learner, *arguments, function=Learner._loss):
@@ -174,7 +185,7 @@ def started(function=World.start.__func__):
     return world
 
 
-Player.take = take
+os.open, Player.take = open_file, take
 Learner._loss, exchange.store, resume.publish, recovery.recover = loss, store, publish, recover
 exchange.exchange, resume.leave = note_given(exchange.exchange), note_given(resume.leave)
 World.start = started
