@@ -8,7 +8,7 @@ import json
 
 from safetensors import SafetensorError
 
-from az_mpi import checkpoint, files, resume
+from az_mpi import checkpoint, files, resume, watchdog
 from az_mpi.data.writer import insist
 from az_mpi.evaluate import evaluation
 from az_mpi.network.evaluators import NetworkEvaluator
@@ -67,6 +67,7 @@ class _Watched:
 
     def update(self, done, total):
         self.bar.update(done, total)
+        watchdog.tick()
         if heard := self.run.pulse.look():
             self._answer(heard)
 
@@ -95,13 +96,15 @@ def load_best(run, before):
 
 def _newest_best(run, before):
     """Return the tensors of the newest whole file of a best network before an iteration, or None. Not collective."""
-    paths = [path for path in (run.folder / "best").glob("*.safetensors") if int(path.stem) < before]
+    paths = [path for path in (run.folder / "best").glob("*.safetensors")
+             if path.stem.isdecimal() and int(path.stem) < before]
     for path in sorted(paths, reverse=True):
         try:
             tensors = checkpoint.from_bytes(files.read(path))
             checkpoint.check_finite(tensors)
+            resume.check_weights(run, tensors, path.name)
             return tensors
-        except (OSError, SafetensorError, checkpoint.NotFinite) as error:
+        except (OSError, SafetensorError, ValueError) as error:
             run.logger.warning("damaged: %s: %s; an older best network is played, if there is one", path, error)
     return None
 

@@ -19,6 +19,7 @@ from az_mpi.problems import Refusal, escape
 
 BEAT_S = 1.0  # between two beats of a holder
 LOOK_S = 6.0  # a beat of another host that stands still for so long is dead
+RELEASE_S = 5.0  # that a lock's holder waits for the file system to give it back
 DYING_S = 4.0  # that the ranks of a job whose root is dead are given to follow it, or one of them to take over
 _NAME = re.compile(r"\d{6,}\.json")
 _TRIES = 100
@@ -225,8 +226,14 @@ class Lock:
             raise LockLost(f"{self.path.parent}: another job has taken the run over ({', '.join(now) or 'now gone'})")
 
     def release(self):
-        """Give the lock back; the folder of locks goes too where it is empty. Never raises OSError."""
+        """Give the lock back; the folder of locks goes too where it is empty. Never raises OSError, and waits no longer
+        than RELEASE_S for a file system that hangs: then the lock is found dead."""
         self._closed.set()
+        thread = threading.Thread(target=self._give_back, daemon=True)
+        thread.start()
+        thread.join(RELEASE_S)
+
+    def _give_back(self):
         try:
             if self.still_ours():
                 self.path.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ def train(arguments, config, world, requests):
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
     watchdog.expect(config.fault.hang_s)
     os.umask(os.umask(0) | 0o027)
-    world, trainers_num = placement.place(config, world)
+    world, trainers_num = placement.place(config, world, placement.choose_device(world))
     ranks, taken = world.collect(lock.me()), []  # taken: root's lock
     dead = world.from_root(lambda: run_folder.look(folder))
 

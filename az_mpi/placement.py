@@ -10,9 +10,11 @@ import torch
 from az_mpi.problems import Refusal
 
 
-def place(config, world):
-    """Return the run's world, those that train first, and how many these are. Raises Refusal on every rank."""
-    places = world.collect([world.host, choose_device(world)])
+def place(config, world, device):
+    """Return the run's world, those that train first, and how many these are. Raises Refusal on every rank.
+
+    device: the torch device of this rank."""
+    places = world.collect([world.host, str(device)])
     chosen = trainers(config.train.ranks, places)
     if not any(chosen):
         raise Refusal('train.ranks: "gpu", but no rank sees a GPU\n'

@@ -2,6 +2,7 @@
 see to it that no finished game of theirs is missing on disk, and go on. Every function here is collective over them.
 """
 
+import functools
 import sys
 import time
 from dataclasses import replace
@@ -11,6 +12,7 @@ import numpy as np
 from az_mpi import bad_steps, checkpoint, exchange, files, lock, placement, resume, run_folder, watchdog
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
+from az_mpi.data.writer import insist
 from az_mpi.network import resnet
 from az_mpi.peers import PeerLost
 from az_mpi.problems import Refusal
@@ -27,13 +29,20 @@ from az_mpi.train.learner import Learner
 
 def recover(run):
     """Change `run` to what it is for the ranks that are left. Called where PeerLost was raised."""
-    begun, before = time.monotonic(), run.world.size
+    begun, before, rebuilt = time.monotonic(), run.world.size, []
+    run.world.revoke()  # before what takes time: a rank whose sums have broken off asks MPI whether that is a loss
     run.status.settle()
-    run.status.close()
+    _drop(run)
+
+    def rebuild(world):
+        while rebuilt:  # one more died before all had agreed on it
+            _drop(rebuilt.pop())
+        rebuilt.append(_rebuild(run, world))
+        return rebuilt[-1]
+
     try:
-        changed = run.world.recover(lambda world: _rebuild(run, world))
-    except Refusal as error:  # such as one of train.ranks where no rank with a GPU is left
-        run.say("stopped after a loss: the ranks that are left cannot go on: %s", error)
+        changed = run.world.recover(rebuild)
+    except Refusal as error:
         raise Stopped from error
     vars(run).update(vars(changed))
     lost = before - run.world.size
@@ -41,12 +50,26 @@ def recover(run):
             time.monotonic() - begun, resume.how_far(run))
 
 
+def _drop(run):
+    """End what speaks to ranks that were lost with a world: heartbeats, and the trainers' connections."""
+    run.status.close()
+    if run.learner:
+        run.learner.backend.close()
+
+
 def _rebuild(run, world):
     """Return a `Run` over `world`, the survivors. Leaves `run` as it is: it may be called again with fewer of them."""
     config = run.config
-    world, trainers_num = placement.place(config, world)
-    source = _newest(run, world)
-    _take_over(run, world)
+    try:
+        world, trainers_num = placement.place(config, world, run.device)
+        backend = make_backend(config, world, run.device, trainers_num)
+        source = _newest(run, world)
+        _take_over(run, world)
+        if source is None:
+            _look_for_checkpoints(run, world)
+    except Refusal as error:  # such as one of train.ranks where no rank with a GPU is left
+        _leave(run, world, error)
+        raise
     attempt = world.from_root(lambda: _note_attempt(run, world))
     new = replace(run, world=world, trainers_num=trainers_num, attempt=attempt, progress=Progress(), tally=Tally())
     new.logger = console.start(world.is_root, run.log_name, run.folder)
@@ -58,7 +81,6 @@ def _rebuild(run, world):
         _keep_games(new)
         # The old ones' parameters have hooks that begin reductions over ranks of which some are gone.
         new.network = resnet.build(run.game, config.network, config.seed)
-        backend = make_backend(config, world, run.device, trainers_num)
         new.learner = backend and Learner(config, run.game, new.network, backend, run.device)
         new.replay = backend and Replay(run.game)
         _restate(run, new, source)
@@ -71,9 +93,18 @@ def _rebuild(run, world):
     except BaseException as error:
         if isinstance(error, PeerLost):
             new.status.settle()
-        new.status.close()
+        _drop(new)
         raise
     return new
+
+
+def _leave(run, world, error):
+    """Store the games of survivors who cannot go on, and say why."""
+    _take_over(run, world)
+    last = replace(run, world=world, logger=console.start(world.is_root, run.log_name, run.folder))
+    last.say("stopped after a loss: the ranks that are left cannot go on: %s", error)
+    exchange.store(last)
+    _store_what_is_missing(run, last)
 
 
 def _take_over(run, world):
@@ -139,10 +170,16 @@ def _newest(run, world):
     return max((rank for rank, state in enumerate(states) if state), key=lambda rank: states[rank], default=None)
 
 
+def _look_for_checkpoints(run, world):
+    """Raise Refusal where the run had checkpoints and none is whole any more."""
+    folder = run.folder / "checkpoints"
+    look = functools.partial(checkpoint.refuse_lost, folder, anew=False)
+    world.from_root(lambda: insist(run.writer, folder, look))
+
+
 def _restate(run, new, source):
     """Give every rank the state of rank `source`, or that of the newest checkpoint where it is None."""
     if source is None:
-        new.world.from_root(lambda: checkpoint.refuse_lost(new.folder / "checkpoints", anew=False))
         if not resume.restore(new, set_aside=True):
             new.say("no checkpoint, and no rank that trained is left: the run begins anew with its games")
         return

@@ -44,14 +44,20 @@ def restore(run, set_aside):
     return True
 
 
+def check_weights(run, model, file):
+    """Raise ValueError where the tensors {name: tensor} of a file are not weights of the run's network."""
+    ours = run.network.state_dict()
+    if model.keys() != ours.keys():
+        raise ValueError(f"{file} is of another network")
+    for name, tensor in model.items():
+        if (tensor.shape, tensor.dtype) != (ours[name].shape, ours[name].dtype):
+            raise ValueError(f"{file}: {name} is {tensor.dtype} {list(tensor.shape)}")
+
+
 def _check(run, found):
     """Raise ValueError where a checkpoint does not fit the run's network."""
+    check_weights(run, found.model, "model.safetensors")
     ours = run.network.state_dict()
-    if found.model.keys() != ours.keys():
-        raise ValueError("model.safetensors is of another network")
-    for name, tensor in found.model.items():
-        if (tensor.shape, tensor.dtype) != (ours[name].shape, ours[name].dtype):
-            raise ValueError(f"model.safetensors: {name} is {tensor.dtype} {list(tensor.shape)}")
     for key, tensor in found.optimizer.items():
         name = key.rpartition(".")[0]
         if name not in ours or tensor.shape not in ((), ours[name].shape):
@@ -115,6 +121,7 @@ def leave(run):
     """Store everything that is finished, and raise Stopped. Collective."""
     exchange.store(run)
     save(run)
+    run.world.barrier()  # where root dies before it is all stored, the others recover, store it, and leave then
     if run.writer and run.writer.ended:
         run.logger.error("stopped after %s; what came last is not on disk, %d games among it: %s", how_far(run),
                          run.writer.lost_games_num, run.writer.ended)

@@ -22,7 +22,7 @@ from az_mpi import watchdog
 from az_mpi.peers import PeerLost, is_lost, lost
 from az_mpi.train import rendezvous
 
-CONNECT_S = 30.0  # all come together to where they meet: who cannot reach it for so long has lost root, or its network
+CONNECT_S = 300.0  # to where all meet, which may stand still for as long as a rank may (fault.hang_s)
 POLL_S = 0.005  # how often MPI is asked for losses while a group is made
 BUCKET_BYTES = 1 << 20  # of gradients that travel together while those of earlier layers are computed
 
@@ -47,9 +47,8 @@ class DdpBackend:
     @contextmanager
     def session(self):
         """Have a process group while the block lasts. It is kept for the next block, unless this one fails."""
-        begin = self.world.size > 1 and not all(self.world.collect(self._group is not None))
         try:
-            if begin:
+            if self.world.size > 1 and not all(self.world.collect(self._group is not None)):
                 with watchdog.waiting():
                     self._start()
             yield
@@ -87,16 +86,16 @@ class DdpBackend:
         return self._group.allreduce(tensor)
 
     def _start(self):
-        store = None
-        if self.world.is_root:
-            store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        port = self.world.share(store and store.port)
-        if not store:
-            store = dist.TCPStore(self._address, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
-            store.set_timeout(dist.default_pg_timeout)  # what is waited for there may take longer
+        server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) if self.world.is_root else None
+        port = self.world.share(server and server.port)
         # Without this gloo would look up this host's name, which may lead to loopback.
         os.environ[rendezvous.INTERFACES] = self._interface
-        self._group = self._unless_lost(lambda: process_group(self.carrier, store, self.world.rank, self.world.size))
+
+        def make():
+            store = server or connect(self._address, port)
+            return process_group(self.carrier, store, self.world.rank, self.world.size)
+
+        self._group = self._unless_lost(make)
         self._shutdown = weakref.finalize(self, self._group.shutdown)  # and at exit, or with this backend after a loss
 
     def _unless_lost(self, make):
@@ -118,6 +117,13 @@ class DdpBackend:
             if is_lost(self.world.comm):
                 raise PeerLost("a rank died while the process group was made")
         return made.result()
+
+
+def connect(address, port):
+    """Return this rank's access to the store in which the ranks meet, root's."""
+    store = dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
+    store.set_timeout(dist.default_pg_timeout)  # what is waited for there may take longer
+    return store
 
 
 def process_group(carrier, store, rank, size):

@@ -53,6 +53,9 @@ class HorovodBackend:
 
         return hvd.DistributedOptimizer(optimizer, named_parameters=named_parameters, op=hvd.Sum)
 
+    def close(self):
+        """Nothing: a session leaves nothing open."""
+
     @staticmethod
     def describe():
         """Return Horovod's version and what carries its reductions, one line."""

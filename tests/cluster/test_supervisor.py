@@ -44,6 +44,7 @@ def test_a_host_that_loses_its_power_and_comes_back(launch, machine, checkout):
     assert before and before < ids(checkout) and not (checkout / "run/launch.json").exists()
 
 
+@pytest.mark.slow  # tests/unit/test_launch_rendezvous.py has a node that dies, and the test above a power cut
 def test_a_node_without_ssh_that_loses_its_power_and_comes_back(launch, machine, checkout):
     def start(index):
         return launch("--rendezvous", "meet", "--num_nodes", 3, "--node_index", index, *LONG, host=f"node{index + 1}")

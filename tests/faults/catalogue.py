@@ -51,7 +51,8 @@ def _sent(targets, number, *statuses, **more):
 
 
 FAULTS = {
-    "kill": _sent("self", signal.SIGKILL, 0, ranks=4, weight=7),
+    "kill": _sent("self", signal.SIGKILL, 0, ranks=4, weight=6),
+    "kill root while the job leaves": _sent("self", signal.SIGUSR2, 75, 0),
     "kill, and the next root cannot read": _sent("self", signal.SIGKILL, 0, ranks=4),
     "kill in the start-up": _sent("self", signal.SIGKILL, 0, 75, 137, phases=("start-up",)),
     "segmentation fault": _sent("self", signal.SIGSEGV, 0, weight=2),
@@ -125,8 +126,10 @@ def make(seed):
         phase = "play"
     options = OPTIONS | fault.options
     options["train.backend"] = rng.choice(["horovod", "horovod", "ddp"])
-    options["train.ranks"] = rng.choice(["all", "all", "all", 1])
-    rank = 0 if phase in ROOTS or (phase == "train" and options["train.ranks"] == 1) else rng.choice([0, *range(ranks)])
+    options["train.ranks"] = trainers = rng.choice(["all", "all", 2, 1])
+    rank = 0 if phase in ROOTS or (phase == "train" and trainers == 1) else rng.choice([0, *range(ranks)])
+    if phase == "train" and trainers == 2:
+        rank %= 2
     other = rng.choice([r for r in range(ranks) if r != rank])
     kind, *details = fault.action
     if kind == "signal":
@@ -141,6 +144,8 @@ def make(seed):
         injections = [Injection(rank, phase, passage, [kind, *details])]
     if name == "kill one more in the recovery":
         injections.append(Injection(other, "recovery", rng.randint(1, RECOVERY), [kind, [other], details[1]]))
+    if name == "kill root while the job leaves":
+        injections.append(Injection(0, "leave", 1, [kind, [0], int(signal.SIGKILL)]))
     if name == "kill, and the next root cannot read":
         survivor = min(r for r in range(ranks) if r != rank)
         injections.append(Injection(survivor, "recovery", 1, ["reads", errno.EIO, 1.0]))

@@ -1,22 +1,51 @@
 """A sample of the trials of tests/faults, which `make faults` and `make test` run; `make faults-long` runs others."""
 
+import re
+
 import catalogue
 import pytest
 import trial
+from catalogue import Injection, Trial
 
 pytestmark = pytest.mark.mpi
 
 # Between them: every rank but one dies; root dies in the rename of the last checkpoint, between a segment's writing and
-# its rename, and in the last report; root hangs; an allreduce, a recovery and a whole mpirun are broken off; the disk
-# is full; a job is told to stop. Each is early enough in its phase to come to pass however fast the machine is.
-SEEDS = (9, 16, 101, 105, 111, 126, 239, 734, 1801)
+# its rename, and in the last report; root hangs; the next root cannot read; an allreduce, a recovery and a whole mpirun
+# are broken off; the disk is full; a job is told to stop. Each is early enough in its phase to come to pass however
+# fast the machine is.
+SEEDS = (8, 9, 16, 101, 105, 111, 126, 239, 734, 1801)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_invariant_holds_after_a_fault(seed, tmp_path):
-    outcome = trial.perform(catalogue.make(seed), tmp_path)
+    check(trial.perform(catalogue.make(seed), tmp_path), f"python tests/faults/trial.py {seed} --folder FOLDER")
+
+
+@pytest.mark.timeout(600)
+def test_a_recovery_undone_by_one_more_loss_leaves_nothing_that_beats(tmp_path):
+    """One more dies when the others are ready to go on. Heartbeats that they left behind would end the job."""
+    kills = [Injection(rank, phase, passage, ["signal", [rank], 9])
+             for rank, phase, passage in ((3, "train", 20), (2, "recovery", catalogue.RECOVERY))]
+    longer = {"train.backend": "ddp", "train.replay_ratio": 60.0, "train.max_steps": 2500, "iterations": 1,
+              "fault.hang_s": 5}
+    one = Trial(0, "kill one more in the recovery", 4, tuple(kills), catalogue.OPTIONS | longer)
+    check(trial.perform(one, tmp_path), one)
+
+
+@pytest.mark.timeout(600)
+def test_steps_are_kept_where_root_dies_while_the_job_leaves(tmp_path):
+    """The others save what root was about to."""
+    actions = (Injection(1, "train", 20, ["signal", [1], 12]), Injection(0, "leave", 1, ["signal", [0], 9]))
+    one = Trial(0, "kill root while the job leaves", 3, actions, catalogue.OPTIONS | {"train.ranks": "all"})
+    outcome = trial.perform(one, tmp_path)
+    check(outcome, one)
+    assert outcome.first.status == 75
+    assert int(re.search(r"resumed after .* (\d+) steps", outcome.again.output)[1]) >= 20
+
+
+def check(outcome, replay):
     result = trial.measure(outcome)
     output = "\n".join(job.output[-3000:] + job.stacks for job in (outcome.first, outcome.again) if job)
-    assert not result["broken"], f"python tests/faults/trial.py {seed} --folder FOLDER\n{result}\n{output}"
-    assert result["injected"], "the fault never came to pass"
+    assert not result["broken"], f"{replay}\n{result}\n{output}"
+    assert result["injected"] == len(outcome.trial.injections), "a fault never came to pass"

@@ -136,6 +136,23 @@ def test_the_only_trainer_is_killed(start, tmp_path):
     assert state(folder)["iteration"] == 3 and len(ids(folder)) == len(set(ids(folder)))
 
 
+def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):
+    """The only trainer dies, and no checkpoint is whole: the run does not begin anew by itself."""
+    folder = tmp_path / "run"
+    process = start(3, "--games_num", 4000, "--set", "iterations=2", "--max_steps", 9000, "--set", "train.ranks=1",
+                    "--set", "train.replay_ratio=0.1")
+    wait_for(said(folder, "iteration 2 of 2"), process)
+    wait_for(lambda: list((folder / "games").glob("000001*.h5")), process)
+    for path in (folder / "checkpoints").glob("0*/model.safetensors"):
+        path.write_bytes(b"torn")
+    before = ids(folder)
+    ranks_of(process)[0].kill()
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 75 and "Traceback" not in output, output
+    assert re.search("the ranks that are left cannot go on: .*no checkpoint of this run is whole", output)
+    assert set(before) < set(ids(folder))
+
+
 def test_ranks_killed_in_every_kind_of_collective(start_mpirun):
     process = start_mpirun(9, PROGRAMS / "loss_in_collectives.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
@@ -149,7 +166,7 @@ def test_ranks_killed_while_horovod_starts(start_mpirun):
 
 
 def test_ranks_killed_while_a_process_group_is_made(start_mpirun):
-    process = start_mpirun(5, PROGRAMS / "loss_at_ddp_start.py", options=["--with-ft", "ulfm"])
+    process = start_mpirun(6, PROGRAMS / "loss_at_ddp_start.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 

@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "exchange": {"", "data", "files", "network", "selfplay"},
     "bad_steps": {"checkpoint", "data", "files", "network"},
     "resume": {"bad_steps", "checkpoint", "data", "exchange", "network", "signals"},
-    "judge": {"checkpoint", "data", "evaluate", "files", "network", "report", "resume"},
+    "judge": {"checkpoint", "data", "evaluate", "files", "network", "report", "resume", "watchdog"},
     "recovery": {"bad_steps", "checkpoint", "data", "exchange", "files", "lock", "network", "peers", "placement",
                  "problems", "pulse", "report", "resume", "run", "run_folder", "selfplay", "signals", "train",
                  "watchdog"},

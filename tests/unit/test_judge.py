@@ -14,7 +14,10 @@ def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
     for number, value in ((1, 1.0), (2, 2.0), (3, float("nan")), (4, 4.0), (7, 7.0)):
         save_file({"w": torch.full((2,), value)}, tmp_path / "best" / f"{number:06d}.safetensors")
     (tmp_path / "best" / "000004.safetensors").write_bytes(b"torn")
-    run = SimpleNamespace(folder=tmp_path, logger=logging.getLogger("az_mpi"))
+    save_file({"w": torch.ones(3)}, tmp_path / "best" / "000005.safetensors")  # of another network
+    save_file({"w": torch.ones(2)}, tmp_path / "best" / "copy of 000006.safetensors")  # a user's
+    network = SimpleNamespace(state_dict=lambda: {"w": torch.zeros(2)})
+    run = SimpleNamespace(folder=tmp_path, network=network, logger=logging.getLogger("az_mpi"))
     assert judge._newest_best(run, before=7)["w"].tolist() == [2.0, 2.0]
-    assert [text.split(".safetensors")[0][-6:] for text in caplog.messages] == ["000004", "000003"]
+    assert [text.split(".safetensors")[0][-6:] for text in caplog.messages] == ["000005", "000004", "000003"]
     assert judge._newest_best(run, before=1) is None

@@ -32,7 +32,7 @@ class Ranks:
     """The world of `rank` of several, whose places are given."""
 
     def __init__(self, places, rank=0):
-        self.places, self.rank, (self.host, self.device) = places, rank, places[rank]
+        self.places, self.rank, self.host = places, rank, places[rank][0]
 
     def collect(self, item):
         assert item == self.places[self.rank]
@@ -42,21 +42,16 @@ class Ranks:
         return SimpleNamespace(came_first=first)
 
 
-@pytest.fixture(autouse=True)
-def devices(monkeypatch):
-    monkeypatch.setattr(placement, "choose_device", lambda world: world.device)
-
-
 def test_place_puts_the_trainers_first():
     config = make_config("connect4", train={"ranks": "gpu"})
-    got = [place(config, Ranks(MIXED, rank)) for rank in range(5)]
+    got = [place(config, Ranks(MIXED, rank), MIXED[rank][1]) for rank in range(5)]
     assert [world.came_first for world, _ in got] == [False, True, False, True, False]
     assert {num for _, num in got} == {2}
 
 
 def test_gpu_without_any_is_refused():
     with pytest.raises(Refusal, match="no rank sees a GPU"):
-        place(make_config("connect4", train={"ranks": "gpu"}), Ranks(CPUS))
+        place(make_config("connect4", train={"ranks": "gpu"}), Ranks(CPUS), "cpu")
 
 
 @pytest.mark.parametrize("ranks, refused", [("all", True), ("root_host", False), (4, False), (5, True)])
@@ -64,10 +59,10 @@ def test_a_batch_smaller_than_its_trainers_is_refused_with_the_numbers(ranks, re
     config = make_config("connect4", train={"batch_size": 4})
     config = config.model_copy(update={"train": config.train.model_copy(update={"ranks": ranks})})
     if not refused:
-        place(config, Ranks(CPUS))
+        place(config, Ranks(CPUS), "cpu")
         return
     with pytest.raises(Refusal) as raised:
-        place(config, Ranks(CPUS))
+        place(config, Ranks(CPUS), "cpu")
     assert "4 samples" in str(raised.value) and "5 ranks" in str(raised.value)
     assert "--set train.ranks=4" in str(raised.value)
 

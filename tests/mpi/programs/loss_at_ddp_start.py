@@ -1,6 +1,6 @@
 """A rank dies while the process group of torch.distributed is made, again and again; the others train on.
 
-For mpirun --with-ft ulfm and 5 ranks.
+For mpirun --with-ft ulfm and 6 ranks.
 """
 
 import os
@@ -14,7 +14,7 @@ from az_mpi.peers import PeerLost
 from az_mpi.train import backends, ddp_backend
 from az_mpi.world import World
 
-MAKE = ddp_backend.process_group
+MAKE, CONNECT = ddp_backend.process_group, ddp_backend.connect
 
 
 class DyingReader(dist.Store):
@@ -38,19 +38,29 @@ def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def die_at_once(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def connect_late(*arguments):
+    time.sleep(1)
+    return CONNECT(*arguments)
+
+
 def die_connecting(carrier, store, *arguments):
     return MAKE(carrier, DyingReader(store), *arguments)
 
 
-# Root, at whose store the others meet; the last, for whose address they wait there; then two that have given theirs,
-# of which one should be called and the other should call, whichever gloo makes of them.
-DEATHS = [(0, die), (-1, die), (-1, die_connecting), (0, die_connecting)]
+# Root, before the others come to its store, and while they wait there; the last, for whose address they wait; then two
+# that have given theirs, of which one should be called and the other should call, whichever gloo makes of them.
+DEATHS = [(0, die_at_once), (0, die), (-1, die), (-1, die_connecting), (0, die_connecting)]
 
 
 def main():
     world = World.start()
     for victim, death in DEATHS:
         backend = backends.make("ddp", world, world, "cpu")
+        ddp_backend.connect = connect_late if death is die_at_once else CONNECT
         if world.rank == victim % world.size:
             ddp_backend.process_group = death
         try:
