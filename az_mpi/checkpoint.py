@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import json
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from safetensors.torch import load as load_bytes
 from safetensors.torch import save as save_bytes
 
 from az_mpi import files
-from az_mpi.files import create, sync, whole_folder
+from az_mpi.files import create, remove_folder, sync, whole_folder
 from az_mpi.problems import Refusal
 
 SCHEMA_VERSION = 1
@@ -79,7 +78,7 @@ def save(folder, checkpoint, keep, before=None):
             digests = [hashlib.sha256(content).hexdigest() for content in contents]
             create(temporary / "sha256", "".join(f"{d}  {name}\n" for d, name in zip(digests, _FILES)).encode())
     for old in find(folder)[:-keep]:
-        shutil.rmtree(old)
+        remove_folder(old)
 
 
 def check_finite(tensors):

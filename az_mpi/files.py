@@ -72,6 +72,14 @@ def whole_folder(path, before=None):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def remove_folder(path):
+    """Remove a folder, of which nobody sees a part under its name, whenever this is broken off."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    os.rename(path, temporary)
+    shutil.rmtree(temporary)
+
+
 def remove_leftovers(folder):
     """Remove what writers that were killed left under their temporary names in `folder` and one level below it."""
     folder = Path(folder)

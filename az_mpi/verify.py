@@ -132,8 +132,9 @@ class Findings:
                 continue
             self.counts["checkpoints_num"] += 1
             self.newest = self.newest or checkpoint.read(path).progress
-        if self.newest is None and self.problems:
-            self._wrong(self.run / "checkpoints", "no checkpoint is whole: put a copy of one there, or train on with "
+        folder = self.run / "checkpoints"
+        if self.newest is None and (self.problems or any(folder.glob("*.damaged*"))):
+            self._wrong(folder, "no checkpoint is whole: put a copy of one there, or train on with "
                         "--without_checkpoint")
         for path in sorted((self.run / "best").glob("*.safetensors")):
             try:

@@ -72,6 +72,26 @@ def test_the_newest_are_kept(tmp_path):
     assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 11
 
 
+def test_an_old_one_is_never_seen_in_part(tmp_path, monkeypatch):
+    """The file system fails, or the job is killed, in the middle of its removal."""
+    checkpoint.save(tmp_path, make(1), keep=1)
+    real = os.unlink
+
+    def unlink(path, **where):
+        if str(path).endswith("sha256"):
+            raise OSError(errno.EIO, "made up")
+        real(path, **where)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    with pytest.raises(OSError, match="made up"):
+        checkpoint.save(tmp_path, make(2), keep=1)
+    monkeypatch.undo()
+    assert [p.name for p in checkpoint.find(tmp_path)] == ["000002"]
+    assert all(checkpoint.damage(path) is None for path in checkpoint.find(tmp_path))
+    files.remove_leftovers(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["000002"]
+
+
 def test_no_checkpoint(tmp_path):
     assert checkpoint.load_newest(tmp_path, set_aside=True) == (None, [])
     assert checkpoint.load_newest(tmp_path / "nowhere", set_aside=True) == (None, [])

@@ -54,6 +54,15 @@ def told(run, capsys, *options):
     return status, json.loads(capsys.readouterr().out)
 
 
+def test_a_run_whose_checkpoints_were_all_set_aside_is_not_whole(run, capsys):
+    """The next start refuses it."""
+    for path in (run / "checkpoints").glob("*/sha256"):
+        path.write_text("flipped")
+    status, values = told(run, capsys, "--repair")
+    assert status == 1 and not values["whole"]
+    assert "no checkpoint is whole" in str(values["problems"])
+
+
 def test_a_whole_run_is_whole(run, capsys):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     status, values = told(run, capsys)
