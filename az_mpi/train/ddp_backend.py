@@ -7,10 +7,10 @@ The groups are objects of our own, not torch's one group of the process (`init_p
 in the store after a count of all attempts, and ranks of which a loss stopped only some would never find each other.
 """
 
+import atexit
 import os
 import threading
 import traceback
-import weakref
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -35,7 +35,7 @@ class DdpBackend:
     """
 
     def __init__(self, world, gpus=()):
-        self.world, self.problem, self._group, self._shutdown = world, None, None, None
+        self.world, self.problem, self._group = world, None, None
         self.carrier = "nccl" if gpus and all(gpus) and len(set(gpus)) == len(gpus) else "gloo"
         self._address = rendezvous.meeting_address(world) if world.size > 1 else None
         self._interface = self._address and rendezvous.interface_towards(self._address)
@@ -63,10 +63,12 @@ class DdpBackend:
 
     def close(self):
         """End the process group, if there is one; the next session makes another. Not collective."""
-        if self._group is not None:
-            self._group = None
+        group, self._group = self._group, None
+        if group is not None:
+            atexit.unregister(self.close)
             with watchdog.waiting():
-                self._shutdown()
+                group.shutdown()
+                del group  # gloo's end is that of its last reference
 
     def wrap(self, optimizer, named_parameters):
         """Return the optimiser with gradients summed over ranks by `synchronize`, as Horovod's are."""
@@ -96,7 +98,7 @@ class DdpBackend:
             return process_group(self.carrier, store, self.world.rank, self.world.size)
 
         self._group = self._unless_lost(make)
-        self._shutdown = weakref.finalize(self, self._group.shutdown)  # and at exit, or with this backend after a loss
+        atexit.register(self.close)  # while there is an interpreter that gloo's threads can come back to
 
     def _unless_lost(self, make):
         """Return `make()`, which waits for all ranks and cannot know that one of them is dead. Raises PeerLost then.
