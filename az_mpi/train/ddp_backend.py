@@ -88,6 +88,7 @@ class DdpBackend:
         return self._group.allreduce(tensor)
 
     def _start(self):
+        self.close()  # of this rank, where another one's has failed
         server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) if self.world.is_root else None
         port = self.world.share(server and server.port)
         # Without this gloo would look up this host's name, which may lead to loopback.
