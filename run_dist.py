@@ -17,7 +17,7 @@ if __name__ == "__main__":
 from az_mpi import command_line, watchdog  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
 from az_mpi.files import passes  # noqa: E402
-from az_mpi.problems import Refusal  # noqa: E402
+from az_mpi.problems import NotNow, Refusal  # noqa: E402
 from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 
 DONE, USAGE, INTERNAL, RESUMABLE, INTERRUPTED = 0, 2, 70, 75, 130
@@ -93,7 +93,7 @@ def start(arguments):
     except Refusal as error:  # raised on every rank
         if world.is_root:
             print(error, file=sys.stderr, flush=True)
-        return USAGE
+        return RESUMABLE if isinstance(error, NotNow) else USAGE
     except Stopped:  # raised on every rank
         return RESUMABLE
     except TrainingFailed:  # raised on every rank, root has said why

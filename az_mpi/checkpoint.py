@@ -106,11 +106,8 @@ def broadcast(world, tensors, source=0):
 
 def find(folder):
     """Return the checkpoint folders, oldest first."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        return []
-    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: tuple(map(int, path.name.split("-"))))
+    found = [name for name in files.names(folder) if _NAME.fullmatch(name)]
+    return [Path(folder) / name for name in sorted(found, key=lambda name: tuple(map(int, name.split("-"))))]
 
 
 def load_newest(folder, set_aside, fits=lambda checkpoint: None, before_step=None):
@@ -184,7 +181,7 @@ def damage(path):
 def refuse_lost(folder, anew):
     """Raise Refusal where a run's checkpoints are all damaged, unless it is to begin `anew`: a run that has come far
     does not start from nothing without being told to."""
-    damaged = [*find(folder), *Path(folder).glob("*.damaged*")]
+    damaged = [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
     if anew or not damaged or any(damage(path) is None for path in reversed(find(folder))):
         return
     lines = [f"  {path}: {damage(path)}" for path in damaged]

@@ -72,6 +72,15 @@ def whole_folder(path, before=None):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def names(folder):
+    """Return the names in a folder, sorted; none where there is no such folder. Raises OSError: unlike a glob, which in
+    newer Pythons takes a folder that cannot be read for an empty one."""
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def remove_folder(path):
     """Remove a folder, of which nobody sees a part under its name, whenever this is broken off."""
     path = Path(path)

@@ -1,7 +1,9 @@
 """Who runs in a run's folder: RUN/lock/NNNNNN.json, made with O_EXCL, and its file time as a beat.
 
 Works on any shared file system, without flock. A lock is dead when all of its job's processes are proved dead: those of
-our own kernel by process number and start time, others by a beat that stands still while we look, by our own clock.
+our own kernel by process number and start time, others by a beat that stands still while we look, by our own clock, for
+as long as that job allows itself to hang (`fault.hang_s`). Whoever starts a job again, launch or Slurm, does so once it
+has been lost: then LOOK_S will do.
 """
 
 import json
@@ -14,11 +16,14 @@ import threading
 import time
 from pathlib import Path
 
+from az_mpi import files
 from az_mpi.files import Forbidden
-from az_mpi.problems import Refusal, escape
+from az_mpi.problems import NotNow, Refusal, escape
 
 BEAT_S = 1.0  # between two beats of a holder
-LOOK_S = 6.0  # a beat of another host that stands still for so long is dead
+LOOK_S = 6.0  # a beat of another host that stands still for so long is dead; see above for longer
+SLOW_S = 1.0  # a look that takes longer is none: a file system that hangs shows no beat
+TELL_S = 2.0  # then the user is told what is waited for
 RELEASE_S = 5.0  # that a lock's holder waits for the file system to give it back
 DYING_S = 4.0  # that the ranks of a job whose root is dead are given to follow it, or one of them to take over
 _NAME = re.compile(r"\d{6,}\.json")
@@ -59,14 +64,29 @@ def _alive(process):
     return _started(process["pid"]) == process["started"]
 
 
-def look(run):
+def _starter():
+    """Return who starts this job again where it is lost: the ids of a launch, and of a Slurm job with the number of its
+    start; None for what there is not."""
+    variables = {"launch": "AZ_MPI_LAUNCH", "slurm": "SLURM_JOB_ID", "start": "SLURM_RESTART_COUNT"}
+    return {name: os.environ.get(variable) for name, variable in variables.items()}
+
+
+def _is_earlier(holder):
+    """Return whether a lock's holder is an earlier start of this very job."""
+    ours, theirs = _starter(), holder.get("starter", {})
+    if ours["launch"] and ours["launch"] == theirs.get("launch"):
+        return True
+    return bool(ours["slurm"]) and ours["slurm"] == theirs.get("slurm") and ours["start"] != theirs.get("start")
+
+
+def look(run, say=lambda text: None):
     """Return the locks of a run's folder that are proved dead, {file name: token}, and write nothing.
 
-    Waits up to LOOK_S where that needs time. Raises LockHeld where a job lives.
+    Waits as long as that needs, and then tells `say` so. Raises LockHeld where a job lives.
     """
     dead = {}
     for path in _files(Path(run) / "lock"):
-        if (token := _watch(path)) is not None:
+        if (token := _watch(path, say)) is not None:
             dead[path.name] = token
     return dead
 
@@ -75,9 +95,13 @@ class LockHeld(Refusal):
     """Another job runs in the folder; str() is one block that names it."""
 
 
+class NotYetOver(LockHeld, NotNow):
+    """It is an earlier start of this one, such as one on a host that is cut off, and will end."""
+
+
 def _held(path, holder, why):
     host, pid, since = (escape(str(holder.get(key, "?"))) for key in ("host", "pid", "since"))
-    return LockHeld(
+    return (NotYetOver if _is_earlier(holder) else LockHeld)(
         f"--logdir {path.parent.parent}: another job runs here: process {pid} on {host}, attempt "
         f"{holder.get('attempt', '?')}, since {since} ({why})\n"
         f"  let it end, or stop it (kill -TERM {pid} on {host}); or give another --logdir\n"
@@ -85,13 +109,16 @@ def _held(path, holder, why):
     )
 
 
-def _watch(path):
+def _watch(path, say=lambda text: None):
     """Return the token of a lock once it is proved dead, None once it is gone. Raises LockHeld once it is alive."""
-    begun, first = time.monotonic(), None
+    begun, first, told = time.monotonic(), None, False
     while True:
+        asked = time.monotonic()
         found = _read(path)
         if found is None:
             return None
+        if (slow_s := time.monotonic() - asked) > SLOW_S:
+            begun += slow_s
         beat, holder = found
         token, ranks = holder.get("token", ""), holder.get("ranks", [])
         if first is None or first[1].get("token", "") != token:  # one that was being written is another now
@@ -105,10 +132,14 @@ def _watch(path):
         if lives and not any(life is not False for life in lives):
             return token
         if True in lives and waited > DYING_S:
-            raise _held(path, ranks[lives.index(True)] | {"attempt": holder["attempt"], "since": holder["since"]},
-                        "a rank of the job lives")
-        if waited > LOOK_S:
+            raise _held(path, holder | ranks[lives.index(True)], "a rank of the job lives")
+        silent_s = LOOK_S if _is_earlier(holder) else max(LOOK_S, holder.get("hang_s", 0.0))
+        if waited > silent_s:
             return token
+        if waited > TELL_S and not told:
+            told = True
+            say(f"{path}: process {holder.get('pid')} on {escape(str(holder.get('host')))} had this run; looking for "
+                f"{silent_s:.0f} s whether it lives")
         time.sleep(0.05)
 
 
@@ -125,8 +156,9 @@ def _read(path):
         for rank in content["ranks"]:
             rank["host"], rank["pid"], rank["place"], rank["started"]
         content["token"], content["attempt"], content["since"]
+        content.get("starter", {}).get, float(content.get("hang_s", 0.0))  # which older versions did not write
         return beat, content
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return beat, {}  # being written, or its writer died in the middle: its beat decides
 
 
@@ -138,11 +170,8 @@ def _token(path):
 
 def _files(folder):
     """Return the lock files of a folder, oldest first; none where there is no such folder."""
-    try:
-        names = [name for name in os.listdir(folder) if _NAME.fullmatch(name)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [folder / name for name in sorted(names, key=lambda name: int(name[:-5]))]
+    found = [name for name in files.names(folder) if _NAME.fullmatch(name)]
+    return [folder / name for name in sorted(found, key=lambda name: int(name[:-5]))]
 
 
 class Lock:
@@ -155,16 +184,17 @@ class Lock:
         self._thread.start()
 
     @classmethod
-    def take(cls, run, ranks, attempt, dead=None):
+    def take(cls, run, ranks, attempt, dead=None, hang_s=0.0):
         """Take the lock of a run's folder, which is made where there is none.
 
         ranks: `me()` of every rank of the job, root first. attempt: which start of the run this is, for messages.
-        dead: what `look` has returned. Raises LockHeld, with nothing left behind, where another job has it; OSError.
+        dead: what `look` has returned. hang_s: seconds for which the job may stand still, `fault.hang_s`. Raises
+        LockHeld, with nothing left behind, where another job has it; OSError.
         """
-        return cls._claim(run, ranks, attempt, secrets.token_hex(16), dead or {})
+        return cls._claim(run, ranks, attempt, secrets.token_hex(16), dead or {}, hang_s)
 
     @classmethod
-    def take_over(cls, run, ranks, attempt, token):
+    def take_over(cls, run, ranks, attempt, token, hang_s=0.0):
         """Go on with the lock of our own job, whose root is dead: the new root does.
 
         ranks: of those that are left, the new root first. token: the job's. Raises LockLost where another job has
@@ -175,15 +205,16 @@ class Lock:
         if not ours:
             raise LockLost(f"{folder}: the lock of this job is gone")
         try:
-            return cls._claim(run, ranks, attempt, token, ours)
+            return cls._claim(run, ranks, attempt, token, ours, hang_s)
         except LockHeld as error:
             raise LockLost(str(error)) from error
 
     @classmethod
-    def _claim(cls, run, ranks, attempt, token, dead):
+    def _claim(cls, run, ranks, attempt, token, dead, hang_s):
         folder = Path(run) / "lock"
         content = {"host": ranks[0]["host"], "pid": ranks[0]["pid"], "attempt": attempt, "token": token,
-                   "since": time.strftime("%Y-%m-%d %H:%M:%S %z"), "ranks": ranks}  # fmt: skip
+                   "since": time.strftime("%Y-%m-%d %H:%M:%S %z"), "ranks": ranks, "starter": _starter(),
+                   "hang_s": hang_s}  # fmt: skip
         for _ in range(_TRIES):
             folder.mkdir(parents=True, exist_ok=True)
             others = _files(folder)

@@ -1,7 +1,9 @@
 """What --mode asks for. Collective: every rank calls the same function with the same arguments."""
 
+import functools
 import json
 import os
+import sys
 import time
 
 import numpy as np
@@ -22,11 +24,11 @@ def train(arguments, config, world, requests):
     os.umask(os.umask(0) | 0o027)
     world, trainers_num = placement.place(config, world, placement.choose_device(world))
     ranks, taken = world.collect(lock.me()), []  # taken: root's lock
-    dead = world.from_root(lambda: run_folder.look(folder))
+    dead = world.from_root(lambda: run_folder.look(folder, _say))
 
     def begin():
         checkpoint.refuse_lost(folder / "checkpoints", arguments.without_checkpoint)
-        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead)
+        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
         taken.append(mine)
         return attempt
 
@@ -44,6 +46,9 @@ def train(arguments, config, world, requests):
     finally:
         if run.lock:  # perhaps taken over from a root that was lost
             run.lock.release()
+
+
+_say = functools.partial(print, file=sys.stderr, flush=True)  # before there is a logger
 
 
 def _train(run):

@@ -28,6 +28,10 @@ class Refusal(Exception):
     """What was asked cannot be done as it was asked. str() is one block for the user; the exit status is 2."""
 
 
+class NotNow(Refusal):
+    """What was asked cannot be done now; the same command goes on once that has passed. The exit status is 75."""
+
+
 class ConfigError(Refusal):
     """A configuration cannot be used. str() is one block for the user that lists the `problems`."""
 

@@ -134,7 +134,7 @@ def _insist_on_lock(run, ranks):
     end, told = time.monotonic() + run.config.storage.give_up_s, False
     while True:
         try:
-            return lock.Lock.take_over(run.folder, ranks, run.attempt, run.token)
+            return lock.Lock.take_over(run.folder, ranks, run.attempt, run.token, run.config.fault.hang_s)
         except OSError as error:
             if not files.passes(error) or time.monotonic() > end or run.pulse.requests.stop:
                 raise

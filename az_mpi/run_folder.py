@@ -1,17 +1,19 @@
 """A run's folder: what lies where in it, and whether this command may go on with what is there."""
 
+import functools
 import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 import time
 from pathlib import Path
 
 from az_mpi import __version__, lock
 from az_mpi import config as configuration
-from az_mpi.files import claim_text, remove_leftovers, write_text
-from az_mpi.problems import Refusal
+from az_mpi.files import claim_text, names, passes, read, remove_leftovers, set_aside, write_text
+from az_mpi.problems import NotNow, Refusal
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
 
@@ -20,37 +22,37 @@ class RunFolderError(Refusal):
     """The folder cannot be used for this command; the text is one block for the user."""
 
 
-def look(path):
-    """Return the locks in a run's folder that are dead, see `lock.look`. Raises LockHeld, RunFolderError."""
+def look(path, say):
+    """Return the locks in a run's folder that are dead, see `lock.look`. Raises LockHeld, RunFolderError, NotNow."""
     try:
-        return lock.look(path)
+        return lock.look(path, say)
     except OSError as error:
         raise _unusable(path, error) from error
 
 
-def start(path, config, hosts, fresh, ranks, dead):
+def start(path, config, hosts, fresh, ranks, dead, say):
     """Take the lock of a run's folder and prepare the folder; return (the number of this attempt, the `Lock`).
 
-    To be called by root alone. ranks, dead: see `Lock.take`. Raises LockHeld, and RunFolderError as `prepare` does.
+    To be called by root alone. ranks, dead: see `Lock.take`. Raises LockHeld, and as `prepare` does.
     """
     path = Path(path)
     try:
         check(path, config, fresh)
-        held = lock.Lock.take(path, ranks, _next_attempt(path / "attempts"), dead)
+        held = lock.Lock.take(path, ranks, _next_attempt(path / "attempts"), dead, config.fault.hang_s)
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        return prepare(path, config, hosts, fresh), held
+        return prepare(path, config, hosts, fresh, say), held
     except BaseException:
         held.release()
         raise
 
 
 def check(path, config, fresh):
-    """Raise RunFolderError where this command may not go on with what is in the folder."""
+    """Raise RunFolderError where this command may not go on with what is in the folder; OSError, NotNow."""
     if path.exists() and os.geteuid() not in (0, path.stat().st_uid):
         raise RunFolderError(f"--logdir {path}: the folder is another user's\n  give a --logdir of your own")
-    if not (path / "config.json").exists():
+    if not holds_run(path):
         return
     if fresh:
         raise RunFolderError(
@@ -59,10 +61,11 @@ def check(path, config, fresh):
     check_same_run(path, config)
 
 
-def prepare(path, config, hosts, fresh):
+def prepare(path, config, hosts, fresh, say=lambda text: None):
     """Create the folder of a run or join one that is there, and return the number of this attempt, from 1.
 
-    To be called by root alone. Raises RunFolderError before anything is written.
+    To be called by root alone. Newest descriptions of starts that are damaged are set aside, which `say` is told.
+    Raises RunFolderError before anything is written; NotNow where the file system of a run that is there fails.
     """
     path = Path(path)
     try:
@@ -70,10 +73,11 @@ def prepare(path, config, hosts, fresh):
         for name in FOLDERS:
             (path / name).mkdir(parents=True, exist_ok=True)
         remove_leftovers(path)
-        description = json.dumps(describe(config, hosts), indent=2) + "\n"
-        attempt = _write_attempt(path / "attempts", description)
-        if not (path / "config.json").exists():
-            write_text(path / "config.json", description)
+        next(_whole(reversed(attempts(path)), functools.partial(_set_aside, say)), None)
+        text = json.dumps(describe(config, hosts), indent=2) + "\n"
+        attempt = _write_attempt(path / "attempts", text)
+        if not holds_run(path):
+            write_text(path / "config.json", text)
     except OSError as error:
         raise _unusable(path, error) from error
     return attempt
@@ -85,38 +89,70 @@ def note_attempt(path, config, hosts):
 
 
 def _unusable(path, error):
-    return RunFolderError(f"--logdir {path}: {error.strerror}: {error.filename}")
+    """Return the exception that says why a run's folder cannot be used."""
+    text = f"--logdir {path}: {error.strerror}: {error.filename}"
+    if passes(error) and holds_run(path):
+        return NotNow(f"{text}\n  the same command goes on once its file system works")
+    return RunFolderError(text)
+
+
+def holds_run(path):
+    """Return whether a run lies in a folder, also where that cannot be known now."""
+    try:
+        os.stat(Path(path) / "config.json")
+        return True
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+
+
+def attempts(path):
+    """Return the descriptions of a run's starts, paths, oldest first. Raises OSError."""
+    folder = Path(path) / "attempts"
+    stems = [name.removesuffix(".json") for name in names(folder) if name.endswith(".json")]
+    return [folder / f"{stem}.json" for stem in sorted((stem for stem in stems if stem.isdecimal()), key=int)]
+
+
+def description(path):
+    """Return what the description of a start says. Raises ValueError where it is damaged; OSError."""
+    content = json.loads(read(path))
+    if not isinstance(content, dict) or "config" not in content:
+        raise ValueError("no description of a start")
+    return content
 
 
 def recorded_config(path, overrides=None, sources=None):
-    """Return the configuration of the newest attempt in a run's folder. Raises RunFolderError, ConfigError."""
+    """Return the configuration of the newest attempt in a run's folder whose description is whole. Raises
+    RunFolderError, ConfigError, NotNow."""
     path = Path(path)
-    starts = path.glob("attempts/[0-9]*.json")
-    newest = max(starts, key=lambda start: int(start.stem), default=path / "config.json")
     try:
-        data = json.loads(newest.read_text())["config"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(
-            f"--logdir {path}: holds no run (no readable {newest.name})\n"
-            "  give --config_file to start one, or the folder of a run"
-        ) from error
-    return configuration.validate(data, str(newest), overrides, sources)
+        known = [path / "config.json", *attempts(path)]
+        data, newest = next(_whole(reversed(known)), (None, None))
+    except OSError as error:
+        raise _unusable(path, error) from error
+    if newest:
+        return configuration.validate(data["config"], str(newest), overrides, sources)
+    raise RunFolderError(
+        f"--logdir {path}: holds no run (no readable {known[-1].name})\n"
+        "  give --config_file to start one, or the folder of a run"
+    )
 
 
 def check_room(path, checkpoint_bytes, keep, games_bytes):
-    """Raise RunFolderError where the file system of a run's folder lacks room for `keep` checkpoints, one more while
-    the oldest is still there, and games; checkpoints that are there need none."""
+    """Raise RunFolderError, or NotNow for a run that is there, where the file system of a run's folder lacks room for
+    `keep` checkpoints, one more while the oldest is still there, and games; checkpoints that are there need none."""
     path = Path(path)
     there = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
-    stored = len(list((path / "checkpoints").glob("[0-9]*")))
-    missing = max(keep - stored, 0) + 1
     try:
+        stored = sum(name[0].isdigit() for name in names(path / "checkpoints"))
         room = os.statvfs(there)
     except OSError as error:
         raise _unusable(path, error) from error
+    missing = max(keep - stored, 0) + 1
     free, needed = room.f_bavail * room.f_frsize, missing * checkpoint_bytes + games_bytes
     if free < needed:
-        raise RunFolderError(
+        raise (NotNow if holds_run(path) else RunFolderError)(
             f"--logdir {path}: {free / 2**20:,.1f} MiB are free there, this run needs at least {needed / 2**20:,.1f}: "
             f"{missing} checkpoints of {checkpoint_bytes / 2**20:,.1f} MiB, {games_bytes / 2**20:,.1f} MiB of games\n"
             "  make room, name a --logdir elsewhere, or keep fewer: --set checkpoint.keep=1"
@@ -157,19 +193,37 @@ def check_same_run(path, config):
         )
 
 
-def _write_attempt(folder, description):
+def _whole(paths, damaged=lambda path, error: None):
+    """Give (description, path) of each of `paths` that is whole; `damaged` is called for the others. Raises OSError
+    where the file system fails, perhaps for a while."""
+    for path in paths:
+        try:
+            yield description(path), path
+        except (OSError, ValueError) as error:
+            if passes(error):
+                raise
+            damaged(path, error)
+
+
+def _set_aside(say, path, error):
+    say(f"damaged: {path}: {error}; it is kept as {set_aside(path).name}")
+
+
+def _write_attempt(folder, text):
     """Write the description of this start under a number that no start had, and return the number."""
     number = _next_attempt(folder)
     while True:
         try:
-            claim_text(folder / f"{number:03d}.json", description)
+            claim_text(folder / f"{number:03d}.json", text)
             return number
         except FileExistsError:
             number += 1
 
 
 def _next_attempt(folder):
-    return 1 + max((int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()), default=0)
+    # Also of one that was set aside: games are named by the number of their attempt.
+    found = [re.match(r"(\d+)\.json", name) for name in names(folder)]
+    return 1 + max((int(match[1]) for match in found if match), default=0)
 
 
 def _commit():

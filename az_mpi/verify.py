@@ -4,7 +4,9 @@ Nothing is thrown away: what is damaged is renamed to NAME.damaged. Games in two
 """
 
 import argparse
+import functools
 import json
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -19,13 +21,15 @@ checked: the sums, schema and content of checkpoints; the sum, schema, columns a
 is stored twice; that segments hold the games and positions that the newest whole checkpoint counts; the links of
 games.h5; the networks in best/; that every JSON file can be read; what killed writers left behind.
 
---repair sets damaged files aside (NAME.damaged), and segments whose games are all in another; writes games.h5 anew; and
-removes what killed writers left. A run that is under way is not repaired.
+--repair sets damaged files aside (NAME.damaged), and segments whose games are all in another; writes games.h5 anew, and
+config.json, from the first start that can be read; and removes what killed writers left. A run that is under way is not
+repaired.
 
 exit codes:
   0    everything is whole (--repair: is whole now)
   1    something is damaged or missing (--repair: and could not be mended)
   2    usage, or no run is there, or a job runs in the folder (--repair)
+  75   what the run is cannot be read now
 """
 
 
@@ -58,14 +62,18 @@ def repaired(run, game):
     from az_mpi import files, lock, run_folder
     from az_mpi.data import segment
 
+    say = functools.partial(print, file=sys.stderr, flush=True)
     try:
-        held = lock.Lock.take(run, [lock.me()], "none (repair)", run_folder.look(run))
+        held = lock.Lock.take(run, [lock.me()], "none (repair)", run_folder.look(run, say))
     except OSError as error:
         raise Refusal(f"{PROG}: error: {run}: {error.strerror}") from error
     try:
         before, done = Findings(run, game), []
         for path in before.damaged:
             done.append(f"{path} is kept as {files.set_aside(path).name}")
+        if before.config_from:
+            files.write_bytes(run / "config.json", files.read(before.config_from))
+            done.append(f"{run / 'config.json'} is that of {before.config_from}")
         if before.leftovers:
             files.remove_leftovers(run)
             done.append(f"{len(before.leftovers)} files of killed writers removed")
@@ -188,9 +196,14 @@ class Findings:
         return progress is not None and iteration < progress.iteration + (progress.phase == "train")
 
     def _texts(self):
-        folders = ("attempts", "evaluations")
-        for path in [self.run / "config.json", *(p for f in folders for p in sorted((self.run / f).glob("*.json")))]:
-            self._json(path, damaged=path.parent.name == "evaluations")
+        from az_mpi import run_folder
+
+        config, starts = self.run / "config.json", run_folder.attempts(self.run)
+        whole = [path for path in [config, *starts] if self._can_be_read(path, run_folder.description)]
+        lost = config in self.damaged or not os.path.lexists(config)
+        self.config_from = whole[0] if lost and whole else None
+        for path in sorted((self.run / "evaluations").glob("*.json")):
+            self._can_be_read(path, lambda path: json.loads(files.read(path)))
         metrics = self.run / "metrics.jsonl"
         lines = metrics.read_bytes().splitlines() if metrics.exists() else []
         bad = 0
@@ -202,11 +215,15 @@ class Findings:
         if bad:
             self.notes.append(f"metrics.jsonl: {bad} of {len(lines)} lines were cut off; readers leave them out")
 
-    def _json(self, path, damaged):
+    def _can_be_read(self, path, read):
         try:
-            json.loads(path.read_bytes())
+            read(path)
+            return True
         except (OSError, ValueError) as error:
-            self._wrong(path, f"{type(error).__name__}: {error}", damaged)
+            passes = files.passes(error)
+            text = unreadable(error) if passes else f"{type(error).__name__}: {error}"
+            self._wrong(path, text, damaged=not passes and not isinstance(error, FileNotFoundError))
+            return False
 
 
 if __name__ == "__main__":

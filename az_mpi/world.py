@@ -17,7 +17,7 @@ from az_mpi import watchdog
 from az_mpi.messages import as_bytes, pack, unpack
 from az_mpi.peers import PeerLost, collective
 from az_mpi.pending import PendingSum
-from az_mpi.problems import Refusal
+from az_mpi.problems import NotNow, Refusal
 
 SPIN_S, LONGEST_SLEEP_S = 0.0002, 0.002
 ABORT_S = 3.0  # that MPI is given to end the job
@@ -101,17 +101,17 @@ class World:
     def from_root(self, make):
         """Return on every rank the small JSON-able result of `make()`, which root alone calls. Collective.
 
-        Raises Refusal, with the same text, on every rank where `make` raises one on root.
+        Raises Refusal, with the same text, on every rank where `make` raises one on root; likewise NotNow.
         """
         outcome = None
         if self.is_root:
             try:
                 outcome = {"result": make()}
             except Refusal as error:
-                outcome = {"refusal": str(error)}
+                outcome = {"refusal": str(error), "passes": isinstance(error, NotNow)}
         outcome = self.share(outcome)
         if "refusal" in outcome:
-            raise Refusal(outcome["refusal"])
+            raise (NotNow if outcome["passes"] else Refusal)(outcome["refusal"])
         return outcome["result"]
 
     def agree(self, item):

@@ -8,36 +8,58 @@ import secrets
 import sys
 import time
 
+from az_mpi.files import passes
 from az_mpi.launch.private_folder import PrivateFolder
 from az_mpi.problems import Refusal
 
 FOLDER = "AZ_MPI_RENDEZVOUS"  # tells this program the folder
 POLL_S = 0.1
+FAILS_S = 20.0  # that a file system may fail for before there is nobody to be called
 
 
 def main(arguments):
     """Run the command and return its exit status; 255, as ssh does, where it cannot be run."""
     host, parent = arguments[0], os.getppid()
-    try:
-        folder = PrivateFolder(os.environ[FOLDER])
-        members = (folder.read("node-0") or {}).get("members", [])
-        member = next(member for member in members if member["host"] == host)
-    except (KeyError, Refusal, StopIteration) as error:
-        print(f"no node {host} in the rendezvous: {error}", file=sys.stderr)
-        return 255
-    key = f"{member['id']}-{secrets.token_hex(8)}"
     # As ssh does: one shell command, whatever the number of words.
     text = "" if sys.stdin.isatty() else sys.stdin.read()
-    folder.write(f"command-{key}", {"command": " ".join(arguments[1:]), "input": text})
+    try:
+        folder = PrivateFolder(os.environ[FOLDER])
+        members = (insist(lambda: folder.read("node-0")) or {}).get("members", [])
+        member = next(member for member in members if member["host"] == host)
+        key = f"{member['id']}-{secrets.token_hex(8)}"
+        insist(lambda: folder.write(f"command-{key}", {"command": " ".join(arguments[1:]), "input": text}))
+    except (KeyError, Refusal, StopIteration, OSError) as error:
+        print(f"no node {host} in the rendezvous: {error}", file=sys.stderr)
+        return 255
     while os.getppid() == parent:
-        folder.names()
-        if result := folder.read(f"result-{key}"):
+        if result := look(folder, f"result-{key}"):
             folder.remove(f"result-{key}")
             sys.stdout.write(result["output"])
             sys.stderr.write(result["errors"])
             return result["status"]
         time.sleep(POLL_S)
     return 255  # whoever asked is gone
+
+
+def insist(action):
+    """Return what `action()` returns, called again for FAILS_S where the file system fails. Raises OSError."""
+    until = time.monotonic() + FAILS_S
+    while True:
+        try:
+            return action()
+        except OSError as error:
+            if not passes(error) or time.monotonic() > until:
+                raise
+        time.sleep(POLL_S)
+
+
+def look(folder, name):
+    """Return a message, or None where there is none, or none that can be read now."""
+    try:
+        folder.names()
+        return folder.read(name)
+    except OSError:
+        return None
 
 
 if __name__ == "__main__":

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from az_mpi import files, run_folder
 from az_mpi.launch import probe
-from az_mpi.problems import Refusal, escape
+from az_mpi.problems import NotNow, Refusal, escape
 
 ANSWER_S = 30  # for a host to answer, unless told otherwise
 AT_ONCE = 64  # hosts that are asked at the same time
@@ -97,20 +98,22 @@ def ssh(timeout_s):
 def token(logdir):
     """Give (path, content) of a file in the nearest folder above a run's folder that exists; it goes with the block."""
     folder = Path(os.path.abspath(logdir))
-    while not folder.is_dir():
-        if folder.exists():
-            raise Refusal(f"--logdir {escape(str(logdir))}: {escape(str(folder))} is not a folder")
-        folder = folder.parent
-    path, text = folder / f".az_mpi-{secrets.token_hex(8)}.tmp", secrets.token_hex(16)  # a name that a run clears away
     try:
+        while not folder.is_dir():
+            if folder.exists():
+                raise Refusal(f"--logdir {escape(str(logdir))}: {escape(str(folder))} is not a folder")
+            folder = folder.parent
+        path, text = folder / f".az_mpi-{secrets.token_hex(8)}.tmp", secrets.token_hex(16)  # that a run clears away
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "w") as file:
             file.write(text)
     except OSError as error:
-        raise Refusal(f"--logdir {escape(str(logdir))}: {folder} cannot be written to: {error.strerror}") from error
+        kind = NotNow if files.passes(error) and run_folder.holds_run(logdir) else Refusal
+        raise kind(f"--logdir {escape(str(logdir))}: {folder} cannot be written to: {error.strerror}") from error
     try:
         yield str(path), text
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
 
 
 def look_at(names, asked, shell, timeout_s):

@@ -21,7 +21,7 @@ def serve(node, waiting_s):
     Raises Refusal where node 0 does not come within waiting_s.
     """
     root, children = Other(node.folder, 0), {}
-    start, joined, say_at = time.monotonic(), None, 0
+    start, joined, say_at, failed = time.monotonic(), None, 0, None
     caught = []
     try:
         while True:
@@ -53,7 +53,11 @@ def serve(node, waiting_s):
                     print(f"node 0: {end['text']}", file=sys.stderr)
                 return end["status"]
             else:
-                work(node, children)
+                try:
+                    work(node, children)
+                except OSError as error:  # of the folder, or of this host; perhaps for a moment
+                    if failed != (failed := str(error)):
+                        job.say(f"node {node.index}: what node 0 asks for cannot be done now: {error}")
                 pass_on(node, caught)
             time.sleep(POLL_S)
     finally:

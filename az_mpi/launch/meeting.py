@@ -4,6 +4,7 @@ import math
 import shlex
 import signal
 import sys
+from contextlib import suppress
 
 from az_mpi.launch import agent, job
 from az_mpi.launch.hosts import Host, parse
@@ -39,17 +40,18 @@ class Meeting:
         return [one for one in self.known if one["index"] not in self.lost]
 
     def publish(self):
-        """Tell the nodes who takes part, if they do not know it yet, and remove what was for others. Raises OSError."""
+        """Tell the nodes who takes part, if they do not know it yet, and remove what was for others."""
         ids, folder = [one["id"] for one in self.here()], self.node.folder
         if ids == self.published:
             return
         self.node.tell(members=[{"id": one["id"], "host": one["host"]} for one in self.here()])
         self.published = ids
         self.strangers.clear()  # they may fit now
-        for name in folder.names():
-            kind, _, key = name.partition("-")
-            if kind in ("command", "result") and key.partition("-")[0] not in ids:
-                folder.remove(name)
+        with suppress(OSError):  # what is left means nothing to those that are here
+            for name in folder.names():
+                kind, _, key = name.partition("-")
+                if kind in ("command", "result") and key.partition("-")[0] not in ids:
+                    folder.remove(name)
 
     def hosts(self):
         """Return the Hosts of all nodes, also of those that are lost and have not come again elsewhere."""
@@ -82,10 +84,7 @@ class Meeting:
                 told, heard = content.get("signals", []), self.heard.get(content["id"], 0)
                 self.heard[content["id"]] = len(told)
                 signals += [signal.Signals(number) for number in told[heard:]]
-        try:
-            self.publish()
-        except OSError:
-            pass  # the file system fails; the next look tries again
+        self.publish()
         return signals, any(self.known[index]["host"] in names for index in self.lost)
 
     def welcome(self, content):

@@ -5,6 +5,7 @@ import os
 import secrets
 import stat
 
+from az_mpi.files import passes
 from az_mpi.problems import Refusal, escape
 
 MESSAGE_BYTES_MAX = 2**22
@@ -37,7 +38,8 @@ class PrivateFolder:
                           "so only you may have access\n  chmod 700 it, or give a folder of your own")
 
     def names(self):
-        """Return the names of the messages; reading a folder also makes a network file system look for new ones."""
+        """Return the names of the messages; reading a folder also makes a network file system look for new ones. Raises
+        OSError."""
         # With a descriptor of its own: threads that list one at the same time share their place in it, and miss names.
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
         try:
@@ -58,7 +60,8 @@ class PrivateFolder:
             raise
 
     def read(self, name):
-        """Return a message, or None where there is none that we have written."""
+        """Return a message, or None where there is none that we have written. Raises OSError where the file system
+        fails, perhaps for a while."""
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.descriptor)
             with open(descriptor, "rb") as file:
@@ -66,7 +69,9 @@ class PrivateFolder:
                 if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid() or state.st_nlink > 1:
                     return None
                 content = json.loads(file.read(MESSAGE_BYTES_MAX + 1))
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError, RecursionError) as error:
+            if passes(error):
+                raise
             return None
         return content if isinstance(content, dict) else None
 

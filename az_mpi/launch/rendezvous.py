@@ -8,7 +8,7 @@ import time
 
 from az_mpi.launch import agent, check, job, joiner, mpirun
 from az_mpi.launch.meeting import Meeting
-from az_mpi.launch.nodes import COME_S, POLL_S, SAY_EVERY_S, STALE_S, Node, Other
+from az_mpi.launch.nodes import COME_S, DEAD_S, POLL_S, SAY_EVERY_S, STALE_S, Node, Other
 from az_mpi.launch.pool import Pool
 from az_mpi.launch.private_folder import PrivateFolder
 from az_mpi.launch.supervisor import INTERNAL, RESUMABLE, Supervisor
@@ -68,7 +68,8 @@ def lead(node, options, program, logdir, hours, timeout_s):
         node.tell(members=[{"id": one["id"], "host": one["host"]} for one in [node.content, *seen]],
                   end={"status": status, "text": text})
         ids = {one["id"] for one in seen}  # one that comes only now waits for another node 0
-        while any(other.look() and other.content["id"] in ids and other.silent_s() < STALE_S for other in others):
+        while any(other.look() and other.content["id"] in ids and other.silent_s() < STALE_S
+                  and other.blind_s() < DEAD_S for other in others):  # fmt: skip
             time.sleep(POLL_S)
 
 

@@ -10,8 +10,7 @@ import socket
 import time
 from pathlib import Path
 
-from az_mpi import lock
-from az_mpi.files import read
+from az_mpi import files
 from az_mpi.launch import check, job, mpirun
 from az_mpi.launch.desk import Desk
 from az_mpi.launch.hosts import parse
@@ -49,6 +48,7 @@ class Supervisor:
         self.chosen, self.np = pool.choose(self.there)
         self.began, self.node_lost, self.jobs_num, self.narrow_num = False, False, 0, 0
         self.request = self.answer = self.said = self.look = None
+        self.committed = set()
 
     def run(self, answers):
         """Run jobs until the run ends, is stopped or given up, and return the exit status.
@@ -121,8 +121,6 @@ class Supervisor:
             return RESUMABLE if ended.lost else ended.status or RESUMABLE
         if self.changing:
             return None
-        if ended.status == USAGE and self.jobs_num > 1 and self.is_held():
-            return None
         if ended.status in (USAGE, INTERRUPTED):
             return ended.status
         if not self.began and not ended.lost and ended.status != KILLED:
@@ -156,18 +154,10 @@ class Supervisor:
         shell, gpus = self.reach.shell(timeout_s), bool(self.options.gpus)
         return check.ask(hosts, self.mpirun, self.folder, shell, timeout_s, gpus, end)
 
-    def is_held(self):
-        """Return whether a job lives that holds the run's folder, such as one cut off from us that is yet to end."""
-        try:
-            lock.look(self.folder)
-            return False
-        except (lock.LockHeld, OSError):
-            return True
-
     def state(self):
         """Return the run's status.json where a job of this launch wrote it, else {}."""
         try:
-            values = json.loads(read(self.folder / "status.json"))
+            values = json.loads(files.read(self.folder / "status.json"))
             return values if values["launch"] == self.id else {}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
@@ -178,8 +168,14 @@ class Supervisor:
         return self.began
 
     def reached(self):
-        """Return the names of what is committed; a job that adds to them has got on."""
-        return {path.name for folder in ("games", "checkpoints") for path in (self.folder / folder).glob("[0-9]*")}
+        """Return the names of what is committed; a job that adds to them has got on. Where the folder cannot be read
+        now, they are those of the last time."""
+        try:
+            found = [name for folder in ("games", "checkpoints") for name in files.names(self.folder / folder)]
+            self.committed = {name for name in found if name[0].isdigit()}
+        except OSError:
+            pass
+        return self.committed
 
     def tick(self):
         """Look after the job that runs; return the signals that mpirun is to get."""

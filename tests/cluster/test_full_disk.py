@@ -21,11 +21,12 @@ PAUSED, ON = "paused: ", "the files can be written again"
 class Disk:
     """A tmpfs of a machine's own, as the folder `disk` of a checkout, and a run on it."""
 
-    def __init__(self, machine, checkout):
+    def __init__(self, machine, checkout, *starter):
+        """starter: the words that start run_dist.py with its options."""
         self.machine, self.checkout, self.output = machine, checkout, checkout / "output"
         (checkout / "disk").mkdir()
         self.do("mount -t tmpfs -o size=200m none disk")
-        words = ["mpirun", "-np", 2, "-H", "node1:2", "--bind-to", "none", "python", "run_dist.py", *OPTIONS]
+        words = [*starter, *OPTIONS]
         with open(self.output, "w") as file:
             self.process = subprocess.Popen(machine.command(*words, host="node1", cwd=checkout), stdout=file,
                                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=machine.environment)
@@ -57,7 +58,7 @@ class Disk:
 def test_a_run_pauses_whatever_it_can_write_no_more(machine, checkout, step):
     """From nothing left to as much as an iteration writes, its segment and its checkpoint: the first write that finds
     no room is another one each time."""
-    disk = Disk(machine, checkout)
+    disk = Disk(machine, checkout, "mpirun", "-np", 2, "-H", "node1:2", "--bind-to", "none", "python", "run_dist.py")
     try:
         disk.wait_for("iteration 4 of", 1)
         sizes = disk.do("du -k --apparent-size disk/run/checkpoints/000003 disk/run/games/000002-000.h5")
@@ -77,4 +78,27 @@ def test_a_run_pauses_whatever_it_can_write_no_more(machine, checkout, step):
     text = disk.output.read_text()
     assert "Traceback" not in text and "stopped" in text, text[-4000:]
     assert int(disk.do("find disk/run/games -name '0*.h5' | wc -l")) > int(whole)
+    assert "nothing is wrong" in disk.do("python -m az_mpi verify disk/run")
+
+
+def test_a_restart_that_finds_no_room_is_tried_again(machine, checkout):
+    """A job is lost while the disk is full; launch goes on once there is room."""
+    disk = Disk(machine, checkout, "python", "-m", "az_mpi", "launch", "--hosts", "node1:2", "--")
+    try:
+        disk.wait_for("iteration 2 of", 1)
+        disk.fill(0)
+        machine.run("pkill", "-KILL", "-x", "prterun", host="node1")
+        disk.wait_for("cannot be written to: No space left on device", 1)  # says launch
+        disk.do("truncate -s -100K disk/ballast")
+        disk.wait_for("MiB are free there, this run needs at least", 1)  # says the next job
+        disk.empty()
+        disk.wait_for("resumed after", 1)
+        disk.wait_for("iteration 4 of", 1)
+        machine.run("pkill", "-TERM", "-f", "^python -m az_mpi launch", host="node1")
+        assert disk.process.wait(60) == 75
+    finally:
+        machine.run("pkill", "-KILL", "-f", "^python -m az_mpi launch", host="node1")
+        disk.process.wait(60)
+    text = disk.output.read_text()
+    assert "Traceback" not in text and "restart 2 of 10 in a row: waiting 5 s" in text, text[-4000:]
     assert "nothing is wrong" in disk.do("python -m az_mpi verify disk/run")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from az_mpi import lock
 from az_mpi.lock import Lock, LockHeld, LockLost, look, me
-from az_mpi.problems import Refusal
+from az_mpi.problems import NotNow, Refusal
 
 ROOT = Path(__file__).parents[2]
 LONG_S = 60
@@ -185,6 +186,80 @@ def test_a_holder_on_another_host_whose_beat_stands_still_is_dead(start, tmp_pat
     assert process.wait(LONG_S) == 0
     assert held.still_ours() and holder(tmp_path)["token"] == held.token
     held.release()
+
+
+def stand_still(run, monkeypatch, hang_s, **starter):
+    """Leave the lock of a job elsewhere whose beat stands still. starter: who starts that job, by id."""
+    for variable in ("AZ_MPI_LAUNCH", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(lock, "LOOK_S", 0.5)
+    monkeypatch.setattr(lock, "TELL_S", 0.2)
+    (run / "lock").mkdir()
+    content = {"host": "far", "pid": 7, "attempt": 1, "token": "t", "since": "then", "hang_s": hang_s,
+               "starter": {"launch": None, "slurm": None, "start": None} | starter,
+               "ranks": [{"host": "far", "pid": 7, "place": "another kernel", "started": 1}]}  # fmt: skip
+    (run / "lock" / "000001.json").write_text(json.dumps(content))
+
+
+def seconds(run, said):
+    begun = time.monotonic()
+    assert look(run, said.append) == {"000001.json": "t"}
+    return time.monotonic() - begun
+
+
+def test_a_job_elsewhere_may_stand_still_as_long_as_it_allows_itself(tmp_path, monkeypatch):
+    stand_still(tmp_path, monkeypatch, 2.0)
+    said = []
+    assert 2.0 < seconds(tmp_path, said) < 4.0
+    assert len(said) == 1 and "process 7 on far had this run; looking for 2 s whether it lives" in said[0]
+
+
+@pytest.mark.parametrize("ours, theirs, earlier", [
+    ({"AZ_MPI_LAUNCH": "a"}, {"launch": "a"}, True), ({"AZ_MPI_LAUNCH": "a"}, {"launch": "b"}, False),
+    ({"SLURM_JOB_ID": "5", "SLURM_RESTART_COUNT": "2"}, {"slurm": "5", "start": "1"}, True),
+    ({"SLURM_JOB_ID": "5", "SLURM_RESTART_COUNT": "1"}, {"slurm": "5"}, True),
+    ({"SLURM_JOB_ID": "5"}, {"slurm": "5"}, False), ({"SLURM_JOB_ID": "5"}, {"slurm": "6", "start": "1"}, False),
+    ({}, {}, False),
+])  # fmt: skip
+def test_an_earlier_start_of_the_same_job_is_known(tmp_path, monkeypatch, ours, theirs, earlier):
+    """Who starts it again knows that it is lost: its lock is looked at for LOOK_S only. Where it still lives, as on a
+    host that is cut off, the new start is to be tried again, with status 75."""
+    stand_still(tmp_path, monkeypatch, 2.0, **theirs)
+    for name, value in ours.items():
+        monkeypatch.setenv(name, value)
+    assert (seconds(tmp_path, []) < 2.0) == earlier
+    beat = threading.Timer(0.3, os.utime, [tmp_path / "lock" / "000001.json"])
+    beat.start()
+    with pytest.raises(LockHeld, match="process 7 on far.*its lock is renewed") as held:
+        look(tmp_path)
+    assert isinstance(held.value, NotNow) == earlier
+    beat.join()
+
+
+def test_a_file_system_that_hangs_is_no_death(tmp_path, monkeypatch):
+    """It hangs for the holder too, whose next beat comes a moment after this look."""
+    stand_still(tmp_path, monkeypatch, 0.0)
+    monkeypatch.setattr(lock, "SLOW_S", 0.1)
+    read, hangs = lock._read, [0.0, 1.0, 0.0]
+
+    def slow(path):
+        time.sleep(hangs.pop(0) if hangs else 0.0)
+        if not hangs:
+            os.utime(path)
+        return read(path)
+
+    monkeypatch.setattr(lock, "_read", slow)
+    with pytest.raises(LockHeld, match="its lock is renewed"):
+        look(tmp_path)
+
+
+def test_a_lock_says_who_starts_its_job_and_how_long_it_may_hang(tmp_path, monkeypatch):
+    monkeypatch.setenv("AZ_MPI_LAUNCH", "a")
+    held = Lock.take(tmp_path, [me()], 1, hang_s=30.0)
+    assert holder(tmp_path)["starter"]["launch"] == "a" and holder(tmp_path)["hang_s"] == 30.0
+    heir = Lock.take_over(tmp_path, [me()], 1, held.token, 20.0)
+    assert holder(tmp_path)["starter"]["launch"] == "a" and holder(tmp_path)["hang_s"] == 20.0
+    heir.release()
 
 
 def test_whoever_slept_while_the_lock_was_taken_knows_it(tmp_path):

@@ -1,12 +1,15 @@
 """The nodes of a rendezvous as node 0 sees them while it looks after a job: real nodes, in a folder of this machine."""
 
+import json
+import os
 import signal
+import threading
 import time
 from contextlib import contextmanager
 
 import pytest
 
-from az_mpi.launch import nodes
+from az_mpi.launch import joiner, nodes
 from az_mpi.launch.hosts import Host
 from az_mpi.launch.meeting import Meeting
 from az_mpi.launch.nodes import Node, Other
@@ -83,17 +86,85 @@ def test_a_failing_disk_does_not_end_the_watch(start, monkeypatch):
     with start(0, "host0") as root:
         with start(1, "host1"):
             meeting = meet(root)
-        tell = root.tell
+        with monkeypatch.context() as patch:
+            patch.setattr(root.folder, "write", fail)
+            wait_until(lambda: meeting.attend({"host1"}) == ([], True))
+            assert len(root.folder.read("node-0")["members"]) == 2
+        wait_until(lambda: len(root.folder.read("node-0")["members"]) == 1)
 
-        def fail(**_):
-            raise OSError(5, "Input/output error")
 
-        monkeypatch.setattr(root, "tell", fail)
+def fail(*_):
+    raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("what", ["names", "read"])
+def test_a_folder_that_cannot_be_read_makes_nobody_silent(start, monkeypatch, what):
+    monkeypatch.setattr(nodes, "DEAD_S", 0.4)
+    with start(0, "host0") as root:
+        with start(1, "host1"):
+            meeting = meet(root)
+            with monkeypatch.context() as patch:
+                patch.setattr(root.folder, what, fail)
+                until = time.monotonic() + 1
+                while time.monotonic() < until:
+                    assert meeting.attend({"host1"}) == ([], False)
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                assert meeting.attend({"host1"}) == ([], False)
         wait_until(lambda: meeting.attend({"host1"}) == ([], True))
-        assert len(root.content["members"]) == 2
-        monkeypatch.setattr(root, "tell", tell)
-        meeting.attend(set())
-        assert len(root.content["members"]) == 1
+
+
+def test_a_folder_that_hangs_makes_nobody_silent(start, monkeypatch):
+    """All nodes hang in it and come back at about the same time; the first of them must not miss the others."""
+    monkeypatch.setattr(nodes, "DEAD_S", 0.4)
+    monkeypatch.setattr(nodes, "SLOW_S", 0.2)
+    with start(0, "host0") as root:
+        with start(1, "host1"):
+            meeting = meet(root)
+            names, until = root.folder.names, time.monotonic() + 1
+
+            def hang():
+                time.sleep(max(until - time.monotonic(), 0))
+                return names()
+
+            monkeypatch.setattr(root.folder, "names", hang)
+            for _ in range(100):
+                assert meeting.attend({"host1"}) == ([], False)
+                time.sleep(0.01)
+        wait_until(lambda: meeting.attend({"host1"}) == ([], True))
+
+
+def test_a_folder_that_is_never_read_again_is_given_up(start, monkeypatch):
+    monkeypatch.setattr(nodes, "BLIND_S", 0.3)
+    with start(0, "host0") as root, start(1, "host1"):
+        meeting = meet(root)
+        monkeypatch.setattr(root.folder, "read", fail)
+        wait_until(lambda: meeting.attend({"host1"}) == ([], True))
+
+
+def test_a_node_does_what_it_is_asked_for_once_the_folder_can_be_read(start, monkeypatch, capfd):
+    """Also a command that it was told of, and whose result it could not write."""
+    monkeypatch.setattr(joiner, "listen", lambda caught: None)  # for a main thread
+    with start(0, "host0") as root, start(1, "host1") as node:
+        served = []
+        thread = threading.Thread(target=lambda: served.append(joiner.serve(node, 10)))
+        thread.start()
+        meeting = meet(root)
+        key = f"{meeting.known[1]['id']}-1"
+        with monkeypatch.context() as patch:
+            patch.setattr(node.folder, "write", fail)
+            # Not by the folder's own write, which fails: by hand.
+            path = os.path.join(f"/proc/self/fd/{root.folder.descriptor}", f"command-{key}")
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+                file.write(json.dumps({"command": "echo done", "input": ""}))
+            wait_until(lambda: "cannot be done now" in capfd.readouterr().err)
+            patch.setattr(node.folder, "names", fail)
+            time.sleep(0.5)
+        wait_until(lambda: root.folder.read(f"result-{key}"))
+        assert root.folder.read(f"result-{key}")["output"] == "done\n"
+        root.tell(end={"status": 3, "text": ""})
+        thread.join(10)
+        assert served == [3]
 
 
 def test_a_node_that_does_not_fit_is_told_of_once_and_left_out(start, capfd):

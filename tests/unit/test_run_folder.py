@@ -7,9 +7,9 @@ import os
 import pytest
 from helpers import make_config
 
-from az_mpi import __version__, run_folder
+from az_mpi import __version__, files, lock, run_folder
 from az_mpi import config as configuration
-from az_mpi.problems import ConfigError, Refusal
+from az_mpi.problems import ConfigError, NotNow, Refusal
 from az_mpi.run_folder import RunFolderError, prepare, recorded_config
 
 HOSTS = ["node01", "node02"]
@@ -84,6 +84,61 @@ def test_a_folder_without_room_is_refused_before_anything_is_written(tmp_path):
         run_folder.check_room(path, 2 * 10**9 * 2**20, 2, 2**20)
     assert list(tmp_path.iterdir()) == []
     run_folder.check_room(path, 2**10, 2, 2**20)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("where", ["listdir", "open", "link"])
+def test_a_run_whose_file_system_fails_now_goes_on_later(tmp_path, monkeypatch, code, where):
+    """Unlike a first start, whose user is there to name another folder, and unlike what would fail again."""
+    run, real = tmp_path / "run", getattr(os, where)
+
+    def begin():
+        return run_folder.start(run, make_config(), HOSTS, False, [lock.me()], {}, print)
+
+    def fails_with(code):
+        def fail(path, *how, **named):
+            if str(run) in str(path):
+                raise OSError(code, os.strerror(code), path)
+            return real(path, *how, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, where, fail)
+            with pytest.raises(Refusal, match=os.strerror(code)) as caught:
+                begin()
+        return caught.type
+
+    monkeypatch.setattr(files, "READ_PAUSES_S", ())
+    assert fails_with(code) is RunFolderError
+    begin()[1].release()
+    assert fails_with(code) is NotNow
+    assert where == "open" or fails_with(errno.EACCES) is RunFolderError
+    number, held = begin()
+    assert number == 2
+    held.release()
+
+
+def test_a_run_without_room_goes_on_once_there_is_some(tmp_path):
+    prepare(tmp_path, make_config(), HOSTS, fresh=False)
+    with pytest.raises(NotNow, match="make room"):
+        run_folder.check_room(tmp_path, 2 * 10**9 * 2**20, 2, 2**20)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"hosts": []}'])
+def test_damaged_descriptions_of_newer_starts_are_set_aside(tmp_path, content):
+    """The run goes on with what the newest whole one says; no number is given twice, as games are named by it."""
+    for iterations in (3, 4, 5, 6):
+        prepare(tmp_path, make_config(iterations=iterations), HOSTS, fresh=False)
+    for number in (3, 4):
+        (tmp_path / f"attempts/00{number}.json").write_bytes(content)
+    assert recorded_config(tmp_path).iterations == 4
+    said = []
+    assert prepare(tmp_path, make_config(iterations=7), HOSTS, False, said.append) == 5
+    assert sorted(path.name for path in (tmp_path / "attempts").iterdir()) == [
+        "001.json", "002.json", "003.json.damaged", "004.json.damaged", "005.json"]
+    assert len(said) == 2 and "004.json" in said[0] and said[0].endswith("it is kept as 004.json.damaged")
+    assert recorded_config(tmp_path).iterations == 7
+    (tmp_path / "attempts/005.json").rename(tmp_path / "attempts/005.json.damaged")
+    assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 6
 
 
 def test_what_is_remembered(tmp_path):
@@ -174,7 +229,7 @@ def test_a_start_that_died_before_its_attempt_was_written_is_no_obstacle(tmp_pat
 
     with monkeypatch.context() as patch:
         patch.setattr(run_folder, "claim_text", full)
-        with pytest.raises(RunFolderError, match="No space left"):
+        with pytest.raises(NotNow, match="No space left.*\n.*the same command goes on"):
             prepare(tmp_path, make_config(), HOSTS, fresh=False)
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 2
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from az_mpi.launch import hosts, job, supervisor
+from az_mpi.launch.desk import Desk
 from az_mpi.launch.mpirun import Mpirun
 from az_mpi.launch.pool import Pool
 from az_mpi.launch.reach import BySsh
@@ -113,6 +114,26 @@ def test_it_is_given_up_where_it_does_not_get_on(launch, capfd):
     assert launch([{**RUNNING, "status": 137}] * 4) == (75, [("a:1", 1)] * 4)
     assert "given up after 3 restarts in a row" in capfd.readouterr().err
     assert launch([{**RUNNING, "status": 137}], max_restarts=0)[0] == 75 and len(launch.lines) == 5
+
+
+def test_a_disk_that_fails_now_does_not_end_the_watch(launch, monkeypatch):
+    """Neither where launch looks how far the run is, nor where it takes a request away."""
+    monkeypatch.setattr(supervisor.files, "names", lambda folder: fail_with_eio())
+    lost = {**RUNNING, "status": 137}
+    assert launch([lost, lost, FINISHES]) == (0, [("a:1", 1)] * 3)
+
+
+def test_a_request_that_cannot_be_taken_away_now_is_taken_later(tmp_path, monkeypatch):
+    desk = Desk(tmp_path)
+    desk.ask({"id": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_, **named: fail_with_eio())
+        assert desk.take() is None
+    assert desk.take() == {"id": 1} and desk.take() is None
+
+
+def fail_with_eio():
+    raise OSError(5, "Input/output error")
 
 
 def test_getting_on_is_what_counts(launch):

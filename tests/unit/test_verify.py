@@ -10,7 +10,7 @@ import pytest
 import torch
 from helpers import Hashed, make_config, play_games
 
-from az_mpi import __main__, checkpoint, games, lock, run_folder, verify
+from az_mpi import __main__, checkpoint, files, games, lock, run_folder, verify
 from az_mpi.checkpoint import Checkpoint, Progress
 from az_mpi.data import segment
 from az_mpi.data.segment import SegmentError
@@ -93,6 +93,44 @@ def test_what_is_damaged_is_named_and_set_aside(run, capsys):
     assert segment.linked(run / "games.h5") == ["000001-000"]
     assert any("counts 20 games, the whole segments before it hold 0" in note for note in values["notes"])
     assert not list(run.rglob("*.tmp")) and not (run / "lock").exists()
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.write_text("{"), Path.unlink])
+def test_descriptions_of_starts_are_mended(run, capsys, harm):
+    for _ in range(2):
+        run_folder.prepare(run, make_config(), ["node1"], fresh=False)
+    harm(run / "config.json")
+    (run / "attempts/003.json").write_text('{"hosts": []}')
+    (run / "evaluations/000001.json").write_text("{")
+    status, values = told(run, capsys)
+    wrong = [problem["path"] for problem in values["problems"]]
+    assert status == 1 and wrong == ["config.json", "attempts/003.json", "evaluations/000001.json"]
+    status, values = told(run, capsys, "--repair")
+    assert status == 0 and (run / "attempts/003.json.damaged").exists()
+    assert (run / "config.json").read_bytes() == (run / "attempts/001.json").read_bytes()
+    assert run_folder.recorded_config(run) == make_config()
+
+
+def test_what_cannot_be_read_now_stays_where_it_is(run, capsys, monkeypatch):
+    real = os.open
+
+    def fail(path, *how, **named):
+        if str(path).endswith(away):
+            raise OSError(5, "Input/output error")
+        return real(path, *how, **named)
+
+    monkeypatch.setattr(files, "READ_PAUSES_S", ())
+    (run / "evaluations/000001.json").write_text("{}")
+    run_folder.prepare(run, make_config(), ["node1"], fresh=False)
+    away = ("config.json", "evaluations/000001.json", "000000-000.h5")
+    monkeypatch.setattr(os, "open", fail)
+    status, values = told(run, capsys, "--repair")
+    assert status == 1 and all("cannot be read now" in problem["problem"] for problem in values["problems"])
+    assert len(values["problems"]) == 3 and not list(run.rglob("*.damaged"))
+    away = ("attempts/002.json",)
+    assert __main__.main(["verify", str(run), "--repair"]) == 75
+    assert "the same command goes on once its file system works" in capsys.readouterr().err
+    assert not list(run.rglob("*.damaged"))
 
 
 def test_a_segment_that_is_there_twice_is_kept_once(run, capsys):
