@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 
+from az_mpi.files import keep_private
 from az_mpi.problems import NotNow, Refusal, escape, nearest
 
 PROG = "python -m az_mpi"
@@ -25,6 +26,7 @@ def main(argv):
         print(help_text())
         return 0 if argv else USAGE
     name, arguments = argv[0], argv[1:]
+    keep_private()
     try:
         if name not in COMMANDS:
             near = "".join(f"; did you mean {other}?" for other in nearest(name, list(COMMANDS))[:1])

@@ -72,6 +72,11 @@ def whole_folder(path, before=None):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def keep_private():
+    """From now on let this process's new files be its user's alone to write, and its group's at most to read."""
+    os.umask(os.umask(0) | 0o027)
+
+
 def names(folder):
     """Return the names in a folder, sorted; none where there is no such folder. Raises OSError: unlike a glob, which in
     newer Pythons takes a folder that cannot be read for an empty one."""

@@ -4,6 +4,7 @@ Every function here is collective: every rank calls it.
 """
 
 import copy
+import functools
 import json
 
 from safetensors import SafetensorError
@@ -86,7 +87,8 @@ class _Watched:
 def load_best(run, before):
     """Return an evaluator of the best network found before an iteration, or None where there is none."""
     world = run.world
-    tensors = _newest_best(run, before) if world.is_root else None
+    look = functools.partial(_newest_best, run, before)
+    tensors = insist(run.writer, run.folder / "best", look) if world.is_root else None
     if not world.share(tensors is not None):
         return None
     network = copy.deepcopy(run.network)
@@ -95,9 +97,10 @@ def load_best(run, before):
 
 
 def _newest_best(run, before):
-    """Return the tensors of the newest whole file of a best network before an iteration, or None. Not collective."""
-    paths = [path for path in (run.folder / "best").glob("*.safetensors")
-             if path.stem.isdecimal() and int(path.stem) < before]
+    """Return the tensors of the newest whole file of a best network before an iteration, or None. Raises OSError where
+    the file system fails, perhaps for a while. Not collective."""
+    paths = [run.folder / "best" / name for name in files.names(run.folder / "best") if name.endswith(".safetensors")]
+    paths = [path for path in paths if path.stem.isdecimal() and int(path.stem) < before]
     for path in sorted(paths, reverse=True):
         try:
             tensors = checkpoint.from_bytes(files.read(path))
@@ -105,6 +108,8 @@ def _newest_best(run, before):
             resume.check_weights(run, tensors, path.name)
             return tensors
         except (OSError, SafetensorError, ValueError) as error:
+            if files.passes(error):
+                raise
             run.logger.warning("damaged: %s: %s; an older best network is played, if there is one", path, error)
     return None
 

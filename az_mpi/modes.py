@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 import sys
 import time
 
@@ -21,7 +20,6 @@ def train(arguments, config, world, requests):
     """Start the run in --logdir, or go on with the one that is there; stop or save where signals ask for it."""
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
     watchdog.expect(config.fault.hang_s)
-    os.umask(os.umask(0) | 0o027)
     world, trainers_num = placement.place(config, world, placement.choose_device(world))
     ranks, taken = world.collect(lock.me()), []  # taken: root's lock
     dead = world.from_root(lambda: run_folder.look(folder, _say))

@@ -10,7 +10,7 @@ from collections import deque
 
 from az_mpi import watchdog
 from az_mpi.fencing import Fence
-from az_mpi.files import write_text
+from az_mpi.files import Forbidden, write_bytes
 from az_mpi.problems import Refusal
 from az_mpi.report import heartbeat
 from az_mpi.report.status_text import render
@@ -208,11 +208,11 @@ class Status:
     def _write(self):
         with self._lock:
             self._count += 1
-            values = self._values()
+            values, before = self._values(), self._writer and self._writer.may_appear
             try:
-                write_text(self._folder / NAME, json.dumps(values) + "\n", durable=False)
-                write_text(self._folder / TEXT_NAME, render(values), durable=False)
-            except OSError:
+                for name, text in ((NAME, json.dumps(values) + "\n"), (TEXT_NAME, render(values))):
+                    write_bytes(self._folder / name, text.encode(), durable=False, before=before)
+            except (OSError, Forbidden):
                 pass  # a full or absent disk is the loop's to report; readers see that nothing moves
 
     def _values(self):

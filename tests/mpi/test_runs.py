@@ -1,6 +1,7 @@
 """Whole runs of run_dist.py on real ranks: what they leave behind, how they resume, how they fail."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -301,8 +302,11 @@ def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):
     done = mpirun(2, "run_dist.py", "--mode", "eval", "--logdir", tmp_path / "run", *options)
     result = json.loads(done.stdout)
     assert result["iteration"] == 2 and result["matches"]["random"]["games_num"] == 6
+    before_umask = os.umask(0)
     done = mpirun(2, "run_dist.py", "--mode", "selfplay", "--logdir", tmp_path / "run", "--games_num", 30)
+    os.umask(before_umask)
     result = json.loads(done.stdout)
+    assert os.stat(result["segment"]).st_mode & 0o027 == 0
     with h5py.File(result["segment"]) as file:
         assert result["games_num"] == 30 == len(file["games/id"])
         assert result["positions_num"] == len(file["positions/game"])

@@ -55,7 +55,7 @@ MAY_IMPORT = {
                "watchdog"},
     "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report", "run",
                "run_folder", "selfplay", "world"},
-    "__main__": {"problems"},
+    "__main__": {"files", "problems"},
     "verify": {"", "checkpoint", "data", "files", "games", "lock", "problems", "run_folder"},
     "modes": {"checkpoint", "data", "exchange", "judge", "lock", "loop", "placement", "report", "resume", "run",
               "run_folder", "selfplay", "signals", "watchdog"},

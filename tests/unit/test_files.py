@@ -3,10 +3,20 @@
 import errno
 import hashlib
 import os
+import subprocess
+import sys
 
 import pytest
 
 from az_mpi import files
+
+
+@pytest.mark.parametrize("given, kept", [("0", "0o27"), ("0o77", "0o77")])
+def test_new_files_of_every_command_are_private(given, kept):
+    """Also where the user's umask allows more; what it forbids stays forbidden."""
+    code = f"import os; from az_mpi import __main__; os.umask({given}); __main__.main(['verify', 'no run'])"
+    done = subprocess.run([sys.executable, "-c", f"{code}; print(oct(os.umask(0)))"], capture_output=True, text=True)
+    assert done.stdout.split() == [kept], done.stderr
 
 
 def test_a_new_file_is_not_seen_before_it_is_whole(tmp_path):

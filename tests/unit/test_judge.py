@@ -1,12 +1,14 @@
 """The best network so far, as it is found on disk."""
 
 import logging
+import os
 from types import SimpleNamespace
 
+import pytest
 import torch
 from safetensors.torch import save_file
 
-from az_mpi import judge
+from az_mpi import files, judge
 
 
 def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
@@ -21,3 +23,25 @@ def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
     assert judge._newest_best(run, before=7)["w"].tolist() == [2.0, 2.0]
     assert [text.split(".safetensors")[0][-6:] for text in caplog.messages] == ["000005", "000004", "000003"]
     assert judge._newest_best(run, before=1) is None
+
+
+@pytest.mark.parametrize("where", ["listdir", "open"])
+def test_a_best_network_that_cannot_be_read_now_is_none_to_pass_over(tmp_path, monkeypatch, where):
+    """Nor does a folder that cannot be read count as an empty one."""
+    (tmp_path / "best").mkdir()
+    for number in (1, 2):
+        save_file({"w": torch.full((2,), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
+    run = SimpleNamespace(folder=tmp_path, network=SimpleNamespace(state_dict=lambda: {"w": torch.zeros(2)}))
+    real = getattr(os, where)
+
+    def fail(path, *how, **named):
+        if str(path).endswith(("best", "000002.safetensors")):
+            raise OSError(5, "Input/output error")
+        return real(path, *how, **named)
+
+    monkeypatch.setattr(files, "READ_PAUSES_S", ())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, where, fail)
+        with pytest.raises(OSError, match="Input/output"):
+            judge._newest_best(run, before=3)
+    assert judge._newest_best(run, before=3)["w"].tolist() == [2.0, 2.0]

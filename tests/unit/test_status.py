@@ -9,6 +9,7 @@ import pytest
 
 from az_mpi import __main__ as commands
 from az_mpi.config import Config
+from az_mpi.files import Forbidden
 from az_mpi.problems import Refusal
 from az_mpi.report import status, status_command, status_text
 from az_mpi.report.heartbeat import Beat
@@ -177,6 +178,19 @@ def root(tmp_path, monkeypatch):
 def content(state="Active", games=0, played_s=0.0, staleness=None, sent=0):
     return {"state": state, "games": games, "played_s": played_s, "staleness": staleness, "bytes": sent,
             "message": None}
+
+
+def test_whoever_may_not_write_any_more_leaves_the_status_of_another_alone(root, tmp_path):
+    def forbid():
+        raise Forbidden
+
+    root._writer = SimpleNamespace(may_appear=forbid)
+    (tmp_path / "status.json").write_text("another's")
+    root._write()
+    assert (tmp_path / "status.json").read_text() == "another's" and len(list(tmp_path.iterdir())) == 1
+    root._writer.may_appear = lambda: None
+    root._write()
+    assert status_command.read(tmp_path)["job"] == "starting"
 
 
 def test_states_follow_the_phases(root):
