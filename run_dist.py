@@ -17,10 +17,10 @@ if __name__ == "__main__":
 from az_mpi import command_line, watchdog  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
 from az_mpi.files import keep_private, passes  # noqa: E402
-from az_mpi.problems import NotNow, Refusal  # noqa: E402
+from az_mpi.problems import Refusal  # noqa: E402
 from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 
-DONE, USAGE, INTERNAL, RESUMABLE, INTERRUPTED = 0, 2, 70, 75, 130
+DONE, INTERNAL, RESUMABLE, INTERRUPTED = 0, 70, 75, 130
 LAST_WORDS_S = 1.0
 
 
@@ -34,7 +34,7 @@ def main(argv):
     except command_line.PrintAndExit as text:
         return finish(DONE, text, sys.stdout)
     except Refusal as error:
-        return finish(USAGE, f"{error}\n", sys.stderr)
+        return finish(error.status, f"{error}\n", sys.stderr)
 
 
 def leave(status):
@@ -94,7 +94,7 @@ def start(arguments):
     except Refusal as error:  # raised on every rank
         if world.is_root:
             print(error, file=sys.stderr, flush=True)
-        return RESUMABLE if isinstance(error, NotNow) else USAGE
+        return error.status
     except Stopped:  # raised on every rank
         return RESUMABLE
     except TrainingFailed:  # raised on every rank, root has said why

@@ -5,7 +5,7 @@ import os
 import sys
 
 from az_mpi.files import keep_private
-from az_mpi.problems import NotNow, Refusal, escape, nearest
+from az_mpi.problems import Refusal, escape, nearest
 
 PROG = "python -m az_mpi"
 # Each module has main(arguments) -> exit status, answers --help, and raises Refusal for what its user got wrong.
@@ -17,7 +17,7 @@ COMMANDS = {
     "report": ("az_mpi.report.page", "make one HTML page of a run"),
     "verify": ("az_mpi.verify", "check every file of a run, and mend what can be"),
 }
-USAGE, RESUMABLE = 2, 75
+USAGE = 2
 
 
 def main(argv):
@@ -34,7 +34,7 @@ def main(argv):
         return importlib.import_module(COMMANDS[name][0]).main(arguments)
     except Refusal as error:
         print(error, file=sys.stderr)
-        return RESUMABLE if isinstance(error, NotNow) else USAGE
+        return error.status
     except BrokenPipeError:  # the reader of our output, such as `head`, has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

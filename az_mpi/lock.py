@@ -22,7 +22,8 @@ from az_mpi.problems import NotNow, Refusal, escape
 
 BEAT_S = 1.0  # between two beats of a holder
 LOOK_S = 6.0  # a beat of another host that stands still for so long is dead; see above for longer
-SLOW_S = 1.0  # a look that takes longer is none: a file system that hangs shows no beat
+LOOK_MAX_S = 300.0  # of a job that may hang for ever, or for very long
+SLOW_S = 1.0  # of a look that counts at most: a file system that hangs shows no beat
 TELL_S = 2.0  # then the user is told what is waited for
 RELEASE_S = 5.0  # that a lock's holder waits for the file system to give it back
 DYING_S = 4.0  # that the ranks of a job whose root is dead are given to follow it, or one of them to take over
@@ -79,14 +80,15 @@ def _is_earlier(holder):
     return bool(ours["slurm"]) and ours["slurm"] == theirs.get("slurm") and ours["start"] != theirs.get("start")
 
 
-def look(run, say=lambda text: None):
+def look(run, say=lambda text: None, wait=lambda: None):
     """Return the locks of a run's folder that are proved dead, {file name: token}, and write nothing.
 
-    Waits as long as that needs, and then tells `say` so. Raises LockHeld where a job lives.
+    Waits as long as that needs; then tells `say` so, and calls `wait` again and again, which may raise. Raises LockHeld
+    where a job lives.
     """
     dead = {}
     for path in _files(Path(run) / "lock"):
-        if (token := _watch(path, say)) is not None:
+        if (token := _watch(path, say, wait)) is not None:
             dead[path.name] = token
     return dead
 
@@ -96,12 +98,12 @@ class LockHeld(Refusal):
 
 
 class NotYetOver(LockHeld, NotNow):
-    """It is an earlier start of this one, such as one on a host that is cut off, and will end."""
+    """It is an earlier start of this one, such as one on a host that is cut off, or a repair, and will end."""
 
 
 def _held(path, holder, why):
     host, pid, since = (escape(str(holder.get(key, "?"))) for key in ("host", "pid", "since"))
-    return (NotYetOver if _is_earlier(holder) else LockHeld)(
+    return (NotYetOver if _is_earlier(holder) or holder.get("brief") else LockHeld)(
         f"--logdir {path.parent.parent}: another job runs here: process {pid} on {host}, attempt "
         f"{holder.get('attempt', '?')}, since {since} ({why})\n"
         f"  let it end, or stop it (kill -TERM {pid} on {host}); or give another --logdir\n"
@@ -109,7 +111,14 @@ def _held(path, holder, why):
     )
 
 
-def _watch(path, say=lambda text: None):
+def _silent_s(holder):
+    """Return for how many seconds the beat of a holder elsewhere has to stand still before it is dead."""
+    if _is_earlier(holder):
+        return LOOK_S
+    return max(LOOK_S, min(holder.get("hang_s", LOOK_S) or LOOK_MAX_S, LOOK_MAX_S))
+
+
+def _watch(path, say=lambda text: None, wait=lambda: None):
     """Return the token of a lock once it is proved dead, None once it is gone. Raises LockHeld once it is alive."""
     begun, first, told = time.monotonic(), None, False
     while True:
@@ -117,8 +126,7 @@ def _watch(path, say=lambda text: None):
         found = _read(path)
         if found is None:
             return None
-        if (slow_s := time.monotonic() - asked) > SLOW_S:
-            begun += slow_s
+        begun += max(time.monotonic() - asked - SLOW_S, 0.0)
         beat, holder = found
         token, ranks = holder.get("token", ""), holder.get("ranks", [])
         if first is None or first[1].get("token", "") != token:  # one that was being written is another now
@@ -133,13 +141,14 @@ def _watch(path, say=lambda text: None):
             return token
         if True in lives and waited > DYING_S:
             raise _held(path, holder | ranks[lives.index(True)], "a rank of the job lives")
-        silent_s = LOOK_S if _is_earlier(holder) else max(LOOK_S, holder.get("hang_s", 0.0))
+        silent_s = _silent_s(holder)
         if waited > silent_s:
             return token
         if waited > TELL_S and not told:
             told = True
             say(f"{path}: process {holder.get('pid')} on {escape(str(holder.get('host')))} had this run; looking for "
                 f"{silent_s:.0f} s whether it lives")
+        wait()
         time.sleep(0.05)
 
 
@@ -184,17 +193,18 @@ class Lock:
         self._thread.start()
 
     @classmethod
-    def take(cls, run, ranks, attempt, dead=None, hang_s=0.0):
+    def take(cls, run, ranks, attempt, dead=None, hang_s=LOOK_S, brief=False):
         """Take the lock of a run's folder, which is made where there is none.
 
         ranks: `me()` of every rank of the job, root first. attempt: which start of the run this is, for messages.
-        dead: what `look` has returned. hang_s: seconds for which the job may stand still, `fault.hang_s`. Raises
-        LockHeld, with nothing left behind, where another job has it; OSError.
+        dead: what `look` has returned. hang_s: seconds for which the job may stand still, `fault.hang_s`. brief: that
+        others had better try again than give up. Raises LockHeld, with nothing left behind, where another job has it;
+        OSError.
         """
-        return cls._claim(run, ranks, attempt, secrets.token_hex(16), dead or {}, hang_s)
+        return cls._claim(run, ranks, attempt, secrets.token_hex(16), dead or {}, hang_s, brief)
 
     @classmethod
-    def take_over(cls, run, ranks, attempt, token, hang_s=0.0):
+    def take_over(cls, run, ranks, attempt, token, hang_s=LOOK_S):
         """Go on with the lock of our own job, whose root is dead: the new root does.
 
         ranks: of those that are left, the new root first. token: the job's. Raises LockLost where another job has
@@ -210,11 +220,11 @@ class Lock:
             raise LockLost(str(error)) from error
 
     @classmethod
-    def _claim(cls, run, ranks, attempt, token, dead, hang_s):
+    def _claim(cls, run, ranks, attempt, token, dead, hang_s, brief=False):
         folder = Path(run) / "lock"
         content = {"host": ranks[0]["host"], "pid": ranks[0]["pid"], "attempt": attempt, "token": token,
                    "since": time.strftime("%Y-%m-%d %H:%M:%S %z"), "ranks": ranks, "starter": _starter(),
-                   "hang_s": hang_s}  # fmt: skip
+                   "hang_s": hang_s, "brief": brief}  # fmt: skip
         for _ in range(_TRIES):
             folder.mkdir(parents=True, exist_ok=True)
             others = _files(folder)

@@ -9,6 +9,7 @@ import numpy as np
 
 from az_mpi import checkpoint, exchange, judge, lock, loop, placement, resume, run_folder, watchdog
 from az_mpi.data import segment
+from az_mpi.problems import NotNow
 from az_mpi.report.console import ProgressBar
 from az_mpi.run import assemble
 from az_mpi.run_folder import RunFolderError
@@ -22,7 +23,13 @@ def train(arguments, config, world, requests):
     watchdog.expect(config.fault.hang_s)
     world, trainers_num = placement.place(config, world, placement.choose_device(world))
     ranks, taken = world.collect(lock.me()), []  # taken: root's lock
-    dead = world.from_root(lambda: run_folder.look(folder, _say))
+
+    def wait():
+        watchdog.tick()
+        if requests.stop:
+            raise NotNow("stopped, as a signal asked, before the run began; start the same command again to go on")
+
+    dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
 
     def begin():
         checkpoint.refuse_lost(folder / "checkpoints", arguments.without_checkpoint)

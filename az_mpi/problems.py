@@ -6,6 +6,8 @@ from difflib import SequenceMatcher
 from types import UnionType
 from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin
 
+from az_mpi.files import passes
+
 FILE_BYTES_MAX = 2**16  # a larger file is no configuration (and /dev/zero would never end)
 SHOWN_MAX = 40  # problems listed; a file with more is of another kind altogether
 
@@ -25,11 +27,15 @@ class Problem(NamedTuple):
 
 
 class Refusal(Exception):
-    """What was asked cannot be done as it was asked. str() is one block for the user; the exit status is 2."""
+    """What was asked cannot be done as it was asked. str() is one block for the user, `status` the exit status."""
+
+    status = 2
 
 
 class NotNow(Refusal):
-    """What was asked cannot be done now; the same command goes on once that has passed. The exit status is 75."""
+    """What was asked cannot be done now; the same command goes on once that has passed."""
+
+    status = 75
 
 
 class ConfigError(Refusal):
@@ -149,7 +155,7 @@ def read_json(text, name):
 
 
 def read_text(path):
-    """Return the text of a file. Raises ConfigError."""
+    """Return the text of a file. Raises ConfigError; NotNow where its file system fails, perhaps for a while."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -160,4 +166,7 @@ def read_text(path):
         message = f"not UTF-8 text: byte {error.start + 1} is 0x{error.object[error.start]:02x}"
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        if passes(error):
+            text = f"{escape(str(path))}: {message}\n  the same command goes on once its file system works"
+            raise NotNow(text) from error
     raise ConfigError(escape(str(path)), [Problem("", "", message)])

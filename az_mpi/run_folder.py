@@ -22,10 +22,13 @@ class RunFolderError(Refusal):
     """The folder cannot be used for this command; the text is one block for the user."""
 
 
-def look(path, say):
-    """Return the locks in a run's folder that are dead, see `lock.look`. Raises LockHeld, RunFolderError, NotNow."""
+def look(path, config, fresh, say, wait):
+    """Check as `check` does and return the locks in a run's folder that are dead, see `lock.look`. Writes nothing.
+    Raises LockHeld, RunFolderError, NotNow."""
+    path = Path(path)
     try:
-        return lock.look(path, say)
+        check(path, config, fresh)
+        return lock.look(path, say, wait)
     except OSError as error:
         raise _unusable(path, error) from error
 
@@ -76,7 +79,7 @@ def prepare(path, config, hosts, fresh, say=lambda text: None):
         next(_whole(reversed(attempts(path)), functools.partial(_set_aside, say)), None)
         text = json.dumps(describe(config, hosts), indent=2) + "\n"
         attempt = _write_attempt(path / "attempts", text)
-        if not holds_run(path):
+        if not _is_there(path / "config.json"):
             write_text(path / "config.json", text)
     except OSError as error:
         raise _unusable(path, error) from error
@@ -99,12 +102,18 @@ def _unusable(path, error):
 def holds_run(path):
     """Return whether a run lies in a folder, also where that cannot be known now."""
     try:
-        os.stat(Path(path) / "config.json")
+        return _is_there(Path(path) / "config.json") or bool(attempts(path))
+    except OSError:
+        return True
+
+
+def _is_there(path):
+    """Return whether there is such a file. Raises OSError where that cannot be known now."""
+    try:
+        os.stat(path)
         return True
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError:
-        return True
 
 
 def attempts(path):
@@ -143,8 +152,8 @@ def check_room(path, checkpoint_bytes, keep, games_bytes):
     """Raise RunFolderError, or NotNow for a run that is there, where the file system of a run's folder lacks room for
     `keep` checkpoints, one more while the oldest is still there, and games; checkpoints that are there need none."""
     path = Path(path)
-    there = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
     try:
+        there = next(parent for parent in (path.absolute(), *path.absolute().parents) if _is_there(parent))
         stored = sum(name[0].isdigit() for name in names(path / "checkpoints"))
         room = os.statvfs(there)
     except OSError as error:
@@ -152,7 +161,8 @@ def check_room(path, checkpoint_bytes, keep, games_bytes):
     missing = max(keep - stored, 0) + 1
     free, needed = room.f_bavail * room.f_frsize, missing * checkpoint_bytes + games_bytes
     if free < needed:
-        raise (NotNow if holds_run(path) else RunFolderError)(
+        later = holds_run(path) and needed < room.f_blocks * room.f_frsize
+        raise (NotNow if later else RunFolderError)(
             f"--logdir {path}: {free / 2**20:,.1f} MiB are free there, this run needs at least {needed / 2**20:,.1f}: "
             f"{missing} checkpoints of {checkpoint_bytes / 2**20:,.1f} MiB, {games_bytes / 2**20:,.1f} MiB of games\n"
             "  make room, name a --logdir elsewhere, or keep fewer: --set checkpoint.keep=1"
@@ -194,14 +204,14 @@ def check_same_run(path, config):
 
 
 def _whole(paths, damaged=lambda path, error: None):
-    """Give (description, path) of each of `paths` that is whole; `damaged` is called for the others. Raises OSError
-    where the file system fails, perhaps for a while."""
+    """Give (description, path) of each of `paths` that is whole; `damaged` is called for the others. Raises OSError for
+    what cannot be read: that is not damaged."""
     for path in paths:
         try:
             yield description(path), path
-        except (OSError, ValueError) as error:
-            if passes(error):
-                raise
+        except FileNotFoundError:
+            pass
+        except ValueError as error:
             damaged(path, error)
 
 

@@ -6,13 +6,12 @@ Nothing is thrown away: what is damaged is renamed to NAME.damaged. Games in two
 import argparse
 import functools
 import json
-import os
 import sys
 from collections import Counter
 from pathlib import Path
 
 from az_mpi import files
-from az_mpi.problems import Refusal
+from az_mpi.problems import NotNow, Refusal
 
 PROG = "python -m az_mpi verify"
 WHOLE, DAMAGED = 0, 1
@@ -29,7 +28,7 @@ exit codes:
   0    everything is whole (--repair: is whole now)
   1    something is damaged or missing (--repair: and could not be mended)
   2    usage, or no run is there, or a job runs in the folder (--repair)
-  75   what the run is cannot be read now
+  75   the run's folder cannot be read now
 """
 
 
@@ -44,7 +43,13 @@ def main(arguments):
     from az_mpi import games, run_folder
 
     game = games.make(run_folder.recorded_config(given.run).game)
-    found = repaired(given.run, game) if given.repair else Findings(given.run, game)
+    try:
+        found = repaired(given.run, game) if given.repair else Findings(given.run, game)
+    except OSError as error:
+        kind = NotNow if files.passes(error) else Refusal
+        raise kind(f"{PROG}: error: {error.filename or given.run}: {error.strerror}") from error
+    except files.Forbidden as error:
+        raise Refusal(f"{PROG}: error: {error}") from error
     if given.json:
         print(json.dumps(found.values(), indent=1))
     else:
@@ -58,30 +63,32 @@ def unreadable(error):
 
 
 def repaired(run, game):
-    """Mend what can be in a run's folder and return its `Findings` afterwards. Raises LockHeld, Refusal."""
-    from az_mpi import files, lock, run_folder
+    """Mend what can be in a run's folder and return its `Findings` afterwards. Raises LockHeld, LockLost, OSError."""
+    from az_mpi import lock
     from az_mpi.data import segment
 
     say = functools.partial(print, file=sys.stderr, flush=True)
-    try:
-        held = lock.Lock.take(run, [lock.me()], "none (repair)", run_folder.look(run, say))
-    except OSError as error:
-        raise Refusal(f"{PROG}: error: {run}: {error.strerror}") from error
+    # Brief: a job that is to start meanwhile, perhaps by a launch that looks after the run, had better be tried again.
+    held = lock.Lock.take(run, [lock.me()], "none (repair)", lock.look(run, say), hang_s=60.0, brief=True)
     try:
         before, done = Findings(run, game), []
-        for path in before.damaged:
-            done.append(f"{path} is kept as {files.set_aside(path).name}")
+        held.check()
         if before.config_from:
-            files.write_bytes(run / "config.json", files.read(before.config_from))
+            with files.whole_file(run / "config.json", before=held.check) as temporary:
+                files.create(temporary, files.read(before.config_from))
+                if run / "config.json" in before.damaged:
+                    before.damaged.remove(run / "config.json")
+                    done.append(_aside(run / "config.json"))
             done.append(f"{run / 'config.json'} is that of {before.config_from}")
+        for path in before.damaged:
+            held.check()
+            done.append(_aside(path))
         if before.leftovers:
             files.remove_leftovers(run)
             done.append(f"{len(before.leftovers)} files of killed writers removed")
         if before.damaged or before.links_wrong:
             segment.link_all(run / "games", run / "games.h5")
             done.append(f"{run / 'games.h5'} links to all segments")
-    except OSError as error:
-        raise Refusal(f"{PROG}: error: {error.filename}: {error.strerror}") from error
     finally:
         held.release()
     after = Findings(run, game)
@@ -89,12 +96,17 @@ def repaired(run, game):
     return after
 
 
+def _aside(path):
+    return f"{path} is kept as {files.set_aside(path).name}"
+
+
 class Findings:
-    """What a run's folder holds: `problems`, (path, what is wrong) each; `damaged`, paths to be set aside; counts."""
+    """What a run's folder holds: `problems`, (path, what is wrong) each; `damaged`, paths to be set aside; counts.
+    Raises OSError where a folder cannot be read."""
 
     def __init__(self, run, game):
         self.run, self.game, self.problems, self.damaged, self.repaired = run, game, [], [], []
-        self.notes, self.counts = [], Counter()
+        self.notes, self.counts, self.missing = [], Counter(), []
         self._checkpoints()
         self._segments()
         self._texts()
@@ -200,8 +212,8 @@ class Findings:
 
         config, starts = self.run / "config.json", run_folder.attempts(self.run)
         whole = [path for path in [config, *starts] if self._can_be_read(path, run_folder.description)]
-        lost = config in self.damaged or not os.path.lexists(config)
-        self.config_from = whole[0] if lost and whole else None
+        mendable = config in self.damaged or config in self.missing
+        self.config_from = whole[0] if mendable and whole else None
         for path in sorted((self.run / "evaluations").glob("*.json")):
             self._can_be_read(path, lambda path: json.loads(files.read(path)))
         metrics = self.run / "metrics.jsonl"
@@ -220,9 +232,10 @@ class Findings:
             read(path)
             return True
         except (OSError, ValueError) as error:
-            passes = files.passes(error)
-            text = unreadable(error) if passes else f"{type(error).__name__}: {error}"
-            self._wrong(path, text, damaged=not passes and not isinstance(error, FileNotFoundError))
+            text = unreadable(error) if files.passes(error) else f"{type(error).__name__}: {error}"
+            self._wrong(path, text, damaged=isinstance(error, ValueError))
+            if isinstance(error, FileNotFoundError):
+                self.missing.append(path)
             return False
 
 

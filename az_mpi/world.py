@@ -108,10 +108,10 @@ class World:
             try:
                 outcome = {"result": make()}
             except Refusal as error:
-                outcome = {"refusal": str(error), "passes": isinstance(error, NotNow)}
+                outcome = {"refusal": str(error), "status": error.status}
         outcome = self.share(outcome)
         if "refusal" in outcome:
-            raise (NotNow if outcome["passes"] else Refusal)(outcome["refusal"])
+            raise (NotNow if outcome["status"] == NotNow.status else Refusal)(outcome["refusal"])
         return outcome["result"]
 
     def agree(self, item):

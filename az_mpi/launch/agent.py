@@ -10,7 +10,7 @@ import time
 
 from az_mpi.files import passes
 from az_mpi.launch.private_folder import PrivateFolder
-from az_mpi.problems import Refusal
+from az_mpi.problems import NotNow, Refusal
 
 FOLDER = "AZ_MPI_RENDEZVOUS"  # tells this program the folder
 POLL_S = 0.1
@@ -23,7 +23,7 @@ def main(arguments):
     # As ssh does: one shell command, whatever the number of words.
     text = "" if sys.stdin.isatty() else sys.stdin.read()
     try:
-        folder = PrivateFolder(os.environ[FOLDER])
+        folder = insist(lambda: PrivateFolder(os.environ[FOLDER]))
         members = (insist(lambda: folder.read("node-0")) or {}).get("members", [])
         member = next(member for member in members if member["host"] == host)
         key = f"{member['id']}-{secrets.token_hex(8)}"
@@ -47,8 +47,8 @@ def insist(action):
     while True:
         try:
             return action()
-        except OSError as error:
-            if not passes(error) or time.monotonic() > until:
+        except (OSError, NotNow) as error:
+            if not (isinstance(error, NotNow) or passes(error)) or time.monotonic() > until:
                 raise
         time.sleep(POLL_S)
 

@@ -75,7 +75,8 @@ class Meeting:
         for other in self.others:
             content, known = other.look(), self.known[other.index]
             if other.index in self.lost:
-                if content and other.lives and other.silent_s() <= DEAD_S and self.welcome(content):
+                there = content and other.lives and not other.failed and other.silent_s() <= DEAD_S
+                if there and self.welcome(content):
                     self.lost.remove(other.index)
             elif other.is_lost(known["id"]):
                 job.say(f"node {other.index} on {escape(known['host'])} is lost")

@@ -2,8 +2,8 @@
 
 Each node keeps a file `node-K` in the shared folder, rewritten every BEAT_S with a new number while it lives. Whether
 another node lives is judged by these changes alone, on one's own clock: clocks need not agree. Time in which the folder
-cannot be read is nobody's silence. Every process has a random id, and reads only what is addressed to it: files that an
-earlier launch left behind mean nothing.
+cannot be read, or written to, is nobody's silence. Every process has a random id, and reads only what is addressed to
+it: files that an earlier launch left behind mean nothing.
 """
 
 import secrets
@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import suppress
 
+from az_mpi.files import passes
 from az_mpi.launch import job
 from az_mpi.problems import NotNow, Refusal, escape
 
@@ -27,7 +28,7 @@ COME_S = 600  # for all nodes to come, unless told otherwise
 
 class Node:
     """This process as a node; the file exists, and is rewritten, within the block. Raises Refusal for an index that
-    another living process has, NotNow where the folder cannot be written to."""
+    another living process has, or where the folder cannot be written to; NotNow where that may pass."""
 
     def __init__(self, folder, index, content):
         self.folder, self.index, self.name = folder, index, f"node-{index}"
@@ -49,7 +50,8 @@ class Node:
         try:
             self._write()
         except OSError as error:
-            raise NotNow(f"--rendezvous: the folder cannot be written to: {error.strerror}") from error
+            kind = NotNow if passes(error) else Refusal
+            raise kind(f"--rendezvous: the folder cannot be written to: {error.strerror}") from error
         self.thread.start()
         return self
 
@@ -111,7 +113,8 @@ class Other:
             self.failed = True
             return self.content
         now = time.monotonic()
-        self.changed += max(now - self.looked - (0 if self.failed else SLOW_S), 0)
+        counted_s = 0 if self.failed or self.folder.failing else SLOW_S
+        self.changed += max(now - self.looked - counted_s, 0)
         self.looked, self.failed = now, False
         if content is None or self.content is None or content.get("id") != self.content.get("id"):
             if content != self.content:

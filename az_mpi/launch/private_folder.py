@@ -6,19 +6,21 @@ import secrets
 import stat
 
 from az_mpi.files import passes
-from az_mpi.problems import Refusal, escape
+from az_mpi.problems import NotNow, Refusal, escape
 
 MESSAGE_BYTES_MAX = 2**22
 
 
 class PrivateFolder:
     """Messages are JSON objects in files that are whole whenever they can be seen. Raises Refusal where others could
-    read or write them."""
+    read or write them, NotNow where the file system fails, perhaps for a while.
+
+    failing: whether the last message could not be written, as on a full disk."""
 
     def __init__(self, path):
         """path: made if it does not exist yet and its parent does."""
         path = os.path.normpath(path)  # without a last "/", which would follow a link
-        shown = f"--rendezvous {escape(path)}"
+        shown, self.failing = f"--rendezvous {escape(path)}", False
         try:
             try:
                 os.mkdir(path, 0o700)
@@ -27,6 +29,8 @@ class PrivateFolder:
             self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
             reason = getattr(error, "strerror", None) or error
+            if passes(error):
+                raise NotNow(f"{shown}: {reason}") from error
             raise Refusal(f"{shown}: {'a link' if os.path.islink(path) else reason}\n"
                           "  give a folder on a file system that all nodes share, no link to one") from error
         state = os.fstat(self.descriptor)
@@ -55,7 +59,9 @@ class PrivateFolder:
             with open(os.open(temporary, flags, 0o600, dir_fd=self.descriptor), "w") as file:
                 file.write(json.dumps(content))
             os.rename(temporary, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+            self.failing = False
         except BaseException:
+            self.failing = True
             self.remove(temporary)
             raise
 

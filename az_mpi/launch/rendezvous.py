@@ -57,7 +57,7 @@ def lead(node, options, program, logdir, hours, timeout_s):
             text = ""
         return status
     except Refusal as error:
-        status, text = 2, str(error)
+        status, text = error.status, str(error)
         raise
     except SystemExit as error:
         status, text = error.code, "node 0 was told to stop"

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "search": {"hashing"},
     "network": {"hashing", "permuting", "watchdog"},
     "files": set(),
-    "problems": set(),
+    "problems": {"files"},
     "fencing": {"files", "watchdog"},
     "lock": {"files", "problems"},
     "selfplay": {"search", "watchdog"},
@@ -57,8 +57,8 @@ MAY_IMPORT = {
                "run_folder", "selfplay", "world"},
     "__main__": {"files", "problems"},
     "verify": {"", "checkpoint", "data", "files", "games", "lock", "problems", "run_folder"},
-    "modes": {"checkpoint", "data", "exchange", "judge", "lock", "loop", "placement", "report", "resume", "run",
-              "run_folder", "selfplay", "signals", "watchdog"},
+    "modes": {"checkpoint", "data", "exchange", "judge", "lock", "loop", "placement", "problems", "report", "resume",
+              "run", "run_folder", "selfplay", "signals", "watchdog"},
 }
 # Libraries that belong to few modules; elsewhere they are not imported.
 BELONGS = {

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from az_mpi.config import KEYS, Config, ConfigError, changes, flat, load, loads, to_json, validate
 from az_mpi.games import NAMES
+from az_mpi.problems import NotNow
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LEAST = '{"game": "connect4"}'
@@ -297,3 +298,14 @@ def test_importing_it_loads_nothing_heavy():
     code = ("import sys, az_mpi.command_line; "
             "print(sorted({'numpy', 'torch', 'mpi4py', 'numba', 'h5py', 'horovod'} & set(sys.modules)))")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_a_file_that_cannot_be_read_now_is_no_wrong_one(tmp_path, monkeypatch):
+    """A job that is started again while its file server is away is to be tried again."""
+    def fail(*_):
+        raise OSError(116, "Stale file handle")
+
+    (tmp_path / "my.json").write_text(LEAST)
+    monkeypatch.setattr("builtins.open", fail)
+    with pytest.raises(NotNow, match="my.json: cannot be read: Stale file handle"):
+        load(tmp_path / "my.json")

@@ -1,6 +1,8 @@
 """A job without ssh: nodes that meet in a shared folder. Each node is a process; mpirun is a stand-in that calls what
 takes the place of ssh and tells its signals. tests/cluster does the same with the real one, on hosts of their own."""
 
+import errno
+import io
 import json
 import os
 import re
@@ -13,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from az_mpi.launch import agent
 from az_mpi.launch.private_folder import PrivateFolder
-from az_mpi.problems import Refusal
+from az_mpi.problems import NotNow, Refusal
 
 ROOT = Path(__file__).parents[2]
 
@@ -259,6 +262,25 @@ def test_a_link_is_refused(tmp_path, name):
     (tmp_path / "link").symlink_to("meet")
     with pytest.raises(Refusal, match="a link"):
         PrivateFolder(f"{tmp_path}/{name}")
+
+
+def test_a_folder_that_cannot_be_reached_now_is_tried_again(tmp_path, monkeypatch):
+    """By whoever takes the place of ssh; a node leaves with 75."""
+    opened, real = [], os.open
+
+    def fail(path, *how, **named):
+        if str(path).endswith("meet"):
+            opened.append(path)
+            if len(opened) < 5:
+                raise OSError(errno.ESTALE, "Stale file handle")
+        return real(path, *how, **named)
+
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(NotNow, match="Stale file handle"):
+        PrivateFolder(tmp_path / "meet")
+    monkeypatch.setenv(agent.FOLDER, str(tmp_path / "meet"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert agent.main(["host1", "true"]) == 255 and len(opened) == 5  # there is no node
 
 
 def test_threads_that_list_the_folder_at_once_see_all_of_it(tmp_path):

@@ -214,6 +214,29 @@ def test_a_job_elsewhere_may_stand_still_as_long_as_it_allows_itself(tmp_path, m
     assert len(said) == 1 and "process 7 on far had this run; looking for 2 s whether it lives" in said[0]
 
 
+def test_a_job_elsewhere_that_may_hang_for_ever_is_waited_for_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "LOOK_MAX_S", 2.0)
+    stand_still(tmp_path, monkeypatch, 0.0)
+    assert 2.0 < seconds(tmp_path, []) < 4.0
+
+
+def test_whoever_waits_for_a_lock_can_be_stopped(tmp_path, monkeypatch):
+    stand_still(tmp_path, monkeypatch, 60.0)
+
+    def wait():
+        raise NotNow("stopped")
+
+    with pytest.raises(NotNow, match="stopped"):
+        look(tmp_path, wait=wait)
+
+
+def test_a_repair_is_waited_for_by_whoever_starts_a_job_again(tmp_path):
+    held = Lock.take(tmp_path, [me()], 1, brief=True)
+    with pytest.raises(NotNow, match="another job runs here"):
+        look(tmp_path)
+    held.release()
+
+
 @pytest.mark.parametrize("ours, theirs, earlier", [
     ({"AZ_MPI_LAUNCH": "a"}, {"launch": "a"}, True), ({"AZ_MPI_LAUNCH": "a"}, {"launch": "b"}, False),
     ({"SLURM_JOB_ID": "5", "SLURM_RESTART_COUNT": "2"}, {"slurm": "5", "start": "1"}, True),
@@ -238,7 +261,7 @@ def test_an_earlier_start_of_the_same_job_is_known(tmp_path, monkeypatch, ours, 
 
 def test_a_file_system_that_hangs_is_no_death(tmp_path, monkeypatch):
     """It hangs for the holder too, whose next beat comes a moment after this look."""
-    stand_still(tmp_path, monkeypatch, 0.0)
+    stand_still(tmp_path, monkeypatch, 0.5)
     monkeypatch.setattr(lock, "SLOW_S", 0.1)
     read, hangs = lock._read, [0.0, 1.0, 0.0]
 

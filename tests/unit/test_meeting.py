@@ -93,7 +93,7 @@ def test_a_failing_disk_does_not_end_the_watch(start, monkeypatch):
         wait_until(lambda: len(root.folder.read("node-0")["members"]) == 1)
 
 
-def fail(*_):
+def fail(*_, **named):
     raise OSError(5, "Input/output error")
 
 
@@ -138,7 +138,29 @@ def test_a_folder_that_is_never_read_again_is_given_up(start, monkeypatch):
     monkeypatch.setattr(nodes, "BLIND_S", 0.3)
     with start(0, "host0") as root, start(1, "host1"):
         meeting = meet(root)
-        monkeypatch.setattr(root.folder, "read", fail)
+        with monkeypatch.context() as patch:
+            patch.setattr(root.folder, "read", fail)
+            wait_until(lambda: meeting.attend({"host1"}) == ([], True))
+            for _ in range(10):
+                assert meeting.attend({"host1"}) == ([], True), "nobody is back who cannot be seen"
+        wait_until(lambda: meeting.attend({"host1"}) == ([], False))
+
+
+def test_a_full_disk_makes_nobody_silent(start, monkeypatch):
+    """Nobody can write a beat; the run waits for room too."""
+    monkeypatch.setattr(nodes, "DEAD_S", 0.4)
+    with start(0, "host0") as root:
+        with start(1, "host1"):
+            meeting = meet(root)
+            with monkeypatch.context() as patch:
+                patch.setattr("os.rename", fail)
+                until = time.monotonic() + 1.5
+                while time.monotonic() < until:
+                    assert meeting.attend({"host1"}) == ([], False)
+                    time.sleep(0.02)
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                assert meeting.attend({"host1"}) == ([], False)
         wait_until(lambda: meeting.attend({"host1"}) == ([], True))
 
 

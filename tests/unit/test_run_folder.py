@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 from helpers import make_config
@@ -108,7 +109,7 @@ def test_a_run_whose_file_system_fails_now_goes_on_later(tmp_path, monkeypatch, 
         return caught.type
 
     monkeypatch.setattr(files, "READ_PAUSES_S", ())
-    assert fails_with(code) is RunFolderError
+    assert fails_with(code) is (NotNow if where == "listdir" else RunFolderError)  # what is not listed may be a run
     begin()[1].release()
     assert fails_with(code) is NotNow
     assert where == "open" or fails_with(errno.EACCES) is RunFolderError
@@ -117,10 +118,40 @@ def test_a_run_whose_file_system_fails_now_goes_on_later(tmp_path, monkeypatch, 
     held.release()
 
 
-def test_a_run_without_room_goes_on_once_there_is_some(tmp_path):
+@pytest.mark.parametrize("mebibytes, kind", [(2, NotNow), (20, RunFolderError)])
+def test_a_run_without_room_goes_on_once_there_is_some(tmp_path, monkeypatch, mebibytes, kind):
+    """But not where it would never fit."""
     prepare(tmp_path, make_config(), HOSTS, fresh=False)
-    with pytest.raises(NotNow, match="make room"):
-        run_folder.check_room(tmp_path, 2 * 10**9 * 2**20, 2, 2**20)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=5, f_blocks=30, f_frsize=2**20))
+    with pytest.raises(Refusal, match="5.0 MiB are free.*\n.*make room") as caught:
+        run_folder.check_room(tmp_path, mebibytes * 2**20, 2, 2**20)
+    assert type(caught.value) is kind
+
+
+def test_what_may_not_be_read_is_not_damaged(tmp_path, monkeypatch):
+    """Such as what root has left in the run of another user."""
+    for _ in range(2):
+        prepare(tmp_path, make_config(), HOSTS, fresh=False)
+    before, real = listing(tmp_path), os.open
+
+    def fail(path, *how, **named):
+        if str(path).endswith("002.json"):
+            raise OSError(errno.EACCES, "Permission denied", path)
+        return real(path, *how, **named)
+
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(RunFolderError, match="Permission denied: .*002.json"):
+        prepare(tmp_path, make_config(), HOSTS, fresh=False)
+    monkeypatch.undo()
+    assert listing(tmp_path) == before
+
+
+def test_a_run_whose_config_json_is_lost_is_a_run(tmp_path):
+    prepare(tmp_path, make_config(seed=1), HOSTS, fresh=False)
+    (tmp_path / "config.json").unlink()
+    assert "seed" in refused(tmp_path, make_config(seed=2))
+    assert "--fresh" in refused(tmp_path, make_config(seed=1), fresh=True)
+    assert prepare(tmp_path, make_config(seed=1), HOSTS, fresh=False) == 2 and (tmp_path / "config.json").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"hosts": []}'])

@@ -127,6 +127,10 @@ def test_what_cannot_be_read_now_stays_where_it_is(run, capsys, monkeypatch):
     status, values = told(run, capsys, "--repair")
     assert status == 1 and all("cannot be read now" in problem["problem"] for problem in values["problems"])
     assert len(values["problems"]) == 3 and not list(run.rglob("*.damaged"))
+    away = ("attempts/001.json",)
+    (run / "config.json").write_text("{")
+    assert told(run, capsys, "--repair")[0] == 1 and list(run.rglob("*.damaged")) == [run / "config.json.damaged"]
+    (run / "config.json.damaged").unlink()
     away = ("attempts/002.json",)
     assert __main__.main(["verify", str(run), "--repair"]) == 75
     assert "the same command goes on once its file system works" in capsys.readouterr().err
@@ -148,7 +152,7 @@ def test_links_are_made_anew(run, capsys):
 
 
 def test_a_run_under_way_is_not_repaired(run, capsys):
-    held = lock.Lock.take(run, [lock.me()], 5)
+    held = lock.Lock.take(run, [lock.me()], 5)  # by a job
     assert __main__.main(["verify", str(run), "--repair"]) == 2
     assert "another job runs here" in capsys.readouterr().err
     assert told(run, capsys)[0] == 0

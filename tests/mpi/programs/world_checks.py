@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from az_mpi.problems import Refusal
+from az_mpi.problems import NotNow, Refusal
 from az_mpi.world import World, wait
 
 ROW = np.dtype([("id", "<u8"), ("x", "<f4", (3,))])
@@ -94,15 +94,16 @@ def check_from_root(world):
     assert world.from_root(lambda: calls.append(1) or {"answer": 42}) == {"answer": 42}
     assert len(calls) == (1 if world.is_root else 0)
 
-    def refuse():
-        raise Refusal("root says no")
+    for kind in (Refusal, NotNow):
+        def refuse(kind=kind):
+            raise kind("root says no")
 
-    try:
-        world.from_root(refuse)
-    except Refusal as error:
-        assert str(error) == "root says no"
-    else:
-        raise AssertionError("a refusal on root was not raised")
+        try:
+            world.from_root(refuse)
+        except Refusal as error:
+            assert str(error) == "root says no" and type(error) is kind
+        else:
+            raise AssertionError("a refusal on root was not raised")
 
 
 def check_split(world):
