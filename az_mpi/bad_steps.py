@@ -51,14 +51,19 @@ def check_weights(run):
 
 
 def roll_back(run, why):
-    """Take weights and optimiser of the last good checkpoint, or those the run began with, and halve the learning rate;
-    steps and games go on being counted. Where that was done too often the learner has a `failure` instead."""
+    """Take weights and optimiser of the last good checkpoint, or in a run without any those that it began with, and
+    halve the learning rate; steps and games go on being counted. Where that was done too often, or no such checkpoint
+    is left, the learner has a `failure` instead. Nothing is done where root can read no more: the run is about to
+    stop."""
     learner, progress = run.learner, run.progress
     if progress.rollbacks >= ROLLBACKS_MAX:
         learner.failure = _failure(run, f"{why}, also after {ROLLBACKS_MAX} times going back to a checkpoint")
         return
     found, place = _last_good(run) if run.world.is_root else (None, None)
-    good = learner.world.share(found and [place, found.progress.step, found.progress.bad_steps])
+    ended = bool(run.world.is_root and run.writer.ended)
+    good, ended = learner.world.share([found and [place, found.progress.step, found.progress.bad_steps], ended])
+    if ended:
+        return
     if good is None:
         learner.failure = _failure(run, f"{why}, and there is nothing from before them to go back to")
         return
@@ -105,7 +110,8 @@ def _last_good(run):
         run.logger.warning(line)
     if found:
         return found, f"checkpoint {checkpoint.path_of(folder, found.progress).name}"
-    if good_until:
+    # A run that has come far does not start from nothing without being told to.
+    if good_until and run.writer.ended is None and not checkpoint.traces(folder):
         begun = resnet.build(run.game, run.config.network, run.config.seed)
         return Checkpoint(Progress(), begun.state_dict(), {}), "the run's beginning"
     return None, None

@@ -178,10 +178,15 @@ def damage(path):
     return None
 
 
+def traces(folder):
+    """Return the folders of all checkpoints, and of what was set aside."""
+    return [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
+
+
 def refuse_lost(folder, anew):
     """Raise Refusal where a run's checkpoints are all damaged, unless it is to begin `anew`: a run that has come far
     does not start from nothing without being told to."""
-    damaged = [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
+    damaged = traces(folder)
     if anew or not damaged or any(damage(path) is None for path in reversed(find(folder))):
         return
     lines = [f"  {path}: {damage(path)}" for path in damaged]

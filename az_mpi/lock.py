@@ -167,7 +167,7 @@ def _read(path):
         content["token"], content["attempt"], content["since"]
         content.get("starter", {}).get, float(content.get("hang_s", 0.0))  # which older versions did not write
         return beat, content
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return beat, {}  # being written, or its writer died in the middle: its beat decides
 
 

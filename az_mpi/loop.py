@@ -158,7 +158,15 @@ def learn(run):
             bad_steps.check_weights(run)
     if run.learner or run.config.selfplay.deterministic:
         if not everyone_trains:
-            run.pulse.wait(lambda total: total.done == run.trainers_num, done=run.learner is not None)
+            saves = []
+
+            def all_done(total):
+                saves.append(total.save)
+                return total.done == run.trainers_num
+
+            run.pulse.wait(all_done, done=run.learner is not None)
+            if any(saves) and run.learner and not run.learner.failure:
+                resume.answer_save(run)
     else:
         before = player.simulations_num
         run.status.enter("play")

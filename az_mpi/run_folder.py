@@ -125,7 +125,10 @@ def attempts(path):
 
 def description(path):
     """Return what the description of a start says. Raises ValueError where it is damaged; OSError."""
-    content = json.loads(read(path))
+    try:
+        content = json.loads(read(path))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if not isinstance(content, dict) or "config" not in content:
         raise ValueError("no description of a start")
     return content

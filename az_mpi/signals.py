@@ -23,7 +23,7 @@ class Requests:
     """
 
     def __init__(self, deadline=math.inf):
-        self.save = self.stop = False
+        self.save = self.stop = self._interrupted = False
         self.deadline = deadline
 
     def tell(self, is_root):
@@ -48,9 +48,9 @@ class Requests:
         self.save = self.save and not total.save
 
     def _interrupt(self, *_):
-        if self.stop:
+        if self._interrupted:
             raise KeyboardInterrupt
-        self.stop = True
+        self._interrupted = self.stop = True
 
 
 def deadline(max_hours):

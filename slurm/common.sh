@@ -20,6 +20,9 @@ export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK_HET_GROUP_0:
 
 say() { echo "$SLURM_JOB_NAME $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)) on $SLURM_JOB_NODELIST: $*"; }
 
+# Until mpirun runs, bash would end with the first USR1, without a word.
+trap 'say "USR1 before mpirun was started: the time limit is too short, or very near; going on"' USR1
+
 # What mpirun is told beside the program. -np: fewer ranks than slots are meant where --ntasks-per-node says more.
 mpirun_options=(${SLURM_NTASKS:+-np "$SLURM_NTASKS"})
 
@@ -47,8 +50,10 @@ as_job() {
         wait "$pid"
         status=$?
     done
-    trap - USR1 TERM
-    [ -z "$asked" ] || [[ ! $status =~ ^($STOPPED_EARLY)$ ]] || status=$RESUMABLE
+    trap '' USR1 # the job ends anyway
+    trap - TERM
+    # Where nothing trains there is nothing to go on with.
+    [ -z "$asked" ] || [ -z "$status_file" ] || [[ ! $status =~ ^($STOPPED_EARLY)$ ]] || status=$RESUMABLE
     if lost "$status"; then
         say "mpirun ended with status $status, but the run is not finished: a node was lost"
         status=$RESUMABLE
@@ -74,9 +79,12 @@ finished() { begun && grep -q '"job": "finished"' "$status_file"; }
 
 # Put this job back into the queue. It comes back with the same id, script and options, and writes to the same file.
 requeue() {
+    # A task of an array by its name there: the number of one of them means them all.
+    local job=$SLURM_JOB_ID
+    [ -z "${SLURM_ARRAY_JOB_ID-}" ] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
     if [ "${SLURM_RESTART_COUNT:-0}" -ge "$REQUEUES_MAX" ]; then
         say "not queued again after $REQUEUES_MAX times (REQUEUES_MAX); sbatch with the same options goes on"
-    elif scontrol requeue "$SLURM_JOB_ID"; then
+    elif scontrol requeue "$job"; then
         sleep 60 # Slurm ends this start of the job; were it to end by itself first, it might count as failed
     else
         say "could not be queued again; sbatch with the same options goes on"

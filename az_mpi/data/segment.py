@@ -23,6 +23,7 @@ SCHEMA_VERSION = 2  # 1 had no SHA-256 at its end, and is still read
 _NAME = re.compile(r"(\d{6,})-(\d{3,})\.h5")
 _MARK = b"az_mpi segment sha256 "
 _TRAILER_BYTES = len(_MARK) + 64
+RATIO_MAX = 1100  # of a dataset's bytes to its file's: beyond what HDF5's compression can do
 
 
 class SegmentError(Exception):
@@ -76,8 +77,8 @@ def read(path, game):
             _check_origin(path, file, game)
             if file.attrs["schema_version"] > 1 and mark != _MARK:
                 raise ValueError("it does not end with its SHA-256")
-            games, positions = np.empty(len(file["games/id"]), GAME), _positions(file, game)
-            policy = np.empty(len(file["policy/action"]), POLICY)
+            games, positions = np.empty(len(_dataset(file, "games/id")), GAME), _positions(file, game)
+            policy = np.empty(len(_dataset(file, "policy/action")), POLICY)
             for group, rows in (("games", games), ("policy", policy)):
                 for name in rows.dtype.names:
                     rows[name] = _column(file, f"{group}/{name}", len(rows))
@@ -194,7 +195,7 @@ def _check_origin(path, file, game):
 
 
 def _positions(file, game):
-    positions = np.empty(len(file["positions/game"]), position_dtype(game))
+    positions = np.empty(len(_dataset(file, "positions/game")), position_dtype(game))
     for name in positions.dtype.names:
         if name != "policy_count":
             positions[name] = _column(file, f"positions/{name}", len(positions))
@@ -203,10 +204,20 @@ def _positions(file, game):
 
 
 def _column(file, name, n):
-    column = file[name][:]
+    column = _dataset(file, name)[:]
     if len(column) != n:
         raise ValueError(f"{name} has {len(column)} rows instead of {n}")
     return column
+
+
+def _dataset(file, name):
+    """Return a dataset, which lies in this file and is not larger than what so small a file can hold."""
+    found = file[name]
+    if found.external or found.is_virtual or found.file != file:
+        raise ValueError(f"{name} lies in another file")
+    if found.nbytes > RATIO_MAX * file.id.get_filesize():
+        raise ValueError(f"{name} would take {found.nbytes:,} bytes")
+    return found
 
 
 def _check_counts(file, record, game):

@@ -81,7 +81,7 @@ def read(folder):
         except OSError as error:
             if last_try:  # on NFS a file that was just replaced may be gone under one's hands once
                 raise Refusal(_refusal(folder, error.strerror or error)) from error
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise Refusal(_refusal(folder, "is not a status of this version")) from error
 
 

@@ -9,12 +9,13 @@ BAR = 24  # characters
 def render(values):
     """Return the content of status.json as lines for people. Everything from outside is escaped."""
     iteration = "-" if values["iteration"] is None else min(values["iteration"] + 1, values["iterations"])
-    lines = [f"{escape(values['run'])}: {values['game']}, attempt {values['attempt']}, {values['job']}",
-             f"written {values['written']}, {duration(values['elapsed_s'])} after the start", "",
+    said = {name: escape(str(values[name])) for name in ("run", "game", "attempt", "job", "written", "phase")}
+    lines = [f"{said['run']}: {said['game']}, attempt {said['attempt']}, {said['job']}",
+             f"written {said['written']}, {duration(values['elapsed_s'])} after the start", "",
              f"iteration  {iteration} of {values['iterations']}; {_count(values['games_num'])} games, "
              f"{_count(values['positions_num'])} positions, {_count(values['step'])} steps before it"]
     if values["job"] in ("starting", "running"):
-        lines.append(f"phase      {values['phase']}{_progress(values['progress'])}")
+        lines.append(f"phase      {said['phase']}{_progress(values['progress'])}")
         lines.append(f"time left  {duration(values['time_left_s'])}")
     rows = [("rank", "host", "device", "roles", "state", "games", "games/s", "last seen")]
     for row in values["ranks"]:
@@ -46,7 +47,8 @@ def _progress(progress):
         return ""
     done, total = min(progress["done"], progress["total"]), progress["total"]
     full = BAR * done // total
-    return f": {progress['name']} [{'#' * full}{'.' * (BAR - full)}] {done:,} of {total:,} {progress['unit']}"
+    name, unit = escape(str(progress["name"])), escape(str(progress["unit"]))
+    return f": {name} [{'#' * full}{'.' * (BAR - full)}] {done:,} of {total:,} {unit}"
 
 
 def _count(number):

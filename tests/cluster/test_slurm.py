@@ -225,6 +225,24 @@ def test_a_job_near_its_time_limit_comes_back(queue, checkout):
     assert facts["Restarts"] == "1" and said.count("USR1: stopping") == 1
 
 
+def test_a_task_of_an_array_comes_back_alone(queue, checkout):
+    """Also the one whose number is that of the array, which would mean all tasks."""
+    replace_run_dist(checkout, "until_told.py")
+    (checkout / "tasks.sh").write_text("#!/bin/bash\nsource slurm/common.sh\nrun_dist 2 task-$SLURM_ARRAY_TASK_ID\n")
+    job = queue.submit(*SMALL, "--array=1-2", "--requeue", "--output=%x-%j.out", "tasks.sh")
+    for task in (1, 2):
+        queue.wait_for_file(checkout / f"task-{task}/start-1-rank-0", job)
+    [task] = [part["ArrayTaskId"] for part in queue.facts(job) if part["JobId"] == part["ArrayJobId"]]
+    other = 3 - int(task)
+    queue.machine.run("scancel", "--batch", "--signal=USR1", f"{job}_{task}")
+    queue.wait_for_file(checkout / f"task-{task}/start-2-rank-0", job)
+    facts = {part["ArrayTaskId"]: part for part in queue.facts(job)}
+    assert facts[task]["Restarts"] == "1"
+    assert (facts[str(other)]["Restarts"], facts[str(other)]["JobState"]) == ("0", "RUNNING")
+    queue.machine.run("scancel", "--batch", "--signal=USR1", f"{job}_{other}")
+    assert [part["Restarts"] for part in queue.wait(job, "COMPLETED")] == ["1", "1"]
+
+
 def test_a_cancelled_job_stays_away(queue, checkout):
     replace_run_dist(checkout, "until_told.py")
     job = queue.submit(*SMALL, "slurm/train.sh", 2, "starts")

@@ -33,3 +33,12 @@ def test_ranks_hear_of_it_by_the_sums_they_exchange_anyway(world):
     lockstep = Lockstep(world, Requests(time.monotonic() + 1000))
     lockstep.begin()
     assert lockstep.end().stop == 0
+
+
+def test_an_interrupt_is_the_second_one_only_after_a_first():
+    """Not where the run is stopping for another reason, or has heard of another rank's first one before its own."""
+    requests = Requests()
+    requests.stop = True
+    requests._interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        requests._interrupt()

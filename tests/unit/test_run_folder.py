@@ -154,7 +154,7 @@ def test_a_run_whose_config_json_is_lost_is_a_run(tmp_path):
     assert prepare(tmp_path, make_config(seed=1), HOSTS, fresh=False) == 2 and (tmp_path / "config.json").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"hosts": []}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"hosts": []}', b"[" * 10**5])
 def test_damaged_descriptions_of_newer_starts_are_set_aside(tmp_path, content):
     """The run goes on with what the newest whole one says; no number is given twice, as games are named by it."""
     for iterations in (3, 4, 5, 6):

@@ -64,6 +64,24 @@ def test_other_modes_leave_no_status(batch, options):
     assert batch(SCRIPT + options, "true")[0] == 0
 
 
+def test_a_task_of_an_array_is_queued_again_alone(batch):
+    """One of them has the number of the array, which means all of them."""
+    _, said = batch(SCRIPT, "exit 75", SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID="3")
+    assert "scontrol requeue 7_3\n" in said
+
+
+def test_a_warning_before_mpirun_runs_does_not_end_the_script(batch):
+    status, said = batch(f"source slurm/common.sh; kill -USR1 $$; {SCRIPT}", says("finished"))
+    assert status == 0 and said.count("USR1 before mpirun was started") == 1
+
+
+def test_what_does_not_train_cannot_be_gone_on_with(batch):
+    listens = "until grep -qE '^SigCgt:.*[2367abef]..$' /proc/$PPID/status; do /bin/sleep 0.05; done"
+    told = f"trap 'exit 140' USR2; {listens}; kill -USR1 $PPID; while :; do /bin/sleep 0.05; done"
+    status, said = batch(SCRIPT + "--mode eval", told)
+    assert status == 140 and "requeue" not in said
+
+
 @pytest.mark.parametrize("status, expected", [(140, 75), (250, 75), (137, 137)])
 def test_a_stop_before_the_run_began_is_resumable(batch, status, expected):
     listens = "until grep -qE '^SigCgt:.*[2367abef]..$' /proc/$PPID/status; do /bin/sleep 0.05; done"  # to USR1

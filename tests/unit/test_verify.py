@@ -252,6 +252,23 @@ def test_a_segment_of_a_stranger_is_at_worst_refused(whole, tmp_path):
     with pytest.raises(SegmentError):
         segment.read(rewritten(lambda file: file.attrs.update(games_num=3)), GAME)
 
+    def of_another(file, make):
+        n, kind = len(file["games/length"]), file["games/length"].dtype
+        del file["games/length"]
+        make(file["games"], n, kind)
+
+    other = tmp_path / "other.h5"
+    with h5py.File(other, "w") as file:
+        file["rows"] = np.zeros(20, np.int32)
+    outside = [("/dev/zero", 0, 10**4)]
+    for make, says in (
+        (lambda games, n, kind: games.create_dataset("length", (10**13,), kind, chunks=(1000,)), "would take .* bytes"),
+        (lambda games, n, kind: games.create_dataset("length", (n,), kind, external=outside), "lies in another file"),
+        (lambda games, n, kind: games.__setitem__("length", h5py.ExternalLink(other, "rows")), "another file|Error"),
+    ):
+        with pytest.raises(SegmentError, match=says):
+            segment.read(rewritten(lambda file, make=make: of_another(file, make)), GAME)
+
 
 def test_every_problem_is_a_line_for_people(run, capsys):
     os.truncate(run / "games" / "000001-000.h5", 100)
