@@ -153,7 +153,7 @@ class Findings:
             self.counts["checkpoints_num"] += 1
             self.newest = self.newest or checkpoint.read(path).progress
         folder = self.run / "checkpoints"
-        if self.newest is None and (self.problems or any(folder.glob("*.damaged*"))):
+        if self.newest is None and checkpoint.traces(folder):
             self._wrong(folder, "no checkpoint is whole: put a copy of one there, or train on with "
                         "--without_checkpoint")
         for path in sorted((self.run / "best").glob("*.safetensors")):
