@@ -151,11 +151,15 @@ def learn(run):
     """Train the network on the window, while ranks that do not train play on; return the number of steps."""
     world, progress, player = run.world, run.progress, run.player
     steps, everyone_trains, watch = 0, run.trainers_num == world.size, StepWatch(run)
+    if run.partner and not run.learner:
+        run.partner.begin()
     if run.learner:
         run.learner.samples_due = progress.samples_due
         steps = run.learner.train(run.replay, progress.iteration, lambda *what: _summary(run, *what), watch)
         if not run.learner.failure:
             bad_steps.check_weights(run)
+        if run.partner:
+            run.partner.finish(progress, run.learner)
     if run.learner or run.config.selfplay.deterministic:
         if not everyone_trains:
             saves = []
@@ -172,6 +176,8 @@ def learn(run):
         run.status.enter("play")
         quota.play_meanwhile(player, run.pulse, progress.iteration, run.attempt, run.trainers_num)
         run.tally.meanwhile_num += player.simulations_num - before
+    if run.partner and not run.learner:
+        run.partner.settle()
     failure = run.learner and run.learner.failure
     told = [steps, progress.step, progress.samples_due, progress.bad_steps, progress.rollbacks, watch.stopped, failure]
     steps, progress.step, progress.samples_due, progress.bad_steps, progress.rollbacks, stopped, failure = (
@@ -202,11 +208,17 @@ class StepWatch:
         text = "out of memory on trainer %s in step %d: from now on all trainers take at most %d samples at once"
         self.run.say(text, ranks, self.run.learner.step_index + 1, self.run.learner.micro_batch)
 
+    def before_change(self):
+        if self.run.partner:
+            self.run.partner.settle()
+
     def end(self):
         """Return whether to stop here. The same on all trainers."""
         run, learner, total = self.run, self.run.learner, self.lockstep.end()
         run.progress.step, run.progress.samples_due = learner.step_index, learner.samples_due
         run.progress.bad_steps = learner.bad_steps
+        if run.partner and learner.step_index % run.config.fault.copy_every == 0:
+            run.partner.send(run.progress, learner)
         if run.trainers_num < run.world.size:
             heard = run.pulse.look()
             run.pulse.requests.save |= bool(heard and heard.save)

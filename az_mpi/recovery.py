@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from az_mpi import bad_steps, checkpoint, exchange, files, lock, placement, resume, run_folder, watchdog
+from az_mpi import bad_steps, checkpoint, exchange, files, lock, partner, placement, resume, run_folder, watchdog
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
 from az_mpi.data.writer import insist
 from az_mpi.network import resnet
+from az_mpi.partner import Kept
 from az_mpi.peers import PeerLost
 from az_mpi.problems import Refusal
 from az_mpi.pulse import Pulse
@@ -51,8 +52,10 @@ def recover(run):
 
 
 def _drop(run):
-    """End what speaks to ranks that were lost with a world: heartbeats, and the trainers' connections."""
+    """End what speaks to ranks that were lost with a world: heartbeats, copies, and the trainers' connections."""
     run.status.close()
+    if run.partner:
+        run.partner.close()
     if run.learner:
         run.learner.backend.close()
 
@@ -83,6 +86,7 @@ def _rebuild(run, world):
         new.network = resnet.build(run.game, config.network, config.seed)
         new.learner = backend and Learner(config, run.game, new.network, backend, run.device)
         new.replay = backend and Replay(run.game)
+        new.partner = partner.make(config, world, trainers_num)
         _restate(run, new, source)
         _store_what_is_missing(run, new)
         _recount(new)
@@ -162,10 +166,13 @@ def _keep_games(new):
 
 
 def _newest(run, world):
-    """Return which rank of `world` has the newest weights and optimiser; None where no rank that trained is left."""
+    """Return which rank of `world` has the newest weights and optimiser; None where no rank that trained is left, nor
+    one that holds the only trainer's."""
     mine = None
     if run.learner:
         mine = [run.progress.iteration, run.progress.phase == "train", run.learner.step_index, -world.rank]
+    elif run.partner and run.partner.kept:
+        mine = [-1]  # a trainer that lives is never behind its copy
     states = world.collect(mine)
     return max((rank for rank, state in enumerate(states) if state), key=lambda rank: states[rank], default=None)
 
@@ -183,18 +190,30 @@ def _restate(run, new, source):
         if not resume.restore(new, set_aside=True):
             new.say("no checkpoint, and no rank that trained is left: the run begins anew with its games")
         return
-    here = new.world.rank == source
-    progress = None
-    if here:
-        progress = run.before_play if run.progress.phase == "play" else run.progress
-        if run.progress.phase == "train":
-            progress = replace(progress, step=run.learner.step_index, samples_due=run.learner.samples_due)
-    new.progress = Progress(**new.world.share(progress and vars(progress), source))
-    new.network.load_state_dict(checkpoint.broadcast(new.world, here and run.network.state_dict(), source))
-    optimizer = checkpoint.broadcast(new.world, here and run.learner.optimizer_tensors(), source)
+    mine = _state(run) if new.world.rank == source else None
+    new.progress = Progress(**new.world.share(mine and vars(mine.progress), source))
+    model = checkpoint.broadcast(new.world, mine and mine.model, source)
+    optimizer = checkpoint.broadcast(new.world, mine and mine.optimizer, source)
+    new.network.load_state_dict(model)
     if new.learner:
         new.learner.load_optimizer(optimizer)
         bad_steps.take_over(new.learner, new.progress)
+    elif new.partner:
+        new.partner.keep(Kept(replace(new.progress), model, optimizer))
+
+
+def _state(run):
+    """Return the newest state that this rank has, a `Kept`."""
+    progress, train = run.progress, run.progress.phase == "train"
+    if not train:
+        progress = run.before_play
+    if not run.learner:
+        kept = run.partner.kept
+        same = train and kept.progress.iteration == progress.iteration  # else no step has been taken since it was sent
+        return kept if same else replace(kept, progress=progress)
+    if train:
+        progress = replace(progress, step=run.learner.step_index, samples_due=run.learner.samples_due)
+    return Kept(progress, run.network.state_dict(), run.learner.optimizer_tensors())
 
 
 def _store_what_is_missing(run, new):

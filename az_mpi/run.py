@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import torch
 
-from az_mpi import games, placement, run_folder
+from az_mpi import games, partner, placement, run_folder
 from az_mpi.checkpoint import Progress
 from az_mpi.data.replay import Replay
 from az_mpi.data.writer import Writer
@@ -18,6 +18,7 @@ from az_mpi.network import engines, openvino_engine, resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
+from az_mpi.partner import Partner
 from az_mpi.problems import Refusal
 from az_mpi.pulse import Pulse
 from az_mpi.report import console
@@ -52,6 +53,7 @@ class Run:
     engine_choice: str  # in words
     learner: Learner | None
     replay: Replay | None
+    partner: Partner | None  # of the only trainer, see partner.py
     writer: Writer | None
     log_name: str
     logger: object
@@ -146,6 +148,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         engine_choice=engine_choice,
         learner=backend and Learner(config, game, network, backend, device),
         replay=backend and Replay(game),
+        partner=partner.make(config, world, trainers_num),
         writer=writer,
         log_name=log_name,
         logger=logger,
@@ -203,7 +206,7 @@ def say_ranks(run):
     world, config, device = run.world, run.config, run.device
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
     meanwhile = "" if config.selfplay.deterministic or not run.trainers_num else ", also while others train"
-    roles = "play, train" if run.learner else f"play{meanwhile}"
+    roles = "play, train" if run.learner else f"play{meanwhile}" + ", holds a copy of the trainer" * bool(run.partner)
     device = f"{device} {name}".removesuffix(" cpu")
     rows = world.collect([world.rank, world.host, run.cores, device, run.engine_choice, roles])
     run.status.begin(run, [(host, place, does) for _, host, _, place, _, does in rows])

@@ -5,6 +5,7 @@ looks instead of spinning, so that a rank which waits leaves its core to a rank 
 buffers in rounds of at most `chunk_bytes` a rank, so that no message or displacement comes near 2 GiB.
 """
 
+import functools
 import json
 import os
 import socket
@@ -18,8 +19,9 @@ from az_mpi.messages import as_bytes, pack, unpack
 from az_mpi.peers import PeerLost, collective
 from az_mpi.pending import PendingSum
 from az_mpi.problems import NotNow, Refusal
+from az_mpi.waiting import poll
 
-SPIN_S, LONGEST_SLEEP_S = 0.0002, 0.002
+LONGEST_SLEEP_S, LONGEST_SLEEP_BESIDE_S = 0.002, 0.02
 ABORT_S = 3.0  # that MPI is given to end the job
 
 
@@ -38,7 +40,7 @@ class World:
     def __init__(self, comm, chunk_bytes=1 << 28):
         from mpi4py import MPI
 
-        self._mpi, self.comm, self.chunk_bytes = MPI, comm, chunk_bytes
+        self._mpi, self.comm, self.chunk_bytes, self._wait_for = MPI, comm, chunk_bytes, wait
         self._sums = comm.Dup()  # so that a sum may be under way during other collectives
         self._derived = []
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
@@ -130,11 +132,12 @@ class World:
     def start_sum(self, values):
         """Begin to add up a few integers a rank and return a `PendingSum`. Collective: every rank begins its sums in
         the same order, and no rank waits for another before it asks for the result."""
-        return PendingSum(self._sums, values, wait)
+        return PendingSum(self._sums, values, self._wait_for)
 
     @collective
-    def broadcast(self, array, source=0):
-        """Return the array, of a plain dtype, of rank `source` on every rank; the others' is ignored. Collective."""
+    def broadcast(self, array, source=0, into=None):
+        """Return the array, of a plain dtype, of rank `source` on every rank, elsewhere in `into` where that is of its
+        dtype and shape; the others' is ignored. Collective."""
         length, is_source = np.zeros(1, np.int64), self.rank == source
         if is_source:
             array = np.ascontiguousarray(array)
@@ -145,13 +148,14 @@ class World:
             header = np.empty(length[0], np.uint8)
         self._wait(self.comm.Ibcast(header, source))
         dtype, shape = json.loads(header.tobytes())
-        result = array if is_source else np.empty(shape, dtype)
-        content = as_bytes(result)
-        if is_source:
-            World.sent_bytes += len(content) * (self.size - 1)
+        if not is_source:
+            fits = into is not None and [into.dtype.str, list(into.shape)] == [dtype, shape]
+            array = into if fits else np.empty(shape, dtype)
+        content = as_bytes(array)
+        World.sent_bytes += is_source * len(content) * (self.size - 1)
         for start in range(0, len(content), self.chunk_bytes):
             self._wait(self.comm.Ibcast(content[start : start + self.chunk_bytes], source))
-        return result
+        return array
 
     @collective
     def gather(self, rows, compress=False):
@@ -215,6 +219,11 @@ class World:
         """Return a world of the ranks where `member` is true, in the same order; None on the others. Collective."""
         comm = self.comm.Split(0 if member else self._mpi.UNDEFINED, self.rank)
         return self._derive(comm) if member else None
+
+    def beside(self):
+        """Return this world, for a thread beside the main one: its waiting is no idle time and no sign of life."""
+        self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)
+        return self
 
     def _derive(self, comm):
         self._derived.append(World(comm, self.chunk_bytes))
@@ -285,9 +294,8 @@ class World:
         """Return how many bytes a pair of ranks exchanges in one round when no message has more than `longest`."""
         return max(1, min(longest, self.chunk_bytes // self.size))
 
-    @staticmethod
-    def _wait(request):
-        wait(request.Test)
+    def _wait(self, request):
+        self._wait_for(request.Test)
 
 
 def split_evenly(total, parts):
@@ -296,14 +304,7 @@ def split_evenly(total, parts):
 
 
 def wait(done):
-    """Call `done` until it returns true: busily for a moment, then with sleeps that grow to LONGEST_SLEEP_S.
-
-    The seconds count as `World.waited_s`.
-    """
-    start, pause = time.perf_counter(), 2e-5
-    while not done():
-        watchdog.tick()
-        if time.perf_counter() - start > SPIN_S:
-            time.sleep(pause)
-            pause = min(pause * 1.5, LONGEST_SLEEP_S)
+    """Call `done` until it returns true. The seconds count as `World.waited_s`."""
+    start = time.perf_counter()
+    poll(done, LONGEST_SLEEP_S, watchdog.tick)
     World.waited_s += time.perf_counter() - start

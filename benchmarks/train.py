@@ -2,11 +2,7 @@
 
     python benchmarks/train.py                                  # one rank
     mpirun -np 2 -H localhost:2 python benchmarks/train.py --backend horovod ddp      # both, taking turns
-<<<<<<< HEAD
-    mpirun -np 2 -H localhost:2 python benchmarks/train.py --settings HOROVOD_CYCLE_TIME=1 HOROVOD_CYCLE_TIME=5
-=======
     mpirun -np 2 -H localhost:2 python benchmarks/train.py --settings "" HOROVOD_CYCLE_TIME=5   # as is, and so
->>>>>>> main
 
 `train_step_s` is the time of `Learner.train` for each of its steps: batches made, the backend's session begun and
 ended, gradients reduced. `bare_step_s` is forward, loss, backward, clip and fused AdamW in the same precision, the

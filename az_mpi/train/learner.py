@@ -15,7 +15,7 @@ from az_mpi.train.schedule import learning_rate
 from az_mpi.world import split_evenly
 
 UNWATCHED = SimpleNamespace(begin=lambda: None, bad_step=lambda *what: None, short_of_memory=lambda *what: None,
-                            end=lambda: False)
+                            before_change=lambda: None, end=lambda: False)
 
 
 class Learner:
@@ -54,7 +54,8 @@ class Learner:
         watch.begin() is called before each step and watch.end() after it; the step where that is true, on every
         trainer, is the last. In between, on every trainer alike, watch.bad_step(batch, local losses) tells of a step
         that was skipped because its loss or gradient is not finite, and watch.short_of_memory(ranks) of a step that is
-        tried again in smaller parts. Skipped steps count. Training also ends where `failure` is set.
+        tried again in smaller parts. watch.before_change() is called before anything of a step changes weights or
+        optimiser. Skipped steps count. Training also ends where `failure` is set.
         """
         settings = self.config.train
         steps = int(self.samples_due // settings.batch_size)
@@ -170,12 +171,13 @@ class Learner:
 
     def optimizer_tensors(self):
         """Return the optimiser's state as tensors by name, for a checkpoint."""
+        return {name: tensor.detach().cpu().clone() for name, tensor in self.optimizer_state().items()}
+
+    def optimizer_state(self):
+        """Return the same tensors themselves, which the next step changes."""
         state = self.optimizer.state
-        return {
-            f"{name}.{key}": tensor.detach().cpu().clone()
-            for name, parameter in self.network.named_parameters()
-            for key, tensor in state.get(parameter, {}).items()
-        }
+        return {f"{name}.{key}": tensor for name, parameter in self.network.named_parameters()
+                for key, tensor in state.get(parameter, {}).items()}  # fmt: skip
 
     def load_optimizer(self, tensors):
         """Take over what `optimizer_tensors` returned."""
@@ -217,6 +219,7 @@ class Learner:
             # The norm of the sum, and what is made of it, is the same on every rank.
             if np.isfinite(norm) or not self._divide(watch):
                 break
+        watch.before_change()
         if np.isfinite(norm):
             for group in self.optimizer.param_groups:
                 group["lr"] = rate

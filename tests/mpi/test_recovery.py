@@ -24,10 +24,11 @@ PHASES = {
 
 @pytest.fixture
 def start(start_mpirun, tmp_path):
-    """Return start(ranks, *options): run_dist.py into tmp_path / "run", under an mpirun that outlives its ranks."""
+    """Return start(ranks, *options): run_dist.py into tmp_path / "run", unless they name another folder, under an
+    mpirun that outlives its ranks."""
 
     def start(ranks, *options):
-        return start_mpirun(ranks, "run_dist.py", *BASE, *options, "--logdir", tmp_path / "run",
+        return start_mpirun(ranks, "run_dist.py", *BASE, "--logdir", tmp_path / "run", *options,
                             options=["--with-ft", "ulfm"])
 
     return start
@@ -124,23 +125,55 @@ def test_two_killed_at_once(start, tmp_path):
     check_whole(folder, 2)
 
 
-def test_the_only_trainer_is_killed(start, tmp_path):
-    """Another rank takes its place, with the newest checkpoint."""
+ONE_TRAINER = ["--set", "train.ranks=1", "--set", "iterations=2"]
+
+
+def weights(folder):
+    return (max((folder / "checkpoints").iterdir()) / "model.safetensors").read_bytes()
+
+
+def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, tmp_path):
+    """Three times in turn, in a training and in play; each time its partner has its state. The last rank trains on
+    alone, and what comes of it are the weights of a run that nothing has befallen, to the bit."""
+    folder, log = tmp_path / "run", tmp_path / "run" / "logs" / "run.log"
+    options = [*ONE_TRAINER, "--set", "selfplay.deterministic=true", "--set", "checkpoint.every=5", "--games_num", 100,
+               "--set", "train.replay_ratio=15.0"]
+    process, lost = start(4, *options), 0
+    for victim, moment in enumerate(["step 30:", "iteration 2 of 2", "step 400:"]):
+        wait_for(said(folder, moment), process)
+        ranks_of(process)[victim].kill()
+        wait_for(said(folder, f"loss of 1 of {4 - victim} ranks"), process)
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    taken = 0
+    for line in log.read_text().splitlines():
+        if found := re.search(r" step (\d+): ", line):
+            taken = int(found[1])
+        elif found := re.search(r"going on after .* ([\d,]+) steps", line):
+            lost += 1
+            assert taken - 1 <= int(found[1].replace(",", "")) <= taken, line
+    assert lost == 3 and taken > 400
+    check_whole(folder, 2)
+    unbroken = start(4, *options, "--logdir", tmp_path / "unbroken")
+    assert unbroken.wait(240) == 0 and weights(tmp_path / "unbroken") == weights(folder)
+
+
+def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp_path):
     folder = tmp_path / "run"
-    process = start(3, *PHASES["train"], "--set", "iterations=3", "--set", "train.ranks=1")
-    wait_for(said(folder, "iteration 2 of 3"), process)
+    process = start(3, *ONE_TRAINER, "--set", "train.replay_ratio=80.0", "--set", "fault.copy_every=0")
+    wait_for(said(folder, "iteration 2 of 2"), process)
     ranks_of(process)[0].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert re.search(r"going on after .*: iteration 1 of 3", output)
-    assert state(folder)["iteration"] == 3 and len(ids(folder)) == len(set(ids(folder)))
+    assert re.search(r"going on after .*: iteration 1 of 2", output)
+    assert state(folder)["iteration"] == 2 and len(ids(folder)) == len(set(ids(folder)))
 
 
 def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):
-    """The only trainer dies, and no checkpoint is whole: the run does not begin anew by itself."""
+    """The only trainer dies, of which there is no copy, and no checkpoint is whole: the run does not begin anew."""
     folder = tmp_path / "run"
     process = start(3, "--games_num", 4000, "--set", "iterations=2", "--max_steps", 9000, "--set", "train.ranks=1",
-                    "--set", "train.replay_ratio=0.1")
+                    "--set", "train.replay_ratio=0.1", "--set", "fault.copy_every=0")
     wait_for(said(folder, "iteration 2 of 2"), process)
     wait_for(lambda: list((folder / "games").glob("000001*.h5")), process)
     for path in (folder / "checkpoints").glob("0*/model.safetensors"):

@@ -153,10 +153,11 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, repla
 def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, replay):
     ended, whole = new_learner(world, "ddp"), new_learner(world, "ddp")
     calls, answers = [], iter([False, False, True])
-    watch = SimpleNamespace(begin=lambda: calls.append("begin"), end=lambda: calls.append("end") or next(answers))
+    watch = SimpleNamespace(begin=lambda: calls.append("begin"), before_change=lambda: calls.append("before change"),
+                            end=lambda: calls.append("end") or next(answers))
     ended.samples_due = 5 * BATCH + 7
     assert ended.train(replay, 0, lambda *what: None, watch) == 3
-    assert calls == ["begin", "end"] * 3 and ended.step_index == 3 and ended.samples_due == 2 * BATCH + 7
+    assert calls == ["begin", "before change", "end"] * 3 and ended.step_index == 3 and ended.samples_due == 2 * BATCH + 7
     assert ended.train(replay, 0, lambda *what: None) == 2 and ended.samples_due == 7
     train(whole, replay, 5)
     for one, other in zip(ended.network.parameters(), whole.network.parameters()):
@@ -166,7 +167,24 @@ def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, r
 def watching(told):
     """Return a watch that notes the numbers of skipped steps and of trainers without memory."""
     return SimpleNamespace(begin=lambda: None, end=lambda: False, bad_step=lambda batch, figures: told.append(figures),
-                           short_of_memory=lambda ranks: told.append(ranks))
+                           short_of_memory=lambda ranks: told.append(ranks), before_change=lambda: None)
+
+
+def test_nothing_of_a_step_has_changed_when_its_watch_is_told(world, replay):
+    learner, seen = new_learner(world, "ddp"), []
+
+    def state():
+        return weights(learner) + list(learner.optimizer_tensors().values())
+
+    watch = watching([])
+    watch.before_change = lambda: seen.append(state())
+    watch.begin = lambda: seen.append(state())
+    learner.samples_due = 3 * BATCH
+    learner.train(replay, 0, lambda *what: None, watch)
+    assert len(seen) == 6
+    for begun, told in zip(seen[::2], seen[1::2]):
+        assert len(begun) == len(told) and all(torch.equal(*pair) for pair in zip(begun, told))
+    assert not torch.equal(seen[0][0], seen[-1][0])
 
 
 def weights(learner):

@@ -1,0 +1,159 @@
+"""A copy of the only trainer's state on a second rank, its partner, so that its loss costs one optimiser step at most.
+
+Where one rank trains and the others play, nobody else has its newest weights and moments of AdamW. So its partner takes
+a copy of them after each step (diskless checkpointing: Plank, Li and Puening 1998). Threads on both sides carry it
+while the next step is computed and games go on; the weights do not change again before it has arrived. A copy that
+breaks off leaves the one before it.
+"""
+
+import json
+import math
+import threading
+import traceback
+from concurrent import futures
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from az_mpi import watchdog
+from az_mpi.checkpoint import Progress
+from az_mpi.peers import PeerLost
+from az_mpi.world import wait
+
+CLOSE_S = 2.0  # that a thread is given to hear of a loss
+ABOUT = 1024  # bytes: what is said about the numbers is a multiple of this long, so that the whole seldom changes size
+END = np.empty(0, np.uint8)
+
+
+@dataclass
+class Kept:
+    """What a trainer had come to, and its tensors by name, float32, as in a `Checkpoint`."""
+
+    progress: Progress
+    model: dict
+    optimizer: dict
+
+
+def make(config, world, trainers_num):
+    """Return the `Partner` of ranks 0, which trains, and 1; None on the others, and on all where the loss of a trainer
+    leaves another or ends the job. Collective."""
+    if not (world.survives and config.fault.copy_every and trainers_num == 1 < world.size):
+        return None
+    pair = world.split(world.rank < 2)
+    return pair and Partner(pair)
+
+
+class Partner:
+    """One of the two ranks of the world `pair`: rank 0 sends its state during its training, rank 1 keeps it."""
+
+    def __init__(self, pair):
+        self.pair = pair.beside()
+        self._work = None  # a Future of what the thread does
+        self._sent, self._content = None, None  # which state rank 0 sent last; where it was packed
+        self._kept = None  # what rank 1 received last as a whole
+
+    def begin(self):
+        """Keep from now on what is sent, until the other's `finish`. On rank 1."""
+        self._start(self._keep)
+
+    def send(self, progress, learner):
+        """Begin to send the learner's state, which `progress` describes, and return. `settle` has been called since its
+        last change."""
+        state = Kept(progress, learner.network.state_dict(), learner.optimizer_state())
+        self._content, self._sent = _pack(state, self._content), _mark(progress)
+        self._start(self._carry, self._content)
+
+    def settle(self):
+        """Wait until nothing is under way. Raises PeerLost."""
+        work, self._work = self._work, None
+        if work:
+            with watchdog.waiting():
+                wait(work.done)
+            work.result()
+
+    def finish(self, progress, learner):
+        """See to it that the other rank keeps this state, and end its keeping. On rank 0."""
+        self.settle()
+        if self._sent != _mark(progress):
+            self.send(progress, learner)
+            self.settle()
+        self._start(self.pair.broadcast, END)
+        self.settle()
+
+    def keep(self, state):
+        """Hold a `Kept` that this rank has already. On rank 1."""
+        self._kept = _pack(state)
+
+    @property
+    def kept(self):
+        """The newest `Kept` that rank 1 has as a whole; None where there is none, or its numbers are not finite."""
+        return _unpack(self._kept) if self._kept is not None else None
+
+    def close(self):
+        """Let the thread end, once the world has been revoked."""
+        work, self._work = self._work, None
+        if work:
+            futures.wait([work], CLOSE_S)
+
+    def _start(self, function, *arguments):
+        self._work = futures.Future()
+        threading.Thread(target=self._do, args=(self._work, function, *arguments), name="partner", daemon=True).start()
+
+    def _do(self, future, function, *arguments):
+        try:
+            future.set_result(function(*arguments))
+        except PeerLost as error:
+            future.set_exception(error)
+        except BaseException:  # the other rank would wait for ever
+            traceback.print_exc()
+            self.pair.give_up(70)
+
+    def _carry(self, content):
+        self.pair.broadcast(content)
+        self.pair.barrier()  # it is kept
+
+    def _keep(self):
+        spare = None
+        while len(content := self.pair.broadcast(None, into=spare)):
+            spare, self._kept = self._kept, content
+            self.pair.barrier()
+
+
+def _mark(progress):
+    """Return what tells two states of a training apart."""
+    return progress.step, progress.rollbacks
+
+
+def _pack(state, out=None):
+    """Return a `Kept` as bytes, uint8 [n], in `out` where that is as long: what it holds, as JSON, and the numbers."""
+    groups = (state.model, state.optimizer)
+    parts = [tensor.detach().reshape(-1) for tensors in groups for tensor in tensors.values()]
+    shapes = [{name: list(tensor.shape) for name, tensor in tensors.items()} for tensors in groups]
+    about = json.dumps([vars(state.progress), *shapes]).encode() + b"\0"
+    start = ABOUT * math.ceil(len(about) / ABOUT)
+    size = start + 4 * sum(map(len, parts))
+    if out is None or len(out) != size:
+        out = np.empty(size, np.uint8)
+    out[:start] = np.frombuffer(about.ljust(start, b"\0"), np.uint8)
+    numbers = torch.from_numpy(out[start:]).view(torch.float32)
+    if parts[0].device.type == "cpu":
+        torch.cat(parts, out=numbers)
+    else:
+        numbers.copy_(torch.cat(parts))
+    return out
+
+
+def _unpack(content):
+    about = content.tobytes()
+    about = about[: about.index(b"\0")]
+    progress, *groups = json.loads(about)
+    rest = torch.from_numpy(content[ABOUT * math.ceil((len(about) + 1) / ABOUT) :]).view(torch.float32)
+    if not rest.isfinite().all():
+        return None
+    tensors = []
+    for shapes in groups:
+        sizes = [math.prod(shape) for shape in shapes.values()]
+        parts, rest = rest[: sum(sizes)].split(sizes), rest[sum(sizes) :]
+        tensors.append({name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts)})
+    return Kept(Progress(**progress), *tensors)
