@@ -86,6 +86,26 @@ def every_game_once(outcome):
     return broken
 
 
+def one_step_at_most(outcome):
+    """A loss costs one optimiser step at most, unless all were lost that held the newest state: the trainers, or a lone
+    one and its partner."""
+    trial, taken, lost, broken = outcome.trial, 0, False, []
+    trainers = trial.options.get("train.ranks", "all")
+    holders_num = trial.ranks if trainers == "all" else max(trainers, 2)
+    if len(trial.victims) >= holders_num:
+        return []
+    for event in sorted(outcome.first.events, key=lambda event: event["time"]):
+        if event["event"] == "step":
+            taken = max(taken, event["number"])
+        elif event["event"] == "noticed":
+            lost = True
+        elif event["event"] == "going on" and lost:  # the first rank to do so
+            if taken > event["steps"] + 1:
+                broken.append(f"after {taken} steps the survivors went on from {event['steps']}")
+            lost, taken = False, event["steps"]
+    return broken
+
+
 def files_whole(outcome):
     """Every file that can be seen is whole, and the newest checkpoint counts what is there."""
     config = outcome.run / "config.json"
@@ -112,7 +132,7 @@ def nothing_left(outcome):
     return broken + [f"the lock {file} is left" for file in dead]
 
 
-ALL = (bounded_time, documented_status, same_weights, every_game_once, files_whole, nothing_left)
+ALL = (bounded_time, documented_status, same_weights, every_game_once, one_step_at_most, files_whole, nothing_left)
 
 
 def jobs(outcome):

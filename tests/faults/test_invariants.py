@@ -54,8 +54,8 @@ def well(tmp_path):
     given = [event("given", rank, ids=list(range(10 * (rank > 0), 10 + 10 * (rank > 0))), root=rank == 0)
              for rank in (0, 2)]  # fmt: skip
     seen = {"000000-000.h5": list(range(20))}
-    events = [FIRED, event("noticed", 0), event("going on", 0, ranks=2), event("going on", 2, ranks=2),
-              weights(0, "a"), weights(2, "a"), *given]  # fmt: skip
+    going = [event("going on", rank, ranks=2, steps=5) for rank in (0, 2)]
+    events = [FIRED, event("noticed", 0), *going, weights(0, "a"), weights(2, "a"), *given]
     return Outcome(KILL, run, Job(status=0, seconds=20.0, events=events, visible=seen))
 
 
@@ -118,6 +118,22 @@ def test_every_game_once(well):
     assert invariants.every_game_once(two) == []  # and that one died too
     write(well.run, range(15, 25))
     assert "5 games are stored twice: [15, 16, 17]" in invariants.every_game_once(two)[0]
+
+
+@pytest.mark.parametrize("trainers, victims, lost, text", [
+    ("all", [1], 1, None), ("all", [1], 2, "after 7 steps the survivors went on from 5"), (1, [0], 1, None),
+    (1, [0], 2, "after 7 steps"), (1, [0, 1], 2, None), (2, [1], 2, "after 7 steps"), (2, [0, 1], 2, None),
+    ("all", [0, 1], 2, "after 7 steps"),
+])  # fmt: skip
+def test_one_step_at_most(well, trainers, victims, lost, text):
+    assert invariants.one_step_at_most(well) == []
+    kills = tuple(Injection(rank, "train", 5, ["signal", [rank], 9]) for rank in victims)
+    well.trial = replace(KILL, injections=kills, options={"train.ranks": trainers})
+    steps = [event("step", 0, 9.0, number=number) for number in range(1, 6 + lost)]
+    after = [event("step", 2, 12.0, number=number) for number in range(6, 20)]  # taken again
+    well.first.events = [*after, event("going on", 0, 13.0, ranks=2, steps=5), *steps, *well.first.events]
+    assert bool(text) == bool(found := invariants.one_step_at_most(well))
+    assert not text or text in found[0]
 
 
 def test_files_whole(well):

@@ -157,7 +157,8 @@ def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, r
                             end=lambda: calls.append("end") or next(answers))
     ended.samples_due = 5 * BATCH + 7
     assert ended.train(replay, 0, lambda *what: None, watch) == 3
-    assert calls == ["begin", "before change", "end"] * 3 and ended.step_index == 3 and ended.samples_due == 2 * BATCH + 7
+    assert calls == ["begin", "before change", "end"] * 3
+    assert ended.step_index == 3 and ended.samples_due == 2 * BATCH + 7
     assert ended.train(replay, 0, lambda *what: None) == 2 and ended.samples_due == 7
     train(whole, replay, 5)
     for one, other in zip(ended.network.parameters(), whole.network.parameters()):

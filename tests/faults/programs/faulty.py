@@ -19,6 +19,7 @@ import run_dist
 from az_mpi import exchange, judge, loop, modes, placement, recovery, resume
 from az_mpi.command_line import environment_rank
 from az_mpi.network import resnet
+from az_mpi.partner import Partner
 from az_mpi.run import Run
 from az_mpi.selfplay.player import Player
 from az_mpi.signals import Stopped
@@ -34,6 +35,8 @@ PHASES = {
     "play": [(Player, "step", False)],
     "exchange": [(exchange, "store", False), (exchange, "_deal", False)],
     "train": [(Learner, "_backward", True)],  # Horovod's sums are under way then
+    "copy": [(Partner, "send", True), (Partner, "settle", False), (Partner, "finish", False),
+             (Partner, "finish", True)],
     "publish": [(resume, "publish", False), (Run, "load_weights", False)],
     "evaluate": [(judge, "load_best", False), (judge._Watched, "update", False),
                  (judge._Watched, "finish", False), (judge, "verdict", True)],
@@ -176,12 +179,18 @@ def publish(run, function=resume.publish):
     note("weights", key=key, hash=resnet.weights_hash(run.network))
 
 
+def step(learner, *arguments, function=Learner._step):
+    result = function(learner, *arguments)
+    note("step", number=learner.step_index + 1)
+    return result
+
+
 def recover(run, function=recovery.recover):
     global recoveries
     note("noticed")
     function(run)
     recoveries += 1
-    note("going on", ranks=run.world.size)
+    note("going on", ranks=run.world.size, steps=run.progress.step)
 
 
 def started(function=World.start.__func__):
@@ -192,7 +201,8 @@ def started(function=World.start.__func__):
 
 
 os.open, Player.take = open_file, take
-Learner._loss, exchange.store, recovery.recover = loss, store, recover
+Learner._loss, Learner._step = loss, step
+exchange.store, recovery.recover = store, recover
 resume.save, resume.publish = save, publish
 exchange.exchange, resume.leave = note_given(exchange.exchange), note_given(resume.leave)
 World.start = started
