@@ -11,28 +11,18 @@ import math
 import threading
 import traceback
 from concurrent import futures
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from az_mpi import watchdog
-from az_mpi.checkpoint import Progress
+from az_mpi.checkpoint import Checkpoint, Progress
 from az_mpi.peers import PeerLost
 from az_mpi.world import wait
 
 CLOSE_S = 2.0  # that a thread is given to hear of a loss
 ABOUT = 1024  # bytes: what is said about the numbers is a multiple of this long, so that the whole seldom changes size
 END = np.empty(0, np.uint8)
-
-
-@dataclass
-class Kept:
-    """What a trainer had come to, and its tensors by name, float32, as in a `Checkpoint`."""
-
-    progress: Progress
-    model: dict
-    optimizer: dict
 
 
 def make(config, world, trainers_num):
@@ -60,7 +50,7 @@ class Partner:
     def send(self, progress, learner):
         """Begin to send the learner's state, which `progress` describes, and return. `settle` has been called since its
         last change."""
-        state = Kept(progress, learner.network.state_dict(), learner.optimizer_state())
+        state = Checkpoint(progress, learner.network.state_dict(), learner.optimizer_state())
         self._content, self._sent = _pack(state, self._content), _mark(progress)
         self._start(self._carry, self._content)
 
@@ -82,12 +72,12 @@ class Partner:
         self.settle()
 
     def keep(self, state):
-        """Hold a `Kept` that this rank has already. On rank 1."""
+        """Hold a state, a `Checkpoint`, that this rank has already. On rank 1."""
         self._kept = _pack(state)
 
     @property
     def kept(self):
-        """The newest `Kept` that rank 1 has as a whole; None where there is none, or its numbers are not finite."""
+        """The newest state that rank 1 has as a whole, a `Checkpoint`; None where its numbers are not finite."""
         return _unpack(self._kept) if self._kept is not None else None
 
     def close(self):
@@ -126,7 +116,7 @@ def _mark(progress):
 
 
 def _pack(state, out=None):
-    """Return a `Kept` as bytes, uint8 [n], in `out` where that is as long: what it holds, as JSON, and the numbers."""
+    """Return a `Checkpoint` as bytes, uint8 [n], in `out` where that is as long: words, as JSON, and the numbers."""
     groups = (state.model, state.optimizer)
     parts = [tensor.detach().reshape(-1) for tensors in groups for tensor in tensors.values()]
     shapes = [{name: list(tensor.shape) for name, tensor in tensors.items()} for tensors in groups]
@@ -156,4 +146,4 @@ def _unpack(content):
         sizes = [math.prod(shape) for shape in shapes.values()]
         parts, rest = rest[: sum(sizes)].split(sizes), rest[sum(sizes) :]
         tensors.append({name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts)})
-    return Kept(Progress(**progress), *tensors)
+    return Checkpoint(Progress(**progress), *tensors)

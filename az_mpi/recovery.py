@@ -10,11 +10,10 @@ from dataclasses import replace
 import numpy as np
 
 from az_mpi import bad_steps, checkpoint, exchange, files, lock, partner, placement, resume, run_folder, watchdog
-from az_mpi.checkpoint import Progress
+from az_mpi.checkpoint import Checkpoint, Progress
 from az_mpi.data.replay import Replay
 from az_mpi.data.writer import insist
 from az_mpi.network import resnet
-from az_mpi.partner import Kept
 from az_mpi.peers import PeerLost
 from az_mpi.problems import Refusal
 from az_mpi.pulse import Pulse
@@ -63,18 +62,20 @@ def _drop(run):
 def _rebuild(run, world):
     """Return a `Run` over `world`, the survivors. Leaves `run` as it is: it may be called again with fewer of them."""
     config = run.config
+    _rescue(run, world)
     try:
         world, trainers_num = placement.place(config, world, run.device)
         backend = make_backend(config, world, run.device, trainers_num)
         source = _newest(run, world)
         _take_over(run, world)
-        if source is None:
+        if source is None and run.rescued is None:
             _look_for_checkpoints(run, world)
     except Refusal as error:  # such as one of train.ranks where no rank with a GPU is left
         _leave(run, world, error)
         raise
     attempt = world.from_root(lambda: _note_attempt(run, world))
-    new = replace(run, world=world, trainers_num=trainers_num, attempt=attempt, progress=Progress(), tally=Tally())
+    new = replace(run, world=world, trainers_num=trainers_num, attempt=attempt, progress=Progress(), tally=Tally(),
+                  rescued=None)
     new.logger = console.start(world.is_root, run.log_name, run.folder)
     new.status = Status(world, run.folder, config, attempt, new.logger, run.writer)
     try:
@@ -103,12 +104,18 @@ def _rebuild(run, world):
 
 
 def _leave(run, world, error):
-    """Store the games of survivors who cannot go on, and say why."""
+    """Store what survivors have who cannot go on, and say why."""
     _take_over(run, world)
     last = replace(run, world=world, logger=console.start(world.is_root, run.log_name, run.folder))
     last.say("stopped after a loss: the ranks that are left cannot go on: %s", error)
     exchange.store(last)
     _store_what_is_missing(run, last)
+    if run.rescued is not None:
+        last.progress = replace(run.rescued.progress)
+        _recount(last)
+        resume.mark(last)
+        resume.save(last, run.rescued)
+        world.barrier()  # mpirun ends all ranks when the first one leaves
 
 
 def _take_over(run, world):
@@ -166,15 +173,25 @@ def _keep_games(new):
 
 
 def _newest(run, world):
-    """Return which rank of `world` has the newest weights and optimiser; None where no rank that trained is left, nor
-    one that holds the only trainer's."""
+    """Return which rank of `world` has the newest weights and optimiser; None where no rank that trained is left."""
     mine = None
     if run.learner:
         mine = [run.progress.iteration, run.progress.phase == "train", run.learner.step_index, -world.rank]
-    elif run.partner and run.partner.kept:
-        mine = [-1]  # a trainer that lives is never behind its copy
     states = world.collect(mine)
     return max((rank for rank, state in enumerate(states) if state), key=lambda rank: states[rank], default=None)
+
+
+def _rescue(run, world):
+    """Where no rank that trained is left, let all have what the partner of the last one holds, before it dies too."""
+    trainers, mine = world.collect(bool(run.learner)), run.rescued
+    if any(trainers):
+        return
+    if mine is None and run.partner and run.partner.kept:
+        mine = _kept(run)
+    holders = [rank for rank, holds in enumerate(world.collect(mine is not None)) if holds]
+    if 0 < len(holders) < world.size:
+        mine = _share_state(world, mine, holders[0])
+    run.rescued = mine
 
 
 def _look_for_checkpoints(run, world):
@@ -185,35 +202,51 @@ def _look_for_checkpoints(run, world):
 
 
 def _restate(run, new, source):
-    """Give every rank the state of rank `source`, or that of the newest checkpoint where it is None."""
-    if source is None:
+    """Give every rank the state of rank `source`; where it is None, what was rescued, or the newest checkpoint."""
+    if source is not None:
+        state = _share_state(new.world, _state(run) if new.world.rank == source else None, source)
+    elif run.rescued is not None:
+        state = run.rescued
+    else:
         if not resume.restore(new, set_aside=True):
             new.say("no checkpoint, and no rank that trained is left: the run begins anew with its games")
         return
-    mine = _state(run) if new.world.rank == source else None
-    new.progress = Progress(**new.world.share(mine and vars(mine.progress), source))
-    model = checkpoint.broadcast(new.world, mine and mine.model, source)
-    optimizer = checkpoint.broadcast(new.world, mine and mine.optimizer, source)
-    new.network.load_state_dict(model)
+    new.progress = replace(state.progress)
+    new.network.load_state_dict(state.model)
     if new.learner:
-        new.learner.load_optimizer(optimizer)
+        new.learner.load_optimizer(state.optimizer)
         bad_steps.take_over(new.learner, new.progress)
     elif new.partner:
-        new.partner.keep(Kept(replace(new.progress), model, optimizer))
+        new.partner.keep(state)
+
+
+def _share_state(world, state, source):
+    """Return the state, a `Checkpoint`, of rank `source` on every rank. Collective."""
+    progress = world.share(state and vars(state.progress), source)
+    model, optimizer = (checkpoint.broadcast(world, tensors, source) for tensors in
+                        ((state.model, state.optimizer) if world.rank == source else (None, None)))  # fmt: skip
+    return Checkpoint(Progress(**progress), model, optimizer)
 
 
 def _state(run):
-    """Return the newest state that this rank has, a `Kept`."""
-    progress, train = run.progress, run.progress.phase == "train"
-    if not train:
-        progress = run.before_play
-    if not run.learner:
-        kept = run.partner.kept
-        same = train and kept.progress.iteration == progress.iteration  # else no step has been taken since it was sent
-        return kept if same else replace(kept, progress=progress)
-    if train:
+    """Return the state of this rank, which trained."""
+    progress = _progress(run)
+    if progress.phase == "train":
         progress = replace(progress, step=run.learner.step_index, samples_due=run.learner.samples_due)
-    return Kept(progress, run.network.state_dict(), run.learner.optimizer_tensors())
+    return Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
+
+
+def _kept(run):
+    """Return the state of the rank that trained, of which this one holds a copy."""
+    progress, kept = _progress(run), run.partner.kept
+    if progress.phase == "train" and kept.progress.iteration == progress.iteration:
+        return kept
+    return replace(kept, progress=progress)  # no step has been taken since it was sent
+
+
+def _progress(run):
+    """Return how far the run had come, without what this rank alone has trained since."""
+    return run.before_play if run.progress.phase == "play" else run.progress
 
 
 def _store_what_is_missing(run, new):

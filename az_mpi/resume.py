@@ -92,8 +92,9 @@ def mark(run):
     run.before_play = replace(run.progress)
 
 
-def save(run):
+def save(run, state=None):
     """Write a checkpoint, by root, once the segments hold the positions that it counts; return whether there is one.
+    It is of what root has trained, or of another rank's `state`, a `Checkpoint`.
 
     Weights that are not finite leave the newest one what it was, as does a writer that has ended. Not collective."""
     if not run.world.is_root:
@@ -101,7 +102,8 @@ def save(run):
     progress, folder = run.progress, run.folder / "checkpoints"
     if progress.phase == "play":  # games of the iteration under way are found again as segments
         progress = replace(run.before_play, unfinished_games=progress.unfinished_games)
-    content = Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
+    content = Checkpoint(progress, state.model, state.optimizer) if state else Checkpoint(
+        progress, run.network.state_dict(), run.learner.optimizer_tensors())
     try:
         run.writer.do(checkpoint.path_of(folder, progress),
                       lambda check: checkpoint.save(folder, content, run.config.checkpoint.keep, check))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from az_mpi import games, partner, placement, run_folder
-from az_mpi.checkpoint import Progress
+from az_mpi.checkpoint import Checkpoint, Progress
 from az_mpi.data.replay import Replay
 from az_mpi.data.writer import Writer
 from az_mpi.lock import Lock
@@ -66,6 +66,7 @@ class Run:
     tally: Tally = field(default_factory=Tally)
     lock: Lock | None = None  # root's, on the folder
     token: str | None = None  # the lock's, by which another rank takes it over
+    rescued: Checkpoint | None = None  # in a recovery: what the partner of a lost trainer held
     given: list = field(default_factory=list)  # (iteration, Record) of this rank's games that may not be on disk yet
 
     def __enter__(self):

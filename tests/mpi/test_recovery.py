@@ -47,10 +47,11 @@ def said(folder, text):
     return lambda: log.exists() and re.search(text, log.read_text())
 
 
-def ranks_of(process):
+def ranks_of(process, program="run_dist.py"):
     """Return {rank at the start: process} of those that live."""
     children = psutil.Process(process.pid).children(recursive=True)
-    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE and "run_dist.py" in child.cmdline()]
+    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE and
+             any(word.endswith(program) for word in child.cmdline())]  # fmt: skip
     return {int(child.environ()["OMPI_COMM_WORLD_RANK"]): child for child in alive}
 
 
@@ -167,6 +168,26 @@ def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp
     assert process.returncode == 0, output
     assert re.search(r"going on after .*: iteration 1 of 2", output)
     assert state(folder)["iteration"] == 2 and len(ids(folder)) == len(set(ids(folder)))
+
+
+def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, tmp_path):
+    """The only rank with a GPU is killed: the others leave with a checkpoint of what it had done but for one step."""
+    folder = tmp_path / "run"
+    words = [PROGRAMS / "no_gpu_left.py", *BASE, *PHASES["train"], "--set", "train.ranks=gpu", "--logdir", folder]
+    process = start_mpirun(3, *words, options=["--with-ft", "ulfm"])
+    wait_for(said(folder, "step 30:"), process)
+    ranks_of(process, "no_gpu_left.py")[0].kill()
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 75 and "Traceback" not in output, output
+    assert 'the ranks that are left cannot go on: train.ranks: "gpu", but no rank sees a GPU' in output
+    taken = max(int(number) for number in re.findall(r" step (\d+): ", output))
+    left = state(folder)
+    assert taken - 1 <= left["step"] <= taken and taken >= 30 and left["phase"] == "train"
+    again = start_mpirun(2, "run_dist.py", *BASE, *PHASES["train"], "--train_distributed", "--set", "iterations=1",
+                          "--logdir", folder)
+    output = again.communicate(timeout=240)[0]
+    assert again.returncode == 0 and re.search(rf"resumed after .* {left['step']} steps", output), output
+    check_whole(folder, 1)
 
 
 def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):

@@ -1,0 +1,18 @@
+"""run_dist.py on a host where rank 0 alone has a GPU, as placement sees it: no_gpu_left.py OPTIONS…
+
+It trains on the processor all the same; nothing else is changed.
+"""
+
+import sys
+
+import run_dist
+from az_mpi import placement
+from az_mpi.command_line import environment_rank
+
+
+def place(config, world, device, function=placement.place):
+    return function(config, world, "cuda:0" if environment_rank() == 0 else device)
+
+
+placement.place = place
+sys.exit(run_dist.main(sys.argv[1:]))
