@@ -66,9 +66,8 @@ def _rebuild(run, world):
     try:
         world, trainers_num = placement.place(config, world, run.device)
         backend = make_backend(config, world, run.device, trainers_num)
-        source = _newest(run, world)
         _take_over(run, world)
-        if source is None and run.rescued is None:
+        if run.rescued is None:
             _look_for_checkpoints(run, world)
     except Refusal as error:  # such as one of train.ranks where no rank with a GPU is left
         _leave(run, world, error)
@@ -88,7 +87,7 @@ def _rebuild(run, world):
         new.learner = backend and Learner(config, run.game, new.network, backend, run.device)
         new.replay = backend and Replay(run.game)
         new.partner = partner.make(config, world, trainers_num)
-        _restate(run, new, source)
+        _restate(run, new)
         _store_what_is_missing(run, new)
         _recount(new)
         resume.mark(new)
@@ -172,26 +171,39 @@ def _keep_games(new):
         player.live[:], player.finished = False, []
 
 
-def _newest(run, world):
-    """Return which rank of `world` has the newest weights and optimiser; None where no rank that trained is left."""
-    mine = None
-    if run.learner:
-        mine = [run.progress.iteration, run.progress.phase == "train", run.learner.step_index, -world.rank]
-    states = world.collect(mine)
-    return max((rank for rank, state in enumerate(states) if state), key=lambda rank: states[rank], default=None)
-
-
 def _rescue(run, world):
-    """Where no rank that trained is left, let all have what the partner of the last one holds, before it dies too."""
-    trainers, mine = world.collect(bool(run.learner)), run.rescued
-    if any(trainers):
+    """Let all have the newest state that one of them holds, before that one dies too: `run.rescued`. It stays None
+    where no rank that trained is left, nor the partner of a lone one."""
+    mine = None  # the one with the largest list has the newest
+    if run.rescued is not None:
+        mine = [2]
+    elif run.learner:
+        mine = [1, run.progress.iteration, run.progress.phase == "train", run.learner.step_index, -world.rank]
+    elif run.partner and run.partner.kept:
+        mine = [0]
+    states = world.collect(mine)
+    source = max((rank for rank, state in enumerate(states) if state), key=lambda rank: states[rank], default=None)
+    if source is None or all(state == [2] for state in states):
         return
-    if mine is None and run.partner and run.partner.kept:
-        mine = _kept(run)
-    holders = [rank for rank, holds in enumerate(world.collect(mine is not None)) if holds]
-    if 0 < len(holders) < world.size:
-        mine = _share_state(world, mine, holders[0])
-    run.rescued = mine
+    state = (run.rescued or _state(run)) if world.rank == source else None
+    progress = world.share(state and vars(state.progress), source)
+    model = checkpoint.broadcast(world, state and state.model, source)
+    optimizer = checkpoint.broadcast(world, state and state.optimizer, source)
+    run.rescued = Checkpoint(Progress(**progress), model, optimizer)
+
+
+def _state(run):
+    """Return the newest state that this rank has: what it has trained, or holds a copy of."""
+    progress, train = run.progress, run.progress.phase == "train"
+    if not train:
+        progress = run.before_play
+    if not run.learner:
+        kept = run.partner.kept
+        same = train and kept.progress.iteration == progress.iteration  # else no step has been taken since it was sent
+        return kept if same else replace(kept, progress=progress)
+    if train:
+        progress = replace(progress, step=run.learner.step_index, samples_due=run.learner.samples_due)
+    return Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
 
 
 def _look_for_checkpoints(run, world):
@@ -201,13 +213,10 @@ def _look_for_checkpoints(run, world):
     world.from_root(lambda: insist(run.writer, folder, look))
 
 
-def _restate(run, new, source):
-    """Give every rank the state of rank `source`; where it is None, what was rescued, or the newest checkpoint."""
-    if source is not None:
-        state = _share_state(new.world, _state(run) if new.world.rank == source else None, source)
-    elif run.rescued is not None:
-        state = run.rescued
-    else:
+def _restate(run, new):
+    """Give every rank the state that was rescued; without one, that of the newest checkpoint."""
+    state = run.rescued
+    if state is None:
         if not resume.restore(new, set_aside=True):
             new.say("no checkpoint, and no rank that trained is left: the run begins anew with its games")
         return
@@ -218,35 +227,6 @@ def _restate(run, new, source):
         bad_steps.take_over(new.learner, new.progress)
     elif new.partner:
         new.partner.keep(state)
-
-
-def _share_state(world, state, source):
-    """Return the state, a `Checkpoint`, of rank `source` on every rank. Collective."""
-    progress = world.share(state and vars(state.progress), source)
-    model, optimizer = (checkpoint.broadcast(world, tensors, source) for tensors in
-                        ((state.model, state.optimizer) if world.rank == source else (None, None)))  # fmt: skip
-    return Checkpoint(Progress(**progress), model, optimizer)
-
-
-def _state(run):
-    """Return the state of this rank, which trained."""
-    progress = _progress(run)
-    if progress.phase == "train":
-        progress = replace(progress, step=run.learner.step_index, samples_due=run.learner.samples_due)
-    return Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
-
-
-def _kept(run):
-    """Return the state of the rank that trained, of which this one holds a copy."""
-    progress, kept = _progress(run), run.partner.kept
-    if progress.phase == "train" and kept.progress.iteration == progress.iteration:
-        return kept
-    return replace(kept, progress=progress)  # no step has been taken since it was sent
-
-
-def _progress(run):
-    """Return how far the run had come, without what this rank alone has trained since."""
-    return run.before_play if run.progress.phase == "play" else run.progress
 
 
 def _store_what_is_missing(run, new):

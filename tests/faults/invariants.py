@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import catalogue
 
@@ -87,12 +88,13 @@ def every_game_once(outcome):
 
 
 def one_step_at_most(outcome):
-    """A loss costs one optimiser step at most, unless all were lost that held the newest state: the trainers, or a lone
-    one and its partner."""
+    """A loss costs one optimiser step at most, unless all were lost at once that held the newest state: the trainers,
+    or a lone one and its partner. In a recovery all survivors soon hold it."""
     trial, taken, lost, broken = outcome.trial, 0, False, []
     trainers = trial.options.get("train.ranks", "all")
     holders_num = trial.ranks if trainers == "all" else max(trainers, 2)
-    if len(trial.victims) >= holders_num:
+    at_once = replace(trial, injections=[each for each in trial.injections if each.phase != "recovery"])
+    if len(at_once.victims) >= holders_num:
         return []
     for event in sorted(outcome.first.events, key=lambda event: event["time"]):
         if event["event"] == "step":

@@ -121,13 +121,15 @@ def test_every_game_once(well):
 
 
 @pytest.mark.parametrize("trainers, victims, lost, text", [
-    ("all", [1], 1, None), ("all", [1], 2, "after 7 steps the survivors went on from 5"), (1, [0], 1, None),
-    (1, [0], 2, "after 7 steps"), (1, [0, 1], 2, None), (2, [1], 2, "after 7 steps"), (2, [0, 1], 2, None),
-    ("all", [0, 1], 2, "after 7 steps"),
+    ("all", "t", 1, None), ("all", "t", 2, "after 7 steps the survivors went on from 5"), (1, "t", 1, None),
+    (1, "t", 2, "after 7 steps"), (1, "tt", 2, None), (1, "tr", 2, "after 7 steps"), (2, "t", 2, "after 7 steps"),
+    (2, "tt", 2, None), ("all", "tt", 2, "after 7 steps"),
 ])  # fmt: skip
 def test_one_step_at_most(well, trainers, victims, lost, text):
+    """victims: in which phase each is killed, training or recovery."""
     assert invariants.one_step_at_most(well) == []
-    kills = tuple(Injection(rank, "train", 5, ["signal", [rank], 9]) for rank in victims)
+    phases = {"t": "train", "r": "recovery"}
+    kills = tuple(Injection(rank, phases[letter], 5, ["signal", [rank], 9]) for rank, letter in enumerate(victims))
     well.trial = replace(KILL, injections=kills, options={"train.ranks": trainers})
     steps = [event("step", 0, 9.0, number=number) for number in range(1, 6 + lost)]
     after = [event("step", 2, 12.0, number=number) for number in range(6, 20)]  # taken again
