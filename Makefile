@@ -59,6 +59,7 @@ bench: setup ## every benchmark (10 minutes); BENCH_RUN=runs/connect4_quick: sel
 	mpirun -np $(NP) -H localhost:$(NP) python benchmarks/exchange.py
 	python benchmarks/startup.py --cold_runs 1
 	python benchmarks/faults.py
+	python benchmarks/copies.py
 	python benchmarks/scaling.py --ranks 1,2,4,8
 
 lint: setup ## check the style

@@ -9,6 +9,7 @@ meanwhile.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,8 @@ def main():
                         f"iterations={1 + 2 * arguments.pairs}"):  # fmt: skip
             words += ["--set", setting]
         command = [*mpirun(2, ("--with-ft", "ulfm")), *map(str, words)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True)  # fmt: skip
         if done.returncode:
             sys.exit(f"mpirun ended with status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         trainer, player = ([json.loads(line) for line in Path(f"{folder}/lines.{rank}").read_text().splitlines()]

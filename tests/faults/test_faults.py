@@ -34,6 +34,18 @@ def test_a_recovery_undone_by_one_more_loss_leaves_nothing_that_beats(tmp_path):
 
 
 @pytest.mark.timeout(600)
+def test_what_a_lone_trainer_had_come_to_survives_it_and_its_partner(tmp_path):
+    """The trainer dies with a copy under way; in the recovery its partner dies too, when all have what it held."""
+    kills = [Injection(rank, phase, passage, ["signal", [rank], 9])
+             for rank, phase, passage in ((0, "copy", 100), (1, "recovery", 2))]  # fmt: skip
+    options = catalogue.OPTIONS | {"train.ranks": 1, "iterations": 1, "checkpoint.every": 2}
+    one = Trial(0, "kill one more in the recovery", 4, tuple(kills), options)
+    outcome = trial.perform(one, tmp_path)
+    check(outcome, one)
+    assert {event["steps"] for event in outcome.first.events if event["event"] == "going on"} <= {49, 50}
+
+
+@pytest.mark.timeout(600)
 def test_steps_are_kept_where_root_dies_while_the_job_leaves(tmp_path):
     """The others save what root was about to."""
     actions = (Injection(1, "train", 20, ["signal", [1], 12]), Injection(0, "leave", 1, ["signal", [0], 9]))
