@@ -104,6 +104,15 @@ def broadcast(world, tensors, source=0):
     return load_bytes(world.broadcast(np.frombuffer(content, np.uint8), source).tobytes())
 
 
+def share(world, state, source=0):
+    """Return the `Checkpoint` of rank `source` on every rank; the others' is ignored. Collective."""
+    here = world.rank == source
+    progress = world.share(vars(state.progress) if here else None, source)
+    model, optimizer = (broadcast(world, here and tensors, source) for tensors in
+                        ((state.model, state.optimizer) if here else (None, None)))  # fmt: skip
+    return Checkpoint(Progress(**progress), model, optimizer)
+
+
 def find(folder):
     """Return the checkpoint folders, oldest first."""
     found = [name for name in files.names(folder) if _NAME.fullmatch(name)]

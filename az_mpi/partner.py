@@ -21,16 +21,19 @@ from az_mpi.peers import PeerLost
 from az_mpi.world import wait
 
 CLOSE_S = 2.0  # that a thread is given to hear of a loss
-ABOUT = 1024  # bytes: what is said about the numbers is a multiple of this long, so that the whole seldom changes size
+LENGTH = 8
+WORDS = 1024  # bytes: what precedes the numbers is a multiple of this long, so that the whole seldom changes its size
 END = np.empty(0, np.uint8)
 
 
 def make(config, world, trainers_num):
-    """Return the `Partner` of ranks 0, which trains, and 1; None on the others, and on all where the loss of a trainer
-    leaves another or ends the job. Collective."""
+    """Return the `Partner` of rank 0, which trains, and of the next rank, of its host if there is one: without the host
+    the job ends anyway. None on the others, and on all where a lost trainer leaves another or ends the job. Collective.
+    """
     if not (world.survives and config.fault.copy_every and trainers_num == 1 < world.size):
         return None
-    pair = world.split(world.rank < 2)
+    near = [rank for rank in range(1, world.size) if world.hosts[rank] == world.hosts[0]]
+    pair = world.split(world.rank in (0, min(near, default=1)))
     return pair and Partner(pair)
 
 
@@ -40,12 +43,11 @@ class Partner:
     def __init__(self, pair):
         self.pair = pair.beside()
         self._work = None  # a Future of what the thread does
-        self._sent, self._content = None, None  # which state rank 0 sent last; where it was packed
-        self._kept = None  # what rank 1 received last as a whole
+        self._sent, self._content = None, None  # which state rank 0 sent last; that packed, or what rank 1 has
 
     def begin(self):
         """Keep from now on what is sent, until the other's `finish`. On rank 1."""
-        self._start(self._keep)
+        self._start(self._receive)
 
     def send(self, progress, learner):
         """Begin to send the learner's state, which `progress` describes, and return. `settle` has been called since its
@@ -73,12 +75,11 @@ class Partner:
 
     def keep(self, state):
         """Hold a state, a `Checkpoint`, that this rank has already. On rank 1."""
-        self._kept = _pack(state)
+        self._content = _pack(state)
 
-    @property
     def kept(self):
-        """The newest state that rank 1 has as a whole, a `Checkpoint`; None where its numbers are not finite."""
-        return _unpack(self._kept) if self._kept is not None else None
+        """Return the newest state that rank 1 has as a whole, a `Checkpoint`; None without one of finite numbers."""
+        return _unpack(self._content) if self._content is not None and not self.pair.is_root else None
 
     def close(self):
         """Let the thread end, once the world has been revoked."""
@@ -93,20 +94,20 @@ class Partner:
     def _do(self, future, function, *arguments):
         try:
             future.set_result(function(*arguments))
-        except PeerLost as error:
+        except BaseException as error:
             future.set_exception(error)
-        except BaseException:  # the other rank would wait for ever
-            traceback.print_exc()
-            self.pair.give_up(70)
+            if not isinstance(error, PeerLost) and not self.pair.is_root:  # who would wait for this rank for ever
+                traceback.print_exc()
+                self.pair.give_up(70)
 
     def _carry(self, content):
         self.pair.broadcast(content)
         self.pair.barrier()  # it is kept
 
-    def _keep(self):
+    def _receive(self):
         spare = None
         while len(content := self.pair.broadcast(None, into=spare)):
-            spare, self._kept = self._kept, content
+            spare, self._content = self._content, content
             self.pair.barrier()
 
 
@@ -116,29 +117,27 @@ def _mark(progress):
 
 
 def _pack(state, out=None):
-    """Return a `Checkpoint` as bytes, uint8 [n], in `out` where that is as long: words, as JSON, and the numbers."""
+    """Return a `Checkpoint` as bytes, uint8 [n], in `out` where that is as long: words as JSON, after their length in
+    LENGTH bytes, and the numbers, float32."""
     groups = (state.model, state.optimizer)
     parts = [tensor.detach().reshape(-1) for tensors in groups for tensor in tensors.values()]
     shapes = [{name: list(tensor.shape) for name, tensor in tensors.items()} for tensors in groups]
-    about = json.dumps([vars(state.progress), *shapes]).encode() + b"\0"
-    start = ABOUT * math.ceil(len(about) / ABOUT)
-    size = start + 4 * sum(map(len, parts))
-    if out is None or len(out) != size:
-        out = np.empty(size, np.uint8)
-    out[:start] = np.frombuffer(about.ljust(start, b"\0"), np.uint8)
-    numbers = torch.from_numpy(out[start:]).view(torch.float32)
-    if parts[0].device.type == "cpu":
-        torch.cat(parts, out=numbers)
-    else:
-        numbers.copy_(torch.cat(parts))
+    words = json.dumps([vars(state.progress), *shapes]).encode()
+    head = (len(words).to_bytes(LENGTH, "little") + words).ljust(_start_of_numbers(len(words)))
+    sizes = [len(part) for part in parts]
+    if out is None or len(out) != len(head) + 4 * sum(sizes):
+        out = np.empty(len(head) + 4 * sum(sizes), np.uint8)
+    out[: len(head)] = np.frombuffer(head, np.uint8)
+    for place, part in zip(torch.from_numpy(out[len(head) :]).view(torch.float32).split(sizes), parts):
+        place.copy_(part)  # one by one: a GPU may have no room for all of them once more
     return out
 
 
 def _unpack(content):
-    about = content.tobytes()
-    about = about[: about.index(b"\0")]
-    progress, *groups = json.loads(about)
-    rest = torch.from_numpy(content[ABOUT * math.ceil((len(about) + 1) / ABOUT) :]).view(torch.float32)
+    """Return what `_pack` was given, as views of its bytes; None where a number is not finite."""
+    length = int.from_bytes(content[:LENGTH].tobytes(), "little")
+    progress, *groups = json.loads(content[LENGTH:][:length].tobytes())
+    rest = torch.from_numpy(content[_start_of_numbers(length) :]).view(torch.float32)
     if not rest.isfinite().all():
         return None
     tensors = []
@@ -147,3 +146,7 @@ def _unpack(content):
         parts, rest = rest[: sum(sizes)].split(sizes), rest[sum(sizes) :]
         tensors.append({name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts)})
     return Checkpoint(Progress(**progress), *tensors)
+
+
+def _start_of_numbers(length):
+    return WORDS * math.ceil((LENGTH + length) / WORDS)

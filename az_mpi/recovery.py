@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from az_mpi import bad_steps, checkpoint, exchange, files, lock, partner, placement, resume, run_folder, watchdog
+from az_mpi import checkpoint, exchange, files, lock, partner, placement, resume, run_folder, watchdog
 from az_mpi.checkpoint import Checkpoint, Progress
 from az_mpi.data.replay import Replay
 from az_mpi.data.writer import insist
@@ -113,7 +113,8 @@ def _leave(run, world, error):
         last.progress = replace(run.rescued.progress)
         _recount(last)
         resume.mark(last)
-        resume.save(last, run.rescued)
+        if resume.save(last, run.rescued):
+            last.say("saved: %s", resume.how_far(last))
         world.barrier()  # mpirun ends all ranks when the first one leaves
 
 
@@ -174,36 +175,38 @@ def _keep_games(new):
 def _rescue(run, world):
     """Let all have the newest state that one of them holds, before that one dies too: `run.rescued`. It stays None
     where no rank that trained is left, nor the partner of a lone one."""
-    mine = None  # the one with the largest list has the newest
+    key, state = None, None  # the one with the largest key has the newest
     if run.rescued is not None:
-        mine = [2]
+        key, state = [2], run.rescued
     elif run.learner:
-        mine = [1, run.progress.iteration, run.progress.phase == "train", run.learner.step_index, -world.rank]
-    elif run.partner and run.partner.kept:
-        mine = [0]
-    states = world.collect(mine)
-    source = max((rank for rank, state in enumerate(states) if state), key=lambda rank: states[rank], default=None)
-    if source is None or all(state == [2] for state in states):
+        state = _trained(run)
+        key = [1, state.progress.iteration, state.progress.phase == "train", state.progress.step, -world.rank]
+    elif run.partner and (state := _kept(run)):
+        key = [0]
+    keys = world.collect(key)
+    source = max((rank for rank, key in enumerate(keys) if key), key=lambda rank: keys[rank], default=None)
+    if source is None or all(key == [2] for key in keys):
         return
-    state = (run.rescued or _state(run)) if world.rank == source else None
-    progress = world.share(state and vars(state.progress), source)
-    model = checkpoint.broadcast(world, state and state.model, source)
-    optimizer = checkpoint.broadcast(world, state and state.optimizer, source)
-    run.rescued = Checkpoint(Progress(**progress), model, optimizer)
+    run.rescued = checkpoint.share(world, state, source)
 
 
-def _state(run):
-    """Return the newest state that this rank has: what it has trained, or holds a copy of."""
-    progress, train = run.progress, run.progress.phase == "train"
-    if not train:
-        progress = run.before_play
-    if not run.learner:
-        kept = run.partner.kept
-        same = train and kept.progress.iteration == progress.iteration  # else no step has been taken since it was sent
-        return kept if same else replace(kept, progress=progress)
-    if train:
-        progress = replace(progress, step=run.learner.step_index, samples_due=run.learner.samples_due)
-    return Checkpoint(progress, run.network.state_dict(), run.learner.optimizer_tensors())
+def _trained(run):
+    """Return the state of this rank, which trains."""
+    progress, learner = run.before_play, run.learner
+    if run.progress.phase == "train":
+        progress = replace(run.progress, step=learner.step_index, samples_due=learner.samples_due,
+                           bad_steps=learner.bad_steps)  # fmt: skip
+    return Checkpoint(progress, run.network.state_dict(), learner.optimizer_tensors())
+
+
+def _kept(run):
+    """Return the state of the only rank that trained, of which this one holds a copy; None where that is of no use."""
+    kept = run.partner.kept()
+    if kept is None or run.progress.phase == "play":
+        return kept and replace(kept, progress=run.before_play)
+    if [kept.progress.iteration, kept.progress.phase] == [run.progress.iteration, "train"]:
+        return kept
+    return replace(kept, progress=run.progress)  # no step has been taken since it was sent
 
 
 def _look_for_checkpoints(run, world):
@@ -215,18 +218,10 @@ def _look_for_checkpoints(run, world):
 
 def _restate(run, new):
     """Give every rank the state that was rescued; without one, that of the newest checkpoint."""
-    state = run.rescued
-    if state is None:
-        if not resume.restore(new, set_aside=True):
-            new.say("no checkpoint, and no rank that trained is left: the run begins anew with its games")
-        return
-    new.progress = replace(state.progress)
-    new.network.load_state_dict(state.model)
-    if new.learner:
-        new.learner.load_optimizer(state.optimizer)
-        bad_steps.take_over(new.learner, new.progress)
-    elif new.partner:
-        new.partner.keep(state)
+    if run.rescued is not None:
+        resume.take_over(new, run.rescued)
+    elif not resume.restore(new, set_aside=True):
+        new.say("no checkpoint, and no rank that trained is left: the run begins anew with its games")
 
 
 def _store_what_is_missing(run, new):

@@ -34,14 +34,20 @@ def restore(run, set_aside):
         raise Stopped
     if not there:
         return False
-    run.progress = checkpoint.Progress(**run.world.share(vars(newest.progress) if newest else None))
-    run.network.load_state_dict(checkpoint.broadcast(run.world, newest and newest.model))
-    optimizer = checkpoint.broadcast(run.world, newest and newest.optimizer)
-    if run.learner:
-        run.learner.load_optimizer(optimizer)
-        bad_steps.take_over(run.learner, run.progress)
+    take_over(run, checkpoint.share(run.world, newest))
     publish(run)
     return True
+
+
+def take_over(run, state):
+    """Go on from a state, a `Checkpoint`."""
+    run.progress = replace(state.progress)
+    run.network.load_state_dict(state.model)
+    if run.learner:
+        run.learner.load_optimizer(state.optimizer)
+        bad_steps.take_over(run.learner, run.progress)
+    elif run.partner:
+        run.partner.keep(state)
 
 
 def check_weights(run, model, file):

@@ -142,8 +142,9 @@ class Fault(Section):
     hang_s: float = _free(60.0, "Seconds without a sign of life after which a rank is killed; 0: never.", ge=0)
     copy_every: _whole(0) = _free(1, (
         "Where one rank trains and others play: optimiser steps from one copy of its weights and optimiser on another "
-        "rank to the next, the most that its loss costs; 0: none, and it costs those since the last checkpoint. Only "
-        "where a job goes on after a loss (mpirun --with-ft ulfm)."))
+        "rank to the next, the most that its loss costs; 0: none, and it costs those since the last checkpoint. A step "
+        "waits for the copy before: more spares a GPU whose steps are short. Only where a job goes on after a loss "
+        "(mpirun --with-ft ulfm)."))
 
 
 class Report(Section):

@@ -13,13 +13,14 @@ Ranks are named by their numbers at the start. An injection is what one rank doe
 import errno
 import random
 import signal
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 # Phase: the highest passage that is drawn. A rank passes many times through what it does in a loop; what is passed once
 # an iteration is passed ITERATIONS times. "any" is no place in the program: the harness acts, this many tenths of a
 # second after the first iteration began.
 PHASES = {"start-up": 3, "play": 150, "exchange": 20, "train": 120, "publish": 6, "segment": 12, "checkpoint": 3,
           "evaluate": 8, "end": 2, "any": 45}  # fmt: skip
+COPY = "copy"  # in place of "train" in half of the trials where one rank trains alone: between the steps of a copy
 RECOVERY = 8  # passages through the steps of a recovery
 AT_WORK = tuple(phase for phase in PHASES if phase != "start-up")
 ROOTS = ("segment", "checkpoint", "end")  # phases that only root passes through
@@ -149,4 +150,6 @@ def make(seed):
     if name == "kill, and the next root cannot read":
         survivor = min(r for r in range(ranks) if r != rank)
         injections.append(Injection(survivor, "recovery", 1, ["reads", errno.EIO, 1.0]))
+    if (phase, trainers) == ("train", 1) and rng.random() < 0.5:  # drawn last: other trials stay what they were
+        injections = [replace(each, phase=COPY) if each.phase == "train" else each for each in injections]
     return Trial(seed, name, ranks, tuple(injections), options)

@@ -88,13 +88,13 @@ def every_game_once(outcome):
 
 
 def one_step_at_most(outcome):
-    """A loss costs one optimiser step at most, unless all were lost at once that held the newest state: the trainers,
-    or a lone one and its partner. In a recovery all survivors soon hold it."""
+    """A loss costs one optimiser step at most (`fault.copy_every`), unless all were lost at once that held the newest
+    state: the trainers, or a lone one and its partner. In a recovery all survivors soon hold it."""
     trial, taken, lost, broken = outcome.trial, 0, False, []
-    trainers = trial.options.get("train.ranks", "all")
-    holders_num = trial.ranks if trainers == "all" else max(trainers, 2)
+    trainers, most = trial.options.get("train.ranks", "all"), trial.options.get("fault.copy_every", 1)
+    holders = range(trial.ranks if trainers == "all" else max(trainers, 2))  # these ranks come first
     at_once = replace(trial, injections=[each for each in trial.injections if each.phase != "recovery"])
-    if len(at_once.victims) >= holders_num:
+    if set(holders) <= set(at_once.victims):
         return []
     for event in sorted(outcome.first.events, key=lambda event: event["time"]):
         if event["event"] == "step":
@@ -102,7 +102,7 @@ def one_step_at_most(outcome):
         elif event["event"] == "noticed":
             lost = True
         elif event["event"] == "going on" and lost:  # the first rank to do so
-            if taken > event["steps"] + 1:
+            if taken > event["steps"] + most:
                 broken.append(f"after {taken} steps the survivors went on from {event['steps']}")
             lost, taken = False, event["steps"]
     return broken

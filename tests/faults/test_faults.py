@@ -1,5 +1,6 @@
 """A sample of the trials of tests/faults, which `make faults` and `make test` run; `make faults-long` runs others."""
 
+import json
 import re
 
 import catalogue
@@ -34,15 +35,22 @@ def test_a_recovery_undone_by_one_more_loss_leaves_nothing_that_beats(tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_what_a_lone_trainer_had_come_to_survives_it_and_its_partner(tmp_path):
-    """The trainer dies with a copy under way; in the recovery its partner dies too, when all have what it held."""
-    kills = [Injection(rank, phase, passage, ["signal", [rank], 9])
-             for rank, phase, passage in ((0, "copy", 100), (1, "recovery", 2))]  # fmt: skip
-    options = catalogue.OPTIONS | {"train.ranks": 1, "iterations": 1, "checkpoint.every": 2}
-    one = Trial(0, "kill one more in the recovery", 4, tuple(kills), options)
+@pytest.mark.parametrize("other, moment, passage, every, steps", [
+    (1, "recovery", 2, 1, {49, 50}),  # its partner, once all have what it held
+    (2, "rescue", 1, 3, {47, 48, 49, 50}),  # another one, in the middle of that
+])  # fmt: skip
+def test_what_a_lone_trainer_had_come_to_survives_it_and_one_more(tmp_path, other, moment, passage, every, steps):
+    """Weights have gone back once, to the beginning; then the trainer dies with a copy under way."""
+    copies = 100 if every == 1 else 50 + 50 // every  # passages: one before each step and one behind each copy
+    faults = [Injection(0, "train", 20, ["nan", 6]), Injection(0, "copy", copies, ["signal", [0], 9]),
+              Injection(other, moment, passage, ["signal", [other], 9])]  # fmt: skip
+    options = catalogue.OPTIONS | {"train.ranks": 1, "iterations": 1, "fault.copy_every": every}
+    one = Trial(0, "kill one more in the recovery", 4, tuple(faults), options)
     outcome = trial.perform(one, tmp_path)
     check(outcome, one)
-    assert {event["steps"] for event in outcome.first.events if event["event"] == "going on"} <= {49, 50}
+    assert {event["steps"] for event in outcome.first.events if event["event"] == "going on"} <= steps
+    lines = (outcome.run / "metrics.jsonl").read_text().splitlines()
+    assert [record["rollbacks_num"] for record in map(json.loads, lines) if record["kind"] == "iteration"] == [1]
 
 
 @pytest.mark.timeout(600)

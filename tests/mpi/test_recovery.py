@@ -138,22 +138,24 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, tmp
     alone, and what comes of it are the weights of a run that nothing has befallen, to the bit."""
     folder, log = tmp_path / "run", tmp_path / "run" / "logs" / "run.log"
     options = [*ONE_TRAINER, "--set", "selfplay.deterministic=true", "--set", "checkpoint.every=5", "--games_num", 100,
-               "--set", "train.replay_ratio=15.0"]
-    process, lost = start(4, *options), 0
+               "--set", "train.replay_ratio=15.0", "--set", "search.simulations=100"]
+    process = start(4, *options)
     for victim, moment in enumerate(["step 30:", "iteration 2 of 2", "step 400:"]):
         wait_for(said(folder, moment), process)
         ranks_of(process)[victim].kill()
         wait_for(said(folder, f"loss of 1 of {4 - victim} ranks"), process)
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    taken = 0
+    taken, phases = 0, []
     for line in log.read_text().splitlines():
         if found := re.search(r" step (\d+): ", line):
-            taken = int(found[1])
+            taken, phase = int(found[1]), "train"
+        elif "iteration 2 of 2" in line:
+            phase = "play"
         elif found := re.search(r"going on after .* ([\d,]+) steps", line):
-            lost += 1
+            phases.append(phase)
             assert taken - 1 <= int(found[1].replace(",", "")) <= taken, line
-    assert lost == 3 and taken > 400
+    assert phases == ["train", "play", "train"] and taken > 400
     check_whole(folder, 2)
     unbroken = start(4, *options, "--logdir", tmp_path / "unbroken")
     assert unbroken.wait(240) == 0 and weights(tmp_path / "unbroken") == weights(folder)
@@ -211,6 +213,12 @@ def test_ranks_killed_in_every_kind_of_collective(start_mpirun):
     process = start_mpirun(9, PROGRAMS / "loss_in_collectives.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and output.count("all checks passed") == 2, output
+
+
+def test_a_copy_that_breaks_off_leaves_the_one_before(start_mpirun):
+    process = start_mpirun(3, PROGRAMS / "loss_in_copy.py", options=["--with-ft", "ulfm"])
+    output = process.communicate(timeout=120)[0]
+    assert process.returncode == 0 and "all checks passed" in output, output
 
 
 def test_ranks_killed_while_horovod_starts(start_mpirun):

@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "bad_steps": {"checkpoint", "data", "files", "network"},
     "resume": {"bad_steps", "checkpoint", "data", "exchange", "network", "signals"},
     "judge": {"checkpoint", "data", "evaluate", "files", "network", "report", "resume", "watchdog"},
-    "recovery": {"bad_steps", "checkpoint", "data", "exchange", "files", "lock", "network", "partner", "peers",
+    "recovery": {"checkpoint", "data", "exchange", "files", "lock", "network", "partner", "peers",
                  "placement", "problems", "pulse", "report", "resume", "run", "run_folder", "selfplay", "signals",
                  "train", "watchdog"},
     "loop": {"bad_steps", "exchange", "judge", "peers", "pulse", "recovery", "report", "resume", "selfplay"},

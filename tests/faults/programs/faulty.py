@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import run_dist
-from az_mpi import exchange, judge, loop, modes, placement, recovery, resume
+from az_mpi import checkpoint, exchange, judge, loop, modes, placement, recovery, resume
 from az_mpi.command_line import environment_rank
 from az_mpi.network import resnet
 from az_mpi.partner import Partner
@@ -185,6 +185,21 @@ def step(learner, *arguments, function=Learner._step):
     return result
 
 
+def rescue(run, world, function=recovery._rescue, broadcast=checkpoint.broadcast):
+    """Pass "rescue" behind each message by which the survivors share the newest state."""
+
+    def watched(*arguments):
+        result = broadcast(*arguments)
+        passed("rescue")
+        return result
+
+    checkpoint.broadcast = watched
+    try:
+        function(run, world)
+    finally:
+        checkpoint.broadcast = broadcast
+
+
 def recover(run, function=recovery.recover):
     global recoveries
     note("noticed")
@@ -202,7 +217,7 @@ def started(function=World.start.__func__):
 
 os.open, Player.take = open_file, take
 Learner._loss, Learner._step = loss, step
-exchange.store, recovery.recover = store, recover
+exchange.store, recovery.recover, recovery._rescue = store, recover, rescue
 resume.save, resume.publish = save, publish
 exchange.exchange, resume.leave = note_given(exchange.exchange), note_given(resume.leave)
 World.start = started
