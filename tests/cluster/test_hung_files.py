@@ -60,13 +60,19 @@ class Job:
         """Stop the server of the file system, or the one behind it, "real"; nobody is told.
 
         Where the first has taken a request and cannot answer it, the kernel lets nobody be killed who waits for that.
-        So it is stopped while it reads the next one (system call 0)."""
+        So it is stopped while it waits for the next one: in system call 0, and without having read anything more since
+        it was seen asleep there."""
         self.do(f"""pid=$(pgrep -f '^bindfs -s -f {source} ')
-            while kill -STOP $pid; do
-                sleep 0.01
-                read call rest </proc/$pid/syscall
-                [ "$call" != 0 ] || break
-                kill -CONT $pid
+            waits() {{ read call rest </proc/$pid/syscall; [ "$call" = 0 ]; }}
+            have_read() {{ head -1 /proc/$pid/io; }}
+            while true; do
+                before=$(have_read)
+                if grep -q '^State:.S' /proc/$pid/status && waits; then
+                    kill -STOP $pid
+                    sleep 0.01
+                    if waits && [ "$(have_read)" = "$before" ]; then break; fi
+                    kill -CONT $pid
+                fi
             done""")
 
     def answer(self):
