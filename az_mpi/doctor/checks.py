@@ -1,6 +1,7 @@
 """What the doctor found: checks in sections, as lines for people or as one JSON object."""
 
 import json
+import sys
 import textwrap
 from typing import NamedTuple
 
@@ -51,6 +52,10 @@ class Report:
     def __init__(self, shown, as_json):
         self.shown, self.as_json = shown, as_json
         self.sections, self.figures = [], {}
+        # Where it is said what is being done. Where the report is text, it goes to the report's stream: mpirun of
+        # Open MPI 5.0 may join what it has read of a line of one stream to the next line of the other
+        # (openpmix issue 3858).
+        self.progress = (sys.stderr if as_json else sys.stdout) if shown else None
 
     def say(self, text=""):
         """Print a line of the report for people."""

@@ -57,7 +57,8 @@ def parser():
                       "run_dist.py; may be repeated")
     made.add_argument("--seconds", type=_seconds, default=SECONDS, metavar="S", help="of self-play, and of "
                       "training, that are measured for the prediction (default: %(default)g)")
-    made.add_argument("--json", action="store_true", help="print one JSON object instead of the report")
+    made.add_argument("--json", action="store_true", help="print one JSON object instead of the "
+                      "report, and what is being done on standard error")
     return made
 
 
@@ -132,7 +133,7 @@ def tell_only(why_alone):
 
 def examine(world, why_alone, launcher, options, text, report):
     """Add every section to the report. Collective: what one rank finds is collected before anybody judges it."""
-    with job.watch("importing libraries on every rank", world.is_root):
+    with job.watch("importing libraries on every rank", report.progress):
         outcomes = world.collect(attempt(facts.gather, world.local_rank, world.is_root))
     ranks = [outcome for outcome, _ in outcomes]
     if failed := [k for k, (_, error) in enumerate(outcomes) if error]:
@@ -150,13 +151,13 @@ def examine(world, why_alone, launcher, options, text, report):
     report.add("Versions", agree, console.table(table) if agree[0].level != OK else [], versions=table)
     found, table = machine.devices(ranks)
     report.add("Machines", found + machine.cores(ranks) + machine.memory(ranks), console.table(table))
-    with job.watch(f"writing to {options.logdir} from every rank", world.is_root):
+    with job.watch(f"writing to {options.logdir} from every rank", report.progress):
         found, figures = folder.examine(world, options.logdir)
     if options.config_file:
         found += same_run(world, options.logdir, text)
     report.add("Shared folder", found, **figures)
     if not why_alone:
-        with job.watch("sending data between the ranks", world.is_root):
+        with job.watch("sending data between the ranks", report.progress):
             from az_mpi.doctor import bandwidth
 
             found, figures = bandwidth.examine(world)
@@ -196,7 +197,7 @@ def try_run(world, ranks, options, text, report):
     trial, config = prepared
     seconds = options.seconds if options.config_file else SHORT_S
     try:
-        with job.watch("playing and training", world.is_root, job.HANG_S + 20 * seconds):
+        with job.watch("playing and training", report.progress, job.HANG_S + 20 * seconds):
             figures, table = trial.measure(world, config, seconds)
     except Refusal as refusal:  # on every rank
         return report.add("Trial", [Check("start", PROBLEM, str(refusal), "as it says")])

@@ -70,8 +70,9 @@ def speaks():
 
 
 @contextlib.contextmanager
-def watch(what, shown=False, limit_s=HANG_S):
-    """Say what is begun, and end this process, and with it the job, where it does not end in `limit_s`."""
+def watch(what, said_to=None, limit_s=HANG_S):
+    """Say to the stream `said_to` what is begun, and end this process, and with it the job, where it does not end in
+    `limit_s`."""
     def end():
         print(f"doctor: {what}: no end after {limit_s:g} s on {socket.gethostname()}, process {os.getpid()}; the job "
               "ends\n  ranks that wait for each other for ever often use a network that does not connect them: name\n"
@@ -79,8 +80,8 @@ def watch(what, shown=False, limit_s=HANG_S):
               file=sys.stderr, flush=True)
         os._exit(ENDED)
 
-    if shown:
-        print(f"doctor: {what} …", file=sys.stderr, flush=True)
+    if said_to:
+        print(f"doctor: {what} …", file=said_to, flush=True)
     timer = threading.Timer(limit_s, end)
     timer.daemon = True
     timer.start()

@@ -61,6 +61,8 @@ def test_where_a_run_would_start_the_status_is_0_and_nothing_stays(mpirun, tmp_p
                  "every rank can write (fsync, rename, fsync", "a run starts: every rank played"):
         assert line in said
     assert f": {ranks} rank" in said and done.stdout.count("Shared folder") == 1
+    # All in one stream: mpirun may join what it has of an unended line to the next line of another stream.
+    assert "doctor: playing and training" in said and "doctor: " not in done.stderr
     if ranks == 2:
         assert "every rank has the same" in said and "every rank sees the files of all 2" in said
         assert "a flock lock of one rank keeps the others out" in said and "ranks 0-1 trained" in said
@@ -71,7 +73,9 @@ def test_where_a_run_would_start_the_status_is_0_and_nothing_stays(mpirun, tmp_p
 def test_a_configuration_gets_its_prediction(mpirun, tmp_path):
     options = ["--config_file", "configs/smoke.json", "--set", "selfplay.games_num=2000", "--seconds", 0.5, "--json"]
     options += ["--set", "train.ranks=1"]
-    made = json.loads(mpirun(2, *DOCTOR, *options, "--logdir", tmp_path / "runs").stdout)
+    done = mpirun(2, *DOCTOR, *options, "--logdir", tmp_path / "runs")
+    made = json.loads(done.stdout)
+    assert "doctor: playing and training" in done.stderr
     assert made["would_start"] and made["problems_num"] == 0 and list(tmp_path.iterdir()) == []
     said = made["prediction"]
     assert said["games_per_s"] == pytest.approx(sum(said["games_per_s_by_rank"]))
