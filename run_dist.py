@@ -16,7 +16,7 @@ if __name__ == "__main__":
 
 from az_mpi import command_line, watchdog  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
-from az_mpi.files import keep_private, passes  # noqa: E402
+from az_mpi.files import keep_private, unavailable  # noqa: E402
 from az_mpi.problems import Refusal  # noqa: E402
 from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 
@@ -107,7 +107,7 @@ def start(arguments):
         world.abort(INTERRUPTED)
     except BaseException as error:
         # What a file system says for a while is no error of ours: the same command goes on once it is over.
-        crash(world, arguments.logdir, RESUMABLE if passes(error) else INTERNAL)
+        crash(world, arguments.logdir, RESUMABLE if unavailable(error) else INTERNAL)
 
 
 def crash(world, folder, status):

@@ -61,19 +61,19 @@ def roll_back(run, why):
         return
     found, place = _last_good(run) if run.world.is_root else (None, None)
     ended = bool(run.world.is_root and run.writer.ended)
-    good, ended = learner.world.share([found and [place, found.progress.step, found.progress.bad_steps], ended])
+    place, ended = learner.world.share([place, ended])
     if ended:
         return
-    if good is None:
+    if place is None:
         learner.failure = _failure(run, f"{why}, and there is nothing from before them to go back to")
         return
-    place, step, bad_steps = good
-    learner.network.load_state_dict(checkpoint.broadcast(learner.world, found and found.model))
-    learner.load_optimizer(checkpoint.broadcast(learner.world, found and found.optimizer))
+    good = checkpoint.share(learner.world, found)
+    learner.network.load_state_dict(good.model)
+    learner.load_optimizer(good.optimizer)
     progress.rollbacks += 1
     progress.bad_steps = 0
     take_over(learner, progress)
-    learner.good_until = step - bad_steps
+    learner.good_until = good.progress.step - good.progress.bad_steps
     _warn(run, "%s: back to the weights of %s; from now on the learning rate is %g of what is configured (%d of %d)",
           why, place, learner.rate_factor, progress.rollbacks, ROLLBACKS_MAX)
 

@@ -137,7 +137,7 @@ def load_newest(folder, set_aside, fits=lambda checkpoint: None, before_step=Non
                 return found, lines
             continue
         except (OSError, ValueError) as error:
-            if files.passes(error):
+            if files.unavailable(error):
                 raise
             line = f"checkpoint {path} is damaged ({error}); an older one is used if there is one"
         if set_aside:
@@ -181,7 +181,7 @@ def damage(path):
     except NotFinite as error:
         return str(error)
     except (OSError, ValueError) as error:
-        if files.passes(error):
+        if files.unavailable(error):
             raise
         return f"{type(error).__name__}: {error}".removeprefix("ValueError: ")
     return None

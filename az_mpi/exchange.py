@@ -99,7 +99,7 @@ def refill(run):
         run.writer.flush()
         found = [s for s in segments(run) if s.iteration < end]
         held = sum(s.positions_num for s in found)
-        if held != progress.positions_num:
+        if held != progress.positions_num and run.writer.ended is None:
             run.logger.warning("%s: the checkpoint counts %d positions before iteration %d, the segments hold %d; the "
                                "run goes on with these", run.folder / "games", progress.positions_num, end, held)
     counts = world.share([s.positions_num for s in found])

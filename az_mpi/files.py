@@ -13,6 +13,9 @@ from pathlib import Path
 PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR,
            errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOLCK,
            errno.ENOMEM, errno.EREMOTEIO}  # fmt: skip
+# What it says to somebody who may not, or may not any more: the ticket (Kerberos, AFS) of a long job has ended.
+REFUSED = {errno.EACCES, errno.EPERM, errno.ENOKEY, errno.EKEYEXPIRED, errno.EKEYREVOKED, errno.EKEYREJECTED}
+MAY_NOT = "see that this user may use it, and that its ticket (Kerberos, AFS) has not ended"
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}  # of file systems without hard links
 READ_PAUSES_S = (0.1, 0.5, 2.0)  # before a file that cannot be read is tried again
 
@@ -20,6 +23,13 @@ READ_PAUSES_S = (0.1, 0.5, 2.0)  # before a file that cannot be read is tried ag
 def passes(error):
     """Return whether an exception is what a file system may say for a while and then no more."""
     return isinstance(error, OSError) and error.errno in PASSING
+
+
+def unavailable(error):
+    """Return whether an exception says of a file that it cannot be used now, and nothing of what is in it: its file
+    system fails, or this user may not. A run that is going waits for both; one that is to start is refused where its
+    user may not."""
+    return passes(error) or isinstance(error, OSError) and error.errno in REFUSED
 
 
 class Forbidden(Exception):

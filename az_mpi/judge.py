@@ -108,7 +108,7 @@ def _newest_best(run, before):
             resume.check_weights(run, tensors, path.name)
             return tensors
         except (OSError, SafetensorError, ValueError) as error:
-            if files.passes(error):
+            if files.unavailable(error):
                 raise
             run.logger.warning("damaged: %s: %s; an older best network is played, if there is one", path, error)
     return None

@@ -19,14 +19,15 @@ from az_mpi.selfplay.record import Record
 
 def train(run):
     """Train until the run is finished; say so if it already is. Raises Stopped where a signal asked for it."""
-    if resume.restore(run, set_aside=True):
+    resumed = resume.restore(run, set_aside=True)
+    resume.mark(run)
+    if resumed:
         if finished(run) and judge.judged(run):
             run.say("%s is complete: %s. Nothing to do.", run.folder, resume.how_far(run))
             if run.world.is_root and not (run.folder / page.NAME).exists():
                 show(run)
             return
         resume.resume(run)
-    resume.mark(run)
     while True:
         try:
             if evaluation_due(run) and not judge.judged(run):

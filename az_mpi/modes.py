@@ -32,7 +32,10 @@ def train(arguments, config, world, requests):
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
 
     def begin():
-        checkpoint.refuse_lost(folder / "checkpoints", arguments.without_checkpoint)
+        try:
+            checkpoint.refuse_lost(folder / "checkpoints", arguments.without_checkpoint)
+        except OSError as error:
+            raise run_folder.unusable(folder, error) from error
         attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
         taken.append(mine)
         return attempt

@@ -147,7 +147,7 @@ def _insist_on_lock(run, ranks):
         try:
             return lock.Lock.take_over(run.folder, ranks, run.attempt, run.token, run.config.fault.hang_s)
         except OSError as error:
-            if not files.passes(error) or time.monotonic() > end or run.pulse.requests.stop:
+            if not files.unavailable(error) or time.monotonic() > end or run.pulse.requests.stop:
                 raise
             if not told:
                 run.logger.warning("paused: the lock of %s cannot be taken over: %s", run.folder, error)

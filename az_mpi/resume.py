@@ -74,6 +74,7 @@ def resume(run):
     """Refill the window from the segments before the checkpoint that was restored, and say where the run stands.
     Collective."""
     exchange.refill(run)
+    settle(run)
     run.say("resumed after %s (attempt %d)", how_far(run), run.attempt)
     if run.progress.unfinished_games:
         run.say("  lost: %d games that were under way then, and what was played after it and not yet stored",

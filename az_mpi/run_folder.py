@@ -12,7 +12,7 @@ from pathlib import Path
 
 from az_mpi import __version__, lock
 from az_mpi import config as configuration
-from az_mpi.files import claim_text, names, passes, read, remove_leftovers, set_aside, write_text
+from az_mpi.files import MAY_NOT, REFUSED, claim_text, names, passes, read, remove_leftovers, set_aside, write_text
 from az_mpi.problems import NotNow, Refusal
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
@@ -30,7 +30,7 @@ def look(path, config, fresh, say, wait):
         check(path, config, fresh)
         return lock.look(path, say, wait)
     except OSError as error:
-        raise _unusable(path, error) from error
+        raise unusable(path, error) from error
 
 
 def start(path, config, hosts, fresh, ranks, dead, say):
@@ -43,7 +43,7 @@ def start(path, config, hosts, fresh, ranks, dead, say):
         check(path, config, fresh)
         held = lock.Lock.take(path, ranks, _next_attempt(path / "attempts"), dead, config.fault.hang_s)
     except OSError as error:
-        raise _unusable(path, error) from error
+        raise unusable(path, error) from error
     try:
         return prepare(path, config, hosts, fresh, say), held
     except BaseException:
@@ -82,7 +82,7 @@ def prepare(path, config, hosts, fresh, say=lambda text: None):
         if not _is_there(path / "config.json"):
             write_text(path / "config.json", text)
     except OSError as error:
-        raise _unusable(path, error) from error
+        raise unusable(path, error) from error
     return attempt
 
 
@@ -91,12 +91,12 @@ def note_attempt(path, config, hosts):
     return _write_attempt(Path(path) / "attempts", json.dumps(describe(config, hosts), indent=2) + "\n")
 
 
-def _unusable(path, error):
+def unusable(path, error):
     """Return the exception that says why a run's folder cannot be used."""
     text = f"--logdir {path}: {error.strerror}: {error.filename}"
     if passes(error) and holds_run(path):
         return NotNow(f"{text}\n  the same command goes on once its file system works")
-    return RunFolderError(text)
+    return RunFolderError(f"{text}\n  {MAY_NOT}" if error.errno in REFUSED else text)
 
 
 def holds_run(path):
@@ -142,7 +142,7 @@ def recorded_config(path, overrides=None, sources=None):
         known = [path / "config.json", *attempts(path)]
         data, newest = next(_whole(reversed(known)), (None, None))
     except OSError as error:
-        raise _unusable(path, error) from error
+        raise unusable(path, error) from error
     if newest:
         return configuration.validate(data["config"], str(newest), overrides, sources)
     raise RunFolderError(
@@ -160,7 +160,7 @@ def check_room(path, checkpoint_bytes, keep, games_bytes):
         stored = sum(name[0].isdigit() for name in names(path / "checkpoints"))
         room = os.statvfs(there)
     except OSError as error:
-        raise _unusable(path, error) from error
+        raise unusable(path, error) from error
     missing = max(keep - stored, 0) + 1
     free, needed = room.f_bavail * room.f_frsize, missing * checkpoint_bytes + games_bytes
     if free < needed:

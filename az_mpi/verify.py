@@ -59,7 +59,7 @@ def main(arguments):
 
 def unreadable(error):
     """Return an OSError that may pass as a line: what cannot be read now may be whole, and stays where it is."""
-    return f"it cannot be read now ({error.strerror}); look again once its file system works"
+    return f"it cannot be read now ({error.strerror}); look again once its file system works and you may"
 
 
 def repaired(run, game):
@@ -138,6 +138,13 @@ class Findings:
         if damaged:
             self.damaged.append(path)
 
+    def _unusable(self, path, error, damaged):
+        """Take in why a file could not be read; `damaged` unless that says nothing of what is in it."""
+        if files.unavailable(error):
+            self._wrong(path, unreadable(error))
+        else:
+            self._wrong(path, f"{type(error).__name__}: {error}", damaged)
+
     def _checkpoints(self):
         from az_mpi import checkpoint
 
@@ -160,7 +167,7 @@ class Findings:
             try:
                 checkpoint.from_bytes(files.read(path))
             except Exception as error:
-                self._wrong(path, f"{type(error).__name__}: {error}", damaged=not files.passes(error))
+                self._unusable(path, error, damaged=True)
 
     def _segments(self):
         from az_mpi.data import segment
@@ -232,8 +239,7 @@ class Findings:
             read(path)
             return True
         except (OSError, ValueError) as error:
-            text = unreadable(error) if files.passes(error) else f"{type(error).__name__}: {error}"
-            self._wrong(path, text, damaged=isinstance(error, ValueError))
+            self._unusable(path, error, damaged=isinstance(error, ValueError))
             if isinstance(error, FileNotFoundError):
                 self.missing.append(path)
             return False

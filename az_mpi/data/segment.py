@@ -160,7 +160,7 @@ def _content(path):
     try:
         return files.read(path)
     except OSError as error:
-        if files.passes(error):
+        if files.unavailable(error):
             raise
         raise SegmentError(f"{path}: {error.strerror}") from error
 

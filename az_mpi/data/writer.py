@@ -1,7 +1,8 @@
 """Files written by a thread, from a bounded queue, with patience: a slow or failing disk does not stop the search.
 
-What a file system says for a while only (it is full, its server is away) is waited for. Play goes on until the queue
-is full or a checkpoint is due; then the run pauses, and goes on by itself or, after `storage.give_up_s`, stops.
+What a file system says for a while only (it is full, its server is away, a ticket has ended) is waited for. Play goes
+on until the queue is full or a checkpoint is due; then the run pauses, and goes on by itself or, after
+`storage.give_up_s`, stops.
 """
 
 import errno
@@ -10,12 +11,13 @@ import os
 import threading
 import time
 from collections import deque
+from pathlib import Path
 from types import SimpleNamespace
 
 from az_mpi import watchdog
 from az_mpi.data import segment
 from az_mpi.data.segment import SegmentError
-from az_mpi.files import Forbidden, passes
+from az_mpi.files import MAY_NOT, REFUSED, Forbidden, unavailable
 
 QUEUE_MAX = 4  # records in memory that are not yet on disk, the one being written among them
 RESCUE_S = 5.0  # that a failing run waits for the file system
@@ -210,7 +212,7 @@ class Writer:
                     if self.ended is None:
                         self._end(str(error))
             except OSError as error:
-                if not passes(error):
+                if not unavailable(error):
                     raise
                 text = describe(path, error)
                 if self._failure is None:
@@ -235,7 +237,7 @@ def insist(writer, path, look):
     try:
         return look()
     except OSError as error:
-        if writer is None or not passes(error):
+        if writer is None or not unavailable(error):
             raise
     return writer.do(path, lambda check: look(), "read")
 
@@ -248,4 +250,7 @@ def describe(path, error):
         free = f"{room.f_bavail * room.f_frsize / 2**20:,.1f} MiB and {room.f_favail:,} files free"
     except OSError:
         free = "free space unknown"
-    return f"{error.strerror} ({free}): {ADVICE.get(name, 'look at the file system, or at the host that serves it')}"
+    usual = MAY_NOT if error.errno in REFUSED else "look at the file system, or at the host that serves it"
+    file = Path(error.filename or path)
+    file = "" if file == Path(path) or file.name.startswith(".") else f": {file.name}"  # not its temporary name
+    return f"{error.strerror}{file} ({free}): {ADVICE.get(name, usual)}"

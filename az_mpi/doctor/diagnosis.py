@@ -44,10 +44,10 @@ def mpi(ranks, why_alone):
                    f"host{'s' * (hosts > 1)}; {', '.join(first['libraries']) or 'its library cannot be seen'}")]
     if low := [k for k, one in enumerate(facts) if one["thread_level"] != "THREAD_MULTIPLE"]:
         found.append(Check("thread_level", PROBLEM, f"MPI offers {ranks_in_words(low)} only "
-                           f"{facts[low[0]]['thread_level']}; Horovod's thread needs THREAD_MULTIPLE",
+                           f"{facts[low[0]]['thread_level']}; the run's threads need THREAD_MULTIPLE",
                            "unset MPI4PY_RC_THREAD_LEVEL, or an MPI that was built with it"))
     else:
-        found.append(Check("thread_level", OK, "THREAD_MULTIPLE, which Horovod's thread needs"))
+        found.append(Check("thread_level", OK, "THREAD_MULTIPLE, which the run's threads need"))
     crashing = [one["mpi_version"] for one in facts if one["mpi_version"] in CRASHING_OPEN_MPI]
     if all(one["ulfm_on"] for one in facts) and crashing:
         return [*found, Check("ulfm", WARNING, f"ULFM is on, but Open MPI {crashing[0]} can itself crash in the "

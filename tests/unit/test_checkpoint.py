@@ -129,18 +129,19 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(tmp_path, nam
     assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 2
 
 
-def test_a_checkpoint_that_cannot_be_read_now_is_left_where_it_is(tmp_path, monkeypatch):
+@pytest.mark.parametrize("code", [errno.ESTALE, errno.EACCES])
+def test_a_checkpoint_that_cannot_be_read_now_is_left_where_it_is(tmp_path, monkeypatch, code):
     for iteration in (1, 2):
         checkpoint.save(tmp_path, make(iteration), keep=3)
 
     def refuse(path, *how):
-        raise OSError(errno.ESTALE, "Stale file handle")
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(files, "READ_PAUSES_S", ())
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(OSError, match="Stale"):
+    with pytest.raises(OSError, match=os.strerror(code)):
         checkpoint.load_newest(tmp_path, set_aside=True)
-    with pytest.raises(OSError, match="Stale"):
+    with pytest.raises(OSError, match=os.strerror(code)):
         checkpoint.damage(tmp_path / "000002")
     monkeypatch.undo()
     assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 2

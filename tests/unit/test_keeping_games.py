@@ -86,7 +86,7 @@ def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, caplog):
     run = SimpleNamespace(config=make_config(), folder="run", attempt=1, token="t", logger=logging.getLogger("az_mpi"),
                           pulse=SimpleNamespace(requests=requests))
     assert recovery._insist_on_lock(run, []) == "the lock" and caplog.text.count("cannot be taken over") == 1
-    for final in (OSError(errno.EACCES, "not allowed"), LockLost("another job has it")):
+    for final in (OSError(errno.EFBIG, "too large"), LockLost("another job has it")):
         answers.append(final)
         with pytest.raises(type(final)):
             recovery._insist_on_lock(run, [])

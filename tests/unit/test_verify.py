@@ -1,5 +1,6 @@
 """python -m az_mpi verify: what is damaged is found and mended; and damage at random is found or does no harm."""
 
+import errno
 import json
 import os
 import shutil
@@ -111,29 +112,33 @@ def test_descriptions_of_starts_are_mended(run, capsys, harm):
     assert run_folder.recorded_config(run) == make_config()
 
 
-def test_what_cannot_be_read_now_stays_where_it_is(run, capsys, monkeypatch):
+@pytest.mark.parametrize("code, last_status", [(errno.EIO, 75), (errno.EACCES, 2)])
+def test_what_cannot_be_read_now_stays_where_it_is(run, capsys, monkeypatch, code, last_status):
     real = os.open
 
     def fail(path, *how, **named):
         if str(path).endswith(away):
-            raise OSError(5, "Input/output error")
+            raise OSError(code, os.strerror(code), path)
         return real(path, *how, **named)
 
     monkeypatch.setattr(files, "READ_PAUSES_S", ())
     (run / "evaluations/000001.json").write_text("{}")
+    (run / "best/000001.safetensors").write_bytes(b"")
     run_folder.prepare(run, make_config(), ["node1"], fresh=False)
-    away = ("config.json", "evaluations/000001.json", "000000-000.h5")
+    away = ("config.json", "evaluations/000001.json", "000000-000.h5", "000002/state.json", "best/000001.safetensors")
     monkeypatch.setattr(os, "open", fail)
     status, values = told(run, capsys, "--repair")
     assert status == 1 and all("cannot be read now" in problem["problem"] for problem in values["problems"])
-    assert len(values["problems"]) == 3 and not list(run.rglob("*.damaged"))
+    assert len(values["problems"]) == 5 and not list(run.rglob("*.damaged"))
+    (run / "best/000001.safetensors").unlink()
     away = ("attempts/001.json",)
     (run / "config.json").write_text("{")
     assert told(run, capsys, "--repair")[0] == 1 and list(run.rglob("*.damaged")) == [run / "config.json.damaged"]
     (run / "config.json.damaged").unlink()
     away = ("attempts/002.json",)
-    assert __main__.main(["verify", str(run), "--repair"]) == 75
-    assert "the same command goes on once its file system works" in capsys.readouterr().err
+    assert __main__.main(["verify", str(run), "--repair"]) == last_status
+    said = capsys.readouterr().err
+    assert os.strerror(code) in said and ("the same command goes on once" in said) == (last_status == 75)
     assert not list(run.rglob("*.damaged"))
 
 

@@ -1,0 +1,75 @@
+"""A run whose user may not use its files for a while, such as one whose ticket (Kerberos) has ended."""
+
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+from jobs import ROOT, command, ids
+
+pytestmark = pytest.mark.mpi
+
+OPTIONS = ["--config_file", "configs/smoke.json", "--set", "evaluate.opponents=[]", "--set",
+           "evaluate.solver_positions=0", "--set", "report.tensorboard=false", "--set", "selfplay.deterministic=true"]
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return start(*options): the running mpirun of a run in tmp_path/run. It has no more rights than files show."""
+    started = []
+    rights = "-dac_override,-dac_read_search"
+    prefix = ["setpriv", "--bounding-set", rights, "--inh-caps", rights] if os.geteuid() == 0 else []
+    if prefix and not shutil.which("setpriv"):
+        pytest.skip("root may use every file, and there is no setpriv (util-linux)")
+
+    def start(*options):
+        words, environment = command(2, ["run_dist.py", *OPTIONS, "--logdir", tmp_path / "run", *options])
+        started.append(subprocess.Popen([*prefix, *words], cwd=ROOT, env=environment, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_run_that_may_not_write_for_a_while_goes_on(start, tmp_path):
+    games, said = tmp_path / "run" / "games", ""
+    process = start()
+    while not games.is_dir():
+        assert process.poll() is None
+        time.sleep(0.01)
+    games.chmod(0o550)
+    for line in process.stdout:
+        said += line
+        if line.startswith("paused: "):
+            games.chmod(0o750)
+    assert process.wait(60) == 0, said
+    assert "games cannot be written: Permission denied" in said and "see that this user may use it" in said
+    assert "the run goes on" in said and "complete: iteration 2 of 2" in said
+    found = ids(tmp_path / "run")
+    assert len(found) == len(set(found)) > 0
+
+
+def test_what_may_not_be_read_is_neither_damaged_nor_passed_over(start, tmp_path):
+    def listing():
+        return sorted(path for path in (tmp_path / "run").rglob("*") if path.parent.name in ("games", "checkpoints"))
+
+    said, _ = (process := start()).communicate(timeout=120)
+    assert process.returncode == 0, said
+    there = listing()
+    for name, status, words in (
+        ("checkpoints/000002/model.safetensors", 2, "Permission denied: "),
+        ("games/000000-000.h5", 75, "/games cannot be read: Permission denied: 000000-000.h5 ("),
+    ):
+        path = tmp_path / "run" / name
+        path.chmod(0)
+        said, _ = (process := start("--set", "iterations=3", "--set", "storage.give_up_s=2")).communicate(timeout=120)
+        assert (process.returncode, words in said) == (status, True), said
+        assert "Traceback" not in said and "resumed" not in said and "damaged" not in said and listing() == there
+        path.chmod(0o640)
+    said, _ = (process := start("--set", "iterations=3")).communicate(timeout=120)
+    assert process.returncode == 0 and "complete: iteration 3 of 3" in said, said
+    assert set(there) - set(listing()) <= {tmp_path / "run" / "checkpoints" / "000001"}  # no more are kept
