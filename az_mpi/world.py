@@ -70,6 +70,15 @@ class World:
                 )
         return cls(MPI.COMM_WORLD)
 
+    @classmethod
+    def finish(cls):
+        """Finalise MPI, right before this process ends. Where ranks can be lost that is left out: MPI would wait for
+        one that is not there, and Open MPI's ULFM sometimes for one that has left already."""
+        from mpi4py import MPI
+
+        if not cls.survives:
+            MPI.Finalize()
+
     def library(self):
         """Return the MPI library's name and version, one line."""
         words = self._mpi.Get_library_version().split(",")[0].strip().splitlines()[0].split()
