@@ -113,8 +113,8 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
     if config.selfplay.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before CUDA starts
-    if config.selfplay.deterministic != torch.are_deterministic_algorithms_enabled():
-        torch.use_deterministic_algorithms(config.selfplay.deterministic)  # a second of imports, also to switch it off
+    # Unlike use_deterministic_algorithms it does not import torch's compiler, which takes a second and serves nothing.
+    torch.set_deterministic_debug_mode("error" if config.selfplay.deterministic else "default")
     device = placement.choose_device(world)
     placement.open_device(world, device)
     game = games.make(config.game)

@@ -12,6 +12,7 @@ import secrets
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 EVERY_S = 1.0  # between two beats of a rank
@@ -109,6 +110,8 @@ class Listener:
     def close(self):
         """Stop listening; what was heard stays readable."""
         self._closed = True
+        with suppress(OSError):
+            self._socket.sendto(b"", ("127.0.0.1", self.port))  # it need not wait for its time to be up
         self._thread.join(2 * _LOOK_EVERY_S)  # it may be busy with last words and a slow disk
         self._socket.close()
 

@@ -1,6 +1,8 @@
-"""After a run is put together, torch and numba use this rank's share of the cores and no more."""
+"""After a run is put together, torch and numba use this rank's share of the cores and no more; torch is deterministic,
+as was asked for, and its compiler, a second of imports, is not there."""
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -12,10 +14,12 @@ from az_mpi.run import assemble
 from az_mpi.world import World
 
 world = World.start()
-config = configuration.validate({"game": "tictactoe", "network": {"blocks": 1, "channels": 8}}, "test")
+settings = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}, "selfplay": {"deterministic": True}}
+config = configuration.validate(settings, "test")
 folder = world.share(tempfile.mkdtemp() if world.is_root else None)
 assemble(config, world, Path(folder))
 share = max(1, len(os.sched_getaffinity(0)) // world.size)  # nothing is bound here, so all ranks share all cores
 assert torch.get_num_threads() == share, torch.get_num_threads()
 assert numba.get_num_threads() == share, numba.get_num_threads()
+assert torch.are_deterministic_algorithms_enabled() and "torch._dynamo" not in sys.modules
 print("all checks passed")
