@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Train AlphaZero over MPI: command line -> configuration -> world -> mode -> exit status. See --help."""
 
+import ctypes
 import logging
 import os
 import signal
@@ -16,7 +17,7 @@ if __name__ == "__main__":
 
 from az_mpi import command_line, watchdog  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
-from az_mpi.files import keep_private, unavailable  # noqa: E402
+from az_mpi.files import keep_private, passes  # noqa: E402
 from az_mpi.problems import Refusal  # noqa: E402
 from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 
@@ -25,7 +26,7 @@ LAST_WORDS_S = 1.0
 
 
 def main(argv):
-    """Run the program and return its exit status."""
+    """Run the program; return its exit status unless it got as far as joining an MPI job, see `leave`."""
     try:
         arguments = command_line.parse(argv)
         if not arguments.check_config:
@@ -41,11 +42,17 @@ def leave(status):
     """End this process with an exit status, without all that Python would tidy up: a second's work in each rank."""
     from az_mpi.world import World
 
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    World.finish()
-    os._exit(status)
+    try:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ctypes.CDLL(None).fflush(None)  # what C libraries have said, such as NCCL
+        World.finish()
+    except Exception:
+        status = status or INTERNAL  # such as a result that nobody could be told
+        traceback.print_exc()
+    finally:
+        os._exit(status)
 
 
 def finish(status, text, stream):
@@ -105,7 +112,7 @@ def start(arguments):
         world.abort(INTERRUPTED)
     except BaseException as error:
         # What a file system says for a while is no error of ours: the same command goes on once it is over.
-        crash(world, arguments.logdir, RESUMABLE if unavailable(error) else INTERNAL)
+        crash(world, arguments.logdir, RESUMABLE if passes(error) else INTERNAL)
 
 
 def crash(world, folder, status):

@@ -65,7 +65,7 @@ def save(folder, checkpoint, keep, before=None):
     Raises NotFinite: nothing is written. After an OSError it may be called again. before: see `files.whole_file`.
     """
     path = path_of(folder, checkpoint.progress)
-    if path.exists():
+    if files.is_there(path):
         sync(path.parent)
     else:
         check_finite(checkpoint.model | checkpoint.optimizer)
@@ -187,6 +187,13 @@ def damage(path):
     return None
 
 
+def _damage_now(path):
+    try:
+        return damage(path)
+    except OSError as error:
+        return f"it cannot be read now ({error.strerror})"
+
+
 def traces(folder):
     """Return the folders of all checkpoints, and of what was set aside."""
     return [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
@@ -196,9 +203,10 @@ def refuse_lost(folder, anew):
     """Raise Refusal where a run's checkpoints are all damaged, unless it is to begin `anew`: a run that has come far
     does not start from nothing without being told to."""
     damaged = traces(folder)
-    if anew or not damaged or any(damage(path) is None for path in reversed(find(folder))):
+    # Also where it is to begin anew: what cannot be read now may be whole.
+    if not damaged or any(damage(path) is None for path in reversed(find(folder))) or anew:
         return
-    lines = [f"  {path}: {damage(path)}" for path in damaged]
+    lines = [f"  {path}: {_damage_now(path)}" for path in damaged]
     raise Refusal("\n".join([f"--logdir {Path(folder).parent}: no checkpoint of this run is whole", *lines,
                              "  put a whole copy of one there, or begin again with new weights and the games that are "
                              "stored: --without_checkpoint"]))

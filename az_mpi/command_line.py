@@ -47,8 +47,8 @@ exit codes:
   0    done
   2    usage or configuration: nothing was started
   70   internal error
-  75   stopped by a signal or --max_hours, everything finished is stored, or by storage that failed for
-       storage.give_up_s, or fails as a run is to go on: start the same command again to go on
+  75   stopped by a signal or --max_hours, everything finished is stored, or by storage that failed or was
+       forbidden for storage.give_up_s, or fails as a run is to go on: start the same command again to go on
   130  interrupted twice (SIGINT)
 mpirun passes them on, but may also end with 0 when it has lost a host: python -m az_mpi status DIR tells.
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # What a file system may say for a while and then no more: it is full, its server is away, a cable is out.
@@ -27,8 +27,7 @@ def passes(error):
 
 def unavailable(error):
     """Return whether an exception says of a file that it cannot be used now, and nothing of what is in it: its file
-    system fails, or this user may not. A run that is going waits for both; one that is to start is refused where its
-    user may not."""
+    system fails, or this user may not. A run that is going waits for both."""
     return passes(error) or isinstance(error, OSError) and error.errno in REFUSED
 
 
@@ -67,7 +66,8 @@ def whole_folder(path, before=None):
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(temporary)  # of a program that had our number, or of ours that failed
     temporary.mkdir(parents=True)
     try:
         yield temporary
@@ -85,6 +85,16 @@ def whole_folder(path, before=None):
 def keep_private():
     """From now on let this process's new files be its user's alone to write, and its group's at most to read."""
     os.umask(os.umask(0) | 0o027)
+
+
+def is_there(path):
+    """Return whether there is such a file. Raises OSError where that cannot be known now, unlike Path.exists of newer
+    Pythons."""
+    try:
+        os.stat(path)
+        return True
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def names(folder):

@@ -21,7 +21,7 @@ from az_mpi.report.summary import evaluation_lines
 def judged(run):
     """Return whether the network as it is now has been judged already, perhaps before a restart."""
     file = _evaluation_file(run)
-    return run.world.share(run.world.is_root and bool(insist(run.writer, file, file.exists)))
+    return run.world.share(run.world.is_root and bool(insist(run.writer, file, lambda: files.is_there(file))))
 
 
 def evaluate(run):
@@ -87,9 +87,14 @@ class _Watched:
 def load_best(run, before):
     """Return an evaluator of the best network found before an iteration, or None where there is none."""
     world = run.world
-    look = functools.partial(_newest_best, run, before)
-    tensors = insist(run.writer, run.folder / "best", look) if world.is_root else None
-    if not world.share(tensors is not None):
+    tensors = None
+
+    def look():
+        nonlocal tensors
+        tensors = insist(run.writer, run.folder / "best", functools.partial(_newest_best, run, before))
+        return tensors is not None
+
+    if not world.from_root(look):
         return None
     network = copy.deepcopy(run.network)
     network.load_state_dict(checkpoint.broadcast(world, tensors))

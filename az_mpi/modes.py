@@ -3,6 +3,7 @@
 import functools
 import json
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -86,6 +87,7 @@ def selfplay(arguments, config, world, requests):
     """Play `selfplay.games_num` games with a run's newest network into RUN/selfplay and print what came of it."""
     run = _open(arguments, config, world, requests)
     folder, index = run.folder / "selfplay", run.progress.iteration
+    world.from_root(lambda: _prepare(folder))
     begun, player = time.perf_counter(), run.player
     shown = ProgressBar(run.logger, world.is_root, "self-play", "games")
     if config.selfplay.deterministic:
@@ -100,12 +102,21 @@ def selfplay(arguments, config, world, requests):
     simulations = world.sum(np.array([player.simulations_num], np.int64))[0]
     if not world.is_root:
         return
-    folder.mkdir(exist_ok=True)
     written = segment.write(folder, index, run.game, record, exchange.provenance(run))
     games_num, positions_num = len(record.games), len(record.positions)
     result = {"segment": str(written.path), "games_num": games_num, "positions_num": positions_num}
     result |= {"games_per_s": games_num / seconds, "simulations_per_s": simulations / seconds}
     print(json.dumps(result))
+
+
+def _prepare(folder):
+    """Make a run's folder for games, unless it is there. Raises Refusal where nothing can be written to it."""
+    try:
+        folder.mkdir(exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise run_folder.unusable(folder.parent, error) from error
 
 
 def _rescue_games(run):

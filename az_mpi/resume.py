@@ -16,18 +16,21 @@ class WeightsDiffer(Exception):
 def restore(run, set_aside):
     """Load the newest whole checkpoint and return whether there is one. Collective.
 
-    set_aside: see `checkpoint.load_newest`.
+    set_aside: see `checkpoint.load_newest`. Raises Refusal in a run that is only looked at and cannot be read.
     """
-    newest, looked = None, True
-    if run.world.is_root:
+    newest = None
+
+    def look():
+        nonlocal newest
         folder = run.folder / "checkpoints"
         found = insist(run.writer, folder, lambda: checkpoint.load_newest(
             folder, set_aside, lambda found: _check(run, found)))
         newest, lines = found or (None, [])
-        looked = found is not None
         for line in lines:
             run.logger.warning(line)
-    there, looked = run.world.share([newest is not None, looked])
+        return [newest is not None, found is not None]
+
+    there, looked = run.world.from_root(look)
     if not looked:  # the writer has said why; a run must not begin anew because its checkpoints cannot be read now
         run.status.end("stopped")
         run.world.settle()

@@ -10,9 +10,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from az_mpi import __version__, lock
+from az_mpi import __version__, files, lock
 from az_mpi import config as configuration
-from az_mpi.files import MAY_NOT, REFUSED, claim_text, names, passes, read, remove_leftovers, set_aside, write_text
+from az_mpi.files import claim_text, is_there, names, passes, read, remove_leftovers, set_aside, write_text
 from az_mpi.problems import NotNow, Refusal
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
@@ -79,7 +79,7 @@ def prepare(path, config, hosts, fresh, say=lambda text: None):
         next(_whole(reversed(attempts(path)), functools.partial(_set_aside, say)), None)
         text = json.dumps(describe(config, hosts), indent=2) + "\n"
         attempt = _write_attempt(path / "attempts", text)
-        if not _is_there(path / "config.json"):
+        if not is_there(path / "config.json"):
             write_text(path / "config.json", text)
     except OSError as error:
         raise unusable(path, error) from error
@@ -96,24 +96,15 @@ def unusable(path, error):
     text = f"--logdir {path}: {error.strerror}: {error.filename}"
     if passes(error) and holds_run(path):
         return NotNow(f"{text}\n  the same command goes on once its file system works")
-    return RunFolderError(f"{text}\n  {MAY_NOT}" if error.errno in REFUSED else text)
+    return RunFolderError(f"{text}\n  {files.MAY_NOT}" if error.errno in files.REFUSED else text)
 
 
 def holds_run(path):
     """Return whether a run lies in a folder, also where that cannot be known now."""
     try:
-        return _is_there(Path(path) / "config.json") or bool(attempts(path))
+        return is_there(Path(path) / "config.json") or bool(attempts(path))
     except OSError:
         return True
-
-
-def _is_there(path):
-    """Return whether there is such a file. Raises OSError where that cannot be known now."""
-    try:
-        os.stat(path)
-        return True
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def attempts(path):
@@ -156,7 +147,7 @@ def check_room(path, checkpoint_bytes, keep, games_bytes):
     `keep` checkpoints, one more while the oldest is still there, and games; checkpoints that are there need none."""
     path = Path(path)
     try:
-        there = next(parent for parent in (path.absolute(), *path.absolute().parents) if _is_there(parent))
+        there = next(parent for parent in (path.absolute(), *path.absolute().parents) if is_there(parent))
         stored = sum(name[0].isdigit() for name in names(path / "checkpoints"))
         room = os.statvfs(there)
     except OSError as error:

@@ -27,7 +27,7 @@ repaired.
 exit codes:
   0    everything is whole (--repair: is whole now)
   1    something is damaged or missing (--repair: and could not be mended)
-  2    usage, or no run is there, or a job runs in the folder (--repair)
+  2    usage, or no run is there, or you may not use it, or a job runs in the folder (--repair)
   75   the run's folder cannot be read now
 """
 
@@ -100,6 +100,11 @@ def _aside(path):
     return f"{path} is kept as {files.set_aside(path).name}"
 
 
+def _ending(folder, end):
+    """Return the files of a folder whose names have that end, sorted. Raises OSError where it cannot be read."""
+    return [folder / name for name in files.names(folder) if name.endswith(end)]
+
+
 class Findings:
     """What a run's folder holds: `problems`, (path, what is wrong) each; `damaged`, paths to be set aside; counts.
     Raises OSError where a folder cannot be read."""
@@ -148,22 +153,22 @@ class Findings:
     def _checkpoints(self):
         from az_mpi import checkpoint
 
-        self.newest = None
+        self.newest, readable = None, True
         for path in reversed(checkpoint.find(self.run / "checkpoints")):
             try:
                 problem, damaged = checkpoint.damage(path), True
             except OSError as error:
-                problem, damaged = unreadable(error), False
+                problem, damaged, readable = unreadable(error), False, False
             if problem:
                 self._wrong(path, problem, damaged)
                 continue
             self.counts["checkpoints_num"] += 1
             self.newest = self.newest or checkpoint.read(path).progress
         folder = self.run / "checkpoints"
-        if self.newest is None and checkpoint.traces(folder):
+        if self.newest is None and readable and checkpoint.traces(folder):
             self._wrong(folder, "no checkpoint is whole: put a copy of one there, or train on with "
                         "--without_checkpoint")
-        for path in sorted((self.run / "best").glob("*.safetensors")):
+        for path in _ending(self.run / "best", ".safetensors"):
             try:
                 checkpoint.from_bytes(files.read(path))
             except Exception as error:
@@ -173,7 +178,7 @@ class Findings:
         from az_mpi.data import segment
 
         folder, seen, before = self.run / "games", {}, Counter()
-        paths = segment.paths(folder) if folder.is_dir() else []
+        paths = segment.paths(folder) if files.is_there(folder) else []
         for iteration, path in paths:
             try:
                 record = segment.read(path, self.game)
@@ -201,13 +206,15 @@ class Findings:
                                   f"hold {before[name]:,}; a resumed run goes on with these")
         links, self.links_wrong = self.run / "games.h5", False
         try:
-            there = segment.linked(links) if links.exists() else []
+            there = segment.linked(links) if files.is_there(links) else []
             self.links_wrong = there != sorted(path.stem for _, path in paths)
             if self.links_wrong:
                 self._wrong(links, "does not link to exactly the segments that are there")
         except segment.SegmentError as error:
             self.links_wrong = True
             self._wrong(links, str(error))
+        except OSError as error:
+            self._wrong(links, unreadable(error))
 
     def _counted(self, iteration):
         """Return whether the newest checkpoint counts the games of an iteration."""
@@ -221,10 +228,10 @@ class Findings:
         whole = [path for path in [config, *starts] if self._can_be_read(path, run_folder.description)]
         mendable = config in self.damaged or config in self.missing
         self.config_from = whole[0] if mendable and whole else None
-        for path in sorted((self.run / "evaluations").glob("*.json")):
+        for path in _ending(self.run / "evaluations", ".json"):
             self._can_be_read(path, lambda path: json.loads(files.read(path)))
         metrics = self.run / "metrics.jsonl"
-        lines = metrics.read_bytes().splitlines() if metrics.exists() else []
+        lines = metrics.read_bytes().splitlines() if files.is_there(metrics) else []
         bad = 0
         for line in lines:
             try:

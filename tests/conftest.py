@@ -22,3 +22,12 @@ def nothing_of_killed_launchers():
                 shutil.rmtree(folder, ignore_errors=True)
             except (PermissionError, ValueError):
                 pass  # a living one of somebody else, another name
+
+
+@pytest.fixture(autouse=True)
+def the_umask_stays():
+    """Take back what commands that a test calls in this process do to it (`files.keep_private`)."""
+    before = os.umask(0)
+    os.umask(before)
+    yield
+    os.umask(before)

@@ -115,9 +115,10 @@ def paths(folder):
 
 
 def linked(path):
-    """Return the names that a file made by `link_all` links to. Raises SegmentError."""
+    """Return the names that a file made by `link_all` links to. Raises SegmentError, OSError as `read` does."""
+    content = _content(path)
     try:
-        with h5py.File(io.BytesIO(files.read(path)), "r") as file:
+        with h5py.File(io.BytesIO(content), "r") as file:
             return sorted(file)
     except Exception as error:
         raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error

@@ -17,7 +17,8 @@ from types import SimpleNamespace
 from az_mpi import watchdog
 from az_mpi.data import segment
 from az_mpi.data.segment import SegmentError
-from az_mpi.files import MAY_NOT, REFUSED, Forbidden, unavailable
+from az_mpi.files import MAY_NOT, REFUSED, Forbidden, passes, unavailable
+from az_mpi.problems import NotNow, Refusal
 
 QUEUE_MAX = 4  # records in memory that are not yet on disk, the one being written among them
 RESCUE_S = 5.0  # that a failing run waits for the file system
@@ -233,12 +234,15 @@ class Writer:
 def insist(writer, path, look):
     """Return what `look()`, which reads `path`, returns; `writer` calls it again while the file system fails.
 
-    None where the writer has given up, and the run is to stop. writer None: without patience."""
+    None where the writer has given up, and the run is to stop. writer None: without patience, raises Refusal."""
     try:
         return look()
     except OSError as error:
-        if writer is None or not unavailable(error):
+        if not unavailable(error):
             raise
+        if writer is None:
+            kind = NotNow if passes(error) else Refusal
+            raise kind(f"{path} cannot be read: {describe(path, error)}") from error
     return writer.do(path, lambda check: look(), "read")
 
 

@@ -99,7 +99,7 @@ class DdpBackend:
             return process_group(self.carrier, store, self.world.rank, self.world.size)
 
         self._group = self._unless_lost(make)
-        atexit.register(self.close)  # while there is an interpreter that gloo's threads can come back to
+        atexit.register(self.close)  # of a program that Python tidies up: gloo's threads come back to it
 
     def _unless_lost(self, make):
         """Return `make()`, which waits for all ranks and cannot know that one of them is dead. Raises PeerLost then.

@@ -219,9 +219,9 @@ def test_a_job_that_is_to_end_is_durable_at_once_and_stays_away(queue, checkout)
 
 
 def test_a_job_near_its_time_limit_comes_back(queue, checkout):
-    """Slurm itself sends USR1; a job that did not stop would be ended as TIMEOUT."""
+    """Slurm itself sends USR1, 20 to 50 s before the limit; a job that did not stop would be ended as TIMEOUT."""
     replace_run_dist(checkout, "until_told.py")
-    facts, said = queue.finish(*SMALL, "--time=1", "--signal=B:USR1@50", "slurm/train.sh", 2, "starts")
+    facts, said = queue.finish(*SMALL, "--time=1", "--signal=B:USR1@20", "slurm/train.sh", 2, "starts")
     assert facts["Restarts"] == "1" and said.count("USR1: stopping") == 1
 
 

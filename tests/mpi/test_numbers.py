@@ -139,7 +139,7 @@ def test_weights_that_are_not_finite_are_never_stored(mpirun, tmp_path):
 
 
 def test_max_hours_stops_a_run_like_a_signal(mpirun, tmp_path):
-    hours = 0.006
+    hours = 0.004
     begun = time.monotonic()
     done = mpirun(2, "run_dist.py", *OPTIONS, "--set", "train.replay_ratio=1000000.0", "--set", "iterations=1",
                   "--logdir", tmp_path / "run", "--max_hours", hours, status=75)

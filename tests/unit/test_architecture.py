@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "fencing": {"files", "watchdog"},
     "lock": {"files", "problems"},
     "selfplay": {"search", "watchdog"},
-    "data": {"selfplay.record", "files", "permuting", "watchdog"},
+    "data": {"selfplay.record", "files", "permuting", "problems", "watchdog"},
     "report": {"config", "data", "fencing", "files", "games", "problems", "watchdog"},
     "checkpoint": {"files", "problems"},
     "settings": {"games"},

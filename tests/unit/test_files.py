@@ -84,6 +84,23 @@ def test_a_folder_that_is_there_is_never_replaced(tmp_path):
     assert (path / "a").read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
+def test_a_folder_that_cannot_be_removed_again_does_not_hide_why(tmp_path, monkeypatch):
+    """Such as on a file system that is read-only from one moment to the next, and then no more."""
+    def refuse(*arguments, **options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        for name in ("rename", "unlink", "rmdir"):
+            patch.setattr(os, name, refuse)
+        for _ in range(2):
+            with pytest.raises(OSError) as raised, files.whole_folder(tmp_path / "folder") as temporary:
+                (temporary / "a").write_text("1")
+            assert raised.value.errno == errno.EROFS
+    with files.whole_folder(tmp_path / "folder") as temporary:
+        (temporary / "b").write_text("2")
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["folder", "folder/b"]
+
+
 def test_what_a_process_of_the_same_number_left_is_not_mixed_in(tmp_path):
     """A program that died has left its temporary folder, and this one has the same process number."""
     with files.whole_folder(tmp_path / "folder") as temporary:
