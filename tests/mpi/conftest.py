@@ -23,12 +23,12 @@ def mpirun():
 def start_mpirun():
     """Return start(ranks, *arguments): the running mpirun, errors in its `stdout`; it is killed at the end.
 
-    options: of mpirun."""
+    options: of mpirun. prefix: a command that starts it."""
     started = []
 
-    def start(ranks, *arguments, options=()):
+    def start(ranks, *arguments, options=(), prefix=()):
         words, environment = command(ranks, arguments, options)
-        started.append(subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE,
+        started.append(subprocess.Popen([*prefix, *words], cwd=ROOT, env=environment, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True))
         return started[-1]
 

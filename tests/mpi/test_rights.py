@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from jobs import ROOT, command, ids
+from jobs import ids
 
 pytestmark = pytest.mark.mpi
 
@@ -15,24 +15,17 @@ OPTIONS = ["--config_file", "configs/smoke.json", "--set", "evaluate.opponents=[
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(start_mpirun, tmp_path):
     """Return start(*options): the running mpirun of a run in tmp_path/run. It has no more rights than files show."""
-    started = []
     rights = "-dac_override,-dac_read_search"
     prefix = ["setpriv", "--bounding-set", rights, "--inh-caps", rights] if os.geteuid() == 0 else []
     if prefix and not (shutil.which("setpriv") and subprocess.run([*prefix, "true"]).returncode == 0):
         pytest.skip("root may use every file, and setpriv (util-linux) cannot take that from it")
 
     def start(*options):
-        words, environment = command(2, ["run_dist.py", *OPTIONS, "--logdir", tmp_path / "run", *options])
-        started.append(subprocess.Popen([*prefix, *words], cwd=ROOT, env=environment, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True))
-        return started[-1]
+        return start_mpirun(2, "run_dist.py", *OPTIONS, "--logdir", tmp_path / "run", *options, prefix=prefix)
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    return start
 
 
 def test_a_run_that_may_not_write_for_a_while_goes_on(start, tmp_path):
