@@ -141,10 +141,9 @@ def _make_due(run, new_positions):
     """Add what the replay ratio asks of the new positions to the samples to be trained on."""
     progress, asked = run.progress, run.config.selfplay.games_num
     games_num = progress.games_num - run.before_play.games_num
-    if run.trainers_num < run.world.size:
-        # Ranks that play while others train can make more than these can train on: games beyond the quota wait in the
-        # window, and the ratio falls. Training on all would take longer each time, and yield still more of them.
-        new_positions *= min(1.0, asked / max(games_num, 1))
+    # Ranks that play while others train can make more games than were asked for. Games beyond the quota wait in the
+    # window, and the ratio falls. Training on all would take longer each time, and yield still more of them.
+    new_positions *= min(1.0, asked / max(games_num, 1))
     progress.samples_due += new_positions * run.config.train.replay_ratio
 
 
@@ -236,6 +235,7 @@ def report(run, new_positions, steps):
     asked, evaluated, peak = np.array(world.collect(mine)).T
     games_num = tally["games_num"].sum()
     values = {"iteration": run.progress.iteration, "games_num": int(games_num), "positions_num": new_positions}
+    values |= {"games_asked_num": run.config.selfplay.games_num}
     values |= {"steps_num": steps, "mean_length": tally["positions_num"].sum() / max(games_num, 1)}
     values |= {"first_player_score": 0.5 + 0.5 * tally["outcome"].sum() / max(games_num, 1)}
     values |= {"mean_staleness": tally["staleness"].sum() / max(games_num, 1)}

@@ -102,7 +102,7 @@ def selfplay(arguments, config, world, requests):
     simulations = world.sum(np.array([player.simulations_num], np.int64))[0]
     if not world.is_root:
         return
-    written = segment.write(folder, index, run.game, record, exchange.provenance(run))
+    written = segment.write(folder, index, run.game, record, exchange.provenance(run, record))
     games_num, positions_num = len(record.games), len(record.positions)
     result = {"segment": str(written.path), "games_num": games_num, "positions_num": positions_num}
     result |= {"games_per_s": games_num / seconds, "simulations_per_s": simulations / seconds}

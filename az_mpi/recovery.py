@@ -107,7 +107,7 @@ def _leave(run, world, error):
     _take_over(run, world)
     last = replace(run, world=world, logger=console.start(world.is_root, run.log_name, run.folder))
     last.say("stopped after a loss: the ranks that are left cannot go on: %s", error)
-    exchange.store(last)
+    exchange.store_all(last)
     _store_what_is_missing(run, last)
     if run.rescued is not None:
         last.progress = replace(run.rescued.progress)
@@ -236,7 +236,7 @@ def _store_what_is_missing(run, new):
             ids = records.games["id"]
             once = np.isin(np.arange(len(ids)), np.unique(ids, return_index=True)[1])  # two ranks hold root's
             missing = records.select(once & ~np.isin(ids, exchange.stored(new, iteration).games["id"]))
-            new.writer.submit(iteration, missing, exchange.provenance(new))
+            new.writer.submit(iteration, missing, exchange.provenance(new, missing))
     if world.is_root:
         new.writer.flush()
     world.barrier()

@@ -88,13 +88,14 @@ def publish(run):
     """Give the trainers' weights to every rank's engine. Collective.
 
     Raises WeightsDiffer where ranks disagree, NotFinite where the weights are not finite."""
-    differing = run.world.agree(resnet.weights_hash(run.network) if run.learner else None)
+    digest = resnet.weights_hash(run.network) if run.learner or run.world.is_root else None
+    differing = run.world.agree(digest)
     if differing := [rank for rank in differing if rank < run.trainers_num]:
         raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
     if run.trainers_num < run.world.size:
         run.network.load_state_dict(checkpoint.broadcast(run.world, run.network.state_dict()))
     checkpoint.check_finite(run.network.state_dict())
-    run.load_weights()
+    run.load_weights(run.world.share(digest))
 
 
 def mark(run):
@@ -131,7 +132,7 @@ def answer_save(run):
 
 def leave(run):
     """Store everything that is finished, and raise Stopped. Collective."""
-    exchange.store(run)
+    exchange.store_all(run)
     save(run)
     run.world.barrier()  # where root dies before it is all stored, the others recover, store it, and leave then
     if run.writer and run.writer.ended:
@@ -149,7 +150,7 @@ def give_up(run, reason):
     """Store the games that are finished, say why training cannot go on, and raise TrainingFailed. Collective.
 
     The newest checkpoint stays what it was: what came after it is not to be trusted."""
-    exchange.store(run)
+    exchange.store_all(run)
     if run.world.is_root:
         run.writer.flush()
         run.logger.error(reason)

@@ -2,6 +2,7 @@
 
 import functools
 import os
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from az_mpi.signals import Requests
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 
+LOADED_NUM = 100  # weights whose SHA-256 is remembered, for games that are under way for several iterations
+
 
 @dataclass
 class Run:
@@ -61,6 +64,7 @@ class Run:
     timers: Timers
     pulse: Pulse
     status: Status
+    loaded: deque  # (iteration, SHA-256) of the newest weights that self-play has used, oldest first
     progress: Progress = field(default_factory=Progress)
     before_play: Progress | None = None  # as `progress` was when the iteration began, see `resume.mark`
     tally: Tally = field(default_factory=Tally)
@@ -85,11 +89,17 @@ class Run:
         if isinstance(self.evaluate, RolloutEvaluator):
             self.evaluate.rng = np.random.default_rng([self.config.seed, self.progress.iteration, self.world.rank])
 
-    def load_weights(self):
-        """Take the network's weights into self-play's engine and forget what the old ones said."""
+    def load_weights(self, digest):
+        """Take the network's weights, with this SHA-256, into self-play's engine and forget what the old ones said."""
         self.engine.load(self.network)
+        self.loaded.append((self.progress.iteration + (self.progress.phase == "train"), digest))
         if isinstance(self.evaluate, CachedEvaluator):
             self.evaluate.clear()
+
+    def played_with(self, iteration):
+        """Return the SHA-256 of the weights that self-play has used since games of `iteration` began, oldest first."""
+        first = max((i for i, (begun, _) in enumerate(self.loaded) if begun <= iteration), default=0)
+        return list(dict.fromkeys(digest for _, digest in list(self.loaded)[first:]))
 
     def take_cache_counts(self):
         """Return (positions asked for, positions evaluated) by self-play since the last call; 0, 0 if uncounted."""
@@ -157,6 +167,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         timers=Timers(world, status.enter),
         pulse=Pulse(world, requests),
         status=status,
+        loaded=deque([(0, resnet.weights_hash(network))], maxlen=LOADED_NUM),
     )
     _say_start(run)
     return run

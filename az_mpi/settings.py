@@ -67,7 +67,9 @@ class Search(Section):  # AlphaZero: Silver et al. 2018, Methods and pseudocode
 
 
 class Selfplay(Section):
-    games_num: _whole(1) = _free(512, "Games an iteration asks for: a TOTAL over all ranks.")
+    games_num: _whole(1) = _free(512, "Games an iteration asks for: a TOTAL over all ranks. It gets fewer than one a "
+                                 "rank more, but for those that ranks play while others train. Training takes samples "
+                                 "for as many as were asked for.")
     parallel_games: _whole(1, 65_536) = _free(256, "Games each rank plays at once (on EACH rank).")
     deterministic: bool = _fixed(False, "Split games_num over the ranks exactly and seed each game by (seed, "
                                  "iteration, game index), so that any number of ranks makes the same games.")
