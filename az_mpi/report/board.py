@@ -1,0 +1,73 @@
+"""A board as inline SVG. The page's CSS colours cells and pieces: player 0's are dark and player 1's light."""
+
+import math
+from html import escape
+
+CELL, LABEL = 24, 16  # the picture's units
+WIDTH_MAX = 460  # pixels, on a screen that is wide enough
+
+
+def draw(board, caption, cell_px, numbers=None, marked=()):
+    """Return the <svg> of a `games.base.Board`.
+
+    caption: read out where the picture cannot be seen. numbers: {(row, column): number on the piece there}, where
+    pieces have no symbols. marked: cells with a thick edge.
+    """
+    height, width = board.players.shape
+    step = CELL * math.sqrt(3) / 2 if board.shape == "hex" else CELL
+    left = 1 + LABEL * bool(len(board.rows))
+    outline = _outline(board.shape)
+    cells, pieces, labels = [], [], []
+
+    def centre(row, column):
+        shift = row / 2 if board.shape == "hex" else 0
+        return left + (column + shift + 0.5) * CELL, 1 + outline[1] + row * step
+
+    for row in range(height):
+        for column in range(width):
+            x, y = centre(row, column)
+            cells.append(_cell(outline, x, y, "cell"))
+            if board.players[row, column] >= 0:
+                pieces.append(_piece(board, row, column, x, y, (numbers or {}).get((row, column))))
+        if board.rows:
+            x, y = centre(row, -0.5)
+            labels.append(_text(x - 7, y, board.rows[row], 11))
+    pieces += [_cell(outline, *centre(*place), "last") for place in marked]
+    bottom = centre(height - 1, 0)[1] + outline[1] + 1
+    for column in range(width) if board.columns else ():
+        labels.append(_text(centre(height - 1, column)[0], bottom + LABEL / 2, board.columns[column], 11))
+    right, bottom = centre(height - 1, width)[0] - CELL / 2 + 1, bottom + LABEL * bool(len(board.columns))
+    pixels = min(right * cell_px / CELL, WIDTH_MAX)
+    return (f'<svg class="board" viewBox="0 0 {right:.1f} {bottom:.1f}" style="width:{pixels:.0f}px" role="img" '
+            f'aria-label="{escape(caption)}">{"".join(cells + pieces + labels)}</svg>')
+
+
+def _outline(shape):
+    """Return the corners of a cell around its centre, and how far it reaches up and down."""
+    half, side = CELL / 2, CELL / math.sqrt(3)
+    if shape == "hex":
+        return [(0, -side), (half, -side / 2), (half, side / 2), (0, side), (-half, side / 2), (-half, -side / 2)], side
+    return [(-half, -half), (half, -half), (half, half), (-half, half)], half
+
+
+def _cell(outline, x, y, kind):
+    path = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in outline[0])
+    return f'<polygon class="{kind}" points="{path}"/>'
+
+
+def _piece(board, row, column, x, y, number):
+    player = int(board.players[row, column])
+    said = [("first player", "second player")[player], board.name(row, column)]
+    text = board.symbols[row][column] if board.symbols else ""
+    if number is not None and not text:
+        text = str(number)
+        said.append(f"move {text}")
+    inside = _text(x, y, text, 12 - 1.5 * len(text) if len(text) > 1 else 12) if text else ""
+    return (f'<g class="piece p{player}"><title>{escape(", ".join(filter(None, said)))}</title>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{0.4 * CELL:.1f}"/>{inside}</g>')
+
+
+def _text(x, y, text, size):
+    """Return a text with its middle at a place."""
+    return (f'<text x="{x:.1f}" y="{y + 0.36 * size:.1f}" text-anchor="middle" style="font-size:{size:.4g}px">'
+            f"{escape(text)}</text>")
