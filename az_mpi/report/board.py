@@ -1,10 +1,16 @@
-"""A board as inline SVG. The page's CSS colours cells and pieces: player 0's are dark and player 1's light."""
+"""A board as inline SVG, and a game as its boards and moves.
+
+The page's CSS colours cells and pieces: player 0's are dark and player 1's light, also on paper and to the
+colour-blind.
+"""
 
 import math
 from html import escape
 
 CELL, LABEL = 24, 16  # the picture's units
 WIDTH_MAX = 460  # pixels, on a screen that is wide enough
+BIG_CELL, SMALL_BOARD = 30, 105  # pixels a cell, and a board's width
+PLAYERS = ("first player", "second player")
 
 
 def draw(board, caption, cell_px, numbers=None, marked=()):
@@ -42,6 +48,45 @@ def draw(board, caption, cell_px, numbers=None, marked=()):
             f'aria-label="{escape(caption)}">{"".join(cells + pieces + labels)}</svg>')
 
 
+def game(sample):
+    """Return a <section> of a `samples.Sample`: its last board with numbered moves, its moves, and some positions.
+
+    Of a game that gives no boards the positions are the text of its `show`.
+    """
+    last, moves = sample.positions[-1], []
+    for ply, (before, after) in enumerate(zip(sample.positions, sample.positions[1:])):
+        name = " ".join(after.board.name(*cell) for cell in after.filled).strip()
+        moves.append(f"<li>{disc(before.to_play)} {escape(name) or f'action {sample.actions[ply]}'} "
+                     f"<small>{_value(before)}</small></li>")
+    final = ""
+    if last.board:
+        caption = "the last position, with the number of each move"
+        final = draw(last.board, caption, BIG_CELL, sample.numbers(), last.filled)
+    positions = "".join(f"<div>{_picture(sample.positions[ply])}</div>" for ply in sample.shown)
+    return (f'<section><h3>{escape(sample.title)}</h3><div class="game">{final}<ol>{"".join(moves)}</ol></div>'
+            f'<div class="boards">{positions}</div></section>')
+
+
+def _picture(position):
+    caption = f"after move {position.ply}" + (", the end" if position.value is None else f": {_value(position)}")
+    if position.board:
+        cell_px = min(max(SMALL_BOARD / position.board.players.shape[1], 9), 24)
+        picture = draw(position.board._replace(columns=(), rows=()), caption, cell_px, marked=position.filled)
+    else:
+        picture = f"<pre>{escape(position.text)}</pre>"
+    return f"{picture}<small>{caption}</small>"
+
+
+def _value(position):
+    return f"{round(position.value, 2) + 0.0:+.2f}"  # no -0.00
+
+
+def disc(player):
+    """Return a small disc in the colour of a player."""
+    return (f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{PLAYERS[player]}">'
+            f'<g class="piece p{player}"><circle cx="6" cy="6" r="5"/></g></svg>')
+
+
 def _outline(shape):
     """Return the corners of a cell around its centre, and how far it reaches up and down."""
     half, side = CELL / 2, CELL / math.sqrt(3)
@@ -57,7 +102,7 @@ def _cell(outline, x, y, kind):
 
 def _piece(board, row, column, x, y, number):
     player = int(board.players[row, column])
-    said = [("first player", "second player")[player], board.name(row, column)]
+    said = [PLAYERS[player], board.name(row, column)]
     text = board.symbols[row][column] if board.symbols else ""
     if number is not None and not text:
         text = str(number)

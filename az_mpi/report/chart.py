@@ -170,7 +170,7 @@ def _numbers(title, x_label, y_label, x, rows):
     for name, number, *ends in rows:
         bounds = ", ".join("-" if end is None else _rounded(end) for end in ends)
         interval = "" if ends == [None, None] else f"[{bounds}]"
-        cells.append(f"<tr><td>{escape(name)}</td><td><b>{_rounded(number)}</b></td><td>{interval}</td></tr>")
+        cells.append(f"<tr><td>{escape(name)}</td><td>{_rounded(number)}</td><td>{interval}</td></tr>")
     note = f"{y_label}, at {x_label} {_short(x)}; a curve needs two points"
     return _figure(title, {}, f"<table>{''.join(cells)}</table><small>{escape(note)}</small>", "numbers")
 

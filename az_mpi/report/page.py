@@ -16,7 +16,6 @@ from az_mpi.report.summary import evaluation_lines
 NAME = "report.html"
 PROG = "python -m az_mpi report"
 RANKS_SHOWN = 32  # the table of more can be opened
-BIG_CELL, SMALL_BOARD = 30, 105  # pixels a cell, and a board's width
 OPPONENTS = {  # what they are, for readers
     "random": "The opponent random plays any legal move.",
     "rollout": "The opponent rollout searches, and plays games at random to judge positions.",
@@ -201,45 +200,8 @@ def _games(data):
         return "<h2>Sample games</h2><p>None yet.</p>"
     about = ("<p>Each move has its number, its player and its place on the board, then the value that the search found "
              "before it, as the first player sees it: +1 is a win, 0 a draw, -1 a loss.</p>")
-    players = f'<p class="players">{_who(0)} first player{_who(1)} second player</p>'
-    return f"<h2>Sample games</h2>{players}{about}{''.join(map(_game, chosen))}"
-
-
-def _game(sample):
-    """Return a game: where it can be drawn, the last board with numbered moves; its moves, and some positions."""
-    last, moves = sample.positions[-1], []
-    for ply, (before, after) in enumerate(zip(sample.positions, sample.positions[1:])):
-        name = " ".join(after.board.name(*cell) for cell in after.filled) if after.board else ""
-        moves.append(f"<li>{_who(before.to_play)} {escape(name) or f'action {sample.actions[ply]}'} "
-                     f"<small>{_value(before)}</small></li>")
-    final = ""
-    if last.board:
-        final = board.draw(last.board, "the last position, with the number of each move", BIG_CELL, sample.numbers(),
-                           last.filled)
-    positions = "".join(f"<div>{_picture(sample.positions[ply])}</div>" for ply in sample.shown)
-    return (f'<section><h3>{escape(sample.title)}</h3><div class="game">{final}<ol>{"".join(moves)}</ol></div>'
-            f'<div class="boards">{positions}</div></section>')
-
-
-def _picture(position):
-    caption = f"after move {position.ply}" + (", the end" if position.value is None else f": {_value(position)}")
-    if position.board:
-        cell_px = min(max(SMALL_BOARD / position.board.players.shape[1], 9), 24)
-        picture = board.draw(position.board._replace(columns=(), rows=()), caption, cell_px, marked=position.filled)
-    else:
-        picture = f"<pre>{escape(position.text)}</pre>"
-    return f"{picture}<small>{caption}</small>"
-
-
-def _value(position):
-    return f"{round(position.value, 2) + 0.0:+.2f}"  # no -0.00
-
-
-def _who(player):
-    """Return a small disc in the colour of a player."""
-    name = ("first player", "second player")[player]
-    return f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{name}"><g class="piece p{player}"><circle ' \
-           'cx="6" cy="6" r="5"/></g></svg>'
+    players = f'<p class="players">{board.disc(0)} first player{board.disc(1)} second player</p>'
+    return f"<h2>Sample games</h2>{players}{about}{''.join(map(board.game, chosen))}"
 
 
 def _configuration(data):
