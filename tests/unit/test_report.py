@@ -338,6 +338,8 @@ def test_the_learning_curve_writes_numbers_where_there_is_one_point(run, monkeyp
     assert len(losses.lines) == 2 and not matches.lines and not matches.containers and not matches.axison
     assert "against random: 0.750 [0.650, 0.850]" in matches.texts[0].get_text()
     assert "best" not in matches.texts[0].get_text() and not moves.lines
+    monkeypatch.undo()
+    pyplot.close("all")
 
 
 def test_long_lines_are_means_of_neighbours():
