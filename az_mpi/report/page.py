@@ -165,22 +165,24 @@ def _ranks(data):
     if any(rates):
         head, body = [*head, "games/s"], [[*cells, _rate(rate)] for cells, rate in zip(body, rates)]
         by_host = ("<p>Games/s: a rank's games divided by the seconds in which it played, without waiting for other "
-                   f"ranks. A host's is the sum of its ranks.</p>{_hosts(rows)}<h3>By rank</h3>")
+                   f"ranks. A host's is the sum of its ranks.</p>{_hosts(rows)}")
     table = _table(head, body, bars=rates if any(rates) else ())
     if len(rows) > RANKS_SHOWN:
         table = f"<details><summary>All {len(rows)} ranks</summary>{table}</details>"
+    elif by_host:
+        table = f"<h3>By rank</h3>{table}"
     return f"<h2>Ranks and hosts of attempt {data.attempts[-1]['number']}</h2>{by_host}{table}"
 
 
 def _hosts(rows):
     """Return a table of the hosts, from the rows of `RunData.ranks`."""
-    head, body, sums = ("host", "ranks", "games", "slowest rank, games/s", "fastest rank, games/s", "games/s"), [], []
+    head, body, sums = ("host", "games/s", "ranks", "slowest rank", "fastest rank", "games"), [], []
     for host in dict.fromkeys(row["host"] for row in rows):
         own = [row for row in rows if row["host"] == host]
         rates = [row["games_per_s"] for row in own if row["games_per_s"] is not None]
         sums.append(sum(rates))
-        body.append((host, len(own), f"{sum(row['games_num'] for row in own):,}", _rate(min(rates, default=None)),
-                     _rate(max(rates, default=None)), _rate(sums[-1] if rates else None)))
+        body.append((host, _rate(sums[-1] if rates else None), len(own), _rate(min(rates, default=None)),
+                     _rate(max(rates, default=None)), f"{sum(row['games_num'] for row in own):,}"))
     return _table(head, body, bars=sums)
 
 

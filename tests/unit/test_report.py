@@ -168,7 +168,8 @@ def test_games_a_second_by_host_are_sums_of_its_ranks(run):
     (run / "metrics.jsonl").write_text("".join(lines))
     found = Page(page.render(run_data.load(run)))
     assert [row[-2] for row in found.table("rank", "host")] == ["3", "2", "5"]
-    assert found.table("host", "ranks") == [["n1", "2", "50", "3", "5", "8", ""], ["n2", "1", "50", "2", "2", "2", ""]]
+    assert found.table("host", "games/s") == [
+        ["n1", "8", "2", "3", "5", "50", ""], ["n2", "2", "1", "2", "2", "50", ""]]
 
 
 def test_a_run_of_an_older_version_shows_no_games_a_second_by_rank(run):
@@ -176,7 +177,7 @@ def test_a_run_of_an_older_version_shows_no_games_a_second_by_rank(run):
     (run / "metrics.jsonl").write_text(text.replace("playing_s_by_rank", "something_else"))
     found = Page(page.render(run_data.load(run)))
     assert found.table("rank", "host")[0] == ["0", "n1", HOSTILE, "play", "24", "192", "1.9 %"]
-    assert not [table for table in found.tables if table[0][:2] == ["host", "ranks"]]
+    assert not [table for table in found.tables if table[0][:2] == ["host", "games/s"]]
 
 
 def test_nothing_is_fetched_and_nothing_runs(run):
