@@ -116,7 +116,7 @@ def play(run):
     new_positions, total = 0, None
     while True:
         before = player.simulations_num
-        with run.timers("play"):
+        with run.timers("play"), run.tally.playing(world):
             if config.selfplay.deterministic:
                 total = quota.play_share(player, run.pulse, index, missing, weights, shown.update)
             elif missing_num > 0:
@@ -174,7 +174,8 @@ def learn(run):
     else:
         before = player.simulations_num
         run.status.enter("play")
-        quota.play_meanwhile(player, run.pulse, progress.iteration, run.attempt, run.trainers_num)
+        with run.tally.playing(world):
+            quota.play_meanwhile(player, run.pulse, progress.iteration, run.attempt, run.trainers_num)
         run.tally.meanwhile_num += player.simulations_num - before
     if run.partner and not run.learner:
         run.partner.settle()
@@ -261,6 +262,7 @@ def report(run, new_positions, steps):
     values |= {"exchanges_num": int(tally["exchanges_num"][0]), "exchange_bytes": int(tally["exchange_bytes"].sum())}
     values |= {"peak_resident_bytes": int(peak.max())}  # of the largest rank since it started
     values |= {f"{name}_by_rank": tally[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}
+    values["playing_s_by_rank"] = tally["playing_s"].round(4).tolist()
     run.metrics.write("iteration", run.progress.step, values)
     if world.is_root:
         run.logger.info(iteration_line(values))

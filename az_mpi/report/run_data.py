@@ -49,7 +49,8 @@ class RunData(NamedTuple):
         return found
 
     def ranks(self):
-        """Return a dict for each rank of the newest attempt: rank, host, device, roles, games_num, positions_num."""
+        """Return a dict for each rank of the newest attempt: rank, host, device, roles, games_num, positions_num,
+        games_per_s: its games over the seconds that it played; None where it did not, or the run is too old to tell."""
         hosts = self.attempts[-1]["hosts"]
         began = datetime.strptime(self.attempts[-1]["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
         records = [r for r in self.iterations if r["time"] >= began and len(r["games_by_rank"]) == len(hosts)]
@@ -59,7 +60,10 @@ class RunData(NamedTuple):
             about = known[rank] if rank < len(known) else {}
             row = {"rank": rank, "host": host, "device": about.get("device"), "roles": about.get("roles")}
             sums = {f"{what}_num": sum(r[f"{what}_by_rank"][rank] for r in records) for what in ("games", "positions")}
-            rows.append(row | sums)
+            timed = [r for r in records if "playing_s_by_rank" in r]
+            playing_s = sum(r["playing_s_by_rank"][rank] for r in timed)
+            games_num = sum(r["games_by_rank"][rank] for r in timed)
+            rows.append(row | sums | {"games_per_s": games_num / playing_s if playing_s else None})
         return rows
 
 

@@ -232,8 +232,10 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
     for record in records(tmp_path / "run", "iteration")[1:]:  # kernels are compiled in the first
         for phase in ("play", "exchange", "train", "publish", "save"):
             assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
+        fast_s, slow_s = max(record["playing_s_by_rank"][:2]), record["playing_s_by_rank"][2]
+        assert 0 < fast_s <= record["play_s"] + 0.05 and slow_s > 0.9 * record["play_s"]
         if deterministic:
-            assert record["games_by_rank"] == [8, 8, 8]
+            assert record["games_by_rank"] == [8, 8, 8] and fast_s < 0.4 * slow_s
             # 5 plies of 2 simulations are the least that 8 games by fours take.
             assert record["play_idle_max_s"] > 0.6 * record["play_s"] > 0.6 * 10 * step_s
             assert record["play_idle_s"] == pytest.approx(2 / 3 * record["play_idle_max_s"], rel=0.2)

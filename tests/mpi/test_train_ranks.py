@@ -61,6 +61,9 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
         assert record["games_num"] == mine.sum() >= 16
         assert record["mean_staleness"] == pytest.approx(stale[mine].mean())
         assert np.bincount(rows["rank"][mine], minlength=3).tolist() == record["games_by_rank"]
+        # Seconds of self-play: of the last rank also those in which others trained.
+        searching_s, whole_s = record["playing_s_by_rank"], record["play_s"] + record["train_s"]
+        assert 0 < searching_s[0] <= record["play_s"] + 0.05 and 0.5 * whole_s < searching_s[2] <= whole_s + 0.05
         # Games beyond the quota are not trained on, so that the ratio of what is made and trained stays bounded.
         expected = 40 * record["positions_num"] * min(1, 16 / record["games_num"]) / 32
         assert abs(record["steps_num"] - expected) <= 1
