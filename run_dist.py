@@ -84,6 +84,7 @@ def start(arguments):
         watchdog.start(command_line.environment_rank())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
+    from az_mpi import root_host
     from az_mpi.peers import PeerLost
     from az_mpi.world import World
 
@@ -92,6 +93,8 @@ def start(arguments):
     try:
         config = configuration.loads(world.from_root(lambda: configuration.to_json(load_config(arguments))))
         world.chunk_bytes = config.exchange.chunk_bytes
+        if arguments.mode == "train":
+            world = root_host.order(world, config.train.root_host)
         from az_mpi import modes
 
         getattr(modes, arguments.mode)(arguments, config, world, requests)

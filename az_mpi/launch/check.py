@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from az_mpi import files, run_folder
 from az_mpi.launch import probe
 from az_mpi.problems import NotNow, Refusal, escape
+from az_mpi.root_host import is_here
 
 ANSWER_S = 30  # for a host to answer, unless told otherwise
 AT_ONCE = 64  # hosts that are asked at the same time
@@ -69,19 +69,6 @@ def ask(hosts, mpirun, logdir, shell, timeout_s, gpus=False, end=None):
             problems += [Problem(host.name, *found) for found in compare(here, answers[host.name], asked, host.slots)]
     problems += same_machine(hosts, answers)
     return answers, problems
-
-
-def is_here(name):
-    """Return whether a host's name means this machine: whether its address is one that can be listened on here."""
-    if name.lower() in ("localhost", socket.gethostname().lower(), socket.gethostname().partition(".")[0].lower()):
-        return True
-    try:
-        address = socket.gethostbyname(name)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
-            listener.bind((address, 0))
-        return True
-    except (OSError, UnicodeError):
-        return False
 
 
 def ssh(timeout_s):

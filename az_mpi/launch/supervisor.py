@@ -90,7 +90,8 @@ class Supervisor:
         """Run one job on the chosen hosts and return how it `Ended`."""
         settings = check.settings(answers, self.chosen) if answers else {}
         command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
-                              agent=self.reach.agent, survive=self.options.survive, launch=self.id, **settings)
+                              agent=self.reach.agent, survive=self.options.survive, launch=self.id,
+                              restarts=self.jobs_num, **settings)
         job.tell(shlex.join(command), 1)
         self.changing, self.expired, self.node_lost, self.stops = False, False, False, []
         self.tick_at = self.started = time.monotonic()
