@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
 from az_mpi import command_line, watchdog  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
-from az_mpi.files import keep_private, passes  # noqa: E402
+from az_mpi.files import have_home, keep_private, passes  # noqa: E402
 from az_mpi.problems import Refusal  # noqa: E402
 from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 
@@ -78,6 +78,7 @@ def load_config(arguments):
 def start(arguments):
     """Join the MPI job and do what was asked. An unexpected exception on any rank ends the whole job."""
     keep_private()
+    have_home()
     requests = Requests()
     if arguments.mode == "train":
         requests.listen()  # before MPI and torch load, which can take long
