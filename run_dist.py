@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
 from az_mpi import command_line, watchdog  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
-from az_mpi.files import keep_private, passes  # noqa: E402
+from az_mpi.files import have_home, keep_private, passes  # noqa: E402
 from az_mpi.problems import Refusal  # noqa: E402
 from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 
@@ -78,12 +78,14 @@ def load_config(arguments):
 def start(arguments):
     """Join the MPI job and do what was asked. An unexpected exception on any rank ends the whole job."""
     keep_private()
+    have_home()
     requests = Requests()
     if arguments.mode == "train":
         requests.listen()  # before MPI and torch load, which can take long
         watchdog.start(command_line.environment_rank())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
+    from az_mpi import root_host
     from az_mpi.peers import PeerLost
     from az_mpi.world import World
 
@@ -92,6 +94,8 @@ def start(arguments):
     try:
         config = configuration.loads(world.from_root(lambda: configuration.to_json(load_config(arguments))))
         world.chunk_bytes = config.exchange.chunk_bytes
+        if arguments.mode == "train":
+            world = root_host.order(world, config.train.root_host)
         from az_mpi import modes
 
         getattr(modes, arguments.mode)(arguments, config, world, requests)

@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 
-from az_mpi.files import keep_private
+from az_mpi.files import have_home, keep_private
 from az_mpi.problems import Refusal, escape, nearest
 
 PROG = "python -m az_mpi"
@@ -27,6 +27,7 @@ def main(argv):
         return 0 if argv else USAGE
     name, arguments = argv[0], argv[1:]
     keep_private()
+    have_home()
     try:
         if name not in COMMANDS:
             near = "".join(f"; did you mean {other}?" for other in nearest(name, list(COMMANDS))[:1])

@@ -87,6 +87,12 @@ def keep_private():
     os.umask(os.umask(0) | 0o027)
 
 
+def have_home():
+    """Set HOME where it is not set, as in some containers and services: without it Open MPI does not start."""
+    home = os.path.expanduser("~")  # of the user database where there is no HOME; "~" for a user that is not in it
+    os.environ.setdefault("HOME", home if os.path.isabs(home) else "/")
+
+
 def is_there(path):
     """Return whether there is such a file. Raises OSError where that cannot be known now, unlike Path.exists of newer
     Pythons."""

@@ -21,8 +21,8 @@ from az_mpi.signals import Stopped, TrainingFailed, deadline
 def train(arguments, config, world, requests):
     """Start the run in --logdir, or go on with the one that is there; stop or save where signals ask for it."""
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
-    watchdog.expect(config.fault.hang_s)
     world, trainers_num = placement.place(config, world, placement.choose_device(world))
+    watchdog.expect(config.fault.hang_s, world.rank)
     ranks, taken = world.collect(lock.me()), []  # taken: root's lock
 
     def wait():

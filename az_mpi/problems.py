@@ -99,6 +99,8 @@ def allowed(kind, limits=()):
         return f"a list of any of {', '.join(map(json.dumps, choices(kind)))}; each at most once"
     if origin is dict:
         return f'an object such as {{"name": 1}}; each value {allowed(parts[1])}'
+    if kind is str:
+        return "text of letters, digits, '.', '_' and '-'"
     return "true or false" if kind is bool else _number(kind, limits)
 
 

@@ -96,6 +96,9 @@ class Train(Section):
     ranks: Literal["all", "root_host", "gpu"] | _whole(1) = _free("all", (
         'Who trains: "all" ranks, those on the "root_host", those that own a "gpu", or a number of ranks. The others '
         'go on playing meanwhile.'))
+    root_host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=253)] = _free("", (
+        'The host of root, by name or IPv4 address: its ranks come first, so that train.ranks "root_host" and numbers '
+        'begin with it, and root writes the files of the run; "": the first host listed to mpirun or launch.'))
     backend: Literal["horovod", "ddp"] = _free("horovod", 'What sums gradients over the train ranks; "ddp": torch.'
                                                'distributed, where Horovod cannot be built.')
     batch_size: _whole(1) = _free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")

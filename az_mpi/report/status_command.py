@@ -14,9 +14,10 @@ STALLED_S = 6.0  # root writes every 2 s: without a new count for so long it is 
 LOOK_EVERY_S, WATCH_EVERY_S = 0.25, 2.0
 EPILOG = """\
 states: Active (plays or evaluates), Training, Syncing (exchanges, or waits for others), Error, Offline (no heartbeat
-for 5 s). Workers active counts the ranks that are neither Offline nor in Error. Games and games/s are of this attempt;
-games/s is measured while a rank plays. Staleness: iterations between the weights games began with and those at their
-exchange. A job that was killed is found out by its silence, which takes some seconds.
+for 5 s), Finished. Workers active counts the ranks that are in none of the last three. Games and games/s are of this
+attempt; games/s is measured while a rank plays, and is the mean once the run is finished. Staleness:
+iterations between the weights games began with and those at their exchange. A job that was killed is found out by its
+silence, which takes some seconds.
 Without Python: watch cat RUN/status.txt
 """
 
