@@ -98,7 +98,11 @@ def load_best(run, before):
         return None
     network = copy.deepcopy(run.network)
     network.load_state_dict(checkpoint.broadcast(world, tensors))
-    return NetworkEvaluator(run.game, run.make_engine(network)[0])
+    if run.best_engine is None:
+        run.best_engine = run.make_engine(network)[0]
+    else:  # an engine that is made anew each time can take memory that its library never gives back
+        run.best_engine.load(network)
+    return NetworkEvaluator(run.game, run.best_engine)
 
 
 def _newest_best(run, before):

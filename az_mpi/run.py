@@ -70,6 +70,7 @@ class Run:
     tally: Tally = field(default_factory=Tally)
     lock: Lock | None = None  # root's, on the folder
     token: str | None = None  # the lock's, by which another rank takes it over
+    best_engine: Engine | None = None  # the best network's, once it was played against
     rescued: Checkpoint | None = None  # in a recovery: the newest state that a survivor held
     given: list = field(default_factory=list)  # (iteration, Record) of this rank's games that may not be on disk yet
 
