@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 from az_mpi.files import write_bytes
+from az_mpi.problems import escape, print_anything, readable
 from az_mpi.report import metrics
 
 NAME = "learning_curve.png"
+PROG = "python -m az_mpi.report.curve"
 
 
 def draw(folder):
@@ -29,7 +31,7 @@ def draw(folder):
         axes.spines[["top", "right"]].set_visible(False)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False, fontsize=9)
-    figure.suptitle(folder.resolve().name)
+    figure.suptitle(readable(folder.resolve()), parse_math=False)
     picture = io.BytesIO()
     figure.savefig(picture, dpi=110, format="png")
     write_bytes(folder / NAME, picture.getbuffer())
@@ -65,5 +67,16 @@ def _draw_solver(axes, evaluations):
             axes.plot(x, uniform, linestyle=":", color=line.get_color(), label=f"{label}, random mover")
 
 
+def main(arguments):
+    """Draw the curve of the run that `arguments` name and print its path; return the exit status."""
+    print_anything()
+    try:
+        print(draw(*arguments))
+        return 0
+    except OSError as error:
+        print(f"{PROG}: error: {escape(str(error.filename))}: {error.strerror}", file=sys.stderr)
+        return 2
+
+
 if __name__ == "__main__":
-    print(draw(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))
