@@ -169,5 +169,5 @@ def read(path):
 
 def newest(records, kind, key):
     """Return the records of one kind ordered by `key`; of several with the same, a resumed run's count."""
-    chosen = {record[key]: record for record in records if record["kind"] == kind}
+    chosen = {record[key]: record for record in records if record["kind"] == kind and key in record}
     return [chosen[value] for value in sorted(chosen)]
