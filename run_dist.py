@@ -17,8 +17,8 @@ if __name__ == "__main__":
 
 from az_mpi import command_line, watchdog  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
-from az_mpi.files import have_home, keep_private, passes  # noqa: E402
-from az_mpi.problems import Refusal  # noqa: E402
+from az_mpi.files import have_home, keep_private, open_plain, passes  # noqa: E402
+from az_mpi.problems import Refusal, print_anything  # noqa: E402
 from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 
 DONE, INTERNAL, RESUMABLE, INTERRUPTED = 0, 70, 75, 130
@@ -27,6 +27,7 @@ LAST_WORDS_S = 1.0
 
 def main(argv):
     """Run the program; return its exit status unless it got as far as joining an MPI job, see `leave`."""
+    print_anything()
     try:
         arguments = command_line.parse(argv)
         if not arguments.check_config:
@@ -125,9 +126,9 @@ def crash(world, folder, status):
     try:
         print(text, file=sys.stderr, flush=True)
         logging.shutdown()
-        with open(Path(folder) / "logs" / f"rank-{world.rank:03d}.log", "r+") as file:  # only if there is one
-            file.seek(0, 2)
-            file.write(text)
+        log = Path(folder) / "logs" / f"rank-{world.rank:03d}.log"
+        with open(open_plain(log, os.O_WRONLY | os.O_APPEND), "w", errors="backslashreplace") as file:
+            file.write(text)  # only if there is one
     except OSError:
         pass  # a full disk may be why we are here; the others must not wait for us
     finally:

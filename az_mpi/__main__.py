@@ -5,7 +5,7 @@ import os
 import sys
 
 from az_mpi.files import have_home, keep_private
-from az_mpi.problems import Refusal, escape, nearest
+from az_mpi.problems import Refusal, escape, nearest, print_anything
 
 PROG = "python -m az_mpi"
 # Each module has main(arguments) -> exit status, answers --help, and raises Refusal for what its user got wrong.
@@ -28,6 +28,7 @@ def main(argv):
     name, arguments = argv[0], argv[1:]
     keep_private()
     have_home()
+    print_anything()
     try:
         if name not in COMMANDS:
             near = "".join(f"; did you mean {other}?" for other in nearest(name, list(COMMANDS))[:1])

@@ -149,7 +149,7 @@ def load_newest(folder, set_aside, fits=lambda checkpoint: None, before_step=Non
 def read(path):
     """Return the `Checkpoint` in a folder. Raises ValueError for one that is damaged, OSError."""
     sums = dict(reversed(line.split("  ", 1)) for line in files.read(path / "sha256").decode().splitlines())
-    contents = [files.read(path / name) for name in _FILES]
+    contents = [files.read(path / name, files.DATA_BYTES_MAX) for name in _FILES]
     for name, content in zip(_FILES, contents):
         if sums.get(name) != hashlib.sha256(content).hexdigest():
             raise ValueError(f"the SHA-256 of {name} does not match")

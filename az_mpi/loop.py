@@ -9,6 +9,7 @@ import numpy as np
 
 from az_mpi import bad_steps, exchange, judge, recovery, resume
 from az_mpi.peers import PeerLost
+from az_mpi.problems import Refusal
 from az_mpi.pulse import Lockstep
 from az_mpi.report import curve, page
 from az_mpi.report.console import ProgressBar
@@ -58,8 +59,10 @@ def show(run):
     try:
         curve.draw(run.folder)
         page.write(run.folder)
-    except Exception:
-        run.logger.exception("the report could not be written; python -m az_mpi report %s tries again", run.folder)
+    except Exception as error:
+        expected = isinstance(error, (OSError, Refusal))
+        run.logger.warning("the report could not be written: %s; python -m az_mpi report %s tries again", error,
+                           run.folder, exc_info=not expected)
 
 
 def iteration(run):

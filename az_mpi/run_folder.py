@@ -12,7 +12,7 @@ from pathlib import Path
 
 from az_mpi import __version__, files, lock
 from az_mpi import config as configuration
-from az_mpi.files import claim_text, is_there, names, passes, read, remove_leftovers, set_aside, write_text
+from az_mpi.files import claim_text, is_there, names, passes, read_json, remove_leftovers, set_aside, write_text
 from az_mpi.problems import NotNow, Refusal
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
@@ -116,10 +116,7 @@ def attempts(path):
 
 def description(path):
     """Return what the description of a start says. Raises ValueError where it is damaged; OSError."""
-    try:
-        content = json.loads(read(path))
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    content = read_json(path)
     if not isinstance(content, dict) or "config" not in content:
         raise ValueError("no description of a start")
     return content

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from az_mpi import files, run_folder
+from az_mpi.files import parse_json
 from az_mpi.launch import probe
 from az_mpi.problems import NotNow, Refusal, escape
 from az_mpi.root_host import is_here
@@ -164,7 +165,7 @@ class _Question:
         for line in _text(self.output).splitlines():
             if line.startswith(probe.MARK):
                 try:
-                    return json.loads(line[len(probe.MARK):]), None
+                    return parse_json(line[len(probe.MARK):]), None
                 except ValueError:
                     break
         return None, explain(self.name, self.process.returncode, _text(self.errors))

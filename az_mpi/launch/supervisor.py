@@ -1,7 +1,6 @@
 """The watch over a training job: what is lost is started again, on the hosts that answer and from its last commit; and
 the job is stopped and started again for hosts that have come back, or as its user asks."""
 
-import json
 import os
 import secrets
 import shlex
@@ -162,7 +161,7 @@ class Supervisor:
     def state(self):
         """Return the run's status.json where a job of this launch wrote it, else {}."""
         try:
-            values = json.loads(files.read(self.folder / "status.json"))
+            values = files.read_json(self.folder / "status.json")
             return values if values["launch"] == self.id else {}
         except (OSError, ValueError, KeyError, TypeError):
             return {}

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from az_mpi.files import write_bytes
+from az_mpi.problems import escape, print_anything, readable
 from az_mpi.report import metrics
 
 NAME = "learning_curve.png"
+PROG = "python -m az_mpi.report.curve"
 
 
 class Line(NamedTuple):
@@ -34,7 +36,7 @@ def draw(folder):
     _draw(losses, "training", "optimiser step", "loss", _losses(metrics.newest(records, "train", "step")))
     _draw(matches, "matches (score with 95 % interval)", "iteration", "score", _matches(evaluations), ylim=(0, 1.02))
     _draw(moves, "moves that keep the exact value", "iteration", "share", _solver(evaluations), ylim=(0, 1.02))
-    figure.suptitle(folder.resolve().name)
+    figure.suptitle(readable(folder.resolve()), parse_math=False)
     picture = io.BytesIO()
     figure.savefig(picture, dpi=110, format="png")
     write_bytes(folder / NAME, picture.getbuffer())
@@ -93,5 +95,16 @@ def _draw(axes, title, x_label, y_label, found, **limits):
     axes.legend(frameon=False, fontsize=9)
 
 
+def main(arguments):
+    """Draw the curve of the run that `arguments` name and print its path; return the exit status."""
+    print_anything()
+    try:
+        print(draw(*arguments))
+        return 0
+    except OSError as error:
+        print(f"{PROG}: error: {escape(str(error.filename))}: {error.strerror}", file=sys.stderr)
+        return 2
+
+
 if __name__ == "__main__":
-    print(draw(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from az_mpi.files import write_text
+from az_mpi.problems import readable
 from az_mpi.report import board, chart, run_data
 from az_mpi.report.chart import Series
 from az_mpi.report.status_text import duration
@@ -50,7 +51,7 @@ def write(folder):
 
 def render(data):
     """Return the page of a `RunData`."""
-    name = escape(data.folder.resolve().name)
+    name = escape(readable(data.folder.resolve()))
     sections = [_head(data, name), _verdict(data), _charts(data), _ranks(data), _games(data), _configuration(data),
                 _iterations(data), _attempts(data)]
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from az_mpi.files import Foreign, read_json
 from az_mpi.problems import Refusal, escape
 from az_mpi.report.status_text import render
 
@@ -76,13 +77,15 @@ def read(folder):
     path = Path(folder) / "status.json"
     for last_try in (False, True):
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = read_json(path)
             render(values)  # whole and of this version
             return values
+        except Foreign as error:
+            raise Refusal(_refusal(folder, error.strerror)) from error
         except OSError as error:
             if last_try:  # on NFS a file that was just replaced may be gone under one's hands once
                 raise Refusal(_refusal(folder, error.strerror or error)) from error
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise Refusal(_refusal(folder, "is not a status of this version")) from error
 
 

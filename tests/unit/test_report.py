@@ -1,8 +1,12 @@
 """The report of a run: well-formed, self-contained, safe against hostile text, and true to the run's files."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -371,3 +375,47 @@ def test_names_in_charts_are_escaped():
     figure = chart.lines(HOSTILE, HOSTILE, HOSTILE, [Series(HOSTILE, [1, 2], [1, 2])] * 2, [(1.5, HOSTILE)])
     assert "<script" not in figure
     assert Page(figure).texts.count(HOSTILE) == 5  # title, two names, two axes; points and marks say more
+
+
+@pytest.mark.parametrize("name", ["attempts/002.json", "metrics.jsonl", "status.json"])
+@pytest.mark.timeout(60)
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, capsys, name):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    assert commands.main(["report", str(run)]) == 2
+    assert re.search(rf"{name}: cannot be read: not a plain file\n", capsys.readouterr().err)
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_place_of_games_leaves_them_out(run):
+    os.mkfifo(run / "games/000001-000.h5")
+    assert commands.main(["report", str(run)]) == 0
+    assert "000001-000.h5: not a plain file" in (run / "report.html").read_text()
+
+
+def test_nesting_that_python_does_not_read_is_no_record(run, capsys):
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write("[" * 100_000 + "\n")
+    assert commands.main(["report", str(run)]) == 0
+    (run / "status.json").write_text("[" * 100_000)
+    assert commands.main(["report", str(run)]) == 2
+    assert "status.json: cannot be read: it is nested too deeply" in capsys.readouterr().err
+
+
+NAME = "ä 中文 $x ".encode() + b"\xff"
+
+
+@pytest.mark.parametrize("locale", [
+    {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"},
+], ids=["ASCII", "UTF-8"])  # fmt: skip
+@pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi.report.curve"])
+def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
+    folder = os.fsencode(run.parent) + b"/" + NAME
+    os.rename(run, folder)
+    environment = {**os.environ, **locale, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-m", *command.split(), folder], capture_output=True, env=environment)
+    assert done.returncode == (command == "az_mpi verify") and b"Traceback" not in done.stderr, done.stderr.decode()
+    assert done.stdout.startswith(folder)  # byte for byte
+    if command == "az_mpi report":
+        text = Path(os.fsdecode(folder), "report.html").read_text(encoding="utf-8")
+        assert "<h1>ä 中文 $x �</h1>" in text

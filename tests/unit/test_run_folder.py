@@ -172,6 +172,16 @@ def test_damaged_descriptions_of_newer_starts_are_set_aside(tmp_path, content):
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 6
 
 
+@pytest.mark.timeout(60)
+def test_a_pipe_in_place_of_a_description_is_set_aside(tmp_path):
+    for _ in range(2):
+        prepare(tmp_path, make_config(), HOSTS, fresh=False)
+    (tmp_path / "attempts/002.json").unlink()
+    os.mkfifo(tmp_path / "attempts/002.json")
+    assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 3
+    assert (tmp_path / "attempts/002.json.damaged").exists() and recorded_config(tmp_path) == make_config()
+
+
 def test_what_is_remembered(tmp_path):
     config = make_config(seed=5, iterations=3)
     prepare(tmp_path, config, HOSTS, fresh=True)

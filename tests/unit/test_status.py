@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import time
 from types import SimpleNamespace
 
@@ -139,6 +140,13 @@ def test_no_status_is_one_clear_block(tmp_path, capsys, content):
     output = capsys.readouterr()
     assert output.out == "" and output.err.count("status: error: ") == 1 and "Traceback" not in output.err
     assert str(tmp_path) in output.err
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_is_no_status(tmp_path):
+    os.mkfifo(tmp_path / "status.json")
+    with pytest.raises(Refusal, match="status.json: not a plain file"):
+        status_command.read(tmp_path)
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
