@@ -261,7 +261,8 @@ def report(run, new_positions, steps):
     values |= {"exchanges_num": int(tally["exchanges_num"][0]), "exchange_bytes": int(tally["exchange_bytes"].sum())}
     values |= {"peak_resident_bytes": int(peak.max())}  # of the largest rank since it started
     values |= {f"{name}_by_rank": tally[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}
-    run.metrics.write("iteration", run.progress.step, values)
+    if not (run.writer and run.writer.ended):  # else it is not on disk, and will be done again
+        run.metrics.write("iteration", run.progress.step, values)
     if world.is_root:
         run.logger.info(iteration_line(values))
     else:

@@ -210,9 +210,9 @@ def _kept(run):
 
 
 def _look_for_checkpoints(run, world):
-    """Raise Refusal where the run had checkpoints and none is whole any more."""
+    """Raise Refusal where the run had checkpoints and cannot go on with one of them."""
     folder = run.folder / "checkpoints"
-    look = functools.partial(checkpoint.refuse_lost, folder, anew=False)
+    look = functools.partial(checkpoint.refuse_unusable, folder, anew=False, ours=run.network.state_dict())
     world.from_root(lambda: insist(run.writer, folder, look))
 
 

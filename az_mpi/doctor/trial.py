@@ -43,7 +43,7 @@ def measure(world, config, seconds):
         with contextlib.redirect_stdout(said):
             # The run may number its ranks anew; what is measured is told by the numbers of `world`.
             run_world, trainers_num = placement.place(config, world, placement.choose_device(world))
-            run = assemble(config, run_world, Path(scratch), lambda: 1, trainers_num=trainers_num)
+            run = assemble(config, run_world, Path(scratch), lambda network: 1, trainers_num=trainers_num)
         table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
         try:
             rows, mean_length = random_samples(run.game, np.random.default_rng(world.rank))
