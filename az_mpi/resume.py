@@ -121,7 +121,8 @@ def answer_save(run):
 
 
 def leave(run):
-    """Store everything that is finished, and raise Stopped. Collective."""
+    """Store everything that is finished, and raise Stopped; TrainingFailed where the same command would not go on.
+    Collective."""
     exchange.store(run)
     save(run)
     run.world.barrier()  # where root dies before it is all stored, the others recover, store it, and leave then
@@ -131,9 +132,10 @@ def leave(run):
     else:
         why = ": max_hours is nearly over" if run.pulse.requests.time_is_up() else ""
         run.say("stopped after %s%s; start the same command again to go on", how_far(run), why)
-    run.status.end("stopped")
+    resumable = run.world.share(run.writer is None or run.writer.resumable)
+    run.status.end("stopped" if resumable else "failed")
     run.world.settle()  # mpirun ends all ranks when the first one leaves
-    raise Stopped
+    raise Stopped if resumable else TrainingFailed
 
 
 def give_up(run, reason):

@@ -71,13 +71,14 @@ def check(path, config, fresh):
 
 
 def check_folders(path, names=ALL_FOLDERS):
-    """Raise RunFolderError where a run's folder, or one of these in it, is something else; OSError."""
-    if found := [place for place in (path, *(path / name for name in names)) if _is_no_folder(place)]:
+    """Raise RunFolderError where a run's folder, one above it, or one of these in it is something else; OSError."""
+    path = Path(path)
+    if found := [place for place in (*path.parents, path, *(path / name for name in names)) if _is_no_folder(place)]:
         raise RunFolderError("\n".join([
             f"--logdir {path}: what should be a folder is none:",
             *(f"  {place} is a link to {os.readlink(place)}, where there is no folder" if place.is_symlink() else
               f"  {place} is a file" for place in found),
-            "  a folder may be there, or a link to one; or nothing, then a folder is made",
+            "  allowed are a folder, a link to a folder, or nothing (the folder is made then)",
             "  move the file or the link away and put the run's own folder back; or give another --logdir"]))
 
 
