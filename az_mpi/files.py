@@ -37,7 +37,11 @@ def unavailable(error):
 
 
 class Forbidden(Exception):
-    """This process may not write here any more."""
+    """This process may not write here any more. resumable: whether the same command goes on later."""
+
+    def __init__(self, text, resumable=True):
+        super().__init__(text)
+        self.resumable = resumable
 
 
 class Foreign(OSError, ValueError):
@@ -79,7 +83,7 @@ def whole_folder(path, before=None):
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with suppress(FileNotFoundError):
         shutil.rmtree(temporary)  # of a program that had our number, or of ours that failed
-    temporary.mkdir(parents=True)
+    temporary.mkdir()  # not its parents: a run's folder that was renamed must not come back with a part of it
     try:
         yield temporary
         for file in temporary.iterdir():
@@ -131,14 +135,18 @@ def remove_folder(path):
     shutil.rmtree(temporary)
 
 
-def remove_leftovers(folder):
-    """Remove what writers that were killed left under their temporary names in `folder` and one level below it."""
+def remove_leftovers(folder, pids=None):
+    """Remove what writers that were killed left under their temporary names in `folder` and one level below it.
+
+    pids: of these processes alone, while others are at work."""
     folder = Path(folder)
     for path in [*folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")]:
+        if pids is not None and path.name.split(".")[-2] not in map(str, pids):
+            continue
         if path.is_dir():
             shutil.rmtree(path)
         else:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def write_text(path, text, durable=True):

@@ -114,7 +114,8 @@ def _newest_best(run, before):
         try:
             tensors = checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
             checkpoint.check_finite(tensors)
-            resume.check_weights(run, tensors, path.name)
+            if lines := checkpoint.differences(tensors, run.network.state_dict()):
+                raise ValueError(f"it is another network's: {lines[0]}")
             return tensors
         except (OSError, SafetensorError, ValueError) as error:
             if files.unavailable(error):

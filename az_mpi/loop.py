@@ -266,7 +266,8 @@ def report(run, new_positions, steps):
     values |= {"peak_resident_bytes": int(peak.max())}  # of the largest rank since it started
     values |= {f"{name}_by_rank": tally[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}
     values["playing_s_by_rank"] = tally["playing_s"].round(4).tolist()
-    run.metrics.write("iteration", run.progress.step, values)
+    if not (run.writer and run.writer.ended):  # else it is not on disk, and will be done again
+        run.metrics.write("iteration", run.progress.step, values)
     if world.is_root:
         run.logger.info(iteration_line(values))
     else:

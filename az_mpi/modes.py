@@ -32,12 +32,13 @@ def train(arguments, config, world, requests):
 
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
 
-    def begin():
+    def begin(network):
+        anew = arguments.without_checkpoint
         try:
-            checkpoint.refuse_lost(folder / "checkpoints", arguments.without_checkpoint)
+            newest = checkpoint.refuse_unusable(folder / "checkpoints", anew, network.state_dict())
         except OSError as error:
             raise run_folder.unusable(folder, error) from error
-        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
+        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say, newest)
         taken.append(mine)
         return attempt
 
@@ -50,7 +51,7 @@ def train(arguments, config, world, requests):
     try:
         if world.is_root:
             run.hold(taken[0])
-        run.token = world.share(run.lock and run.lock.token)
+        run.token, run.ranks = world.share(run.lock and run.lock.token), ranks
         _train(run)
     finally:
         if run.lock:  # perhaps taken over from a root that was lost
@@ -111,6 +112,7 @@ def selfplay(arguments, config, world, requests):
 
 def _prepare(folder):
     """Make a run's folder for games, unless it is there. Raises Refusal where nothing can be written to it."""
+    run_folder.check_folders(folder.parent, (folder.name,))
     try:
         folder.mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -71,6 +71,7 @@ class Run:
     lock: Lock | None = None  # root's, on the folder
     token: str | None = None  # the lock's, by which another rank takes it over
     best_engine: Engine | None = None  # the best network's, once it was played against
+    ranks: list = field(default_factory=list)  # `lock.me()` of all ranks of the job, also of those that were lost
     rescued: Checkpoint | None = None  # in a recovery: the newest state that a survivor held
     given: list = field(default_factory=list)  # (iteration, Record) of this rank's games that may not be on disk yet
 
@@ -115,8 +116,9 @@ class Run:
 def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None):
     """Return this rank's `Run`, with new weights; the start-up table is printed. Collective.
 
-    prepare: called by root once nothing here can be refused any more, to make `folder` ready; returns the number of
-    the attempt. None for a run that is only looked at: nothing is trained or written, and standard output left alone.
+    prepare: called by root with the network once nothing here can be refused any more, to make `folder` ready; returns
+    the number of the attempt. None for a run that is only looked at: nothing is trained or written, and standard output
+    left alone.
     trainers_num: the first ranks of the world, which train. requests: what signals ask for.
     """
     cores, requests = world.cores(), requests or Requests()
@@ -137,7 +139,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     evaluate = choose_evaluator(config, game, engine, world.rank)
     backend = make_backend(config, world, device, trainers_num)
     parameters_num = sum(p.numel() for p in network.parameters())
-    attempt = prepare and world.from_root(lambda: _check_room(config, game, folder, parameters_num) or prepare())
+    attempt = prepare and world.from_root(lambda: _check_room(config, game, folder, parameters_num) or prepare(network))
     log_name = f"rank-{world.rank:03d}"
     logger = console.start(world.is_root, log_name, folder if prepare else None)
     writes = world.is_root and prepare is not None

@@ -166,8 +166,8 @@ class Findings:
             self.counts["checkpoints_num"] += 1
             self.newest = self.newest or checkpoint.read(path).progress
         folder = self.run / "checkpoints"
-        if self.newest is None and readable and checkpoint.traces(folder):
-            self._wrong(folder, "no checkpoint is whole: put a copy of one there, or train on with "
+        if self.newest is None and readable and (lines := checkpoint.traces(folder)):
+            self._wrong(folder, f"no checkpoint is whole ({lines[-1]}): put a copy of one there, or train on with "
                         "--without_checkpoint")
         for path in _ending(self.run / "best", ".safetensors"):
             try:

@@ -44,7 +44,7 @@ def measure(world, config, seconds):
             # The run may number its ranks anew; what is measured is told by the numbers of `world`.
             run_world = root_host.order(world, config.train.root_host)
             run_world, trainers_num = placement.place(config, run_world, placement.choose_device(run_world))
-            run = assemble(config, run_world, Path(scratch), lambda: 1, trainers_num=trainers_num)
+            run = assemble(config, run_world, Path(scratch), lambda network: 1, trainers_num=trainers_num)
         table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
         try:
             rows, mean_length = random_samples(run.game, np.random.default_rng(world.rank))

@@ -261,17 +261,17 @@ def test_an_older_checkpoint_can_be_asked_for(tmp_path):
 def test_a_run_whose_checkpoints_are_all_damaged_is_refused_until_told_to_begin_anew(tmp_path):
     folder = tmp_path / "run" / "checkpoints"
     folder.mkdir(parents=True)
-    checkpoint.refuse_lost(folder, anew=False)  # a new run
+    checkpoint.refuse_unusable(folder, anew=False)  # a new run
     for iteration in (1, 2):
         checkpoint.save(folder, make(iteration), keep=3)
     flip(folder / "000002" / "model.safetensors")
-    checkpoint.refuse_lost(folder, anew=False)
+    checkpoint.refuse_unusable(folder, anew=False)
     flip(folder / "000001" / "state.json")
     for aside in (False, True):  # also once they were set aside
         with pytest.raises(Refusal, match="000001.*state.json") as refused:
-            checkpoint.refuse_lost(folder, anew=False)
+            checkpoint.refuse_unusable(folder, anew=False)
         assert "--without_checkpoint" in str(refused.value) and str(tmp_path / "run") in str(refused.value)
-        checkpoint.refuse_lost(folder, anew=True)
+        checkpoint.refuse_unusable(folder, anew=True)
         assert checkpoint.load_newest(folder, set_aside=aside)[0] is None
 
 
