@@ -45,6 +45,7 @@ def main(arguments):
 
     game = games.make(run_folder.recorded_config(given.run).game)
     try:
+        run_folder.check_folders(given.run)
         found = repaired(given.run, game) if given.repair else Findings(given.run, game)
     except OSError as error:
         kind = NotNow if files.passes(error) else Refusal

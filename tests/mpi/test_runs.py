@@ -363,6 +363,22 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, 
     assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 
+def test_checkpoints_that_are_gone_or_of_another_network_do_not_begin_a_run_anew(run_dist, tmp_path):
+    run_dist(1, tmp_path / "run", *SMALL)
+    run_dist(1, tmp_path / "other", *SMALL, "--set", "network.channels=16", "--set", "iterations=1")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    for copied, said in ((False, "no checkpoint of this run is whole"), (True, "another network's")):
+        if copied:
+            shutil.copytree(tmp_path / "other" / "checkpoints", tmp_path / "run" / "checkpoints")
+        before = sorted((tmp_path / "run").rglob("*"))
+        refused = run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=3", status=2)
+        assert refused.stderr.count(said) == 1 and refused.stderr.count("--without_checkpoint") == 1
+        assert "Traceback" not in refused.stderr and sorted((tmp_path / "run").rglob("*")) == before
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    run_dist(2, tmp_path / "run", *SMALL, "--without_checkpoint")
+    assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
+
+
 def test_only_a_whole_checkpoint_is_evaluated(run_dist, mpirun, tmp_path):
     run_dist(1, tmp_path / "run", *SMALL, "--set", "iterations=1")
     (newest(tmp_path / "run") / "model.safetensors").write_bytes(b"")

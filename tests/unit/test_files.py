@@ -59,6 +59,7 @@ def test_a_file_that_was_never_written_is_an_error(tmp_path):
 
 def test_a_new_folder_is_not_seen_before_it_is_whole(tmp_path):
     path = tmp_path / "deep" / "folder"
+    path.parent.mkdir()
     with files.whole_folder(path) as temporary:
         (temporary / "a").write_text("1")
         (temporary / "b").write_text("2")

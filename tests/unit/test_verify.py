@@ -64,6 +64,22 @@ def test_a_run_whose_checkpoints_were_all_set_aside_is_not_whole(run, capsys):
     assert "no checkpoint is whole" in str(values["problems"])
 
 
+@pytest.mark.parametrize("line, lost", [('{"kind": "train", "step": 5}', False),
+                                         ('{"kind": "checkpoint", "step": 5, "iteration": 1}', True)])  # fmt: skip
+def test_a_run_whose_checkpoints_are_gone_is_not_whole(run, capsys, line, lost):
+    shutil.rmtree(run / "checkpoints")
+    (run / "metrics.jsonl").write_text(f"{line}\n")
+    status, values = told(run, capsys)
+    assert (status, values["whole"]) == (int(lost), not lost)
+    assert not lost or "after iteration 1" in str(values["problems"])
+
+
+def test_a_file_where_a_folder_should_be_is_told(run, capsys):
+    shutil.rmtree(run / "checkpoints")
+    (run / "checkpoints").write_text("")
+    assert __main__.main(["verify", str(run)]) == 2 and "checkpoints is a file" in capsys.readouterr().err
+
+
 def test_a_whole_run_is_whole(run, capsys):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     status, values = told(run, capsys)
