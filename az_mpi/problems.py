@@ -1,6 +1,7 @@
 """What is wrong with a configuration, told to its user in one block; and reading JSON so that it can be told."""
 
 import codecs
+import io
 import json
 import os
 import sys
@@ -79,7 +80,8 @@ def print_anything():
     """From now on let standard output take any text: a folder's name need not be in the encoding of the locale. Bytes
     of names are printed as they are, other characters that it lacks as escapes."""
     codecs.register_error("az_mpi", _encode)
-    sys.stdout.reconfigure(errors="az_mpi")
+    if isinstance(sys.stdout, io.TextIOWrapper):  # which it is not where standard output is closed
+        sys.stdout.reconfigure(errors="az_mpi")
 
 
 def _encode(error):

@@ -67,7 +67,7 @@ def test_the_format_is_that_of_hdf5_1_10_whatever_library_writes_it(run):
 
 
 def test_a_segment_of_the_newest_format_is_still_read():
-    """Versions before 0.2 wrote in the newest format of their HDF5, compressed by LZF."""
+    """Until November 2026 segments had the newest format of their HDF5, and were compressed by LZF."""
     record = segment.read(OLD, GAME)
     assert record.games["length"].tolist() == [7, 8, 7, 8] and record.games["outcome"].tolist() == [1, -1, 1, -1]
     assert record.positions["action"][:7].tolist() == [6, 7, 4, 2, 3, 0, 5] and len(by_id(record)) == 4
