@@ -120,6 +120,8 @@ if [ -z "$mpi_home" ]; then
     setting openmpi-mca-params.conf "btl = ^ofi"
     setting prte-mca-params.conf "hwloc_default_binding_policy = none"
 fi
+# .venv/bin/az_mpi, and `python -m az_mpi` from any folder. Where the checkout is only its tools (docker/Dockerfile), not.
+[ ! -e pyproject.toml ] || pip_install --no-deps --no-build-isolation --editable .
 echo "$foundation" >.venv/foundation.txt
 
 MPI_HOME=$mpi_home HOROVOD_GPU_OPERATIONS=$gpu_operations tools/build_horovod.sh
