@@ -1,4 +1,4 @@
-"""python -m az_mpi COMMAND, or az_mpi COMMAND: everything beside training itself. Training is run_dist.py, which mpirun starts."""
+"""python -m az_mpi COMMAND, or az_mpi COMMAND: everything beside training, which is run_dist.py, started by mpirun."""
 
 import importlib
 import os

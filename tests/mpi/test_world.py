@@ -32,7 +32,7 @@ def test_positions_are_dealt_by_their_index(program, ranks):
 def test_where_home_is_not_set(tmp_path):
     """Open MPI then ends its job in MPI_Init (14), and mpirun does not even say its version."""
     environment = {name: value for name, value in os.environ.items() if name != "HOME"}
-    words = ["--config_file", "configs/smoke.json", "--logdir", tmp_path / "run", "--set", "train.root_host=203.0.113.7"]
+    words = ["--config_file", "configs/smoke.json", "--logdir", tmp_path, "--set", "train.root_host=203.0.113.7"]
     alone = subprocess.run([sys.executable, "run_dist.py", *words], cwd=ROOT, env=environment, capture_output=True,
                            text=True)
     assert alone.returncode == 2 and "is none of the hosts of this job" in alone.stderr  # so MPI has started
