@@ -1,4 +1,4 @@
-"""python -m az_mpi COMMAND: everything beside training itself. Training is run_dist.py, which mpirun starts."""
+"""python -m az_mpi COMMAND, or az_mpi COMMAND: everything beside training, which is run_dist.py, started by mpirun."""
 
 import importlib
 import os
@@ -20,8 +20,9 @@ COMMANDS = {
 USAGE = 2
 
 
-def main(argv):
-    """Run the command that argv names and return its exit status."""
+def main(argv=None):
+    """Run the command that argv, by default this process's, names and return its exit status."""
+    argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
         print(help_text())
         return 0 if argv else USAGE
@@ -49,4 +50,4 @@ def help_text():
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,6 +1,8 @@
 """Dependencies point down (DESIGN, principle 2), modules stay small, and reading a configuration loads nothing big."""
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -194,6 +196,20 @@ def test_information_options_load_nothing_big(options):
 @pytest.mark.parametrize("command", ["launch", "hosts", "status", "report", "doctor", "verify"])
 def test_commands_say_their_help_at_once(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
+
+
+def test_the_command_az_mpi_is_the_module_from_any_folder(tmp_path, monkeypatch, capsys):
+    """As pyproject.toml has it, and as `make setup` has installed it."""
+    [(module, function)] = re.findall(r'^az_mpi = "(.+):(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    monkeypatch.setattr(sys, "argv", ["az_mpi", "--help"])
+    assert getattr(importlib.import_module(module), function)() == 0
+    said = capsys.readouterr().out
+    assert all(f"\n  {name} " in said for name in ("launch", "hosts", "doctor", "status", "report", "verify"))
+    program = Path(sys.executable).parent / "az_mpi"
+    if not program.is_file():
+        pytest.skip("this environment was not made by `make setup`")
+    done = subprocess.run([program, "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == said
 
 
 def test_the_report_of_imports_sees_what_is_loaded():
