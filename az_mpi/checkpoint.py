@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save as save_bytes
 from safetensors.torch import load as load_bytes
-from safetensors.torch import save as save_bytes
 
 from az_mpi import files
 from az_mpi.files import create, remove_folder, sync, whole_folder
@@ -92,7 +92,8 @@ def check_finite(tensors):
 
 def to_bytes(tensors, about=None):
     """Return tensors by name as the content of a safetensors file. about: text by name, to be stored with them."""
-    return save_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, about)
+    # Of numpy's arrays: safetensors.torch leaves cycles of ctypes objects, which pile up until Python looks for cycles.
+    return save_bytes({name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}, about)
 
 
 def from_bytes(content):
