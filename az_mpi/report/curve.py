@@ -6,6 +6,7 @@ from pathlib import Path
 
 from az_mpi.files import write_bytes
 from az_mpi.report import metrics
+from az_mpi.report.summary import loss_names
 
 NAME = "learning_curve.png"
 
@@ -40,8 +41,8 @@ def draw(folder):
 def _draw_losses(axes, records):
     axes.set(title="training", xlabel="optimiser step", ylabel="loss")
     steps = [r["step"] for r in records]
-    for name in ("policy_loss", "value_loss"):
-        axes.plot(steps, [r[name] for r in records], label=name.replace("_", " "))
+    for name in loss_names(records):
+        axes.plot(steps, [r.get(name) for r in records], label=name.replace("_", " "))
 
 
 def _draw_matches(axes, evaluations):

@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "run": {"games", "checkpoint", "data", "lock", "network", "partner", "placement", "problems", "pulse", "report",
             "run_folder", "search", "selfplay", "signals", "train"},
     "exchange": {"", "data", "files", "network", "selfplay"},
-    "bad_steps": {"checkpoint", "data", "files", "network"},
+    "bad_steps": {"checkpoint", "data", "files", "network", "train"},
     "resume": {"bad_steps", "checkpoint", "data", "exchange", "network", "signals"},
     "judge": {"checkpoint", "data", "evaluate", "files", "network", "report", "resume", "watchdog"},
     "recovery": {"checkpoint", "data", "exchange", "files", "lock", "network", "partner", "peers",

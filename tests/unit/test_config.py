@@ -279,7 +279,7 @@ def test_every_key_says_what_it_is():
 
 def test_the_keys_that_may_change_when_a_run_is_resumed():
     sections = ("exchange", "evaluate", "checkpoint", "storage", "fault", "report")
-    single = {"iterations", "max_hours", "network.engine", "network.cache_entries",
+    single = {"iterations", "max_hours", "network.engine", "network.precision", "network.cache_entries",
               "selfplay.games_num", "selfplay.parallel_games", "selfplay.max_plies", "selfplay.weights",
               "train.ranks", "train.backend", "train.batch_size", "train.learning_rate", "train.mixed_precision",
               "train.bad_steps_max", "train.max_steps"}
