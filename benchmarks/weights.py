@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from common import spread, take_one_core, tell
 
-from az_mpi import config as configuration
 from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.network import resnet
 from az_mpi.train.loss import losses
 from az_mpi.train.optimizer import AdamW
@@ -30,7 +30,8 @@ PLANES_NUM = 4  # bytes of a float32
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="+", default=("4x48", "5x64", "10x128", "20x256"), metavar="BLOCKSxCHANNELS")
+    parser.add_argument("--networks", nargs="+", default=("4x48", "5x64", "10x128", "20x256"), metavar="BxC",
+                        help="blocks x channels")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
@@ -39,15 +40,15 @@ def main():
     for name in arguments.networks:
         before, after = learn(*map(int, name.split("x")), arguments.steps)
         figures = [measure(before, after) for _ in range(arguments.runs)]
-        tell(f"weights of {name}, {after.nbytes:,} bytes", {key: spread([f[key] for f in figures]) for key in figures[0]},
-             arguments.json)
+        tell(f"weights of {name}, {after.nbytes:,} bytes",
+             {key: spread([f[key] for f in figures]) for key in figures[0]}, arguments.json)
 
 
 def learn(blocks, channels, steps):
     """Return a network's weights, float32 [n], after `steps` optimiser steps on random positions, and after twice as
     many."""
     game, generator = games.make("connect4"), torch.Generator().manual_seed(1)
-    network = resnet.build(game, configuration.Network(blocks=blocks, channels=channels), seed=1)
+    network = resnet.build(game, models.Network(blocks=blocks, channels=channels), seed=1)
     optimizer, found = AdamW(network.parameters(), lr=0.002, weight_decay=1e-4, fused=True), []
     for _ in range(2):
         for _ in range(steps):
@@ -70,8 +71,10 @@ def measure(before, after):
         "exponent_zlib": (lambda: pack(turned(words, 1), 1), lambda packed: turned(unpack(packed, 1), 31)),
         "exponent_huffman": (lambda: pack(turned(words, 1), 1, zlib.Z_HUFFMAN_ONLY),
                              lambda packed: turned(unpack(packed, 1), 31)),
-        "delta_shuffle_zlib": (lambda: pack(words ^ base, PLANES_NUM), lambda packed: unpack(packed, PLANES_NUM) ^ base),
-        "bf16": (lambda: [torch.from_numpy(after).bfloat16()], lambda packed: packed[0].float().numpy().view(np.uint32)),
+        "delta_shuffle_zlib": (lambda: pack(words ^ base, PLANES_NUM),
+                               lambda packed: unpack(packed, PLANES_NUM) ^ base),
+        "bf16": (lambda: [torch.from_numpy(after).bfloat16()],
+                 lambda packed: packed[0].float().numpy().view(np.uint32)),
     }  # fmt: skip
     figures = {}
     for name, (make, restore) in methods.items():

@@ -287,6 +287,15 @@ def test_the_keys_that_may_change_when_a_run_is_resumed():
         assert key.may_change == (name in single or name.partition(".")[0] in sections), name
 
 
+def test_a_run_of_before_network_precision_goes_on_as_it_was():
+    old = json.loads(to_json(loads(LEAST)))
+    del old["network"]["precision"]
+    assert loads(json.dumps(old)) == loads(LEAST) and loads(LEAST).network.precision == "auto"
+    for precision in ("fp32", "bf16"):
+        [change] = changes(loads(LEAST), loads(LEAST, overrides={"network.precision": precision}))
+        assert (change.key, change.may_change) == ("network.precision", True)
+
+
 def test_changes_lists_what_differs_and_whether_it_may():
     old = loads(LEAST)
     new = loads(LEAST, overrides={"train.batch_size": 64, "search.c_puct": 2.0, "seed": 1})
