@@ -21,7 +21,7 @@ from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
 from az_mpi.report.tally import Tally
-from az_mpi.run import make_backend, make_writer, say_ranks
+from az_mpi.run import make_backend, make_players, make_writer, say_ranks
 from az_mpi.selfplay.record import Record
 from az_mpi.signals import Stopped
 from az_mpi.train.learner import Learner
@@ -87,6 +87,7 @@ def _rebuild(run, world):
         new.learner = backend and Learner(config, run.game, new.network, backend, run.device)
         new.replay = backend and Replay(run.game)
         new.partner = partner.make(config, world, trainers_num)
+        new.players = make_players(world, trainers_num)
         _restate(run, new)
         _store_what_is_missing(run, new)
         _recount(new)

@@ -51,6 +51,7 @@ class Run:
     evaluate: object  # what self-play searches with
     player: Player
     trainers_num: int
+    players: object  # the world of root and the ranks that only play, see `make_players`
     device: str
     cores: int
     engine_choice: str  # in words
@@ -157,6 +158,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         evaluate=evaluate,
         player=Player(config, game, evaluate, world.rank, cores, groups_num=2 if evaluate.in_background else 1),
         trainers_num=trainers_num,
+        players=make_players(world, trainers_num),
         device=device,
         cores=cores,
         engine_choice=engine_choice,
@@ -182,6 +184,12 @@ def make_backend(config, world, device, trainers_num):
     return backends.make(config.train.backend, world, trainers, device)
 
 
+def make_players(world, trainers_num):
+    """Return the world in which root gives its weights to the ranks that only play; None on ranks that have them from
+    training, and on all where all train. Collective."""
+    return world.split(world.is_root or world.rank >= trainers_num) if trainers_num < world.size else None
+
+
 def make_writer(config, folder, game, requests):
     """Return root's writer of a run's folder."""
     return Writer(folder / "games", folder / "games.h5", game, requests, config.storage.give_up_s)
@@ -199,11 +207,17 @@ def engine_maker(config, world, game, device, cores):
     """Return a function from a network to (an engine for it on this rank, the choice in words). Collective."""
     name = config.network.engine
     wanted = name if name in ("openvino", "torch") else "auto"
-    missing = world.collect(openvino_engine.missing() if wanted == "openvino" else None)
-    if ranks := [rank for rank, reason in enumerate(missing) if reason]:
-        raise Refusal(f'network.engine: "openvino" cannot be had on rank {ranks}: {missing[ranks[0]]}\n'
-                      '  install it (make setup does), or let each rank choose with --set network.engine=auto')
-    return functools.partial(engines.make, game=game, wanted=wanted, device=device, threads=cores)
+    precision = config.network.precision
+    problems = {
+        "engine": (openvino_engine.missing() if wanted == "openvino" else None, "install it (make setup does), or "),
+        "precision": (engines.lacks(wanted, device, precision), ""),
+    }
+    for key, (problem, cure) in problems.items():
+        found = world.collect(problem)
+        if ranks := [rank for rank, reason in enumerate(found) if reason]:
+            raise Refusal(f'network.{key}: "{getattr(config.network, key)}" cannot be had on rank {ranks}: '
+                          f"{found[ranks[0]]}\n  {cure}let each rank choose with --set network.{key}=auto")
+    return functools.partial(engines.make, game=game, wanted=wanted, device=device, threads=cores, precision=precision)
 
 
 def choose_evaluator(config, game, engine, rank):
@@ -223,9 +237,10 @@ def say_ranks(run):
     meanwhile = "" if config.selfplay.deterministic or not run.trainers_num else ", also while others train"
     roles = "play, train" if run.learner else f"play{meanwhile}" + ", holds a copy of the trainer" * bool(run.partner)
     device = f"{device} {name}".removesuffix(" cpu")
-    rows = world.collect([world.rank, world.host, run.cores, device, run.engine_choice, roles])
-    run.status.begin(run, [(host, place, does) for _, host, _, place, _, does in rows])
-    for line in console.table([("rank", "host", "cores", "device", "engine", "roles"), *rows]):
+    training = run.learner.precision if run.learner else "-"
+    rows = world.collect([world.rank, world.host, run.cores, device, run.engine_choice, training, roles])
+    run.status.begin(run, [(host, place, does) for _, host, _, place, *_, does in rows])
+    for line in console.table([("rank", "host", "cores", "device", "self-play engine", "training", "roles"), *rows]):
         run.say("  %s", line)
 
 

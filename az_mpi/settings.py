@@ -43,6 +43,9 @@ class Network(Section):
         'What evaluates positions in self-play. "auto": the network, by the fastest engine there is (a GPU, else '
         'OpenVINO, else torch); "uniform": equal priors and value 0, no network, deterministic, for tests; "rollout": '
         'random play-outs.'))
+    precision: Literal["auto", "fp32", "bf16"] = _free("auto", (
+        'What the engine computes in, in self-play and matches; train.mixed_precision is about training. "auto": bf16 '
+        'where the processor or GPU has it, else fp32.'))
     cache_entries: _whole(0) = _free(2**20, "Positions whose evaluation each rank remembers in self-play until "
                                      "the weights change; 0: none. An entry takes 4 bytes an action and 20 more.")
 
@@ -114,7 +117,9 @@ class Train(Section):
     gradient_clip: float = _fixed(1.0, "Largest global L2 norm of the gradient; a longer one is scaled down.", gt=0)
     value_loss_weight: float = _fixed(1.0, "Weight of the value loss (z - v)^2 beside the policy loss -pi log p; z and "
                                       "v are for the player to move, in [-1, 1].", gt=0)
-    mixed_precision: Literal["auto"] | bool = _free("auto", 'bf16 autocast; "auto": where the processor has bf16.')
+    mixed_precision: Literal["auto"] | bool = _free("auto", (
+        'Training in bf16 autocast; "auto": where the processor or GPU has bf16; false: in fp32, on GPUs with torch\'s '
+        'TF32 convolutions. Self-play and matches: network.precision.'))
     bad_steps_max: _whole(1) = _free(3, "Steps in a row skipped as not finite, after which the weights go back to the "
                                      "last good checkpoint and the learning rate is halved; 3 times at most.")
     max_steps: _whole(0) = _free(0, "Optimiser steps after which the run ends, with that iteration; 0: no limit.")
@@ -153,7 +158,8 @@ class Fault(Section):
 
 
 class Report(Section):
-    summary_frequency: _whole(1) = _free(50, "Optimiser steps between summaries.")
+    summary_frequency: _whole(1) = _free(50, "Optimiser steps between summaries, which show the mean loss of "
+                                    "their batches; 1: the loss of each batch.")
     tensorboard: bool = _free(True, "Write TensorBoard files beside metrics.jsonl.")
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from az_mpi.files import write_bytes
 from az_mpi.problems import escape, print_anything, readable
 from az_mpi.report import metrics
+from az_mpi.report.summary import loss_names
 
 NAME = "learning_curve.png"
 PROG = "python -m az_mpi.report.curve"
@@ -46,8 +47,8 @@ def draw(folder):
 
 def _losses(records):
     steps = [r["step"] for r in records]
-    return [Line(name.replace("_", " "), steps, [r[name] for r in records], {})
-            for name in ("policy_loss", "value_loss")]
+    return [Line(name.replace("_", " "), steps, [r.get(name) for r in records], {})
+            for name in loss_names(records)]
 
 
 def _matches(evaluations):

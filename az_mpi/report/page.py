@@ -12,7 +12,7 @@ from az_mpi.problems import readable
 from az_mpi.report import board, chart, run_data
 from az_mpi.report.chart import Series
 from az_mpi.report.status_text import duration
-from az_mpi.report.summary import evaluation_lines
+from az_mpi.report.summary import evaluation_lines, loss_names
 
 NAME = "report.html"
 PROG = "python -m az_mpi report"
@@ -100,14 +100,14 @@ def _charts(data):
                   for label, key in names.items()]
         return chart.lines(title, "iteration", y_label, series, loop_marks)
 
-    losses = [Series(key.replace("_", " "), steps, [r[key] for r in data.train])
-              for key in ("policy_loss", "value_loss")]
+    losses = [Series(key.replace("_", " "), steps, [r.get(key) for r in data.train]) for key in loss_names(data.train)]
     judged_marks = data.marks(data.evaluations, "iteration")
     idle = [Series(label, x, [100 * share for share in data.idle_shares(kind)])
             for label, kind in (("mean of ranks", "idle"), ("rank that waits most", "idle_max"))]
     elo = _matches(data, "elo")
     figures = [
         chart.lines("Losses", "optimiser step", "loss", losses, train_marks, empty=_no_losses(data)),
+        loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
         chart.lines("Win rate, with 95 % interval", "iteration", "share of games won", _matches(data, "win_rate"),
                     judged_marks, (0, 1)),
         chart.lines("Elo difference, with 95 % interval", "iteration", "Elo", elo, judged_marks,

@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "run": {"games", "checkpoint", "data", "lock", "network", "partner", "placement", "problems", "pulse", "report",
             "run_folder", "search", "selfplay", "signals", "train"},
     "exchange": {"", "data", "files", "network", "selfplay"},
-    "bad_steps": {"checkpoint", "data", "files", "network", "problems"},
+    "bad_steps": {"checkpoint", "data", "files", "network", "problems", "train"},
     "resume": {"bad_steps", "checkpoint", "data", "exchange", "network", "run_folder", "signals"},
     "judge": {"checkpoint", "data", "evaluate", "files", "network", "report", "resume", "watchdog"},
     "recovery": {"checkpoint", "data", "exchange", "files", "lock", "network", "partner", "peers",
