@@ -37,12 +37,13 @@ def compile_missing(world, config, game, threads, say):
     The first rank of each host compiles. Where hosts of one kind of processor share the cache, one of them does.
     threads: of this rank's search. say(text, *values): called on every rank, with how far it is.
     """
-    mark = _mark(game, threads > 1) if world.local_rank == 0 else None
+    parallel = max(world.collect(threads)) > 1
+    mark = _mark(game, parallel) if world.local_rank == 0 else None
     if not any(world.collect(mark is not None and not os.path.exists(mark))):
         return
     claim = f".{world.share(secrets.token_hex(8))}.claim"  # another one in each job: a dead job's means nothing
     mine = mark is not None and not os.path.exists(mark) and _claim(mark.with_name(mark.name + claim))
-    parts, begun = rehearse(config, game, threads > 1) if mine else iter(()), time.monotonic()
+    parts, begun = rehearse(config, game, parallel) if mine else iter(()), time.monotonic()
     for done in range(PARTS):
         say(SAID, done, PARTS, time.monotonic() - begun)
         next(parts, None)
