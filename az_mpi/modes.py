@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from az_mpi import checkpoint, exchange, judge, lock, loop, placement, resume, run_folder, watchdog
+from az_mpi import checkpoint, exchange, judge, kernels, lock, loop, placement, resume, run_folder, watchdog
 from az_mpi.data import segment
 from az_mpi.problems import NotNow
 from az_mpi.report.console import ProgressBar
@@ -52,6 +52,7 @@ def train(arguments, config, world, requests):
         if world.is_root:
             run.hold(taken[0])
         run.token, run.ranks = world.share(run.lock and run.lock.token), ranks
+        kernels.compile_missing(run.world, config, run.game, run.cores, run.say)
         _train(run)
     finally:
         if run.lock:  # perhaps taken over from a root that was lost
@@ -139,6 +140,7 @@ def _open(arguments, config, world, requests):
     folder = arguments.logdir
     world.from_root(lambda: run_folder.check_same_run(folder, config))
     run = assemble(config, world, folder, requests=requests)
+    kernels.compile_missing(run.world, config, run.game, run.cores, run.say)
     if not resume.restore(run, set_aside=False):
         raise RunFolderError(f"--logdir {folder}: holds no whole checkpoint\n  train there first, or name another run")
     return run

@@ -31,7 +31,7 @@ class Rules(Game):
         return np.zeros((n, 2), np.uint64)
 
     def play(self, states, actions):
-        return _play(states, np.asarray(actions))
+        return _play(states, np.ascontiguousarray(actions, np.int64))
 
     def legal(self, states):
         return _legal(states)

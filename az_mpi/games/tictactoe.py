@@ -32,7 +32,7 @@ class Rules(Game):
         return np.zeros((n, 2), np.uint16)
 
     def play(self, states, actions):
-        return _play(states, np.asarray(actions))
+        return _play(states, np.ascontiguousarray(actions, np.int64))
 
     def legal(self, states):
         stones = states[:, :1] | states[:, 1:]

@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "command_line": {"", "config", "problems"},
     "train": {"network", "peers", "problems", "watchdog", "world"},
     "evaluate": {"network", "search", "watchdog", "world"},
+    "kernels": {"", "config", "data", "files", "games", "network", "search"},
     "run": {"games", "checkpoint", "data", "lock", "network", "partner", "placement", "problems", "pulse", "report",
             "run_folder", "search", "selfplay", "signals", "train"},
     "exchange": {"", "data", "files", "network", "selfplay"},
@@ -59,12 +60,12 @@ MAY_IMPORT = {
              "selfplay"},
     "launch": {"", "command_line", "config", "files", "lock", "problems", "report", "root_host", "run_folder",
                "signals", "watchdog"},
-    "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report",
+    "doctor": {"", "command_line", "config", "data", "files", "games", "kernels", "placement", "problems", "report",
                "root_host", "run", "run_folder", "selfplay", "world"},
     "__main__": {"files", "problems"},
     "verify": {"", "checkpoint", "data", "files", "games", "lock", "problems", "run_folder"},
-    "modes": {"checkpoint", "data", "exchange", "judge", "lock", "loop", "placement", "problems", "report", "resume",
-              "run", "run_folder", "selfplay", "signals", "watchdog"},
+    "modes": {"checkpoint", "data", "exchange", "judge", "kernels", "lock", "loop", "placement", "problems", "report",
+              "resume", "run", "run_folder", "selfplay", "signals", "watchdog"},
 }
 # Libraries that belong to few modules; elsewhere they are not imported.
 BELONGS = {
