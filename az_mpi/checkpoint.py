@@ -238,8 +238,8 @@ def traces(folder):
         if b'"checkpoint"' in line or b'"save_s"' in line:
             with suppress(ValueError, KeyError, TypeError):  # of a line that was cut off
                 record = json.loads(line)
-                newest = int(record["iteration"]) if record["step"] else newest  # without a step nothing is lost
-    return [] if newest is None else [f"{folder}: none is there; {metrics} tells of one after iteration {newest}"]
+                newest = f"iteration {record['iteration']}, step {record['step']}" if record["step"] else newest
+    return [] if newest is None else [f"{folder}: none is there; {metrics} tells of one after {newest}"]
 
 
 def refuse_unusable(folder, anew, ours=None):
