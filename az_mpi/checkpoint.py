@@ -228,7 +228,7 @@ def check_fits(path, found, ours):
 
 def traces(folder):
     """Return why a run must have had checkpoints, although none may be whole now: a line for each that is there or was
-    set aside, or one where metrics.jsonl tells of some and none is there; [] for a run that has not saved any yet."""
+    set aside, or one where metrics.jsonl tells of one with training in it; [] where no such one was saved yet."""
     there = [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
     if there:
         return [f"{path}: {_damage_now(path) or 'it is whole'}" for path in there]
