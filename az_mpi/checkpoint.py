@@ -229,7 +229,7 @@ def check_fits(path, found, ours):
 
 def traces(folder):
     """Return why a run must have had checkpoints, although none may be whole now: a line for each that is there or was
-    set aside, or one where metrics.jsonl tells of some and none is there; [] for a run that has not saved any yet."""
+    set aside, or one where metrics.jsonl tells of one with training in it; [] where no such one was saved yet."""
     there = [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
     if there:
         return [f"{path}: {_damage_now(path) or 'it is whole'}" for path in there]
@@ -239,8 +239,8 @@ def traces(folder):
         if b'"checkpoint"' in line or b'"save_s"' in line:
             with suppress(ValueError, KeyError, TypeError):  # of a line that was cut off
                 record = json.loads(line)
-                newest = int(record["iteration"]) if record["step"] else newest  # without a step nothing is lost
-    return [] if newest is None else [f"{folder}: none is there; {metrics} tells of one after iteration {newest}"]
+                newest = f"iteration {record['iteration']}, step {record['step']}" if record["step"] else newest
+    return [] if newest is None else [f"{folder}: none is there; {metrics} tells of one after {newest}"]
 
 
 def refuse_unusable(folder, anew, ours=None):
