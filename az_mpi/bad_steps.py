@@ -14,6 +14,7 @@ from az_mpi.checkpoint import Checkpoint, NotFinite, Progress
 from az_mpi.data.writer import insist
 from az_mpi.files import write_bytes
 from az_mpi.network import resnet
+from az_mpi.problems import Refusal
 
 FOLDER = "bad_batches"
 KEPT_MAX = 16  # batches, the newest ones
@@ -104,8 +105,13 @@ def _keep(learner, batch, figures, place):
 def _last_good(run):
     """Return (checkpoint, its name) to go back to, or (None, None): one from which good steps were made."""
     good_until, folder = run.learner.good_until, run.folder / "checkpoints"
-    look = functools.partial(checkpoint.load_newest, folder, set_aside=False, before_step=good_until)
-    found, lines = insist(run.writer, folder, look) or (None, [])
+    ours = run.network.state_dict()
+    look = functools.partial(checkpoint.load_newest, folder, set_aside=False, ours=ours, before_step=good_until)
+    try:
+        found, lines = insist(run.writer, folder, look) or (None, [])
+    except Refusal as error:  # another network's has been put there
+        run.logger.warning(error)
+        return None, None
     for line in lines:
         run.logger.warning(line)
     if found:

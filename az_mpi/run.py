@@ -2,6 +2,7 @@
 
 import functools
 import os
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from az_mpi.signals import Requests
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 
+LOADED_NUM = 100  # weights whose SHA-256 is remembered, for games that are under way for several iterations
+
 
 @dataclass
 class Run:
@@ -61,11 +64,14 @@ class Run:
     timers: Timers
     pulse: Pulse
     status: Status
+    loaded: deque  # (iteration, SHA-256) of the newest weights that self-play has used, oldest first
     progress: Progress = field(default_factory=Progress)
     before_play: Progress | None = None  # as `progress` was when the iteration began, see `resume.mark`
     tally: Tally = field(default_factory=Tally)
     lock: Lock | None = None  # root's, on the folder
     token: str | None = None  # the lock's, by which another rank takes it over
+    best_engine: Engine | None = None  # the best network's, once it was played against
+    ranks: list = field(default_factory=list)  # `lock.me()` of all ranks of the job, also of those that were lost
     rescued: Checkpoint | None = None  # in a recovery: the newest state that a survivor held
     given: list = field(default_factory=list)  # (iteration, Record) of this rank's games that may not be on disk yet
 
@@ -85,11 +91,17 @@ class Run:
         if isinstance(self.evaluate, RolloutEvaluator):
             self.evaluate.rng = np.random.default_rng([self.config.seed, self.progress.iteration, self.world.rank])
 
-    def load_weights(self):
-        """Take the network's weights into self-play's engine and forget what the old ones said."""
+    def load_weights(self, digest):
+        """Take the network's weights, with this SHA-256, into self-play's engine and forget what the old ones said."""
         self.engine.load(self.network)
+        self.loaded.append((self.progress.iteration + (self.progress.phase == "train"), digest))
         if isinstance(self.evaluate, CachedEvaluator):
             self.evaluate.clear()
+
+    def played_with(self, iteration):
+        """Return the SHA-256 of the weights that self-play has used since games of `iteration` began, oldest first."""
+        first = max((i for i, (begun, _) in enumerate(self.loaded) if begun <= iteration), default=0)
+        return list(dict.fromkeys(digest for _, digest in list(self.loaded)[first:]))
 
     def take_cache_counts(self):
         """Return (positions asked for, positions evaluated) by self-play since the last call; 0, 0 if uncounted."""
@@ -104,8 +116,9 @@ class Run:
 def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None):
     """Return this rank's `Run`, with new weights; the start-up table is printed. Collective.
 
-    prepare: called by root once nothing here can be refused any more, to make `folder` ready; returns the number of
-    the attempt. None for a run that is only looked at: nothing is trained or written, and standard output left alone.
+    prepare: called by root with the network once nothing here can be refused any more, to make `folder` ready; returns
+    the number of the attempt. None for a run that is only looked at: nothing is trained or written, and standard output
+    left alone.
     trainers_num: the first ranks of the world, which train. requests: what signals ask for.
     """
     cores, requests = world.cores(), requests or Requests()
@@ -126,7 +139,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     evaluate = choose_evaluator(config, game, engine, world.rank)
     backend = make_backend(config, world, device, trainers_num)
     parameters_num = sum(p.numel() for p in network.parameters())
-    attempt = prepare and world.from_root(lambda: _check_room(config, game, folder, parameters_num) or prepare())
+    attempt = prepare and world.from_root(lambda: _check_room(config, game, folder, parameters_num) or prepare(network))
     log_name = f"rank-{world.rank:03d}"
     logger = console.start(world.is_root, log_name, folder if prepare else None)
     writes = world.is_root and prepare is not None
@@ -157,6 +170,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         timers=Timers(world, status.enter),
         pulse=Pulse(world, requests),
         status=status,
+        loaded=deque([(0, resnet.weights_hash(network))], maxlen=LOADED_NUM),
     )
     _say_start(run)
     return run

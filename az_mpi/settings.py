@@ -67,7 +67,9 @@ class Search(Section):  # AlphaZero: Silver et al. 2018, Methods and pseudocode
 
 
 class Selfplay(Section):
-    games_num: _whole(1) = _free(512, "Games an iteration asks for: a TOTAL over all ranks.")
+    games_num: _whole(1) = _free(512, "Games an iteration asks for: a TOTAL over all ranks. It gets fewer than one a "
+                                 "rank more, but for those that ranks play while others train. Training takes samples "
+                                 "for as many as were asked for.")
     parallel_games: _whole(1, 65_536) = _free(256, "Games each rank plays at once (on EACH rank).")
     deterministic: bool = _fixed(False, "Split games_num over the ranks exactly and seed each game by (seed, "
                                  "iteration, game index), so that any number of ranks makes the same games.")
@@ -94,6 +96,9 @@ class Train(Section):
     ranks: Literal["all", "root_host", "gpu"] | _whole(1) = _free("all", (
         'Who trains: "all" ranks, those on the "root_host", those that own a "gpu", or a number of ranks. The others '
         'go on playing meanwhile.'))
+    root_host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=253)] = _free("", (
+        'The host of root, by name or IPv4 address: its ranks come first, so that train.ranks "root_host" and numbers '
+        'begin with it, and root writes the files of the run; "": the first host listed to mpirun or launch.'))
     backend: Literal["horovod", "ddp"] = _free("horovod", 'What sums gradients over the train ranks; "ddp": torch.'
                                                'distributed, where Horovod cannot be built.')
     batch_size: _whole(1) = _free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")

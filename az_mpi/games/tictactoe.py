@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from az_mpi.games.base import Game
+from az_mpi.games.base import Board, Game, owners
 
 _LINES = np.array([0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100], np.uint16)
 _FULL = 0b111111111
@@ -49,10 +49,11 @@ class Rules(Game):
         return cells.astype(np.uint8).reshape(-1, 2, 3, 3)
 
     def show(self, state):
-        own, other = self.planes(np.asarray(state)[None])[0]
-        first, second = (own, other) if own.sum() == other.sum() else (other, own)
-        rows = [" ".join("X" if x else "O" if o else "." for x, o in zip(*pair)) for pair in zip(first, second)]
-        return "\n".join(rows)
+        return self.board(state).text()
+
+    def board(self, state):
+        states = np.asarray(state)[None]
+        return Board(owners(self.planes(states)[0], self.to_play(states)[0]), columns=tuple("abc"), rows=tuple("321"))
 
 
 @njit(cache=True, nogil=True)

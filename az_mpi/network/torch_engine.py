@@ -1,4 +1,4 @@
-"""Inference with PyTorch on a processor: bf16, traced and frozen, where it has the instructions, else fp32."""
+"""Inference with PyTorch on a processor, traced: bf16 where it has the instructions, else fp32."""
 
 import copy
 import warnings
@@ -27,18 +27,17 @@ class TorchEngine(Engine):
         self.dtype = torch.bfloat16 if bf16 else torch.float32
         self.describe = f"torch cpu {'bf16' if bf16 else 'fp32 (no bf16 instructions here)'}"
         self._planes_shape = planes_shape
-        self.load(network)
+        network = copy.deepcopy(network).cpu().to(self.dtype, memory_format=torch.channels_last)
+        example = torch.zeros((STEP, *planes_shape), dtype=self.dtype)
+        # Once: torch never frees a trace. Not frozen: a frozen network's weights could not be replaced.
+        with torch.inference_mode(), warnings.catch_warnings():
+            # What is to follow traces, torch.compile, wants a C++ compiler and half a minute on every node.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._network = torch.jit.trace(network.eval().requires_grad_(False), example, check_trace=False)
 
     @torch.inference_mode()
     def load(self, network):
-        network = copy.deepcopy(network).cpu().to(self.dtype, memory_format=torch.channels_last).eval()
-        if self.dtype == torch.bfloat16:
-            example = torch.zeros((STEP, *self._planes_shape), dtype=self.dtype)
-            with warnings.catch_warnings():
-                # What is to follow them, torch.compile, wants a C++ compiler and half a minute on every node.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                network = torch.jit.freeze(torch.jit.trace(network, example, check_trace=False))
-        self._network = network
+        self._network.load_state_dict(network.state_dict())
 
     @torch.inference_mode()
     def evaluate(self, planes):

@@ -11,8 +11,10 @@ def iteration_line(values):
         rates = [f" ({values['games_per_s']:.1f}/s)", f", {values['simulations_per_s']:,.0f} simulations/s"]
     if "meanwhile_simulations_per_s" in values:
         rates[1] += f" ({values['meanwhile_simulations_per_s']:,.0f}/s meanwhile)"
+    asked = values.get("games_asked_num", values["games_num"])
+    more = f", {asked:,} asked for" if values["games_num"] > asked else ""
     return (
-        f"  {values['games_num']:,} games{rates[0]}, {values['positions_num']:,} positions"
+        f"  {values['games_num']:,} games{rates[0]}{more}, {values['positions_num']:,} positions"
         f"{rates[1]}{hits}, length {values['mean_length']:.1f}, "
         f"first player scores {values['first_player_score']:.2f}; {values['steps_num']} steps; {spent}"
     )

@@ -7,6 +7,11 @@ import h5py
 import numpy as np
 import pytest
 from marks import slow
+from safetensors.torch import load_file
+
+from az_mpi import games as rules
+from az_mpi.network import resnet
+from az_mpi.run_folder import recorded_config
 
 pytestmark = pytest.mark.mpi
 
@@ -29,9 +34,19 @@ def games(folder):
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+def weights_after(folder, iteration):
+    """Return the SHA-256 of the run's weights after an iteration; after 0, of those that it began with."""
+    config = recorded_config(folder)
+    network = resnet.build(rules.make(config.game), config.network, config.seed)
+    if iteration:
+        network.load_state_dict(load_file(folder / "checkpoints" / f"{iteration:06d}" / "model.safetensors"))
+    return resnet.weights_hash(network)
+
+
 @pytest.mark.parametrize("ranks", [1, slow(2)])
 def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
-    options = [*OPTIONS, "--set", "iterations=4", "--set", f"train.ranks={ranks}", "--logdir", tmp_path / "run"]
+    options = [*OPTIONS, "--set", "iterations=4", "--set", "checkpoint.keep=4", "--set", f"train.ranks={ranks}",
+               "--logdir", tmp_path / "run"]
     done = mpirun(3, "run_dist.py", *options)
     assert done.stdout.count("play, also while others train") == 3 - ranks
     assert done.stdout.count("play, train") == ranks
@@ -46,9 +61,18 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
         assert record["games_num"] == mine.sum() >= 16
         assert record["mean_staleness"] == pytest.approx(stale[mine].mean())
         assert np.bincount(rows["rank"][mine], minlength=3).tolist() == record["games_by_rank"]
+        # Seconds of self-play: of the last rank also those in which others trained.
+        searching_s, whole_s = record["playing_s_by_rank"], record["play_s"] + record["train_s"]
+        assert 0 < searching_s[0] <= record["play_s"] + 0.05 and 0.5 * whole_s < searching_s[2] <= whole_s + 0.05
         # Games beyond the quota are not trained on, so that the ratio of what is made and trained stays bounded.
         expected = 40 * record["positions_num"] * min(1, 16 / record["games_num"]) / 32
         assert abs(record["steps_num"] - expected) <= 1
+    # A segment names the weights that played in its games: the newest, and those since the oldest game was begun.
+    hashes = [weights_after(tmp_path / "run", iteration) for iteration in range(4)]
+    for path in (tmp_path / "run" / "games").glob("*.h5"):
+        with h5py.File(path) as file:
+            begun = file["games/iteration"][:]
+            assert file.attrs["weights"].split() == hashes[begun.min() : file.attrs["iteration"] + 1]
     state = json.loads((tmp_path / "run" / "checkpoints" / "000004" / "state.json").read_text())
     assert state["games_num"] == len(rows["id"]) and state["phase"] == "play"
     # Another mode goes on with it.
