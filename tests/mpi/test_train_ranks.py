@@ -94,6 +94,10 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
     assert iterations(tmp_path / "run")[-1]["publish_bytes"] == 0  # all have the weights that they trained
 
 
+def test_weights_reach_those_that_play_and_only_them(program):
+    program(3, "publish_checks")
+
+
 def test_root_host_is_every_rank_of_one_host(mpirun, tmp_path):
     done = mpirun(2, "run_dist.py", *OPTIONS, "--train_distributed_native", "--set", "iterations=1", "--logdir",
                   tmp_path / "run")  # fmt: skip
