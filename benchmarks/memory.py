@@ -5,9 +5,9 @@
 
 Starts a training with each engine in turn, and notes each rank's resident memory (RSS: what `top` shows; PSS: with
 pages that processes share divided among them) whenever an iteration has ended. `growth_mib` is from iteration --settled
-to the last one, each the median of a few samples around it. It holds the replay window, which grows by
-`replay.window_growth` of all positions up to `replay.window_max`: `window_mib` is its share at the end, computed from its
-rows. `slowdown` is the time of an iteration at the end over that at --settled.
+to the last one, each the median of a few samples around it. That includes the replay window, which grows by
+`replay.window_growth` of all positions up to `replay.window_max`: `window_mib` is a rank's share at the end, computed
+from the number of its rows. `slowdown` is the time of an iteration at the end over that at --settled.
 """
 
 import argparse
@@ -30,8 +30,8 @@ from az_mpi import games, run_folder
 from az_mpi.data import replay
 
 ROOT = Path(__file__).resolve().parents[1]
-SHORT = ("selfplay.games_num=20", "search.simulations=4", "evaluate.every=0", "evaluate.solver_positions=0",
-         "evaluate.opponents=[]", "report.tensorboard=false")  # fmt: skip
+SHORT = ("selfplay.games_num=20", "search.simulations=4", "train.batch_size=256", "evaluate.every=0",
+         "evaluate.solver_positions=0", "evaluate.opponents=[]", "report.tensorboard=false")  # fmt: skip
 MIB = 2**20
 AROUND = 10  # samples whose median stands for one iteration
 POLL_S = 0.1

@@ -59,15 +59,29 @@ class Replay:
 
     def __init__(self, game):
         self.game = game
-        self.rows = np.empty(0, sample_dtype(game))
+        self._buffer = np.empty(0, sample_dtype(game))
+        self._start, self._end = 0, 0  # of the rows held, in the buffer
+
+    @property
+    def rows(self):
+        """The rows held, oldest first, `sample_dtype` [n]: a view, until the next `add`."""
+        return self._buffer[self._start : self._end]
 
     def add(self, rows):
-        """Take in new rows, whose indices follow those held."""
-        self.rows = np.concatenate([self.rows, rows])
+        """Take in new rows in the order of their indices, which follow those held."""
+        held, needed = self.rows, self._end - self._start + len(rows)
+        if self._start + needed > len(self._buffer):
+            # A new array for each change would take the window's memory two to three times over.
+            if needed > 0.9 * len(self._buffer):
+                self._buffer = np.empty(needed + needed // 4, held.dtype)
+            self._buffer[: len(held)] = held
+            self._start, self._end = 0, len(held)
+        self._buffer[self._end : self._start + needed] = rows
+        self._end = self._start + needed
 
     def forget(self, oldest_index):
         """Drop the rows whose index is below `oldest_index`."""
-        self.rows = self.rows[self.rows["index"] >= oldest_index]
+        self._start += int(np.searchsorted(self.rows["index"], oldest_index))
 
     def sample(self, rng, n):
         """Draw n positions with replacement, each seen through a random symmetry; none from an empty shard.

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.base import Board, Game, owners
+from az_mpi.hashing import mix
 
 ROWS, COLUMNS = 6, 7
 _FULL = np.uint64(sum(1 << (7 * c + r) for c in range(COLUMNS) for r in range(ROWS)))
@@ -44,6 +45,9 @@ class Rules(Game):
 
     def planes(self, states):
         return _planes(states)
+
+    def canonical_key(self, states):
+        return _canonical_key(states)
 
     def show(self, state):
         board = self.board(state)
@@ -106,3 +110,25 @@ def _planes(states):
                 for c in range(COLUMNS):
                     planes[b, p, r, c] = (states[b, p] >> np.uint64(7 * c + ROWS - 1 - r)) & _ONE
     return planes
+
+
+@njit(cache=True, nogil=True)
+def _mirror(stones):
+    """Return a bitboard with its columns in the opposite order."""
+    mirrored = np.uint64(0)
+    for c in range(COLUMNS):
+        column = (stones >> np.uint64(7 * c)) & np.uint64(0x7F)
+        mirrored |= column << np.uint64(7 * (COLUMNS - 1 - c))
+    return mirrored
+
+
+@njit(cache=True, nogil=True)
+def _canonical_key(states):
+    keys, symmetry = np.empty(len(states), np.uint64), np.zeros(len(states), np.int64)
+    for b in range(len(states)):
+        own, other = states[b]
+        turned_own, turned_other = _mirror(own), _mirror(other)
+        if turned_own < own or (turned_own == own and turned_other < other):
+            own, other, symmetry[b] = turned_own, turned_other, 1
+        keys[b] = mix(mix(own) + other)
+    return keys, symmetry

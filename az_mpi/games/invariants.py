@@ -11,12 +11,13 @@ def check(game, games_num=64, seed=0):
     # A second set of games plays the same moves seen through one symmetry each: it must stay the mirror of the first.
     k = rng.integers(len(game.symmetry_cells), size=games_num)
     mirrored = game.initial(games_num)
-    seen = {}
+    seen, boards = {}, {}
     for _ in range(game.max_plies + 1):
         ended = _check_states(game, states)
         _check_mirror(game, states, mirrored, k)
         for state, key in zip(states, game.key(states)):
             assert seen.setdefault(int(key), state.tobytes()) == state.tobytes(), "two states share a key"
+        _check_canonical(game, states, mirrored, boards)
         live = ~ended
         if not live.any():
             return
@@ -85,3 +86,16 @@ def _check_mirror(game, states, mirrored, k):
     assert (ended == ended_too).all() and (value == value_too).all(), "a symmetry changes the result"
     turned_legal = np.take_along_axis(game.legal(states), actions, axis=1)
     assert (turned_legal == game.legal(mirrored))[~ended].all(), "a symmetry does not map legal actions"
+
+
+def _check_canonical(game, states, mirrored, boards):
+    """All images of a board have one canonical key and, seen through the symmetry that comes with it, are one board; no
+    other board has that key. boards: {key: planes of that board} of all that were met so far."""
+    (keys, symmetry), (keys_too, symmetry_too) = game.canonical_key(states), game.canonical_key(mirrored)
+    assert keys.dtype == np.uint64 and symmetry.dtype == np.int64, "canonical_key is not (uint64, int64)"
+    assert (keys == keys_too).all(), "images of a board have different canonical keys"
+    planes = game.planes(np.concatenate([states, mirrored])).reshape(2 * len(states), game.planes_shape[0], -1)
+    cells = game.symmetry_cells[np.concatenate([symmetry, symmetry_too])]
+    turned = np.take_along_axis(planes, cells[:, None, :], axis=2)
+    for key, board in zip(np.concatenate([keys, keys_too]), turned):
+        assert boards.setdefault(int(key), board.tobytes()) == board.tobytes(), "two boards have one canonical key"

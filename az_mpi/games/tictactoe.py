@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.base import Board, Game, owners
+from az_mpi.hashing import mix
 
 _LINES = np.array([0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100], np.uint16)
 _FULL = 0b111111111
@@ -14,6 +15,12 @@ def _symmetries():
     board = np.arange(9).reshape(3, 3)
     turns = [np.rot90(side, k) for side in (board, board[:, ::-1]) for k in range(4)]
     return np.stack(turns).reshape(8, 9).astype(np.int32)
+
+
+def _turned_stones(cells):
+    """Return every bitboard of one player's stones seen through every symmetry, uint16 [512, 8]."""
+    stones = np.arange(512)[:, None, None] >> cells & 1
+    return (stones << np.arange(9)).sum(axis=2).astype(np.uint16)
 
 
 class Rules(Game):
@@ -48,12 +55,31 @@ class Rules(Game):
         cells = states[:, :, None] >> np.arange(9, dtype=np.uint16) & 1
         return cells.astype(np.uint8).reshape(-1, 2, 3, 3)
 
+    def canonical_key(self, states):
+        return _canonical_key(states, _TURNED)
+
     def show(self, state):
         return self.board(state).text()
 
     def board(self, state):
         states = np.asarray(state)[None]
         return Board(owners(self.planes(states)[0], self.to_play(states)[0]), columns=tuple("abc"), rows=tuple("321"))
+
+
+_TURNED = _turned_stones(Rules.symmetry_cells)
+
+
+@njit(cache=True, nogil=True)
+def _canonical_key(states, turned):
+    keys, symmetry = np.empty(len(states), np.uint64), np.zeros(len(states), np.int64)
+    for b in range(len(states)):
+        smallest = 1 << 18
+        for k in range(turned.shape[1]):
+            image = np.int64(turned[states[b, 0], k]) << 9 | np.int64(turned[states[b, 1], k])
+            if image < smallest:
+                smallest, symmetry[b] = image, k
+        keys[b] = mix(np.uint64(smallest + 1))
+    return keys, symmetry
 
 
 @njit(cache=True, nogil=True)

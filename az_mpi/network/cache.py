@@ -1,6 +1,6 @@
 """Evaluations remembered: a table of a fixed size from a position's key to what the network said of it.
 
-A position and its turned and mirrored images are one entry: all are turned to the image with the smallest key before
+A position and its turned and mirrored images are one entry (`Game.canonical_key`): all are turned to one image before
 the network sees them. Positions that a batch holds twice are evaluated once.
 Shapes: n positions, C planes, H rows, W columns, A actions, K symmetries, E entries.
 """
@@ -10,7 +10,6 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from az_mpi.hashing import FNV_OFFSET, FNV_PRIME, mix
 from az_mpi.network.evaluators import Evaluator
 from az_mpi.permuting import permute
 
@@ -51,43 +50,24 @@ class CachedEvaluator(Evaluator):
         return counts
 
     def begin(self, states):
-        game, table, planes = self.game, self._table, self.game.planes(states)
+        game, table = self.game, self._table
         self._batch = batch = self._batch % (2**31 - 1) + 1
-        flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
-        keys, symmetry = canonical_keys(flat, game.symmetry_cells)
+        keys, symmetry = game.canonical_key(states)
         logits, value, entry, row, missing = _look_up(table, batch, keys, symmetry, game.symmetry_actions)
         self.positions_num += len(states)
         self.evaluations_num += len(missing)
         if not len(missing):
             return lambda: (logits, value)
-        turned = permute(flat[missing], game.symmetry_cells, symmetry[missing])
-        evaluation = self.engine.begin(turned.reshape(-1, *game.planes_shape))
+        planes = game.planes(states[missing])
+        flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
+        turned = permute(flat, game.symmetry_cells, symmetry[missing]).reshape(planes.shape)
+        evaluation = self.engine.begin(turned)
 
         def complete():
             _fill(table, batch, entry, row, symmetry, game.symmetry_actions, missing, *evaluation(), logits, value)
             return logits, value
 
         return complete
-
-
-@njit(cache=True, nogil=True)
-def canonical_keys(planes, cells):
-    """Return (the smallest key over all images of each position, uint64 [n], and which symmetry gives it, int64 [n]).
-
-    planes: uint8 [n, C, H * W]; cells: int32 [K, H * W], see `Game`.
-    """
-    keys, best = np.empty(len(planes), np.uint64), np.zeros(len(planes), np.int64)
-    for i in range(len(planes)):
-        keys[i] = np.uint64(0xFFFFFFFFFFFFFFFF)
-        for k in range(len(cells)):
-            h = FNV_OFFSET
-            for c in range(planes.shape[1]):
-                for j in cells[k]:
-                    h = (h ^ np.uint64(planes[i, c, j])) * FNV_PRIME
-            h = max(mix(h), np.uint64(1))  # 0 marks an empty entry
-            if h < keys[i]:
-                keys[i], best[i] = h, k
-    return keys, best
 
 
 @njit(cache=True, nogil=True)
@@ -102,16 +82,17 @@ def _look_up(table, batch, keys, symmetry, actions):
     entry, row = np.empty(n, np.int64), np.full(n, -1, np.int64)
     missing, count = np.empty(n, np.int64), 0
     for i in range(n):
-        s = np.int64(keys[i] & np.uint64(sets - 1))
+        key = max(keys[i], np.uint64(1))  # 0 marks an empty entry
+        s = np.int64(key & np.uint64(sets - 1))
         found = -1
         for way in range(WAYS):
-            if table.keys[s, way] == keys[i]:
+            if table.keys[s, way] == key:
                 found = way
         known = found >= 0
         if not known:
             found = table.oldest[s]
             table.oldest[s] = (found + 1) % WAYS
-            table.keys[s, found] = keys[i]
+            table.keys[s, found] = key
         e = entry[i] = s * WAYS + found
         if known and table.claimed_by[e] == NOBODY:
             for j in range(num_actions):

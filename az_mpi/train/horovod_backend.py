@@ -5,6 +5,7 @@ costs self-play on the same cores 40 % of its speed. It is therefore started for
 shut down after it.
 """
 
+import atexit
 import re
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,7 @@ class HorovodBackend:
         finally:
             with watchdog.waiting():
                 hvd.shutdown()
+            atexit.unregister(hvd.shutdown)  # which each `init` registers anew
 
     def wrap(self, optimizer, named_parameters):
         """Return the optimiser with gradients summed over ranks. Within a session; it serves later sessions too."""

@@ -7,6 +7,7 @@ import pytest
 from helpers import board, moves_of, stones
 
 from az_mpi import games
+from az_mpi.games.base import Game
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
 BOTH = pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: game.name)
@@ -307,6 +308,35 @@ def test_keys_of_all_positions_of_tictactoe_differ():
         states.append(np.unique(TICTACTOE.play(states[-1][row], action), axis=0))
     keys = TICTACTOE.key(np.concatenate(states))
     assert len(keys) == len(set(keys.tolist())) == 5478
+
+
+def test_canonical_keys_of_tictactoe_are_its_positions_up_to_symmetry():
+    """765 of them, the empty board included; a known count."""
+    states = [TICTACTOE.initial(1)]
+    for _ in range(9):
+        row, action = np.nonzero(TICTACTOE.legal(states[-1]) & ~TICTACTOE.terminal(states[-1])[0][:, None])
+        states.append(np.unique(TICTACTOE.play(states[-1][row], action), axis=0))
+    keys, _ = TICTACTOE.canonical_key(np.concatenate(states))
+    assert len(set(keys.tolist())) == 765
+
+
+@pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: game.name)
+def test_a_games_own_canonical_keys_tell_the_same_boards_apart_as_the_usual_ones(game):
+    rng, states, seen = np.random.default_rng(4), game.initial(200), []
+    for _ in range(6):
+        seen.append(states := states[~game.terminal(states)[0]])
+        states = game.play(states, np.argmax(rng.random((len(states), game.num_actions)) * game.legal(states), axis=1))
+    states = np.concatenate(seen)
+    pairs = list(zip(game.canonical_key(states)[0].tolist(), Game.canonical_key(game, states)[0].tolist()))
+    assert len(set(pairs)) == len({own for own, _ in pairs}) == len({usual for _, usual in pairs}) > 50
+
+
+def test_the_canonical_key_of_a_game_without_symmetries_is_its_key():
+    one = type("One", (type(CONNECT4),), {name: getattr(CONNECT4, name)[:1] for name in (
+        "symmetry_cells", "symmetry_actions")} | {"canonical_key": Game.canonical_key})()
+    states = np.concatenate([_played(moves) for moves in ([], [0], [6], [0, 1, 2])])
+    keys, symmetry = one.canonical_key(states)
+    assert (keys == one.key(states)).all() and (symmetry == 0).all() and len(set(keys.tolist())) == 4
 
 
 def test_the_mirror_of_connect_four():

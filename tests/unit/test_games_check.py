@@ -83,6 +83,21 @@ BROKEN = {
         "does not map legal actions",
     ),
     "keys that are too short": (connect4.Rules, {"key": lambda self, s: s[:, 0] % np.uint64(64)}, "share a key"),
+    "canonical keys that forget a side": (
+        tictactoe.Rules,
+        {"canonical_key": lambda self, s: tictactoe.Rules.canonical_key(self, s & np.array([511, 0], np.uint16))},
+        "two boards have one canonical key",
+    ),
+    "canonical keys of states": (
+        connect4.Rules,
+        {"canonical_key": lambda self, s: (self.key(s), np.zeros(len(s), np.int64))},
+        "images of a board have different",
+    ),
+    "canonical keys without their symmetry": (
+        connect4.Rules,
+        {"canonical_key": lambda self, s: (connect4.Rules.canonical_key(self, s)[0], np.zeros(len(s), np.int64))},
+        "two boards have one canonical key",
+    ),
     "planes of another type": (
         connect4.Rules,
         {"planes": lambda self, s: connect4.Rules.planes(self, s).astype(np.float32)},
