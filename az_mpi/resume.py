@@ -93,7 +93,8 @@ def _give_weights(world, network):
     """Let the network of every rank have root's weights, to the bit. Collective over `world`.
 
     They travel as they are: exact compression spares a fifth of the bytes and takes longer than sending these on any
-    network above 0.3 Gbit/s (benchmarks/weights.py)."""
+    network above 0.3 Gbit/s (benchmarks/weights.py). bf16 would spare half, but a rank that evaluates in fp32 would
+    then play with another network than root."""
     tensors = list(network.state_dict().values())
     whole = torch.cat([tensor.reshape(-1) for tensor in tensors]).cpu().numpy() if world.is_root else None
     whole = torch.from_numpy(world.broadcast(whole))
