@@ -1,5 +1,7 @@
 """The replay window: its size, its rows, and samples seen through symmetries."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from helpers import Hashed, board, make_config, play_games
@@ -66,6 +68,27 @@ def test_forget_drops_what_is_older():
     assert len(replay.rows) == 3
     replay.forget(12)
     assert len(replay.rows) == 0
+
+
+def test_a_window_that_slides_holds_the_newest_rows_in_little_more_than_their_memory():
+    """What a trainer has allocated, at every moment of 200 exchanges: the rows, a quarter in reserve, and once in a while
+    the old rows beside the new ones."""
+    rng, replay, made, size = np.random.default_rng(1), Replay(TICTACTOE), 0, 20_000
+    tracemalloc.start()
+    try:
+        for k in range(200):
+            new = rows_numbered(*range(made, made + int(rng.integers(0, 1500))))
+            made += len(new)
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0] - replay.rows.base.nbytes
+            replay.add(new)
+            replay.forget(made - size)
+            peak = tracemalloc.get_traced_memory()[1] - before
+            assert replay.rows["index"].tolist() == list(range(max(0, made - size), made))
+            if k > 100:  # the window is full
+                assert peak < 1.5 * (size + 1500) * new.itemsize
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_empty_shard_gives_no_samples_of_the_right_shape():
