@@ -57,6 +57,7 @@ bench: setup ## every benchmark (10 minutes); BENCH_RUN=runs/connect4_quick: sel
 	python benchmarks/train.py
 	python benchmarks/segments.py
 	mpirun -np $(NP) -H localhost:$(NP) python benchmarks/exchange.py
+	python benchmarks/weights.py --networks 5x64
 	python benchmarks/startup.py --cold_runs 1
 	python benchmarks/faults.py
 	python benchmarks/copies.py

@@ -17,8 +17,8 @@ if __name__ == "__main__":
 
 from az_mpi import command_line, watchdog  # noqa: E402
 from az_mpi import config as configuration  # noqa: E402
-from az_mpi.files import keep_private, passes  # noqa: E402
-from az_mpi.problems import Refusal  # noqa: E402
+from az_mpi.files import have_home, keep_private, open_plain, passes  # noqa: E402
+from az_mpi.problems import Refusal, print_anything  # noqa: E402
 from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 
 DONE, INTERNAL, RESUMABLE, INTERRUPTED = 0, 70, 75, 130
@@ -27,6 +27,7 @@ LAST_WORDS_S = 1.0
 
 def main(argv):
     """Run the program; return its exit status unless it got as far as joining an MPI job, see `leave`."""
+    print_anything()
     try:
         arguments = command_line.parse(argv)
         if not arguments.check_config:
@@ -78,12 +79,14 @@ def load_config(arguments):
 def start(arguments):
     """Join the MPI job and do what was asked. An unexpected exception on any rank ends the whole job."""
     keep_private()
+    have_home()
     requests = Requests()
     if arguments.mode == "train":
         requests.listen()  # before MPI and torch load, which can take long
         watchdog.start(command_line.environment_rank())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
+    from az_mpi import root_host
     from az_mpi.peers import PeerLost
     from az_mpi.world import World
 
@@ -92,6 +95,8 @@ def start(arguments):
     try:
         config = configuration.loads(world.from_root(lambda: configuration.to_json(load_config(arguments))))
         world.chunk_bytes = config.exchange.chunk_bytes
+        if arguments.mode == "train":
+            world = root_host.order(world, config.train.root_host)
         from az_mpi import modes
 
         getattr(modes, arguments.mode)(arguments, config, world, requests)
@@ -121,9 +126,9 @@ def crash(world, folder, status):
     try:
         print(text, file=sys.stderr, flush=True)
         logging.shutdown()
-        with open(Path(folder) / "logs" / f"rank-{world.rank:03d}.log", "r+") as file:  # only if there is one
-            file.seek(0, 2)
-            file.write(text)
+        log = Path(folder) / "logs" / f"rank-{world.rank:03d}.log"
+        with open(open_plain(log, os.O_WRONLY | os.O_APPEND), "w", errors="backslashreplace") as file:
+            file.write(text)  # only if there is one
     except OSError:
         pass  # a full disk may be why we are here; the others must not wait for us
     finally:

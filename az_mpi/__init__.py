@@ -2,22 +2,40 @@
 
 import hashlib
 import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 __version__ = "0.1.0"
 
 
-def _numba_cache():
-    """Return the folder for compiled kernels, one for each state of the sources.
-
-    Numba looks only at the file of a kernel for changes, but kernels have those of other files compiled into them.
-    """
+def _sources():
+    """Return a name for the state of the files with compiled kernels. Numba looks only at the file of a kernel for
+    changes, but kernels have those of other files compiled into them."""
     here = Path(__file__).parent
-    patterns = ("hashing.py", "games/*.py", "search/*.py", "network/*.py")
+    patterns = ("hashing.py", "permuting.py", "games/*.py", "search/*.py", "network/*.py", "data/replay.py")
     sources = sorted(path for pattern in patterns for path in here.glob(pattern))
-    stamp = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    return str(here / "__pycache__" / f"numba-{stamp}")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 
+def _cache_folder():
+    """Return a folder for compiled kernels that this user may write to: beside the sources, else in the user's own
+    cache, else in the system's temporary folder, where no other user can have made it."""
+    own = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "az_mpi"
+    for folder in (Path(__file__).parent / "__pycache__", own):
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK | os.X_OK):
+                return folder
+    temporary = Path(tempfile.gettempdir()) / f"az_mpi-{os.getuid()}"
+    with suppress(OSError):
+        temporary.mkdir(mode=0o700, exist_ok=True)
+        if temporary.lstat().st_uid == os.getuid():
+            return temporary
+    return Path(tempfile.mkdtemp(prefix="az_mpi-"))
+
+
+SOURCES = _sources()
 # Before anything imports Numba, which reads it once.
-os.environ.setdefault("NUMBA_CACHE_DIR", _numba_cache())
+if "NUMBA_CACHE_DIR" not in os.environ:
+    os.environ["NUMBA_CACHE_DIR"] = str(_cache_folder() / f"numba-{SOURCES}")

@@ -1,11 +1,11 @@
-"""python -m az_mpi COMMAND: everything beside training itself. Training is run_dist.py, which mpirun starts."""
+"""python -m az_mpi COMMAND, or az_mpi COMMAND: everything beside training, which is run_dist.py, started by mpirun."""
 
 import importlib
 import os
 import sys
 
-from az_mpi.files import keep_private
-from az_mpi.problems import Refusal, escape, nearest
+from az_mpi.files import have_home, keep_private
+from az_mpi.problems import Refusal, escape, nearest, print_anything
 
 PROG = "python -m az_mpi"
 # Each module has main(arguments) -> exit status, answers --help, and raises Refusal for what its user got wrong.
@@ -20,13 +20,16 @@ COMMANDS = {
 USAGE = 2
 
 
-def main(argv):
-    """Run the command that argv names and return its exit status."""
+def main(argv=None):
+    """Run the command that argv, by default this process's, names and return its exit status."""
+    argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
         print(help_text())
         return 0 if argv else USAGE
     name, arguments = argv[0], argv[1:]
     keep_private()
+    have_home()
+    print_anything()
     try:
         if name not in COMMANDS:
             near = "".join(f"; did you mean {other}?" for other in nearest(name, list(COMMANDS))[:1])
@@ -47,4 +50,4 @@ def help_text():
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

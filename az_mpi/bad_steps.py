@@ -14,6 +14,8 @@ from az_mpi.checkpoint import Checkpoint, NotFinite, Progress
 from az_mpi.data.writer import insist
 from az_mpi.files import write_bytes
 from az_mpi.network import resnet
+from az_mpi.problems import Refusal
+from az_mpi.train.loss import HEADS
 
 FOLDER = "bad_batches"
 KEPT_MAX = 16  # batches, the newest ones
@@ -30,7 +32,7 @@ def skipped(run, batch, figures):
     place = run.folder / FOLDER / f"{learner.step_index:08d}"
     problems = [problem for problem in learner.world.collect(_keep(learner, batch, figures, place)) if problem]
     kept = f"its batch could not be kept ({problems[0]})" if problems else f"its batch is kept in {place}"
-    own = learner.world.collect(bool(torch.tensor(figures[:2]).isfinite().all()))
+    own = learner.world.collect(bool(torch.tensor(figures[: len(HEADS)]).isfinite().all()))
     where = [rank for rank, finite in enumerate(own) if not finite]
     cause = f"the loss on trainer {where} is not finite" if where else "the gradient is not finite"
     _warn(run, "step %d is skipped: %s (%d in a row); %s", learner.step_index, cause, learner.bad_steps, kept)
@@ -93,7 +95,7 @@ def _keep(learner, batch, figures, place):
             for old in sorted(place.parent.iterdir())[:-KEPT_MAX]:
                 shutil.rmtree(old)
         tensors = dict(zip(("planes", "policy", "value", "weight"), map(torch.as_tensor, batch), strict=True))
-        about = {"step": learner.step_index, "policy_loss": figures[0], "value_loss": figures[1]}
+        about = {"step": learner.step_index} | {f"{head}_loss": loss for head, loss in zip(HEADS, figures)}
         tensors, about = {name: tensor.cpu() for name, tensor in tensors.items()}, {k: str(about[k]) for k in about}
         write_bytes(place / f"rank-{learner.world.rank:03d}.safetensors", checkpoint.to_bytes(tensors, about))
     except OSError as error:  # training does not depend on it
@@ -104,8 +106,13 @@ def _keep(learner, batch, figures, place):
 def _last_good(run):
     """Return (checkpoint, its name) to go back to, or (None, None): one from which good steps were made."""
     good_until, folder = run.learner.good_until, run.folder / "checkpoints"
-    look = functools.partial(checkpoint.load_newest, folder, set_aside=False, before_step=good_until)
-    found, lines = insist(run.writer, folder, look) or (None, [])
+    ours = run.network.state_dict()
+    look = functools.partial(checkpoint.load_newest, folder, set_aside=False, ours=ours, before_step=good_until)
+    try:
+        found, lines = insist(run.writer, folder, look) or (None, [])
+    except Refusal as error:  # another network's has been put there
+        run.logger.warning(error)
+        return None, None
     for line in lines:
         run.logger.warning(line)
     if found:

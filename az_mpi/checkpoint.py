@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from az_mpi.problems import Refusal
 SCHEMA_VERSION = 1
 _NAME = re.compile(r"\d+(-\d+)?")
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
+SHOWN_MAX = 4  # tensors that differ
 
 
 @dataclass
@@ -120,21 +122,21 @@ def find(folder):
     return [Path(folder) / name for name in sorted(found, key=lambda name: tuple(map(int, name.split("-"))))]
 
 
-def load_newest(folder, set_aside, fits=lambda checkpoint: None, before_step=None):
+def load_newest(folder, set_aside, ours=None, before_step=None):
     """Return (the newest whole `Checkpoint` or None, a line about each damaged one after it).
 
     before_step: leave out those of that many optimiser steps or more.
 
     A checkpoint is judged by its sums before anything of it is used. set_aside: rename the damaged ones, which the run
-    that writes here must do before it writes another of the same name; whoever only looks leaves them. fits: raises
-    ValueError for a checkpoint that is not of this run. Raises OSError where the file system fails for a while.
+    that writes here must do before it writes another of the same name; whoever only looks leaves them. ours: see
+    `check_fits`. Raises Refusal where that one is another network's, OSError where the file system fails for a while.
     """
     lines = []
     for path in reversed(find(folder)):
         try:
             found = read(path)
-            fits(found)
             if before_step is None or found.progress.step < before_step:
+                check_fits(path, found, ours)
                 return found, lines
             continue
         except (OSError, ValueError) as error:
@@ -150,7 +152,7 @@ def load_newest(folder, set_aside, fits=lambda checkpoint: None, before_step=Non
 def read(path):
     """Return the `Checkpoint` in a folder. Raises ValueError for one that is damaged, OSError."""
     sums = dict(reversed(line.split("  ", 1)) for line in files.read(path / "sha256").decode().splitlines())
-    contents = [files.read(path / name) for name in _FILES]
+    contents = [files.read(path / name, files.DATA_BYTES_MAX) for name in _FILES]
     for name, content in zip(_FILES, contents):
         if sums.get(name) != hashlib.sha256(content).hexdigest():
             raise ValueError(f"the SHA-256 of {name} does not match")
@@ -195,19 +197,68 @@ def _damage_now(path):
         return f"it cannot be read now ({error.strerror})"
 
 
-def traces(folder):
-    """Return the folders of all checkpoints, and of what was set aside."""
-    return [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
+def differences(tensors, ours):
+    """Return where tensors differ from a network's, {name: tensor} both, in name, type or shape: a line each."""
+    rows = [(name, _kind(tensors.get(name)), _kind(ours.get(name))) for name in sorted(tensors.keys() | ours.keys())]
+    return [f"{name} is {there}, in this run's network {here}" for name, there, here in rows if there != here]
 
 
-def refuse_lost(folder, anew):
-    """Raise Refusal where a run's checkpoints are all damaged, unless it is to begin `anew`: a run that has come far
-    does not start from nothing without being told to."""
-    damaged = traces(folder)
-    # Also where it is to begin anew: what cannot be read now may be whole.
-    if not damaged or any(damage(path) is None for path in reversed(find(folder))) or anew:
+def _kind(tensor):
+    return "missing" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def check_fits(path, found, ours):
+    """Raise Refusal where a `Checkpoint`, read from `path` and whole, is not of the network whose tensors are `ours`,
+    {name: tensor}; None: of any."""
+    if ours is None:
         return
-    lines = [f"  {path}: {_damage_now(path)}" for path in damaged]
-    raise Refusal("\n".join([f"--logdir {Path(folder).parent}: no checkpoint of this run is whole", *lines,
-                             "  put a whole copy of one there, or begin again with new weights and the games that are "
-                             "stored: --without_checkpoint"]))
+    lines = [f"model.safetensors: {line}" for line in differences(found.model, ours)]
+    for key, tensor in found.optimizer.items():
+        name = key.rpartition(".")[0]
+        if name not in ours or tensor.shape not in ((), ours[name].shape):
+            lines.append(f"optimizer.safetensors: {key} is {_kind(tensor)}, which fits no tensor of this run's network")
+    if lines:
+        more = [f"... and {len(lines) - SHOWN_MAX} more"] if len(lines) > SHOWN_MAX else []
+        raise Refusal("\n  ".join([
+            f"--logdir {path.parent.parent}: checkpoint {path} is whole, but another network's; it was left there",
+            *lines[:SHOWN_MAX], *more,
+            f"it is probably another run's: move it out of {path.parent} and put this run's own back;",
+            "without one, --without_checkpoint begins again with new weights and the games that are stored;",
+            "or give another --logdir"]))
+
+
+def traces(folder):
+    """Return why a run must have had checkpoints, although none may be whole now: a line for each that is there or was
+    set aside, or one where metrics.jsonl tells of one with training in it; [] where no such one was saved yet."""
+    there = [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
+    if there:
+        return [f"{path}: {_damage_now(path) or 'it is whole'}" for path in there]
+    metrics, newest = Path(folder).parent / "metrics.jsonl", None
+    for line in files.read(metrics).splitlines() if files.is_there(metrics) else []:
+        # A save has a line of its own; earlier versions put the time that it took into the iteration's.
+        if b'"checkpoint"' in line or b'"save_s"' in line:
+            with suppress(ValueError, KeyError, TypeError):  # of a line that was cut off
+                record = json.loads(line)
+                newest = f"iteration {record['iteration']}, step {record['step']}" if record["step"] else newest
+    return [] if newest is None else [f"{folder}: none is there; {metrics} tells of one after {newest}"]
+
+
+def refuse_unusable(folder, anew, ours=None):
+    """Return the name of the checkpoint with which a run goes on, or None where it has none yet.
+
+    Raises Refusal where the newest whole one is another network's (see `check_fits`), and where there were some and
+    none is whole, unless the run is to begin `anew`: a run that has come far does not start from nothing without being
+    told to. Raises OSError where the file system fails."""
+    for path in reversed(find(folder)):
+        try:
+            check_fits(path, read(path), ours)
+            return path.name
+        except (OSError, ValueError) as error:
+            if files.unavailable(error):  # also where it is to begin anew: what cannot be read now may be whole
+                raise
+    if not anew and (lines := traces(folder)):
+        raise Refusal("\n  ".join([
+            f"--logdir {Path(folder).parent}: no checkpoint of this run is whole", *lines, "put a whole copy of one "
+            "there; or begin again with new weights and the games that are stored: --without_checkpoint;",
+            "or begin a new run: give another --logdir"]))
+    return None

@@ -118,7 +118,7 @@ def _value(text):
     """Return the JSON value of `text`, or `text` itself where it is no JSON (so that words need no quotes)."""
     try:
         return parse_json(text)
-    except (json.JSONDecodeError, RecursionError):
+    except ValueError:
         return text
 
 

@@ -8,7 +8,6 @@ import functools
 from az_mpi import __version__, files
 from az_mpi.data import replay, segment
 from az_mpi.data.writer import insist
-from az_mpi.network import resnet
 from az_mpi.selfplay.record import Record
 
 
@@ -57,7 +56,7 @@ def exchange(run, old):
     # Only root holds old games, and their positions are numbered first.
     games_num, positions_num = len(old.games) + len(record.games), [len(old.positions), len(record.positions)]
     unwritten_num = run.writer.unwritten_num if world.is_root else None
-    counts = world.collect([*positions_num, games_num, int(run.player.live.sum()), unwritten_num])
+    counts = world.collect([*positions_num, games_num, run.player.unfinished_num, unwritten_num])
     run.given = run.given[max(len(run.given) - counts[0][4], 0) :]  # what is on disk need not be given again
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
     _deal(run, old, progress.positions_num)
@@ -85,8 +84,14 @@ def store(run):
         run.given[-1] = iteration, Record.join(run.game, [record, record.from_root(run.world, compress)])
     new = record.gather(run.world, compress)
     if run.world.is_root:
-        run.writer.submit(iteration, new, provenance(run))
+        run.writer.submit(iteration, new, provenance(run, new))
     return record
+
+
+def store_all(run):
+    """Store what the ranks have finished as the run ends, beyond the quota too."""
+    run.player.allow()
+    store(run)
 
 
 def refill(run):
@@ -115,9 +120,12 @@ def refill(run):
         run.replay.forget(oldest)
 
 
-def provenance(run):
-    """Return a segment's attributes: where its games come from."""
-    weights = resnet.weights_hash(run.network)
+def provenance(run, record):
+    """Return the attributes of a segment with the games of `record`: where they come from.
+
+    `weights` has the SHA-256 of all weights that may have played in these games, oldest first, with blanks between.
+    """
+    weights = " ".join(run.played_with(record.games["iteration"].min(initial=run.progress.iteration)))
     return {"weights": weights, "host": run.world.host, "ranks": run.world.size, "az_mpi": __version__}
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import stat
@@ -18,6 +19,10 @@ REFUSED = {errno.EACCES, errno.EPERM, errno.ENOKEY, errno.EKEYEXPIRED, errno.EKE
 MAY_NOT = "see that this user may use it, and that its ticket (Kerberos, AFS) has not ended"
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}  # of file systems without hard links
 READ_PAUSES_S = (0.1, 0.5, 2.0)  # before a file that cannot be read is tried again
+# The largest file that is read, by kind. Each is far above what a run writes: whatever is larger is not one of ours.
+TEXT_BYTES_MAX = 2**24  # JSON and sums: 10,000 ranks need some 3 MB
+LINES_BYTES_MAX = 2**30  # metrics.jsonl: a million records need some 300 MB
+DATA_BYTES_MAX = 2**33  # tensors of a checkpoint; games of one exchange, compressed
 
 
 def passes(error):
@@ -32,7 +37,17 @@ def unavailable(error):
 
 
 class Forbidden(Exception):
-    """This process may not write here any more."""
+    """This process may not write here any more. resumable: whether the same command goes on later."""
+
+    def __init__(self, text, resumable=True):
+        super().__init__(text)
+        self.resumable = resumable
+
+
+class Foreign(OSError, ValueError):
+    """What has the name of one of our files and is none: a pipe, a folder, a device, or larger than its kind may be.
+
+    Trying again does not help. It counts as damaged, as other content that we did not write does."""
 
 
 @contextmanager
@@ -68,7 +83,7 @@ def whole_folder(path, before=None):
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with suppress(FileNotFoundError):
         shutil.rmtree(temporary)  # of a program that had our number, or of ours that failed
-    temporary.mkdir(parents=True)
+    temporary.mkdir()  # not its parents: a run's folder that was renamed must not come back with a part of it
     try:
         yield temporary
         for file in temporary.iterdir():
@@ -85,6 +100,12 @@ def whole_folder(path, before=None):
 def keep_private():
     """From now on let this process's new files be its user's alone to write, and its group's at most to read."""
     os.umask(os.umask(0) | 0o027)
+
+
+def have_home():
+    """Set HOME where it is not set, as in some containers and services: without it Open MPI does not start."""
+    home = os.path.expanduser("~")  # of the user database where there is no HOME; "~" for a user that is not in it
+    os.environ.setdefault("HOME", home if os.path.isabs(home) else "/")
 
 
 def is_there(path):
@@ -114,19 +135,25 @@ def remove_folder(path):
     shutil.rmtree(temporary)
 
 
-def remove_leftovers(folder):
-    """Remove what writers that were killed left under their temporary names in `folder` and one level below it."""
+def remove_leftovers(folder, pids=None):
+    """Remove what writers that were killed left under their temporary names in `folder` and one level below it.
+
+    pids: of these processes alone, while others are at work."""
     folder = Path(folder)
     for path in [*folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")]:
+        if pids is not None and path.name.split(".")[-2] not in map(str, pids):
+            continue
         if path.is_dir():
             shutil.rmtree(path)
         else:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def write_text(path, text, durable=True):
-    """Write a small text file whole. durable: see `whole_file`."""
-    write_bytes(path, text.encode(), durable)
+    """Write a small text file whole, as UTF-8; what that does not have (bytes of a name that is no UTF-8) becomes "?".
+
+    durable: see `whole_file`."""
+    write_bytes(path, text.encode(errors="replace"), durable)
 
 
 def write_bytes(path, content, durable=True, before=None):
@@ -159,19 +186,52 @@ def claim_text(path, text):
     sync(path.parent)
 
 
-def read(path):
-    """Return the bytes of a plain file; no link is followed and nothing waited for but READ_PAUSES_S, in which errors
-    may pass. Raises OSError."""
+def open_plain(path, flags=os.O_RDONLY):
+    """Return the descriptor of a plain file. No link is followed, and no other end of a pipe waited for.
+
+    flags: of `os.open`. Raises OSError; Foreign for what is no plain file."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a pipe without a reader, or a socket
+            raise Foreign(errno.EINVAL, "not a plain file", str(path)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Foreign(errno.EINVAL, "not a plain file", str(path))
+    return descriptor
+
+
+def read(path, bytes_max=TEXT_BYTES_MAX):
+    """Return the bytes of a file that `open_plain` opens; nothing is waited for but READ_PAUSES_S, in which errors may
+    pass. Raises OSError; Foreign for what is no plain file, or larger than `bytes_max`, or than memory."""
     for pause in (*READ_PAUSES_S, None):
         try:
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise OSError(errno.EINVAL, "not a plain file", str(path))
+            with open(open_plain(path), "rb") as file:
+                if os.fstat(file.fileno()).st_size > bytes_max:
+                    raise Foreign(errno.EFBIG, f"larger than {bytes_max:,} bytes", str(path))
                 return file.read()
+        except MemoryError as error:
+            raise Foreign(errno.EFBIG, "larger than this machine's free memory", str(path)) from error
         except OSError as error:
             if pause is None or not passes(error):
                 raise
             time.sleep(pause)
+
+
+def parse_json(text, **hooks):
+    """Return the value of a JSON text, str or bytes. Raises ValueError, also where it is nested too deeply for Python.
+
+    hooks: of `json.loads`."""
+    try:
+        return json.loads(text, **hooks)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def read_json(path, bytes_max=TEXT_BYTES_MAX):
+    """Return the value of a JSON file. Raises ValueError where it is damaged; OSError, see `read`."""
+    return parse_json(read(path, bytes_max))
 
 
 def set_aside(path):

@@ -112,9 +112,10 @@ def _newest_best(run, before):
     paths = [path for path in paths if path.stem.isdecimal() and int(path.stem) < before]
     for path in sorted(paths, reverse=True):
         try:
-            tensors = checkpoint.from_bytes(files.read(path))
+            tensors = checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
             checkpoint.check_finite(tensors)
-            resume.check_weights(run, tensors, path.name)
+            if lines := checkpoint.differences(tensors, run.network.state_dict()):
+                raise ValueError(f"it is another network's: {lines[0]}")
             return tensors
         except (OSError, SafetensorError, ValueError) as error:
             if files.unavailable(error):

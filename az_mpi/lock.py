@@ -32,7 +32,7 @@ _TRIES = 100
 
 
 class LockLost(Forbidden):
-    """Another job has taken the run over: nothing may be written any more."""
+    """The lock is not ours any more, such as where another job has taken the run over: nothing may be written."""
 
 
 def me():
@@ -213,7 +213,7 @@ class Lock:
         folder = Path(run) / "lock"
         ours = {path.name: token for path in _files(folder) if _token(path) == token}
         if not ours:
-            raise LockLost(f"{folder}: the lock of this job is gone")
+            raise _gone(folder)
         try:
             return cls._claim(run, ranks, attempt, token, ours, hang_s)
         except LockHeld as error:
@@ -255,16 +255,19 @@ class Lock:
                 # Not what a cache knows: the server changes the file's time, or says that it is gone.
                 os.utime(self.path, follow_symlinks=False)
                 self._lost = _token(self.path) != self.token
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 self._lost = True
         return not self._lost
 
     def check(self):
         """Raise LockLost unless it is ours still: to be called right before a file becomes visible."""
         if not self.still_ours():
-            names = [_read(path) for path in _files(self.path.parent)]
-            now = [f"{found[1].get('pid')} on {found[1].get('host')}" for found in names if found]
-            raise LockLost(f"{self.path.parent}: another job has taken the run over ({', '.join(now) or 'now gone'})")
+            found = [found[1] for path in _files(self.path.parent) if (found := _read(path))]
+            others = [f"{other.get('pid')} on {other.get('host')}" for other in found
+                      if other.get("token") != self.token]  # ours is there where the folder came back
+            if not others:
+                raise _gone(self.path.parent)
+            raise LockLost(f"{self.path.parent}: another job has taken the run over ({', '.join(others)})")
 
     def release(self):
         """Give the lock back; the folder of locks goes too where it is empty. Never raises OSError, and waits no longer
@@ -289,6 +292,15 @@ class Lock:
                     return
             except OSError:
                 pass  # those who write find out for themselves
+
+
+def _gone(folder):
+    """Return the exception for a folder of locks in which neither this job's lock is nor another's."""
+    if files.is_there(folder.parent / "attempts"):
+        return LockLost(f"{folder}: this job's lock was removed, or the run's folder was renamed for a while; no other "
+                        "job has taken the run over")
+    return LockLost(f"{folder.parent}: the run's folder was renamed or removed while the job ran; a renamed one goes "
+                    "on with its new name as --logdir", resumable=False)  # the same command would begin a new run
 
 
 def _create(path, text):

@@ -9,10 +9,11 @@ import numpy as np
 
 from az_mpi import bad_steps, exchange, judge, recovery, resume
 from az_mpi.peers import PeerLost
+from az_mpi.problems import Refusal
 from az_mpi.pulse import Lockstep
 from az_mpi.report import curve, page
 from az_mpi.report.console import ProgressBar
-from az_mpi.report.summary import iteration_line
+from az_mpi.report.summary import iteration_line, losses_text
 from az_mpi.selfplay import quota
 from az_mpi.selfplay.record import Record
 
@@ -58,8 +59,10 @@ def show(run):
     try:
         curve.draw(run.folder)
         page.write(run.folder)
-    except Exception:
-        run.logger.exception("the report could not be written; python -m az_mpi report %s tries again", run.folder)
+    except Exception as error:
+        expected = isinstance(error, (OSError, Refusal))
+        run.logger.warning("the report could not be written: %s; python -m az_mpi report %s tries again", error,
+                           run.folder, exc_info=not expected)
 
 
 def iteration(run):
@@ -116,7 +119,7 @@ def play(run):
     new_positions, total = 0, None
     while True:
         before = player.simulations_num
-        with run.timers("play"):
+        with run.timers("play"), run.tally.playing(world):
             if config.selfplay.deterministic:
                 total = quota.play_share(player, run.pulse, index, missing, weights, shown.update)
             elif missing_num > 0:
@@ -141,10 +144,9 @@ def _make_due(run, new_positions):
     """Add what the replay ratio asks of the new positions to the samples to be trained on."""
     progress, asked = run.progress, run.config.selfplay.games_num
     games_num = progress.games_num - run.before_play.games_num
-    if run.trainers_num < run.world.size:
-        # Ranks that play while others train can make more than these can train on: games beyond the quota wait in the
-        # window, and the ratio falls. Training on all would take longer each time, and yield still more of them.
-        new_positions *= min(1.0, asked / max(games_num, 1))
+    # Ranks that play while others train can make more games than were asked for. Games beyond the quota wait in the
+    # window, and the ratio falls. Training on all would take longer each time, and yield still more of them.
+    new_positions *= min(1.0, asked / max(games_num, 1))
     progress.samples_due += new_positions * run.config.train.replay_ratio
 
 
@@ -175,7 +177,8 @@ def learn(run):
     else:
         before = player.simulations_num
         run.status.enter("play")
-        quota.play_meanwhile(player, run.pulse, progress.iteration, run.attempt, run.trainers_num)
+        with run.tally.playing(world):
+            quota.play_meanwhile(player, run.pulse, progress.iteration, run.attempt, run.trainers_num)
         run.tally.meanwhile_num += player.simulations_num - before
     if run.partner and not run.learner:
         run.partner.settle()
@@ -232,11 +235,15 @@ class StepWatch:
 def report(run, new_positions, steps):
     """Say and record what the iteration did."""
     world, tally = run.world, run.tally.take(run.world)
-    mine = [*run.take_cache_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]  # from KiB
-    asked, evaluated, peak = np.array(world.collect(mine)).T
+    losses = run.learner.iteration_losses() if run.learner else {}  # this rank's part
+    mine = [*run.take_cache_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, losses]  # from KiB
+    *counts, losses = zip(*world.collect(mine))
+    asked, evaluated, peak = map(np.array, counts)
     games_num = tally["games_num"].sum()
     values = {"iteration": run.progress.iteration, "games_num": int(games_num), "positions_num": new_positions}
-    values |= {"steps_num": steps, "mean_length": tally["positions_num"].sum() / max(games_num, 1)}
+    values |= {"games_asked_num": run.config.selfplay.games_num}
+    values |= {"steps_num": steps} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
+    values |= {"mean_length": tally["positions_num"].sum() / max(games_num, 1)}
     values |= {"first_player_score": 0.5 + 0.5 * tally["outcome"].sum() / max(games_num, 1)}
     values |= {"mean_staleness": tally["staleness"].sum() / max(games_num, 1)}
     run.status.staleness = values["mean_staleness"]
@@ -259,18 +266,22 @@ def report(run, new_positions, steps):
         values["evaluations_per_s"] = evaluated.sum() / searching_s
     values |= {"bad_steps_num": int(tally["bad_steps_num"][0]), "rollbacks_num": run.progress.rollbacks}
     values |= {"exchanges_num": int(tally["exchanges_num"][0]), "exchange_bytes": int(tally["exchange_bytes"].sum())}
+    values |= {"publish_bytes": int(tally["publish_bytes"].sum())}
     values |= {"peak_resident_bytes": int(peak.max())}  # of the largest rank since it started
     values |= {f"{name}_by_rank": tally[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}
-    run.metrics.write("iteration", run.progress.step, values)
+    values["playing_s_by_rank"] = tally["playing_s"].round(4).tolist()
+    if not (run.writer and run.writer.ended):  # else it is not on disk, and will be done again
+        run.metrics.write("iteration", run.progress.step, values)
     if world.is_root:
         run.logger.info(iteration_line(values))
     else:
         text = "iteration %d: this rank gave %d games, %d positions; %d simulations, %d of them while others trained"
         counts = [tally[f"{name}_num"][world.rank] for name in ("games", "positions", "played", "meanwhile")]
+        text = "; ".join([text, *filter(None, [losses_text(values)])])
         run.logger.info(text, values["iteration"], *counts[:2], counts[2] + counts[3], counts[3])
 
 
 def _summary(run, step, values):
     run.metrics.write("train", step, values)
-    run.say("  step %d: policy loss %.3f, value loss %.3f, gradient norm %.2f, learning rate %.2g", step,
-            *(values[name] for name in ("policy_loss", "value_loss", "gradient_norm", "learning_rate")))
+    run.say("  step %d: %s, gradient norm %.2f, learning rate %.2g", step, losses_text(values), values["gradient_norm"],
+            values["learning_rate"])

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from az_mpi import checkpoint, exchange, judge, lock, loop, placement, resume, run_folder, watchdog
+from az_mpi import checkpoint, exchange, judge, kernels, lock, loop, placement, resume, run_folder, watchdog
 from az_mpi.data import segment
 from az_mpi.problems import NotNow
 from az_mpi.report.console import ProgressBar
@@ -21,8 +21,8 @@ from az_mpi.signals import Stopped, TrainingFailed, deadline
 def train(arguments, config, world, requests):
     """Start the run in --logdir, or go on with the one that is there; stop or save where signals ask for it."""
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
-    watchdog.expect(config.fault.hang_s)
     world, trainers_num = placement.place(config, world, placement.choose_device(world))
+    watchdog.expect(config.fault.hang_s, world.rank)
     ranks, taken = world.collect(lock.me()), []  # taken: root's lock
 
     def wait():
@@ -32,12 +32,13 @@ def train(arguments, config, world, requests):
 
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
 
-    def begin():
+    def begin(network):
+        anew = arguments.without_checkpoint
         try:
-            checkpoint.refuse_lost(folder / "checkpoints", arguments.without_checkpoint)
+            newest = checkpoint.refuse_unusable(folder / "checkpoints", anew, network.state_dict())
         except OSError as error:
             raise run_folder.unusable(folder, error) from error
-        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
+        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say, newest)
         taken.append(mine)
         return attempt
 
@@ -50,7 +51,8 @@ def train(arguments, config, world, requests):
     try:
         if world.is_root:
             run.hold(taken[0])
-        run.token = world.share(run.lock and run.lock.token)
+        run.token, run.ranks = world.share(run.lock and run.lock.token), ranks
+        kernels.compile_missing(run.world, config, run.game, run.cores, run.say)
         _train(run)
     finally:
         if run.lock:  # perhaps taken over from a root that was lost
@@ -102,7 +104,7 @@ def selfplay(arguments, config, world, requests):
     simulations = world.sum(np.array([player.simulations_num], np.int64))[0]
     if not world.is_root:
         return
-    written = segment.write(folder, index, run.game, record, exchange.provenance(run))
+    written = segment.write(folder, index, run.game, record, exchange.provenance(run, record))
     games_num, positions_num = len(record.games), len(record.positions)
     result = {"segment": str(written.path), "games_num": games_num, "positions_num": positions_num}
     result |= {"games_per_s": games_num / seconds, "simulations_per_s": simulations / seconds}
@@ -111,6 +113,7 @@ def selfplay(arguments, config, world, requests):
 
 def _prepare(folder):
     """Make a run's folder for games, unless it is there. Raises Refusal where nothing can be written to it."""
+    run_folder.check_folders(folder.parent, (folder.name,))
     try:
         folder.mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -137,6 +140,7 @@ def _open(arguments, config, world, requests):
     folder = arguments.logdir
     world.from_root(lambda: run_folder.check_same_run(folder, config))
     run = assemble(config, world, folder, requests=requests)
+    kernels.compile_missing(run.world, config, run.game, run.cores, run.say)
     if not resume.restore(run, set_aside=False):
         raise RunFolderError(f"--logdir {folder}: holds no whole checkpoint\n  train there first, or name another run")
     return run

@@ -1,11 +1,16 @@
 """What is wrong with a configuration, told to its user in one block; and reading JSON so that it can be told."""
 
+import codecs
+import io
 import json
+import os
+import sys
 from collections import Counter
 from difflib import SequenceMatcher
 from types import UnionType
 from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin
 
+from az_mpi import files
 from az_mpi.files import passes
 
 FILE_BYTES_MAX = 2**16  # a larger file is no configuration (and /dev/zero would never end)
@@ -66,6 +71,27 @@ def escape(text):
     return text if len(text) <= 200 else text[:197] + "..."
 
 
+def readable(path):
+    """Return the last name of a path as text for people: its bytes as UTF-8 in any locale, the others replaced."""
+    return os.fsencode(path.name).decode(errors="replace")
+
+
+def print_anything():
+    """From now on let standard output take any text: a folder's name need not be in the encoding of the locale. Bytes
+    of names are printed as they are, other characters that it lacks as escapes."""
+    codecs.register_error("az_mpi", _encode)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # which it is not where standard output is closed
+        sys.stdout.reconfigure(errors="az_mpi")
+
+
+def _encode(error):
+    text = error.object[error.start : error.end]
+    try:
+        return text.encode("ascii", "surrogateescape"), error.end
+    except UnicodeEncodeError:
+        return text.encode("ascii", "backslashreplace"), error.end
+
+
 def nearest(key, names):
     """Return which dotted `names` look most like `key`, for "did you mean": at most three, about equally alike."""
     section, _, last = key[:80].lower().replace("-", "_").rpartition(".")
@@ -99,6 +125,8 @@ def allowed(kind, limits=()):
         return f"a list of any of {', '.join(map(json.dumps, choices(kind)))}; each at most once"
     if origin is dict:
         return f'an object such as {{"name": 1}}; each value {allowed(parts[1])}'
+    if kind is str:
+        return "text of letters, digits, '.', '_' and '-'"
     return "true or false" if kind is bool else _number(kind, limits)
 
 
@@ -129,8 +157,8 @@ def _integer(digits):
 
 
 def parse_json(text):
-    """Return the value of a JSON text. Raises json.JSONDecodeError, or RecursionError for very deep nesting."""
-    return json.loads(text, object_pairs_hook=JsonObject, parse_int=_integer)
+    """Return the value of a JSON text, its objects as JsonObject. Raises ValueError."""
+    return files.parse_json(text, object_pairs_hook=JsonObject, parse_int=_integer)
 
 
 def _point_at(text, error):
@@ -149,8 +177,8 @@ def read_json(text, name):
         return parse_json(text)
     except json.JSONDecodeError as error:
         message = _point_at(text, error)
-    except RecursionError:
-        message = "not a configuration: it is nested too deeply"
+    except ValueError as error:
+        message = f"not a configuration: {error}"
     raise ConfigError(name, [Problem("", "", message)])
 
 

@@ -29,6 +29,7 @@ class Pulse:
     def __init__(self, world, requests):
         self.world, self.requests = world, requests
         self._pending, self._asked = None, 0.0
+        self.told_finished = 0  # this rank's `finished` in the newest total
 
     def look(self, finished=0, done=False, exchange=False):
         """Return a `Total` where one has come in since the last call, else None; then begin the next with these counts
@@ -37,6 +38,7 @@ class Pulse:
         if self._pending is None:
             counts = (finished, done, exchange, *self.requests.tell(self.world.is_root))
             self._pending, self._asked = self.world.start_sum(counts), now
+            self.told_finished = finished
         elif now - self._asked >= EVERY_S and self._pending.finished():
             total, self._pending = Total(*self._pending.total), None
             self.requests.hear(total)

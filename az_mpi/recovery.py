@@ -21,7 +21,7 @@ from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
 from az_mpi.report.tally import Tally
-from az_mpi.run import make_backend, make_writer, say_ranks
+from az_mpi.run import make_backend, make_players, make_writer, say_ranks
 from az_mpi.selfplay.record import Record
 from az_mpi.signals import Stopped
 from az_mpi.train.learner import Learner
@@ -87,6 +87,7 @@ def _rebuild(run, world):
         new.learner = backend and Learner(config, run.game, new.network, backend, run.device)
         new.replay = backend and Replay(run.game)
         new.partner = partner.make(config, world, trainers_num)
+        new.players = make_players(world, trainers_num)
         _restate(run, new)
         _store_what_is_missing(run, new)
         _recount(new)
@@ -107,7 +108,7 @@ def _leave(run, world, error):
     _take_over(run, world)
     last = replace(run, world=world, logger=console.start(world.is_root, run.log_name, run.folder))
     last.say("stopped after a loss: the ranks that are left cannot go on: %s", error)
-    exchange.store(last)
+    exchange.store_all(last)
     _store_what_is_missing(run, last)
     if run.rescued is not None:
         last.progress = replace(run.rescued.progress)
@@ -119,8 +120,10 @@ def _leave(run, world, error):
 
 
 def _take_over(run, world):
-    """Let the new root hold the folder's lock and write. Raises Stopped where another job has taken the run."""
+    """Let the new root hold the folder's lock and write, and remove what those that are lost were about to write.
+    Raises Stopped where another job has taken the run."""
     ranks = world.collect(lock.me())
+    lost = {rank["pid"] for rank in run.ranks} - {rank["pid"] for rank in ranks}
 
     def hold():
         if run.lock is None:
@@ -130,6 +133,7 @@ def _take_over(run, world):
                 return str(error)
             run.writer = make_writer(run.config, run.folder, run.game, run.pulse.requests)
             run.hold(taken)
+        run.writer.do(run.folder, lambda check: files.remove_leftovers(run.folder, lost))
         return None
 
     if problem := world.from_root(hold):
@@ -210,9 +214,9 @@ def _kept(run):
 
 
 def _look_for_checkpoints(run, world):
-    """Raise Refusal where the run had checkpoints and none is whole any more."""
+    """Raise Refusal where the run had checkpoints and cannot go on with one of them."""
     folder = run.folder / "checkpoints"
-    look = functools.partial(checkpoint.refuse_lost, folder, anew=False)
+    look = functools.partial(checkpoint.refuse_unusable, folder, anew=False, ours=run.network.state_dict())
     world.from_root(lambda: insist(run.writer, folder, look))
 
 
@@ -236,7 +240,7 @@ def _store_what_is_missing(run, new):
             ids = records.games["id"]
             once = np.isin(np.arange(len(ids)), np.unique(ids, return_index=True)[1])  # two ranks hold root's
             missing = records.select(once & ~np.isin(ids, exchange.stored(new, iteration).games["id"]))
-            new.writer.submit(iteration, missing, exchange.provenance(new))
+            new.writer.submit(iteration, missing, exchange.provenance(new, missing))
     if world.is_root:
         new.writer.flush()
     world.barrier()

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from az_mpi import bad_steps, checkpoint, exchange
+import torch
+
+from az_mpi import bad_steps, checkpoint, exchange, run_folder
 from az_mpi.checkpoint import Checkpoint
 from az_mpi.data.writer import insist
 from az_mpi.network import resnet
@@ -16,7 +18,8 @@ class WeightsDiffer(Exception):
 def restore(run, set_aside):
     """Load the newest whole checkpoint and return whether there is one. Collective.
 
-    set_aside: see `checkpoint.load_newest`. Raises Refusal in a run that is only looked at and cannot be read.
+    set_aside: see `checkpoint.load_newest`. Raises Refusal where that one is another network's, and in a run that is
+    only looked at and cannot be read.
     """
     newest = None
 
@@ -24,7 +27,7 @@ def restore(run, set_aside):
         nonlocal newest
         folder = run.folder / "checkpoints"
         found = insist(run.writer, folder, lambda: checkpoint.load_newest(
-            folder, set_aside, lambda found: _check(run, found)))
+            folder, set_aside, run.network.state_dict()))
         newest, lines = found or (None, [])
         for line in lines:
             run.logger.warning(line)
@@ -53,48 +56,50 @@ def take_over(run, state):
         run.partner.keep(state)
 
 
-def check_weights(run, model, file):
-    """Raise ValueError where the tensors {name: tensor} of a file are not weights of the run's network."""
-    ours = run.network.state_dict()
-    if model.keys() != ours.keys():
-        raise ValueError(f"{file} is of another network")
-    for name, tensor in model.items():
-        if (tensor.shape, tensor.dtype) != (ours[name].shape, ours[name].dtype):
-            raise ValueError(f"{file}: {name} is {tensor.dtype} {list(tensor.shape)}")
-
-
-def _check(run, found):
-    """Raise ValueError where a checkpoint does not fit the run's network."""
-    check_weights(run, found.model, "model.safetensors")
-    ours = run.network.state_dict()
-    for key, tensor in found.optimizer.items():
-        name = key.rpartition(".")[0]
-        if name not in ours or tensor.shape not in ((), ours[name].shape):
-            raise ValueError(f"optimizer.safetensors: {key} is not of this network")
-
-
 def resume(run):
     """Refill the window from the segments before the checkpoint that was restored, and say where the run stands.
     Collective."""
     exchange.refill(run)
     settle(run)
     run.say("resumed after %s (attempt %d)", how_far(run), run.attempt)
-    if run.progress.unfinished_games:
+    if run.world.is_root and run.progress.unfinished_games and not _went_on_before(run):
         run.say("  lost: %d games that were under way then, and what was played after it and not yet stored",
                 run.progress.unfinished_games)
 
 
+def _went_on_before(run):
+    """Return whether another start has gone on from this checkpoint, and has said what was lost. Not collective."""
+    name = checkpoint.path_of(run.folder / "checkpoints", run.progress).name
+    return insist(run.writer, run.folder / "attempts", lambda: run_folder.went_on_before(run.folder, name))
+
+
 def publish(run):
-    """Give the trainers' weights to every rank's engine. Collective.
+    """Give root's weights to the ranks that only play, and every rank's to its engine. Collective.
 
     Raises WeightsDiffer where ranks disagree, NotFinite where the weights are not finite."""
-    differing = run.world.agree(resnet.weights_hash(run.network) if run.learner else None)
+    digest = resnet.weights_hash(run.network) if run.learner or run.world.is_root else None
+    differing = run.world.agree(digest)
     if differing := [rank for rank in differing if rank < run.trainers_num]:
         raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
-    if run.trainers_num < run.world.size:
-        run.network.load_state_dict(checkpoint.broadcast(run.world, run.network.state_dict()))
+    if run.players:
+        sent_before = run.world.sent_bytes
+        _give_weights(run.players, run.network)
+        run.tally.publish_bytes += run.world.sent_bytes - sent_before
     checkpoint.check_finite(run.network.state_dict())
-    run.load_weights()
+    run.load_weights(run.world.share(digest))
+
+
+def _give_weights(world, network):
+    """Let the network of every rank have root's weights, to the bit. Collective over `world`.
+
+    They travel as they are: exact compression spares a fifth of the bytes and takes longer than sending these on any
+    network above 0.3 Gbit/s (benchmarks/weights.py)."""
+    tensors = list(network.state_dict().values())
+    whole = torch.cat([tensor.reshape(-1) for tensor in tensors]).cpu().numpy() if world.is_root else None
+    whole = torch.from_numpy(world.broadcast(whole))
+    if not world.is_root:
+        for tensor, part in zip(tensors, whole.split([tensor.numel() for tensor in tensors])):
+            tensor.copy_(part.view_as(tensor))
 
 
 def mark(run):
@@ -120,7 +125,11 @@ def save(run, state=None):
     except checkpoint.NotFinite as error:
         run.logger.warning("no checkpoint after step %d: %s; the one before it stays the newest", progress.step, error)
         return False
-    return run.writer.ended is None
+    if run.writer.ended is not None:
+        return False
+    # A start that finds no checkpoint knows by this that there was one, see `checkpoint.traces`.
+    run.metrics.write("checkpoint", progress.step, {"iteration": progress.iteration})
+    return True
 
 
 def answer_save(run):
@@ -130,8 +139,9 @@ def answer_save(run):
 
 
 def leave(run):
-    """Store everything that is finished, and raise Stopped. Collective."""
-    exchange.store(run)
+    """Store everything that is finished, and raise Stopped; TrainingFailed where the same command would not go on.
+    Collective."""
+    exchange.store_all(run)
     save(run)
     run.world.barrier()  # where root dies before it is all stored, the others recover, store it, and leave then
     if run.writer and run.writer.ended:
@@ -140,16 +150,17 @@ def leave(run):
     else:
         why = ": max_hours is nearly over" if run.pulse.requests.time_is_up() else ""
         run.say("stopped after %s%s; start the same command again to go on", how_far(run), why)
-    run.status.end("stopped")
+    resumable = run.world.share(run.writer is None or run.writer.resumable)
+    run.status.end("stopped" if resumable else "failed")
     run.world.settle()  # mpirun ends all ranks when the first one leaves
-    raise Stopped
+    raise Stopped if resumable else TrainingFailed
 
 
 def give_up(run, reason):
     """Store the games that are finished, say why training cannot go on, and raise TrainingFailed. Collective.
 
     The newest checkpoint stays what it was: what came after it is not to be trusted."""
-    exchange.store(run)
+    exchange.store_all(run)
     if run.world.is_root:
         run.writer.flush()
         run.logger.error(reason)

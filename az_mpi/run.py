@@ -2,6 +2,7 @@
 
 import functools
 import os
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from az_mpi.signals import Requests
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 
+LOADED_NUM = 100  # weights whose SHA-256 is remembered, for games that are under way for several iterations
+
 
 @dataclass
 class Run:
@@ -48,6 +51,7 @@ class Run:
     evaluate: object  # what self-play searches with
     player: Player
     trainers_num: int
+    players: object  # the world of root and the ranks that only play, see `make_players`
     device: str
     cores: int
     engine_choice: str  # in words
@@ -61,12 +65,14 @@ class Run:
     timers: Timers
     pulse: Pulse
     status: Status
+    loaded: deque  # (iteration, SHA-256) of the newest weights that self-play has used, oldest first
     progress: Progress = field(default_factory=Progress)
     before_play: Progress | None = None  # as `progress` was when the iteration began, see `resume.mark`
     tally: Tally = field(default_factory=Tally)
     lock: Lock | None = None  # root's, on the folder
     token: str | None = None  # the lock's, by which another rank takes it over
     best_engine: Engine | None = None  # the best network's, once it was played against
+    ranks: list = field(default_factory=list)  # `lock.me()` of all ranks of the job, also of those that were lost
     rescued: Checkpoint | None = None  # in a recovery: the newest state that a survivor held
     given: list = field(default_factory=list)  # (iteration, Record) of this rank's games that may not be on disk yet
 
@@ -86,11 +92,17 @@ class Run:
         if isinstance(self.evaluate, RolloutEvaluator):
             self.evaluate.rng = np.random.default_rng([self.config.seed, self.progress.iteration, self.world.rank])
 
-    def load_weights(self):
-        """Take the network's weights into self-play's engine and forget what the old ones said."""
+    def load_weights(self, digest):
+        """Take the network's weights, with this SHA-256, into self-play's engine and forget what the old ones said."""
         self.engine.load(self.network)
+        self.loaded.append((self.progress.iteration + (self.progress.phase == "train"), digest))
         if isinstance(self.evaluate, CachedEvaluator):
             self.evaluate.clear()
+
+    def played_with(self, iteration):
+        """Return the SHA-256 of the weights that self-play has used since games of `iteration` began, oldest first."""
+        first = max((i for i, (begun, _) in enumerate(self.loaded) if begun <= iteration), default=0)
+        return list(dict.fromkeys(digest for _, digest in list(self.loaded)[first:]))
 
     def take_cache_counts(self):
         """Return (positions asked for, positions evaluated) by self-play since the last call; 0, 0 if uncounted."""
@@ -105,8 +117,9 @@ class Run:
 def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None):
     """Return this rank's `Run`, with new weights; the start-up table is printed. Collective.
 
-    prepare: called by root once nothing here can be refused any more, to make `folder` ready; returns the number of
-    the attempt. None for a run that is only looked at: nothing is trained or written, and standard output left alone.
+    prepare: called by root with the network once nothing here can be refused any more, to make `folder` ready; returns
+    the number of the attempt. None for a run that is only looked at: nothing is trained or written, and standard output
+    left alone.
     trainers_num: the first ranks of the world, which train. requests: what signals ask for.
     """
     cores, requests = world.cores(), requests or Requests()
@@ -127,7 +140,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     evaluate = choose_evaluator(config, game, engine, world.rank)
     backend = make_backend(config, world, device, trainers_num)
     parameters_num = sum(p.numel() for p in network.parameters())
-    attempt = prepare and world.from_root(lambda: _check_room(config, game, folder, parameters_num) or prepare())
+    attempt = prepare and world.from_root(lambda: _check_room(config, game, folder, parameters_num) or prepare(network))
     log_name = f"rank-{world.rank:03d}"
     logger = console.start(world.is_root, log_name, folder if prepare else None)
     writes = world.is_root and prepare is not None
@@ -145,6 +158,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         evaluate=evaluate,
         player=Player(config, game, evaluate, world.rank, cores, groups_num=2 if evaluate.in_background else 1),
         trainers_num=trainers_num,
+        players=make_players(world, trainers_num),
         device=device,
         cores=cores,
         engine_choice=engine_choice,
@@ -158,6 +172,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         timers=Timers(world, status.enter),
         pulse=Pulse(world, requests),
         status=status,
+        loaded=deque([(0, resnet.weights_hash(network))], maxlen=LOADED_NUM),
     )
     _say_start(run)
     return run
@@ -167,6 +182,12 @@ def make_backend(config, world, device, trainers_num):
     """Return what sums gradients over the first `trainers_num` ranks, None on the others. Collective."""
     trainers = world.split(world.rank < trainers_num)
     return backends.make(config.train.backend, world, trainers, device)
+
+
+def make_players(world, trainers_num):
+    """Return the world in which root gives its weights to the ranks that only play; None on ranks that have them from
+    training, and on all where all train. Collective."""
+    return world.split(world.is_root or world.rank >= trainers_num) if trainers_num < world.size else None
 
 
 def make_writer(config, folder, game, requests):
@@ -186,11 +207,17 @@ def engine_maker(config, world, game, device, cores):
     """Return a function from a network to (an engine for it on this rank, the choice in words). Collective."""
     name = config.network.engine
     wanted = name if name in ("openvino", "torch") else "auto"
-    missing = world.collect(openvino_engine.missing() if wanted == "openvino" else None)
-    if ranks := [rank for rank, reason in enumerate(missing) if reason]:
-        raise Refusal(f'network.engine: "openvino" cannot be had on rank {ranks}: {missing[ranks[0]]}\n'
-                      '  install it (make setup does), or let each rank choose with --set network.engine=auto')
-    return functools.partial(engines.make, game=game, wanted=wanted, device=device, threads=cores)
+    precision = config.network.precision
+    problems = {
+        "engine": (openvino_engine.missing() if wanted == "openvino" else None, "install it (make setup does), or "),
+        "precision": (engines.lacks(wanted, device, precision), ""),
+    }
+    for key, (problem, cure) in problems.items():
+        found = world.collect(problem)
+        if ranks := [rank for rank, reason in enumerate(found) if reason]:
+            raise Refusal(f'network.{key}: "{getattr(config.network, key)}" cannot be had on rank {ranks}: '
+                          f"{found[ranks[0]]}\n  {cure}let each rank choose with --set network.{key}=auto")
+    return functools.partial(engines.make, game=game, wanted=wanted, device=device, threads=cores, precision=precision)
 
 
 def choose_evaluator(config, game, engine, rank):
@@ -210,9 +237,10 @@ def say_ranks(run):
     meanwhile = "" if config.selfplay.deterministic or not run.trainers_num else ", also while others train"
     roles = "play, train" if run.learner else f"play{meanwhile}" + ", holds a copy of the trainer" * bool(run.partner)
     device = f"{device} {name}".removesuffix(" cpu")
-    rows = world.collect([world.rank, world.host, run.cores, device, run.engine_choice, roles])
-    run.status.begin(run, [(host, place, does) for _, host, _, place, _, does in rows])
-    for line in console.table([("rank", "host", "cores", "device", "engine", "roles"), *rows]):
+    training = run.learner.precision if run.learner else "-"
+    rows = world.collect([world.rank, world.host, run.cores, device, run.engine_choice, training, roles])
+    run.status.begin(run, [(host, place, does) for _, host, _, place, *_, does in rows])
+    for line in console.table([("rank", "host", "cores", "device", "self-play engine", "training", "roles"), *rows]):
         run.say("  %s", line)
 
 

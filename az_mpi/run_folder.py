@@ -1,21 +1,25 @@
 """A run's folder: what lies where in it, and whether this command may go on with what is there."""
 
+import errno
 import functools
 import importlib.metadata
 import json
 import os
 import platform
 import re
+import stat
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from az_mpi import __version__, files, lock
 from az_mpi import config as configuration
-from az_mpi.files import claim_text, is_there, names, passes, read, remove_leftovers, set_aside, write_text
+from az_mpi.files import claim_text, is_there, names, passes, read_json, remove_leftovers, set_aside, write_text
 from az_mpi.problems import NotNow, Refusal
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
+ALL_FOLDERS = (*FOLDERS, "logs", "lock")
 
 
 class RunFolderError(Refusal):
@@ -33,10 +37,11 @@ def look(path, config, fresh, say, wait):
         raise unusable(path, error) from error
 
 
-def start(path, config, hosts, fresh, ranks, dead, say):
+def start(path, config, hosts, fresh, ranks, dead, say, newest=None):
     """Take the lock of a run's folder and prepare the folder; return (the number of this attempt, the `Lock`).
 
-    To be called by root alone. ranks, dead: see `Lock.take`. Raises LockHeld, and as `prepare` does.
+    To be called by root alone. ranks, dead: see `Lock.take`. newest: see `prepare`. Raises LockHeld, and as `prepare`
+    does.
     """
     path = Path(path)
     try:
@@ -45,7 +50,7 @@ def start(path, config, hosts, fresh, ranks, dead, say):
     except OSError as error:
         raise unusable(path, error) from error
     try:
-        return prepare(path, config, hosts, fresh, say), held
+        return prepare(path, config, hosts, fresh, say, newest), held
     except BaseException:
         held.release()
         raise
@@ -53,6 +58,7 @@ def start(path, config, hosts, fresh, ranks, dead, say):
 
 def check(path, config, fresh):
     """Raise RunFolderError where this command may not go on with what is in the folder; OSError, NotNow."""
+    check_folders(path)
     if path.exists() and os.geteuid() not in (0, path.stat().st_uid):
         raise RunFolderError(f"--logdir {path}: the folder is another user's\n  give a --logdir of your own")
     if not holds_run(path):
@@ -64,10 +70,35 @@ def check(path, config, fresh):
     check_same_run(path, config)
 
 
-def prepare(path, config, hosts, fresh, say=lambda text: None):
+def check_folders(path, names=ALL_FOLDERS):
+    """Raise RunFolderError where a run's folder, one above it, or one of these in it is something else; OSError."""
+    path = Path(path)
+    if found := [place for place in (*path.parents, path, *(path / name for name in names)) if _is_no_folder(place)]:
+        raise RunFolderError("\n".join([
+            f"--logdir {path}: what should be a folder is none:",
+            *(f"  {place} is a link to {os.readlink(place)}, where there is no folder" if place.is_symlink() else
+              f"  {place} is a file" for place in found),
+            "  allowed are a folder, a link to a folder, or nothing (the folder is made then)",
+            "  move the file or the link away and put the run's own folder back; or give another --logdir"]))
+
+
+def _is_no_folder(place):
+    """Return whether something that is no folder has this name, such as a file or a link to nothing. Raises OSError."""
+    try:
+        return not stat.S_ISDIR(os.stat(place).st_mode)
+    except NotADirectoryError:
+        return False  # it lies in what is no folder, which is told of
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ELOOP):
+            raise
+        return os.path.islink(place)
+
+
+def prepare(path, config, hosts, fresh, say=lambda text: None, newest=None):
     """Create the folder of a run or join one that is there, and return the number of this attempt, from 1.
 
     To be called by root alone. Newest descriptions of starts that are damaged are set aside, which `say` is told.
+    newest: the name of the checkpoint with which this start goes on, None where there is none.
     Raises RunFolderError before anything is written; NotNow where the file system of a run that is there fails.
     """
     path = Path(path)
@@ -77,7 +108,7 @@ def prepare(path, config, hosts, fresh, say=lambda text: None):
             (path / name).mkdir(parents=True, exist_ok=True)
         remove_leftovers(path)
         next(_whole(reversed(attempts(path)), functools.partial(_set_aside, say)), None)
-        text = json.dumps(describe(config, hosts), indent=2) + "\n"
+        text = json.dumps(describe(config, hosts) | {"checkpoint": newest}, indent=2) + "\n"
         attempt = _write_attempt(path / "attempts", text)
         if not is_there(path / "config.json"):
             write_text(path / "config.json", text)
@@ -114,12 +145,19 @@ def attempts(path):
     return [folder / f"{stem}.json" for stem in sorted((stem for stem in stems if stem.isdecimal()), key=int)]
 
 
+def went_on_before(path, newest):
+    """Return whether the start before the newest one went on with the same checkpoint, of the name `newest`. Starts of
+    earlier versions, which did not say so, and what survivors of a loss wrote down, count as others. Raises OSError."""
+    for file in reversed(attempts(path)[:-1]):
+        with suppress(ValueError, FileNotFoundError):
+            if "checkpoint" in (content := description(file)):
+                return content["checkpoint"] == newest
+    return False
+
+
 def description(path):
     """Return what the description of a start says. Raises ValueError where it is damaged; OSError."""
-    try:
-        content = json.loads(read(path))
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    content = read_json(path)
     if not isinstance(content, dict) or "config" not in content:
         raise ValueError("no description of a start")
     return content
@@ -185,7 +223,11 @@ def _version(name):
 
 
 def check_same_run(path, config):
-    """Raise RunFolderError unless `path` holds a run that this configuration can go on with."""
+    """Raise RunFolderError unless `path` holds a run that this configuration can go on with; NotNow."""
+    try:
+        check_folders(path)
+    except OSError as error:
+        raise unusable(path, error) from error
     old = recorded_config(path)
     refused = [change for change in configuration.changes(old, config) if not change.may_change]
     if refused:

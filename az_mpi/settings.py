@@ -43,6 +43,9 @@ class Network(Section):
         'What evaluates positions in self-play. "auto": the network, by the fastest engine there is (a GPU, else '
         'OpenVINO, else torch); "uniform": equal priors and value 0, no network, deterministic, for tests; "rollout": '
         'random play-outs.'))
+    precision: Literal["auto", "fp32", "bf16"] = _free("auto", (
+        'What the engine computes in, in self-play and matches; train.mixed_precision is about training. "auto": bf16 '
+        'where the processor or GPU has it, else fp32.'))
     cache_entries: _whole(0) = _free(2**20, "Positions whose evaluation each rank remembers in self-play until "
                                      "the weights change; 0: none. An entry takes 4 bytes an action and 20 more.")
 
@@ -67,7 +70,9 @@ class Search(Section):  # AlphaZero: Silver et al. 2018, Methods and pseudocode
 
 
 class Selfplay(Section):
-    games_num: _whole(1) = _free(512, "Games an iteration asks for: a TOTAL over all ranks.")
+    games_num: _whole(1) = _free(512, "Games an iteration asks for: a TOTAL over all ranks. It gets fewer than one a "
+                                 "rank more, but for those that ranks play while others train. Training takes samples "
+                                 "for as many as were asked for.")
     parallel_games: _whole(1, 65_536) = _free(256, "Games each rank plays at once (on EACH rank).")
     deterministic: bool = _fixed(False, "Split games_num over the ranks exactly and seed each game by (seed, "
                                  "iteration, game index), so that any number of ranks makes the same games.")
@@ -94,6 +99,9 @@ class Train(Section):
     ranks: Literal["all", "root_host", "gpu"] | _whole(1) = _free("all", (
         'Who trains: "all" ranks, those on the "root_host", those that own a "gpu", or a number of ranks. The others '
         'go on playing meanwhile.'))
+    root_host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=253)] = _free("", (
+        'The host of root, by name or IPv4 address: its ranks come first, so that train.ranks "root_host" and numbers '
+        'begin with it, and root writes the files of the run; "": the first host listed to mpirun or launch.'))
     backend: Literal["horovod", "ddp"] = _free("horovod", 'What sums gradients over the train ranks; "ddp": torch.'
                                                'distributed, where Horovod cannot be built.')
     batch_size: _whole(1) = _free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
@@ -109,7 +117,9 @@ class Train(Section):
     gradient_clip: float = _fixed(1.0, "Largest global L2 norm of the gradient; a longer one is scaled down.", gt=0)
     value_loss_weight: float = _fixed(1.0, "Weight of the value loss (z - v)^2 beside the policy loss -pi log p; z and "
                                       "v are for the player to move, in [-1, 1].", gt=0)
-    mixed_precision: Literal["auto"] | bool = _free("auto", 'bf16 autocast; "auto": where the processor has bf16.')
+    mixed_precision: Literal["auto"] | bool = _free("auto", (
+        'Training in bf16 autocast; "auto": where the processor or GPU has bf16; false: in fp32, on GPUs with torch\'s '
+        'TF32 convolutions. Self-play and matches: network.precision.'))
     bad_steps_max: _whole(1) = _free(3, "Steps in a row skipped as not finite, after which the weights go back to the "
                                      "last good checkpoint and the learning rate is halved; 3 times at most.")
     max_steps: _whole(0) = _free(0, "Optimiser steps after which the run ends, with that iteration; 0: no limit.")
@@ -148,7 +158,8 @@ class Fault(Section):
 
 
 class Report(Section):
-    summary_frequency: _whole(1) = _free(50, "Optimiser steps between summaries.")
+    summary_frequency: _whole(1) = _free(50, "Optimiser steps between summaries, which show the mean loss of "
+                                    "their batches; 1: the loss of each batch.")
     tensorboard: bool = _free(True, "Write TensorBoard files beside metrics.jsonl.")
 
 

@@ -6,6 +6,7 @@ Nothing is thrown away: what is damaged is renamed to NAME.damaged. Games in two
 import argparse
 import functools
 import json
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -44,6 +45,7 @@ def main(arguments):
 
     game = games.make(run_folder.recorded_config(given.run).game)
     try:
+        run_folder.check_folders(given.run)
         found = repaired(given.run, game) if given.repair else Findings(given.run, game)
     except OSError as error:
         kind = NotNow if files.passes(error) else Refusal
@@ -165,12 +167,12 @@ class Findings:
             self.counts["checkpoints_num"] += 1
             self.newest = self.newest or checkpoint.read(path).progress
         folder = self.run / "checkpoints"
-        if self.newest is None and readable and checkpoint.traces(folder):
-            self._wrong(folder, "no checkpoint is whole: put a copy of one there, or train on with "
+        if self.newest is None and readable and (lines := checkpoint.traces(folder)):
+            self._wrong(folder, f"no checkpoint is whole ({lines[-1]}): put a copy of one there, or train on with "
                         "--without_checkpoint")
         for path in _ending(self.run / "best", ".safetensors"):
             try:
-                checkpoint.from_bytes(files.read(path))
+                checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
             except Exception as error:
                 self._unusable(path, error, damaged=True)
 
@@ -229,17 +231,24 @@ class Findings:
         mendable = config in self.damaged or config in self.missing
         self.config_from = whole[0] if mendable and whole else None
         for path in _ending(self.run / "evaluations", ".json"):
-            self._can_be_read(path, lambda path: json.loads(files.read(path)))
+            self._can_be_read(path, files.read_json)
         metrics = self.run / "metrics.jsonl"
-        lines = metrics.read_bytes().splitlines() if files.is_there(metrics) else []
-        bad = 0
+        if files.is_there(metrics):
+            self._can_be_read(metrics, self._lines)
+        for path in _ending(self.run / "logs", ".log"):
+            self._can_be_read(path, lambda path: os.close(files.open_plain(path)))
+
+    def _lines(self, path):
+        """Note how many lines of metrics.jsonl are no records."""
+        lines, bad = files.read(path, files.LINES_BYTES_MAX).splitlines(), 0
         for line in lines:
             try:
-                json.loads(line)
+                bad += not isinstance(files.parse_json(line), dict)
             except ValueError:
                 bad += 1
         if bad:
-            self.notes.append(f"metrics.jsonl: {bad} of {len(lines)} lines were cut off; readers leave them out")
+            self.notes.append(f"metrics.jsonl: {bad} of {len(lines)} lines are cut off or no records; readers leave "
+                              "them out")
 
     def _can_be_read(self, path, read):
         try:

@@ -28,7 +28,7 @@ LOOK_EVERY_S = 0.25
 PATIENCE_S = 900.0
 LONGER = 10
 JOIN_S = 5.0  # that mpirun is given to end a job by itself, of which a rank has ended before all had joined
-_COUNT, _STEPS, _HANG_MS, _JOINED, _WORDS = 0, 1, 2, 3, 4  # u64: signs of life; steps done, 0 outside of them; …
+_COUNT, _STEPS, _HANG_MS, _JOINED, _RANK, _WORDS = 0, 1, 2, 3, 4, 5  # u64: signs of life; steps, 0 outside of them; …
 ENDED_EARLY = "a rank ended before all had joined"
 LAUNCHERS = ("prterun", "prted", "mpirun", "orted")
 FAMILIAR = 2  # steps, the first of which may compile and the second is measured, before the others are judged
@@ -112,7 +112,8 @@ def start(rank):
     _words = memoryview(mmap.mmap(memory, mmap.PAGESIZE)).cast("Q")
     # Its standard input ends when this process does. In a session of its own it is spared what the job is sent.
     # It holds none of this process's outputs: mpirun waits until nobody does.
-    words = [str(number) for number in (memory, os.getpid(), os.getppid(), rank)]
+    _words[_RANK] = rank
+    words = [str(number) for number in (memory, os.getpid(), os.getppid())]
     subprocess.Popen([sys.executable, "-I", "-S", __file__, *words],
                      stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[memory],
                      start_new_session=True)
@@ -124,9 +125,9 @@ def joined():
     _words[_JOINED] = 1
 
 
-def expect(hang_s):
-    """From now on `hang_s` seconds of silence are too many; 0: never."""
-    _words[_HANG_MS] = round(1000 * hang_s)
+def expect(hang_s, rank):
+    """From now on `hang_s` seconds of silence are too many; 0: never. rank: what this process is in the run's world."""
+    _words[_HANG_MS], _words[_RANK] = round(1000 * hang_s), rank
     tick()
 
 
@@ -217,7 +218,7 @@ class StartUp:
             return False
 
 
-def _watch(memory, pid, launcher, rank):
+def _watch(memory, pid, launcher):
     words = memoryview(mmap.mmap(memory, mmap.PAGESIZE)).cast("Q")
     patience, before = Patience(), time.monotonic()
     start_up, starting = StartUp(launcher), True
@@ -230,7 +231,7 @@ def _watch(memory, pid, launcher, rank):
         except (OSError, IndexError):  # it has just ended
             break
         if why:
-            say(pid, f"rank {rank} on {socket.gethostname()}: {why}: killed (fault.hang_s)\n")
+            say(pid, f"rank {words[_RANK]} on {socket.gethostname()}: {why}: killed (fault.hang_s)\n")
             os.kill(pid, signal.SIGKILL)
             return
         starting = starting and not words[_JOINED] and start_up.look(passed_s)

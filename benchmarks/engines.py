@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common import bare_rate, spread, take_one_core, tell
 
-from az_mpi import config as configuration
 from az_mpi import games
+from az_mpi import settings as models
 from az_mpi.network import engines, resnet
 
 
@@ -31,7 +31,7 @@ def main():
     arguments = parser.parse_args()
     take_one_core()
     game = games.make(arguments.game)
-    settings = configuration.Network(blocks=arguments.blocks, channels=arguments.channels)
+    settings = models.Network(blocks=arguments.blocks, channels=arguments.channels)
     network = resnet.build(game, settings, seed=1)
     made = {name: engines.make(network, game, name, "cpu", threads=1) for name in arguments.engines}
     figures = [measure(made, network, game, arguments.batches) for _ in range(arguments.runs)]

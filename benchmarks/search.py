@@ -13,10 +13,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from common import spread, take_one_core, tell
 
-from az_mpi import config as configuration
 from az_mpi import games
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search.puct import Search
+from az_mpi.settings import Search as Settings
 
 
 def main():
@@ -29,7 +29,7 @@ def main():
     arguments = parser.parse_args()
     take_one_core()
     game = games.make(arguments.game)
-    settings = configuration.Search(simulations=arguments.simulations)
+    settings = Settings(simulations=arguments.simulations)
     search = Search(game, UniformEvaluator(game), settings, arguments.trees, noise=True)
     slots = np.arange(arguments.trees)
     costs = [one_game_each(game, search, slots, settings.simulations, seed) for seed in range(arguments.runs + 1)]

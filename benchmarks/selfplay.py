@@ -4,15 +4,17 @@
     mpirun -np 2 -H localhost:2 python benchmarks/selfplay.py --run runs/connect4_quick
 
 The floor is the network's forward pass: `ratio` is simulations/s over the bare engine's evaluations/s at its best
-batch. `positions_per_s` are moves played, each after a search of `search.simulations`, those carried over from the
-search before included; `--set search.reuse_tree=false` runs all of them anew. Under mpirun each rank has a core:
-`ranks_over_one` is what all ranks play at the same time over what the first plays while the others wait. All sides take
-turns, so that a machine whose speed drifts slows each of them.
+batch. `positions_per_s` are moves played, also in games that are not over, each after a search of
+`search.simulations`, those carried over from the search before included; `--set search.reuse_tree=false` runs all of
+them anew. Games are begun one after the other before the first turn, so that in each turn some open and some end. Under
+mpirun each rank has a core: `ranks_over_one` is what all ranks play at the same time over what the first plays while
+the others wait. All sides take turns, so that a machine whose speed drifts slows each of them.
 """
 
 import argparse
 import itertools
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -27,6 +29,7 @@ from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.problems import parse_json
 from az_mpi.selfplay.player import Player
+from az_mpi.selfplay.record import game_ids
 from az_mpi.world import World
 
 BATCHES = (32, 64, 128, 256, 512)
@@ -59,7 +62,9 @@ def main():
     evaluate = CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)
     player = Player(config, game, evaluate, world.rank)
     ids = itertools.count()
-    play(player, ids, arguments.seconds)  # kernels compiled, games spread over all plies
+    play(player, ids, 0.0)  # compiles kernels
+    spread_games(player, ids, arguments.seconds)
+    play(player, ids, arguments.seconds)
     if world.size > 1:
         figures = [compare(world, player, ids, arguments.seconds) for _ in range(arguments.runs)]
     else:
@@ -100,8 +105,24 @@ def measure(player, ids, seconds):
 
 
 def play(player, ids, seconds):
-    """Play for about `seconds`; return how long it was and the positions of the games that ended."""
-    return play_for(player, ids, seconds), len(player.take().positions)
+    """Play for about `seconds`; return how long it was and how many moves were made."""
+    before = player.ply[player.live].sum()
+    took = play_for(player, ids, seconds)
+    moves = player.take().games["length"].sum() + player.ply[player.live].sum() - before
+    return took, int(moves)
+
+
+def spread_games(player, ids, seconds):
+    """Drop the games under way and play for about `seconds`, in which one slot after the other gets its first game."""
+    player.live[:] = False
+    begun, slots_num = time.perf_counter(), len(player.live)
+    while (share := (time.perf_counter() - begun) / seconds) < 1:
+        slots = player.free()
+        slots = slots[slots <= share * slots_num]
+        if len(slots):
+            player.start(slots, game_ids(0, 0, list(itertools.islice(ids, len(slots)))), 0)
+        player.step()
+    player.take()
 
 
 if __name__ == "__main__":

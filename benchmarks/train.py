@@ -124,7 +124,7 @@ class BareLoop:
         settings, n = self.settings, len(batch[0])
         self.optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
-            policy_loss, value_loss = losses(self.network, *batch)
+            policy_loss, value_loss = losses(self.network, *batch).values()
         ((policy_loss + settings.value_loss_weight * value_loss) / n).backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.gradient_clip)
         self.optimizer.step()

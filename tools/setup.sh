@@ -120,9 +120,15 @@ if [ -z "$mpi_home" ]; then
     setting openmpi-mca-params.conf "btl = ^ofi"
     setting prte-mca-params.conf "hwloc_default_binding_policy = none"
 fi
+# .venv/bin/az_mpi, and `python -m az_mpi` from any folder. Not where only the tools are there (docker/Dockerfile). "compat"
+# is a line with this folder's path; setuptools' default is a program that costs each start of Python 17 ms.
+[ ! -e pyproject.toml ] ||
+    pip_install --no-deps --no-build-isolation --config-settings editable_mode=compat --editable .
 echo "$foundation" >.venv/foundation.txt
 
 MPI_HOME=$mpi_home HOROVOD_GPU_OPERATIONS=$gpu_operations tools/build_horovod.sh
 
 echo "$wanted" >.venv/setup.txt
+say "compiling the kernels of the games: some seconds the first time"
+.venv/bin/python -m az_mpi.kernels >/dev/null || say "the kernels were not compiled, which the first start will do"
 say ".venv is ready: $("$base_python" --version), $mpi_name, Horovod"

@@ -52,6 +52,7 @@ class Writer:
         self.requests = requests or SimpleNamespace(stop=False)
         self.may_appear = lambda: None  # called right before a file appears; raises Forbidden
         self.ended = None  # why nothing is written any more, in words
+        self.resumable = True  # then: whether the same command goes on later
         self.lost_games_num = 0  # handed over and not written, since it has ended
         self._log = logging.getLogger("az_mpi")
         self._changed = threading.Condition()
@@ -207,10 +208,16 @@ class Writer:
         while self.ended is None:
             self._path, self._tried = path, time.monotonic()
             try:
-                result = action()
+                try:
+                    result = action()
+                except OSError as error:
+                    if not unavailable(error):
+                        self.may_appear()  # raises Forbidden where the run's folder is gone, which is why then
+                    raise
             except Forbidden as error:
                 with self._changed:
                     if self.ended is None:
+                        self.resumable = error.resumable
                         self._end(str(error))
             except OSError as error:
                 if not unavailable(error):
@@ -238,9 +245,9 @@ def insist(writer, path, look):
     try:
         return look()
     except OSError as error:
-        if not unavailable(error):
-            raise
         if writer is None:
+            if not unavailable(error):
+                raise
             kind = NotNow if passes(error) else Refusal
             raise kind(f"{path} cannot be read: {describe(path, error)}") from error
     return writer.do(path, lambda check: look(), "read")

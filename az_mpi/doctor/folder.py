@@ -4,7 +4,6 @@ All of it happens in a folder of its own within --logdir, which is removed again
 """
 
 import contextlib
-import fcntl
 import os
 import tempfile
 import time
@@ -69,7 +68,7 @@ def _examine(world, logdir, folder):
     if any(check.level == PROBLEM for check in found):
         return found, {}
     found.append(Check("files", OK, f"every rank can {', '.join(steps)}"))
-    found += _visible(world, folder, logdir) + _locks(world, folder)
+    found += _visible(world, folder, logdir)
     speed, figures = _speed(world, folder)
     return [*found, *speed], figures
 
@@ -92,9 +91,9 @@ def _kind(mount, free):
     words = f"{kind} mounted on {point}, {free / 2**30:.1f} GiB free"
     if free < LEAST_FREE_BYTES:
         return Check("space", WARNING, words, "make room: a run keeps checkpoints and all of its games")
-    if kind.startswith("nfs") and (bad := {"soft", "nolock", "local_lock=all"} & set(options.split(","))):
-        return Check("space", WARNING, f"{words}, with {', '.join(sorted(bad))}", "mount it hard and with locks: a "
-                     "slow server should make a job wait, not fail")
+    if kind.startswith("nfs") and "soft" in options.split(","):
+        return Check("space", WARNING, f"{words}, soft",
+                     "mount it hard: a slow server should make a job wait, not fail")
     return Check("space", OK, words)
 
 
@@ -109,23 +108,16 @@ def wait_for(seen):
 
 
 def write_steps(folder, rank):
-    """Do what a run does with files; return {step: what went wrong, or None}."""
+    """Do what a run does with files; return {step: what went wrong, or None}. It needs no locks and no links."""
     path = folder / f"rank-{rank}"
 
     def write(text):
         with whole_file(path) as temporary:
             temporary.write_text(text)
 
-    def lock(how):
-        with open(path, "r+") as file:
-            how(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
     steps = {
         "write (fsync, rename, fsync of the folder)": lambda: write("old"),
         "replace (rename over a file that is there)": lambda: write(str(rank)),
-        "link": lambda: os.link(path, folder / f"link-{rank}"),
-        "flock": lambda: lock(fcntl.flock),
-        "fcntl-lock": lambda: lock(fcntl.lockf),
     }
     return {name: attempt(act)[1] for name, act in steps.items()}
 
@@ -144,29 +136,6 @@ def _visible(world, folder, logdir):
     longest = max(waited for _, waited in everyone)
     return [Check("visible", OK, f"every rank sees the files of all {world.size}, after {longest:.1f} s at most")
             if world.size > 1 else Check("visible", OK, "one rank: nothing to compare")]
-
-
-def _locks(world, folder):
-    """Whether a lock that root holds keeps the others out."""
-    found = []
-    for name, how in (("flock", fcntl.flock), ("fcntl", fcntl.lockf)):
-        with contextlib.ExitStack() as held:
-            def take(how=how, held=held):
-                how(held.enter_context(open(folder / "rank-0", "r+")), fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-            error = attempt(take)[1] if world.is_root else None
-            world.barrier()
-            taken = not world.is_root and attempt(take)[1] is None
-            rows = world.collect([taken, error])  # nobody lets go before everybody has tried
-        if rows[0][1]:
-            found.append(Check(f"{name}_excludes", PROBLEM, f"{name} fails on rank 0: {rows[0][1]}",
-                               "mount it with locks"))
-        elif takers := [rank for rank, (taken, _) in enumerate(rows) if taken]:
-            found.append(Check(f"{name}_excludes", WARNING, f"{_where(world, takers)} took a {name} lock that rank 0 "
-                               "held: locks hold within a host only", "never start two runs on one folder"))
-        elif world.size > 1:
-            found.append(Check(f"{name}_excludes", OK, f"a {name} lock of one rank keeps the others out"))
-    return found
 
 
 def _speed(world, folder):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from az_mpi import placement
+from az_mpi import kernels, placement, root_host
 from az_mpi.data.replay import sample_dtype
 from az_mpi.doctor.checks import OK, WARNING, Check, ranks_in_words
 from az_mpi.doctor.sweep import swept
@@ -42,8 +42,10 @@ def measure(world, config, seconds):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             # The run may number its ranks anew; what is measured is told by the numbers of `world`.
-            run_world, trainers_num = placement.place(config, world, placement.choose_device(world))
-            run = assemble(config, run_world, Path(scratch), lambda: 1, trainers_num=trainers_num)
+            run_world = root_host.order(world, config.train.root_host)
+            run_world, trainers_num = placement.place(config, run_world, placement.choose_device(run_world))
+            run = assemble(config, run_world, Path(scratch), lambda network: 1, trainers_num=trainers_num)
+        kernels.compile_missing(run.world, config, run.game, run.cores, lambda *what: None)
         table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
         try:
             rows, mean_length = random_samples(run.game, np.random.default_rng(world.rank))

@@ -40,7 +40,8 @@ class Solved:
 
     def part(self, rank, size):
         """Return every `size`-th position, from number `rank` on."""
-        return Solved(self.states[rank::size], self.legal[rank::size], self.action_values[rank::size])
+        # States as a copy without gaps, for which the kernels are compiled already.
+        return Solved(self.states[rank::size].copy(), self.legal[rank::size], self.action_values[rank::size])
 
 
 def solvable(game):
@@ -60,7 +61,7 @@ def share(game, positions_num, rank, size, on_progress=silent):
             SOLVED[key] = enumerate_all(game).part(rank, size)
         else:
             states = positions(game, positions_num, POSITIONS_SEED, *CONNECT4_PLIES)
-            SOLVED[key] = solve_connect4(game, states[rank::size], on_progress)
+            SOLVED[key] = solve_connect4(game, states[rank::size].copy(), on_progress)
     return SOLVED[key]
 
 

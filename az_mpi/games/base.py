@@ -5,11 +5,50 @@ A state is one row of a fixed-size array, so it can be stored in a tree node, a 
 """
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from az_mpi.hashing import FNV_OFFSET, FNV_PRIME, mix
+
+
+class Board(NamedTuple):
+    """A position as data, for programs that draw it: H rows from the top by W columns from the left.
+
+    players: int8 [H, W], whose piece lies on a cell: 0 the player who began, 1 the other one, -1 nobody.
+    symbols: H strings of W characters, the kinds of the pieces, as in chess; () where the pieces are all alike.
+    shape: of the cells: "square", or "hex", where each row begins half a cell further to the right than the one above.
+    columns, rows: W and H labels, which together name a cell ("b3"); () for none.
+    """
+
+    players: np.ndarray
+    symbols: tuple = ()
+    shape: str = "square"
+    columns: tuple = ()
+    rows: tuple = ()
+
+    def text(self):
+        """Return the rows as lines: X a piece of the player who began, O of the other one, a point an empty cell."""
+        return "\n".join(" ".join("XO."[player] for player in row) for row in self.players)
+
+    def name(self, row, column):
+        """Return the name of a cell, "" where there are no labels."""
+        return f"{self.columns[column] if self.columns else ''}{self.rows[row] if self.rows else ''}"
+
+    def filled_since(self, before):
+        """Return the cells on which the move after `before`, a Board, put pieces, as (row, column) pairs.
+
+        These are the cells that were empty; if there are none, those whose piece was captured. Pieces that are turned
+        over by a move, as in Othello, do not count, unlike the cell that it was played on.
+        """
+        changed = (self.players >= 0) & (self.players != before.players)
+        if self.symbols:
+            old, new = (np.array([list(row) for row in board.symbols]) for board in (before, self))
+            changed |= (self.players >= 0) & (old != new)
+        onto_empty = changed & (before.players < 0)
+        cells = np.argwhere(onto_empty if onto_empty.any() else changed)
+        return [(int(row), int(column)) for row, column in cells]
 
 
 class Game(ABC):
@@ -54,6 +93,10 @@ class Game(ABC):
     def show(self, state):
         """Return one state, [S], as a drawing of several lines."""
 
+    def board(self, state):
+        """Return one state, [S], as a `Board`. By default None: pages then show the text of `show`."""
+        return None
+
     def key(self, states):
         """Return a 64-bit key of each state, uint64 [B]: equal states have equal keys, others different ones but by
         chance; images of one board are different states."""
@@ -74,6 +117,14 @@ class Game(ABC):
             return self.key(states), np.zeros(len(states), np.int64)
         planes = self.planes(states)
         return _smallest_keys(planes.reshape(*planes.shape[:2], -1), self.symmetry_cells)
+
+
+def owners(planes, mover):
+    """Return whose piece lies on each cell, int8 [H, W] as in `Board.players`.
+
+    planes: uint8 [2, H, W], the pieces of player `mover`, 0 or 1, and those of the other one.
+    """
+    return np.select([planes[mover] > 0, planes[1 - mover] > 0], [0, 1], -1).astype(np.int8)
 
 
 @njit(cache=True, nogil=True)

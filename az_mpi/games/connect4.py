@@ -7,7 +7,7 @@ A state is (own stones, opponent's stones) for the player to move; the stone in 
 import numpy as np
 from numba import njit
 
-from az_mpi.games.base import Game
+from az_mpi.games.base import Board, Game, owners
 from az_mpi.hashing import mix
 
 ROWS, COLUMNS = 6, 7
@@ -32,7 +32,7 @@ class Rules(Game):
         return np.zeros((n, 2), np.uint64)
 
     def play(self, states, actions):
-        return _play(states, np.asarray(actions))
+        return _play(states, np.ascontiguousarray(actions, np.int64))
 
     def legal(self, states):
         return _legal(states)
@@ -50,10 +50,12 @@ class Rules(Game):
         return _canonical_key(states)
 
     def show(self, state):
-        own, other = self.planes(np.asarray(state)[None])[0]
-        first, second = (own, other) if own.sum() == other.sum() else (other, own)
-        rows = [" ".join("X" if x else "O" if o else "." for x, o in zip(*pair)) for pair in zip(first, second)]
-        return "\n".join([*rows, "1 2 3 4 5 6 7"])
+        board = self.board(state)
+        return "\n".join([board.text(), " ".join(board.columns)])
+
+    def board(self, state):
+        states = np.asarray(state)[None]
+        return Board(owners(self.planes(states)[0], self.to_play(states)[0]), columns=tuple("1234567"))
 
 
 @njit(cache=True, nogil=True)

@@ -57,7 +57,22 @@ def _check_states(game, states):
     assert (np.abs(value) <= 1).all() and (value[~ended] == 0).all(), "a value is out of [-1, 1], or not 0 in play"
     assert legal[~ended].any(axis=1).all(), "a state in play has no legal action"
     assert isinstance(game.show(states[0]), str), "show does not return text"
+    _check_board(game.board(states[0]))
     return ended
+
+
+def _check_board(board):
+    """Every part of a board has its size, where a game gives one."""
+    if board is None:
+        return
+    players = board.players
+    assert players.ndim == 2 and players.dtype == np.int8, "the board's players are not int8 [H, W]"
+    assert np.isin(players, (-1, 0, 1)).all(), "the board's players are not -1, 0 or 1"
+    assert board.shape in ("square", "hex"), f"the board's shape is {board.shape!r}"
+    height, width = players.shape
+    for name, size in (("symbols", height), ("columns", width), ("rows", height)):
+        assert len(getattr(board, name)) in (0, size), f"the board's {name} are not {size}"
+    assert all(len(row) == width for row in board.symbols), f"a row of the board's symbols is not {width} long"
 
 
 def _check_mirror(game, states, mirrored, k):

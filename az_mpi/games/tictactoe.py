@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from az_mpi.games.base import Game
+from az_mpi.games.base import Board, Game, owners
 from az_mpi.hashing import mix
 
 _LINES = np.array([0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100], np.uint16)
@@ -39,7 +39,7 @@ class Rules(Game):
         return np.zeros((n, 2), np.uint16)
 
     def play(self, states, actions):
-        return _play(states, np.asarray(actions))
+        return _play(states, np.ascontiguousarray(actions, np.int64))
 
     def legal(self, states):
         stones = states[:, :1] | states[:, 1:]
@@ -59,10 +59,11 @@ class Rules(Game):
         return _canonical_key(states, _TURNED)
 
     def show(self, state):
-        own, other = self.planes(np.asarray(state)[None])[0]
-        first, second = (own, other) if own.sum() == other.sum() else (other, own)
-        rows = [" ".join("X" if x else "O" if o else "." for x, o in zip(*pair)) for pair in zip(first, second)]
-        return "\n".join(rows)
+        return self.board(state).text()
+
+    def board(self, state):
+        states = np.asarray(state)[None]
+        return Board(owners(self.planes(states)[0], self.to_play(states)[0]), columns=tuple("abc"), rows=tuple("321"))
 
 
 _TURNED = _turned_stones(Rules.symmetry_cells)

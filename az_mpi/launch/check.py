@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,8 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from az_mpi import files, run_folder
+from az_mpi.files import parse_json
 from az_mpi.launch import probe
 from az_mpi.problems import NotNow, Refusal, escape
+from az_mpi.root_host import is_here
 
 ANSWER_S = 30  # for a host to answer, unless told otherwise
 AT_ONCE = 64  # hosts that are asked at the same time
@@ -71,19 +72,6 @@ def ask(hosts, mpirun, logdir, shell, timeout_s, gpus=False, end=None):
     return answers, problems
 
 
-def is_here(name):
-    """Return whether a host's name means this machine: whether its address is one that can be listened on here."""
-    if name.lower() in ("localhost", socket.gethostname().lower(), socket.gethostname().partition(".")[0].lower()):
-        return True
-    try:
-        address = socket.gethostbyname(name)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
-            listener.bind((address, 0))
-        return True
-    except (OSError, UnicodeError):
-        return False
-
-
 def ssh(timeout_s):
     """Return a shell that runs words on a host over ssh, asking nobody anything."""
 
@@ -134,8 +122,8 @@ def look_at(names, asked, shell, timeout_s):
                         problems.append(found)
                     else:
                         answers[name] = answer
-            if time.monotonic() >= say_at:
-                print(f"launch: waiting for {len(waiting) + len(running)} of {len(names) - 1} hosts", file=sys.stderr)
+            if running and time.monotonic() >= say_at:
+                print(f"launch: waiting for {len(waiting) + len(running)} of {len(names)} machines", file=sys.stderr)
                 say_at += SAY_EVERY_S
             time.sleep(0.02)
     finally:
@@ -156,7 +144,10 @@ class _Question:
             program.seek(0)
             # From /, so that no file of the current folder is taken for a module.
             where, words = ("/", words) if name is None else (None, shell(name, words))
-            self.process = subprocess.Popen(words, stdin=program, stdout=self.output, stderr=self.errors, cwd=where)
+            try:
+                self.process = subprocess.Popen(words, stdin=program, stdout=self.output, stderr=self.errors, cwd=where)
+            except FileNotFoundError as error:
+                raise Refusal(NO_SSH if words[0] == "ssh" else f"{words[0]}: {error.strerror}") from error
 
     def ended(self):
         return self.process.poll() is not None or time.monotonic() > self.deadline
@@ -174,7 +165,7 @@ class _Question:
         for line in _text(self.output).splitlines():
             if line.startswith(probe.MARK):
                 try:
-                    return json.loads(line[len(probe.MARK):]), None
+                    return parse_json(line[len(probe.MARK):]), None
                 except ValueError:
                     break
         return None, explain(self.name, self.process.returncode, _text(self.errors))
@@ -189,6 +180,10 @@ def _try(name):
     return f"try: ssh {name} true" if name else "try to run this Python"
 
 
+NO_SSH = """\
+launch: there is no ssh on PATH, by which other hosts are looked at and started; nothing was started
+  apt install openssh-client here, and openssh-server on the other hosts
+  without ssh: --rendezvous needs only a folder that all nodes share; in a Slurm job --no_check needs neither"""
 CURES = {  # what ssh or the remote shell says -> the cure
     "Could not resolve": "mend the name, or add it to DNS or to /etc/hosts",
     "Name or service not known": "mend the name, or add it to DNS or to /etc/hosts",

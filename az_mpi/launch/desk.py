@@ -8,7 +8,7 @@ import json
 import os
 from pathlib import Path
 
-from az_mpi.files import claim_text, read, write_text
+from az_mpi.files import claim_text, read_json, write_text
 
 STATE, REQUEST = "launch.json", "launch-request.json"
 BYTES_MAX = 2**16
@@ -61,10 +61,9 @@ class Desk:
 def _read(path):
     """Return a JSON object from one of our own plain files, else None."""
     try:
-        state = os.stat(path, follow_symlinks=False)
-        if state.st_uid != os.geteuid() or state.st_size > BYTES_MAX:
+        if os.stat(path, follow_symlinks=False).st_uid != os.geteuid():
             return None
-        content = json.loads(read(path))
-    except (OSError, ValueError, RecursionError):
+        content = read_json(path, BYTES_MAX)
+    except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None

@@ -62,8 +62,11 @@ def lines(values, state):
         ranks = Counter(row["host"] for row in values["ranks"])
         rows = [f"  {name}: {num} rank{'s' * (num != 1)}" for name, num in ranks.items()]
         return [f"job: {values['job']}; no launch looks after it", *rows]
-    head = (f"job: {values['job']}, {len(values['ranks'])} of {state['ranks']} ranks; launch: process {state['pid']} "
-            f"on {escape(state['host'])}, {state['restarts_num']} restarts")  # fmt: skip
+    # What status.json tells while the job is started again is of the job before.
+    job = f"{values['job']}, {len(values['ranks'])} of {state['ranks']} ranks" if state.get("up", True) else (
+        f"being started again, on {state['ranks']} ranks")
+    restarts = f"{state['restarts_num']} restart{'s' * (state['restarts_num'] != 1)}"
+    head = f"job: {job}; launch: process {state['pid']} on {escape(state['host'])}, {restarts}"
     return [head, *(f"  {escape(row['host'])}: {row['state']}" for row in state["hosts"])]
 
 

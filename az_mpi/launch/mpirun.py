@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from az_mpi.launch.probe import LAUNCH
 from az_mpi.problems import Refusal
+from az_mpi.root_host import RESTARTS
 
 # What Open MPI's runtime calls the same things in its versions 4 and 5.
 WORDS = {
@@ -57,14 +58,14 @@ KEEPALIVE = {"oob_tcp_keepalive_time": "3", "oob_tcp_keepalive_intvl": "2", "oob
 
 
 def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(None, None), agent=None, survive=False,
-         launch=None):
+         launch=None, restarts=0):
     """Return the list of words that starts `program` (a list too) as np ranks on the Hosts.
 
     threads: of a rank, for libraries that ask the environment; None leaves them alone.
     interface: the one network that everything uses, by name or CIDR; else networks: (for the runtime, for messages),
     CIDRs with commas between, None for MPI's own choice.
     agent: what takes the place of ssh. survive: whether the others go on when a rank dies. launch: the id by which
-    ranks are known as ours, see `probe.LAUNCH`.
+    ranks are known as ours, see `probe.LAUNCH`. restarts: how often that launch has started a job again.
 
     Raises Refusal where this mpirun cannot do that.
     """
@@ -101,4 +102,6 @@ def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(Non
         command += ["-x", name if name in os.environ else f"{name}={value}"]
     if launch:
         command += ["-x", f"{LAUNCH}={launch}"]
+    if restarts:
+        command += ["-x", f"{RESTARTS}={restarts}"]
     return [*command, "-np", str(np), "-H", ",".join(map(str, hosts)), *program]

@@ -1,7 +1,6 @@
 """The watch over a training job: what is lost is started again, on the hosts that answer and from its last commit; and
 the job is stopped and started again for hosts that have come back, or as its user asks."""
 
-import json
 import os
 import secrets
 import shlex
@@ -48,6 +47,7 @@ class Supervisor:
         self.chosen, self.np = pool.choose(self.there)
         self.began, self.node_lost, self.jobs_num, self.narrow_num = False, False, 0, 0
         self.request = self.answer = self.said = self.look = None
+        self.up, self.before = False, {}  # whether the job of now has told of itself; what the last one told before it
         self.committed = set()
 
     def run(self, answers):
@@ -61,6 +61,7 @@ class Supervisor:
                 before, ended = self.reached(), self.follow(answers)
                 if (status := self.final(ended)) is not None:
                     return status
+                self.up = False
                 failed = ended.status == INTERNAL and not ended.lost and not self.changing
                 in_a_row = 0 if self.reached() - before else in_a_row
                 if not self.changing:
@@ -75,6 +76,7 @@ class Supervisor:
                         job.say(f"restart {in_a_row} of {most} in a row: waiting {seconds} s")
                     self.wait(seconds)
                     answers, missing = self.ask()
+                    self.publish()
                     if failed and not missing:
                         return INTERNAL  # by the program itself: it would fail again
                     if self.chosen:
@@ -90,10 +92,12 @@ class Supervisor:
         """Run one job on the chosen hosts and return how it `Ended`."""
         settings = check.settings(answers, self.chosen) if answers else {}
         command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
-                              agent=self.reach.agent, survive=self.options.survive, launch=self.id, **settings)
+                              agent=self.reach.agent, survive=self.options.survive, launch=self.id,
+                              restarts=self.jobs_num, **settings)
         job.tell(shlex.join(command), 1)
         self.changing, self.expired, self.node_lost, self.stops = False, False, False, []
-        self.tick_at = self.started = time.monotonic()
+        self.tick_at, self.before = time.monotonic(), self.state()
+        self.started = self.tick_at
         self.look_at, self.look, self.jobs_num = self.started + LOOK_S, None, self.jobs_num + 1
         if self.request:  # the job before this one was lost meanwhile
             self.consider(self.request)
@@ -157,7 +161,7 @@ class Supervisor:
     def state(self):
         """Return the run's status.json where a job of this launch wrote it, else {}."""
         try:
-            values = json.loads(files.read(self.folder / "status.json"))
+            values = files.read_json(self.folder / "status.json")
             return values if values["launch"] == self.id else {}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
@@ -193,6 +197,7 @@ class Supervisor:
         if self.note() and not self.stops:
             self.attend(now)
         if self.began:
+            self.up = self.up or self.state() != self.before
             self.publish()
         due = [number for at, number in self.stops if now >= at]
         self.stops = [(at, number) for at, number in self.stops if now < at]
@@ -282,11 +287,11 @@ class Supervisor:
     def publish(self):
         """Let the user see what we do, in RUN/launch.json."""
         names = {host.name for host in self.chosen}
-        rows = [{"host": str(host), "state": "in the job"} for host in self.chosen]
+        rows = [{"host": str(host), "state": "in the job" if self.up else "in the next job"} for host in self.chosen]
         rows += [{"host": str(host), "state": "spare" if host.name in self.there else "does not answer"}
                  for host in self.pool.wanted() if host.name not in names]  # fmt: skip
         content = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "hosts": rows, "ranks": self.np,
-                   "restarts_num": self.jobs_num - 1, "answer": self.answer}  # fmt: skip
+                   "up": self.up, "restarts_num": self.jobs_num - 1, "answer": self.answer}  # fmt: skip
         if content != self.said:
             try:
                 self.desk.say(content)

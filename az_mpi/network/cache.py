@@ -118,6 +118,7 @@ def _fill(table, batch, entry, row, symmetry, actions, missing, new_logits, new_
     for r in range(len(missing)):
         e = entry[missing[r]]
         if table.claimed_by[e] == batch and table.claimed_row[e] == r:
-            table.logits[e] = new_logits[r]
+            for j in range(logits.shape[1]):  # assigning the row would take seconds to compile: its error message does
+                table.logits[e, j] = new_logits[r, j]
             table.value[e] = new_value[r]
             table.claimed_by[e] = NOBODY

@@ -1,4 +1,4 @@
-"""Inference with PyTorch on a GPU: bf16, a captured graph a batch size, pinned buffers, two batches under way."""
+"""Inference with PyTorch on a GPU, bf16 or fp32: a captured graph a batch size, pinned buffers, two batches at once."""
 
 import copy
 
@@ -6,7 +6,7 @@ import torch
 
 from az_mpi import watchdog
 from az_mpi.network.engine import Engine, pieces
-from az_mpi.network.torch_engine import has_bf16
+from az_mpi.network.torch_engine import DTYPES
 
 LARGEST = 4096  # positions in one graph
 SMALLEST = 64
@@ -17,11 +17,9 @@ class CudaEngine(Engine):
 
     in_background = True
 
-    def __init__(self, network, planes_shape, device):
+    def __init__(self, network, planes_shape, device, precision):
         self.device = torch.device(device)
-        bf16 = has_bf16(self.device)
-        self.describe = f"torch cuda {'bf16' if bf16 else 'fp32 (no bf16 on this GPU)'}, graphs"
-        self._dtype = torch.bfloat16 if bf16 else torch.float32
+        self._dtype, self.describe = DTYPES[precision], f"torch cuda graphs {precision}"
         self._network = copy.deepcopy(network).to(self.device, self._dtype, memory_format=torch.channels_last).eval()
         self._planes_shape, self._num_actions = planes_shape, network.policy_out.out_features
         self._stream = torch.cuda.Stream(self.device)
@@ -65,8 +63,15 @@ class CudaEngine(Engine):
     def _graph(self, size):
         if size not in self._graphs:
             x = torch.zeros((size, *self._planes_shape), dtype=torch.uint8, device=self.device)
-            self._graphs[size] = _Graph(self._network, x, self._dtype, self._stream, self._pool)
+            with _without_tf32():
+                self._graphs[size] = _Graph(self._network, x, self._dtype, self._stream, self._pool)
         return self._graphs[size]
+
+
+def _without_tf32():
+    """Return a context in which cuDNN computes fp32 as fp32: torch lets its convolutions round to TF32 otherwise."""
+    cudnn = torch.backends.cudnn
+    return cudnn.flags(enabled=True, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False)
 
 
 class _Lane:

@@ -10,6 +10,7 @@ from az_mpi.network.engine import Engine, pieces
 
 # Larger batches are no faster on a core, and their activations leave its cache.
 PIECE, STEP = 64, 4
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def has_bf16(device):
@@ -22,10 +23,8 @@ def has_bf16(device):
 class TorchEngine(Engine):
     """PyTorch on the processor, with torch's threads."""
 
-    def __init__(self, network, planes_shape):
-        bf16 = has_bf16(torch.device("cpu"))
-        self.dtype = torch.bfloat16 if bf16 else torch.float32
-        self.describe = f"torch cpu {'bf16' if bf16 else 'fp32 (no bf16 instructions here)'}"
+    def __init__(self, network, planes_shape, precision):
+        self.dtype, self.describe = DTYPES[precision], f"torch cpu {precision}"
         self._planes_shape = planes_shape
         network = copy.deepcopy(network).cpu().to(self.dtype, memory_format=torch.channels_last)
         example = torch.zeros((STEP, *planes_shape), dtype=self.dtype)

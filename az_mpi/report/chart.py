@@ -1,4 +1,7 @@
-"""Charts as inline SVG: lines with bands, and stacked bars. Colours are CSS variables of the page, --c0 … --c7."""
+"""Charts as inline SVG: lines with bands, and stacked bars; a table of numbers where there is only one point.
+
+Colours are CSS variables of the page, --c0 … --c7.
+"""
 
 import math
 from html import escape
@@ -19,15 +22,21 @@ class Series(NamedTuple):
     high: list = ()
 
 
-def lines(title, x_label, y_label, series, marks=(), limits=None):
+def lines(title, x_label, y_label, series, marks=(), limits=None, empty="nothing yet"):
     """Return a <figure> of several lines. marks: (x, text) of vertical lines. limits: (lowest, highest) y.
 
-    Long lines are shown by means of neighbouring points, at most POINTS_MAX of them.
+    Long lines are shown by means of neighbouring points, at most POINTS_MAX of them. Where all points have the same x
+    they are numbers in a table. empty: what is said where there are none.
     """
     # The numbers keep a name its colour in charts of the same names, whichever of them has nothing to show.
     series = {k: _thin(one) for k, one in enumerate(series) if any(y is not None for y in one.y)}
     if not series:
-        return _figure(title, {}, '<p class="empty">nothing yet</p>')
+        return _figure(title, {}, f'<p class="empty">{escape(empty)}</p>')
+    points = [(one, k) for one in series.values() for k, y in enumerate(one.y) if y is not None]
+    if len({one.x[k] for one, k in points}) == 1:
+        rows = [(one.name, one.y[k], *(bound[k] if bound else None for bound in (one.low, one.high)))
+                for one, k in points]
+        return _numbers(title, x_label, y_label, points[0][0].x[points[0][1]], rows)
     numbers = [v for one in series.values() for v in (*one.y, *one.low, *one.high) if v is not None]
     ends = limits or (min(0, *numbers), max(0, *numbers))
     axes = _Axes([x for one in series.values() for x in one.x], ends, grow=limits is None)
@@ -38,10 +47,14 @@ def lines(title, x_label, y_label, series, marks=(), limits=None):
 
 
 def stacked(title, x_label, y_label, x, parts, marks=()):
-    """Return a <figure> of stacked bars. parts: {name: heights, one for each x}. Of many, neighbours are averaged."""
+    """Return a <figure> of stacked bars. parts: {name: heights, one for each x}. Of many, neighbours are averaged; of a
+    single x the heights are numbers in a table."""
     parts = {name: heights for name, heights in parts.items() if any(heights)}
     if not x or not parts:
         return _figure(title, {}, '<p class="empty">nothing yet</p>')
+    if len(x) == 1:
+        rows = [(name, heights[0], None, None) for name, heights in parts.items()]
+        return _numbers(title, x_label, y_label, x[0], rows)
     size = math.ceil(len(x) / BARS_MAX)
     x, parts = _means(x, size), {name: _means(heights, size) for name, heights in parts.items()}
     half = 0.4 * min((b - a for a, b in zip(x, x[1:])), default=1)
@@ -114,8 +127,13 @@ def _line(axes, one, k):
 def _band(axes, one, k):
     whole = [(x, low, high) for x, low, high in zip(one.x, one.low, one.high) if None not in (low, high)]
     there, back = [axes.at(x, high) for x, _, high in whole], [axes.at(x, low) for x, low, _ in reversed(whole)]
+    colour = f"var(--c{k % COLOURS_NUM})"
+    if len(whole) == 1:  # a band has no width there
+        [(x, top)], [(_, bottom)] = there, back
+        return (f'<path class="whisker" stroke="{colour}" d="M{x:.1f} {top:.1f}V{bottom:.1f}M{x - 4:.1f} {top:.1f}h8'
+                f'M{x - 4:.1f} {bottom:.1f}h8"/>')
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in there + back)
-    return f'<polygon class="band" fill="var(--c{k % COLOURS_NUM})" points="{path}"/>' if len(whole) > 1 else ""
+    return f'<polygon class="band" fill="{colour}" points="{path}"/>' if whole else ""
 
 
 def _marks(axes, marks):
@@ -146,11 +164,27 @@ def _short(value):
     return f"{value:.4g}"
 
 
+def _numbers(title, x_label, y_label, x, rows):
+    """Return a <figure> without a picture. rows: (name, number, low, high), of which low and high may be None."""
+    cells = []
+    for name, number, *ends in rows:
+        bounds = ", ".join("-" if end is None else _rounded(end) for end in ends)
+        interval = "" if ends == [None, None] else f"[{bounds}]"
+        cells.append(f"<tr><td>{escape(name)}</td><td>{_rounded(number)}</td><td>{interval}</td></tr>")
+    note = f"{y_label}, at {x_label} {_short(x)}; a curve needs two points"
+    return _figure(title, {}, f"<table>{''.join(cells)}</table><small>{escape(note)}</small>", "numbers")
+
+
+def _rounded(value):
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def _svg(title, body):
     return (f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(body)}</svg>')
 
 
-def _figure(title, names, content):
+def _figure(title, names, content, kind="chart"):
     legend = "".join(f'<span><i style="background:var(--c{k % COLOURS_NUM})"></i>{escape(name)}</span>'
                      for k, name in names.items() if len(names) > 1)
-    return f'<figure><figcaption>{escape(title)}<div class="legend">{legend}</div></figcaption>{content}</figure>'
+    head = f'<figcaption>{escape(title)}<div class="legend">{legend}</div></figcaption>'
+    return f'<figure class="{kind}">{head}{content}</figure>'

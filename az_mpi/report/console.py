@@ -6,6 +6,7 @@ import sys
 from logging.handlers import QueueHandler
 from pathlib import Path
 
+from az_mpi.files import open_plain
 from az_mpi.report.behind import Behind
 
 LAST_LINES_S = 2.0  # that the log files are given at the end
@@ -30,14 +31,14 @@ def start(is_root, name, run_dir):
         console.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(console)
     if run_dir is not None:
-        folder, files = Path(run_dir) / "logs", []
+        folder, opened = Path(run_dir) / "logs", []
         for log in [f"{name}.log"] + ["run.log"] * is_root:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                files.append(_open(folder / log))
+                opened.append(open_plain(folder / log, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
             except OSError as error:
                 logger.warning("%s: %s; this log is not written", folder / log, error.strerror)
-        logger.addHandler(_Files(files))
+        logger.addHandler(_Files(opened))
     return logger
 
 
@@ -61,11 +62,6 @@ class _Files(QueueHandler):
                 os.close(file)
             self._files = []
         super().close()
-
-
-def _open(path):
-    """Return the descriptor of a log to add to, which follows no link."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def _write(file, text):

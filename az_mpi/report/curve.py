@@ -3,11 +3,24 @@
 import io
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from az_mpi.files import write_bytes
+from az_mpi.problems import escape, print_anything, readable
 from az_mpi.report import metrics
+from az_mpi.report.summary import loss_names
 
 NAME = "learning_curve.png"
+PROG = "python -m az_mpi.report.curve"
+
+
+class Line(NamedTuple):
+    """y over x, with what `errorbar` of matplotlib takes for its look and intervals."""
+
+    label: str
+    x: list
+    y: list
+    look: dict
 
 
 def draw(folder):
@@ -20,16 +33,11 @@ def draw(folder):
     folder = Path(folder)
     records = metrics.read(folder / "metrics.jsonl")
     figure, (losses, matches, moves) = pyplot.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
-    _draw_losses(losses, metrics.newest(records, "train", "step"))
     evaluations = metrics.newest(records, "evaluation", "iteration")
-    _draw_matches(matches, evaluations)
-    _draw_solver(moves, evaluations)
-    for axes in (losses, matches, moves):
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(frameon=False, fontsize=9)
-    figure.suptitle(folder.resolve().name)
+    _draw(losses, "training", "optimiser step", "loss", _losses(metrics.newest(records, "train", "step")))
+    _draw(matches, "matches (score with 95 % interval)", "iteration", "score", _matches(evaluations), ylim=(0, 1.02))
+    _draw(moves, "moves that keep the exact value", "iteration", "share", _solver(evaluations), ylim=(0, 1.02))
+    figure.suptitle(readable(folder.resolve()), parse_math=False)
     picture = io.BytesIO()
     figure.savefig(picture, dpi=110, format="png")
     write_bytes(folder / NAME, picture.getbuffer())
@@ -37,33 +45,67 @@ def draw(folder):
     return folder / NAME
 
 
-def _draw_losses(axes, records):
-    axes.set(title="training", xlabel="optimiser step", ylabel="loss")
+def _losses(records):
     steps = [r["step"] for r in records]
-    for name in ("policy_loss", "value_loss"):
-        axes.plot(steps, [r[name] for r in records], label=name.replace("_", " "))
+    return [Line(name.replace("_", " "), steps, [r.get(name) for r in records], {})
+            for name in loss_names(records)]
 
 
-def _draw_matches(axes, evaluations):
-    axes.set(title="matches (score with 95 % interval)", xlabel="iteration", ylabel="score", ylim=(0, 1.02))
-    for opponent in ("random", "rollout", "best"):
+def _matches(evaluations):
+    found = []
+    for k, opponent in enumerate(("random", "rollout", "best")):
         played = [(r["iteration"], r["matches"][opponent]) for r in evaluations if opponent in r["matches"]]
-        x = [iteration for iteration, _ in played]
         score = [m["score"] for _, m in played]
         spread = [[m["score"] - m["score_low"] for _, m in played], [m["score_high"] - m["score"] for _, m in played]]
-        axes.errorbar(x, score, yerr=spread, capsize=3, marker="o", markersize=4, label=f"against {opponent}")
+        look = {"yerr": spread, "capsize": 3, "marker": "o", "markersize": 4, "color": f"C{k}"}
+        found.append(Line(f"against {opponent}", [iteration for iteration, _ in played], score, look))
+    return found
 
 
-def _draw_solver(axes, evaluations):
-    axes.set(title="moves that keep the exact value", xlabel="iteration", ylabel="share", ylim=(0, 1.02))
-    judged = [r for r in evaluations if r.get("solver")]
-    x = [r["iteration"] for r in judged]
-    for name, label in (("overall", "all positions"), ("where_moves_differ", "where moves differ")):
-        (line,) = axes.plot(x, [r["solver"][name] for r in judged], marker="o", markersize=4, label=label)
-        uniform = [r["solver"].get(f"random_{name}") for r in judged]
-        if None not in uniform:
-            axes.plot(x, uniform, linestyle=":", color=line.get_color(), label=f"{label}, random mover")
+def _solver(evaluations):
+    found, judged = [], [r for r in evaluations if r.get("solver")]
+    for k, (name, label) in enumerate((("overall", "all positions"), ("where_moves_differ", "where moves differ"))):
+        for key, text, look in ((name, label, {"marker": "o", "markersize": 4}),
+                                (f"random_{name}", f"{label}, random mover", {"linestyle": ":"})):
+            known = [(r["iteration"], r["solver"][key]) for r in judged if r["solver"].get(key) is not None]
+            found.append(Line(text, *([pair[i] for pair in known] for i in (0, 1)), {"color": f"C{k}", **look}))
+    return found
+
+
+def _draw(axes, title, x_label, y_label, found, **limits):
+    """Draw the lines that have points; where all of these have the same x, write their numbers."""
+    found = [line for line in found if line.x]
+    axes.set(title=title)
+    places = sorted({x for line in found for x in line.x})
+    if len(places) < 2:
+        rows = [f"at {x_label} {x}:" for x in places]
+        for line in found:
+            spread = line.look.get("yerr")
+            interval = f" [{line.y[0] - spread[0][0]:.3f}, {line.y[0] + spread[1][0]:.3f}]" if spread else ""
+            rows.append(f"{line.label}: {line.y[0]:.3f}{interval}")
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "\n".join(rows) or "nothing recorded", transform=axes.transAxes, ha="center", va="center",
+                  fontsize=11, linespacing=1.7)
+        return
+    axes.set(xlabel=x_label, ylabel=y_label, **limits)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    for line in found:
+        axes.errorbar(line.x, line.y, label=line.label, **line.look)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+
+
+def main(arguments):
+    """Draw the curve of the run that `arguments` name and print its path; return the exit status."""
+    print_anything()
+    try:
+        print(draw(*arguments))
+        return 0
+    except OSError as error:
+        print(f"{PROG}: error: {escape(str(error.filename))}: {error.strerror}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":
-    print(draw(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

@@ -9,6 +9,7 @@ import os
 import time
 from contextlib import contextmanager, suppress
 
+from az_mpi import files
 from az_mpi.report.behind import Behind
 
 PATIENCE_S = 1.0  # that a write may take before the run goes on without it
@@ -20,7 +21,7 @@ class Metrics:
 
     def __init__(self, run_dir, attempt, tensorboard, shown):
         self._path = run_dir / "metrics.jsonl" if shown else None
-        self._file, self._unwritten = None, b""
+        self._file, self._unwritten, self._told = None, b"", False
         self._board, self._board_dir = None, None
         if shown and tensorboard:
             self._board_dir = run_dir / "tensorboard" / f"attempt-{attempt}"
@@ -74,6 +75,10 @@ class Metrics:
                 self._file = _append(self._path)
             while self._unwritten:
                 self._unwritten = self._unwritten[os.write(self._file, self._unwritten) :]
+        except files.Foreign as error:
+            if not self._told:
+                logging.getLogger("az_mpi").warning("%s: %s; it is not written", self._path, error.strerror)
+            self._unwritten, self._told = b"", True
         except OSError:
             pass  # the writer of games tells of it
 
@@ -90,7 +95,7 @@ class Metrics:
 
 def _append(path):
     """Return the descriptor of a file of lines to add to; a last line that a crash cut off is ended first."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    file = files.open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
@@ -151,18 +156,18 @@ class Timers:
 
 
 def read(path):
-    """Return the records of a metrics file in order; a last line cut off by a crash is left out."""
+    """Return the records of a metrics file in order; a last line cut off by a crash, and any other that is no record,
+    is left out. Raises OSError."""
     records = []
-    with open(path) as file:
-        for line in file:
-            try:
-                records.append(json.loads(line))
-            except ValueError:
-                continue
+    for line in files.read(path, files.LINES_BYTES_MAX).splitlines():
+        with suppress(ValueError):
+            record = files.parse_json(line)
+            if isinstance(record, dict) and "kind" in record:
+                records.append(record)
     return records
 
 
 def newest(records, kind, key):
     """Return the records of one kind ordered by `key`; of several with the same, a resumed run's count."""
-    chosen = {record[key]: record for record in records if record["kind"] == kind}
+    chosen = {record[key]: record for record in records if record["kind"] == kind and key in record}
     return [chosen[value] for value in sorted(chosen)]

@@ -4,16 +4,27 @@ import argparse
 import json
 import time
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
 
 from az_mpi.files import write_text
-from az_mpi.report import chart, run_data
+from az_mpi.problems import readable
+from az_mpi.report import board, chart, run_data
 from az_mpi.report.chart import Series
 from az_mpi.report.status_text import duration
-from az_mpi.report.summary import evaluation_lines
+from az_mpi.report.summary import evaluation_lines, loss_names
 
 NAME = "report.html"
 PROG = "python -m az_mpi report"
+RANKS_SHOWN = 32  # the table of more can be opened
+OPPONENTS = {  # what they are, for readers
+    "random": "The opponent random plays any legal move.",
+    "rollout": "The opponent rollout searches, and plays games at random to judge positions.",
+    "best": "The opponent best is the best network before this one.",
+}
+SOLVER = ("A move keeps the exact value if, with perfect play from then on, it does not turn a win into a draw or a "
+          "loss, nor a draw into a loss. Moves differ in a position where some legal move keeps the value and another "
+          "does not. A random mover plays any legal move.")
 COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, how it is shown
     ("iteration", "iteration", "d"), ("games_num", "games", ",d"), ("positions_num", "positions", ",d"),
     ("mean_length", "mean length", ".1f"), ("first_player_score", "first player scores", ".3f"),
@@ -40,7 +51,7 @@ def write(folder):
 
 def render(data):
     """Return the page of a `RunData`."""
-    name = escape(data.folder.resolve().name)
+    name = escape(readable(data.folder.resolve()))
     sections = [_head(data, name), _verdict(data), _charts(data), _ranks(data), _games(data), _configuration(data),
                 _iterations(data), _attempts(data)]
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
@@ -55,7 +66,7 @@ def _head(data, name):
     done, total = _iterations_done(data), data.config["iterations"]
     hosts = data.attempts[-1]["hosts"]
     spent = sum(map(sum, data.phase_seconds().values()))
-    last = data.iterations[-1] if data.iterations else {}
+    last = _last(data)
     cards = [("Iterations", f"{done} of {total}"),
              ("Games", f"{sum(record['games_num'] for record in data.iterations):,}"),
              ("Positions", f"{sum(record['positions_num'] for record in data.iterations):,}"),
@@ -73,8 +84,11 @@ def _verdict(data):
         return "<h2>How well it plays</h2><p>It has not been judged yet.</p>"
     newest = data.evaluations[-1]
     items = "".join(f"<li>{escape(line.strip())}</li>" for line in evaluation_lines(newest))
+    about = ["A score counts a win as 1 and a draw as 1/2; in brackets are 95 % intervals."]
+    about += [OPPONENTS[name] for name in newest["matches"] if name in OPPONENTS]
+    about += [SOLVER] if newest.get("solver") else []
     return (f"<h2>How well it plays</h2><p>After iteration {newest['iteration']}, with {newest['simulations']} "
-            f"simulations a move; in brackets 95 % intervals:</p><ul>{items}</ul>")
+            f"simulations a move:</p><ul>{items}</ul><p><small>{' '.join(about)}</small></p>")
 
 
 def _charts(data):
@@ -86,35 +100,48 @@ def _charts(data):
                   for label, key in names.items()]
         return chart.lines(title, "iteration", y_label, series, loop_marks)
 
-    losses = [Series(key.replace("_", " "), steps, [r[key] for r in data.train])
-              for key in ("policy_loss", "value_loss")]
+    losses = [Series(key.replace("_", " "), steps, [r.get(key) for r in data.train]) for key in loss_names(data.train)]
     judged_marks = data.marks(data.evaluations, "iteration")
     idle = [Series(label, x, [100 * share for share in data.idle_shares(kind)])
             for label, kind in (("mean of ranks", "idle"), ("rank that waits most", "idle_max"))]
+    elo = _matches(data, "elo")
     figures = [
-        chart.lines("Losses", "optimiser step", "loss", losses, train_marks),
+        chart.lines("Losses", "optimiser step", "loss", losses, train_marks, empty=_no_losses(data)),
+        loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
         chart.lines("Win rate, with 95 % interval", "iteration", "share of games won", _matches(data, "win_rate"),
                     judged_marks, (0, 1)),
-        chart.lines("Elo difference, with 95 % interval", "iteration", "Elo", _matches(data, "elo"), judged_marks),
+        chart.lines("Elo difference, with 95 % interval", "iteration", "Elo", elo, judged_marks,
+                    empty="none: one side won every game" if elo else "nothing yet"),
         _solver(data, judged_marks),
-        loop("Game length", "plies", mean_length="mean_length"),
-        loop("First player's score", "mean score", first_player="first_player_score"),
+        loop("Game length", "moves of both players", mean_length="mean_length"),
+        loop("First player's score in self-play", "mean score", first_player="first_player_score"),
         loop("Games a second, while playing", "games/s", all_ranks="games_per_s"),
         chart.stacked("Time by phase", "iteration", "seconds", x, data.phase_seconds(), loop_marks),
         chart.lines("Idle: time in which ranks wait for others", "iteration", "% of the iteration", idle, loop_marks),
     ]
-    note = "<p>A dashed line is where an attempt began.</p>" if len(data.attempts) > 1 else ""
+    notes = ["A dashed line is where an attempt began."] * (len(data.attempts) > 1)
+    if any(None in one.y for one in elo):
+        notes.append("Elo has no bound, and is left out, where one side won every game.")
+    note = f"<p>{' '.join(notes)}</p>" if notes else ""
     return f'<h2>Curves</h2>{note}<div class="charts">{"".join(figures)}</div>'
 
 
 def _matches(data, key):
-    """Return a Series for each opponent. No Elo is drawn where one side won every game: it is unbounded."""
+    """Return a Series for each opponent, without points for an Elo that is unbounded."""
     series = []
     for opponent in dict.fromkeys(name for record in data.evaluations for name in record["matches"]):
         played = [(r["iteration"], r["matches"][opponent]) for r in data.evaluations if opponent in r["matches"]]
         values = [[match[f"{key}{end}"] for _, match in played] for end in ("", "_low", "_high")]
         series.append(Series(f"against {opponent}", [x for x, _ in played], *values))
     return series
+
+
+def _no_losses(data):
+    """Return why there are no losses to show."""
+    steps_num, every = _last(data).get("step", 0), data.config["report.summary_frequency"]
+    if not steps_num:
+        return "nothing yet"
+    return f"none recorded: {_plural(steps_num, 'step')} so far, and report.summary_frequency is {every}"
 
 
 def _solver(data, marks):
@@ -130,11 +157,38 @@ def _solver(data, marks):
 
 def _ranks(data):
     rows = data.ranks()
+    rates, by_host = [row["games_per_s"] for row in rows], ""
+    head, body = ["rank", "host", "device", "roles", "games", "positions", "share of games"], []
     games_num = max(sum(row["games_num"] for row in rows), 1)
-    head = ("rank", "host", "device", "roles", "games", "positions", "share of games")
-    body = [(row["rank"], row["host"], row["device"] or "-", row["roles"] or "-", f"{row['games_num']:,}",
-             f"{row['positions_num']:,}", f"{100 * row['games_num'] / games_num:.1f} %") for row in rows]
-    return f"<h2>Ranks of attempt {data.attempts[-1]['number']}</h2>" + _table(head, body)
+    for row in rows:
+        body.append([row["rank"], row["host"], row["device"] or "-", row["roles"] or "-", f"{row['games_num']:,}",
+                     f"{row['positions_num']:,}", f"{100 * row['games_num'] / games_num:.1f} %"])
+    if any(rates):
+        head, body = [*head, "games/s"], [[*cells, _rate(rate)] for cells, rate in zip(body, rates)]
+        by_host = ("<p>Games/s: a rank's games divided by the seconds in which it played, without waiting for other "
+                   f"ranks. A host's is the sum of its ranks.</p>{_hosts(rows)}")
+    table = _table(head, body, bars=rates if any(rates) else ())
+    if len(rows) > RANKS_SHOWN:
+        table = f"<details><summary>All {len(rows)} ranks</summary>{table}</details>"
+    elif by_host:
+        table = f"<h3>By rank</h3>{table}"
+    return f"<h2>Ranks and hosts of attempt {data.attempts[-1]['number']}</h2>{by_host}{table}"
+
+
+def _hosts(rows):
+    """Return a table of the hosts, from the rows of `RunData.ranks`."""
+    head, body, sums = ("host", "games/s", "ranks", "slowest rank", "fastest rank", "games"), [], []
+    for host in dict.fromkeys(row["host"] for row in rows):
+        own = [row for row in rows if row["host"] == host]
+        rates = [row["games_per_s"] for row in own if row["games_per_s"] is not None]
+        sums.append(sum(rates))
+        body.append((host, _rate(sums[-1] if rates else None), len(own), _rate(min(rates, default=None)),
+                     _rate(max(rates, default=None)), f"{sum(row['games_num'] for row in own):,}"))
+    return _table(head, body, bars=sums)
+
+
+def _rate(rate):
+    return "-" if rate is None else f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
 
 
 def _games(data):
@@ -145,15 +199,12 @@ def _games(data):
         chosen = samples.choose(data.folder, data.config["game"])
     except (SegmentError, OSError) as error:
         return f"<h2>Sample games</h2><p>None: {escape(str(error))}</p>"
-    parts = []
-    for sample in chosen:
-        boards = "".join(f"<div><pre>{escape(drawing)}</pre><small>{escape(caption)}</small></div>"
-                         for caption, drawing in sample.drawings)
-        parts.append(f"<section><h3>{escape(sample.title)}</h3><div class=\"boards\">{boards}</div>"
-                     f"<p><small>Actions, counted from 0: {' '.join(map(str, sample.actions))}</small></p></section>")
-    about = ("Under a board: the plies played and the value that the search found there, for the first player, in "
-             "[-1, 1].")
-    return f"<h2>Sample games</h2><p>{about if parts else 'None yet.'}</p>{''.join(parts)}"
+    if not chosen:
+        return "<h2>Sample games</h2><p>None yet.</p>"
+    about = ("<p>Each move has its number, its player and its place on the board, then the value that the search found "
+             "before it, as the first player sees it: +1 is a win, 0 a draw, -1 a loss.</p>")
+    players = f'<p class="players">{board.disc(0)} first player{board.disc(1)} second player</p>'
+    return f"<h2>Sample games</h2>{players}{about}{''.join(map(board.game, chosen))}"
 
 
 def _configuration(data):
@@ -172,7 +223,7 @@ def _iterations(data):
     body = [[format(record[key], how) if key in record else "-" for key, _, how in COLUMNS]
             for record in data.iterations]
     table = _table([heading for _, heading, _ in COLUMNS], body)
-    return (f'<section class="screen"><h2>Iterations</h2><details><summary>All {len(body)} iterations as numbers'
+    return (f'<section class="screen"><h2>Iterations</h2><details><summary>{_plural(len(body), "iteration")} as numbers'
             f"</summary>{table}</details></section>")
 
 
@@ -185,17 +236,24 @@ def _attempts(data):
 
 
 def _iterations_done(data):
-    return data.iterations[-1]["iteration"] if data.iterations else 0
+    return _last(data).get("iteration", 0)
+
+
+def _last(data):
+    """Return the record of the newest iteration, {} before the first has ended."""
+    return data.iterations[-1] if data.iterations else {}
 
 
 def _plural(number, noun):
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _table(head, rows, marked=()):
-    """Return a table; cells are escaped. marked: which rows stand out."""
-    first = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    marks = [*marked, *[False] * (len(rows) - len(marked))]
-    body = "".join("<tr" + ' class="marked"' * mark + ">" + "".join(f"<td>{escape(str(c))}</td>" for c in row) + "</tr>"
-                   for row, mark in zip(rows, marks))
-    return f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table></div>'
+def _table(head, rows, marked=(), bars=()):
+    """Return a table; cells are escaped. marked: which rows stand out. bars: numbers or None, drawn behind each row."""
+    first = "".join(f"<th>{escape(cell)}</th>" for cell in (*head, *[""] * bool(bars)))
+    body, longest = [], max((bar or 0 for bar in bars), default=0)
+    for row, mark, bar in zip_longest(rows, marked, bars):
+        drawn = f'<td class="bar"><i style="width:{100 * bar / longest:.1f}%"></i></td>' if bar else ""
+        cells = "".join(f"<td>{escape(str(cell))}</td>" for cell in row)
+        body.append("<tr" + ' class="marked"' * bool(mark) + f">{cells}{drawn}</tr>")
+    return f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'

@@ -1,11 +1,11 @@
 """What the files in a run's folder say, put together for its report. Any of them may be missing in a run under way."""
 
-import json
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from az_mpi import config as configuration
+from az_mpi import files
 from az_mpi.problems import Refusal, escape
 from az_mpi.report import metrics
 
@@ -49,7 +49,8 @@ class RunData(NamedTuple):
         return found
 
     def ranks(self):
-        """Return a dict for each rank of the newest attempt: rank, host, device, roles, games_num, positions_num."""
+        """Return a dict for each rank of the newest attempt: rank, host, device, roles, games_num, positions_num,
+        games_per_s: its games over the seconds that it played; None where it did not, or the run is too old to tell."""
         hosts = self.attempts[-1]["hosts"]
         began = datetime.strptime(self.attempts[-1]["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
         records = [r for r in self.iterations if r["time"] >= began and len(r["games_by_rank"]) == len(hosts)]
@@ -59,29 +60,33 @@ class RunData(NamedTuple):
             about = known[rank] if rank < len(known) else {}
             row = {"rank": rank, "host": host, "device": about.get("device"), "roles": about.get("roles")}
             sums = {f"{what}_num": sum(r[f"{what}_by_rank"][rank] for r in records) for what in ("games", "positions")}
-            rows.append(row | sums)
+            timed = [r for r in records if "playing_s_by_rank" in r]
+            playing_s = sum(r["playing_s_by_rank"][rank] for r in timed)
+            games_num = sum(r["games_by_rank"][rank] for r in timed)
+            rows.append(row | sums | {"games_per_s": games_num / playing_s if playing_s else None})
         return rows
 
 
 def load(folder):
     """Return the RunData of a run's folder. Raises Refusal where there is no run."""
     folder = Path(folder)
-    attempts = [_json(path) | {"number": int(path.stem)} for path in sorted(folder.glob("attempts/[0-9]*.json"),
+    attempts = [_read(path) | {"number": int(path.stem)} for path in sorted(folder.glob("attempts/[0-9]*.json"),
                                                                             key=lambda path: int(path.stem))]
     if not attempts:
         raise Refusal(f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no attempts/NNN.json)\n"
                       "  name the folder of a run (--logdir of run_dist.py)")
     config = configuration.flat(configuration.validate(attempts[-1]["config"], f"attempts/{attempts[-1]['number']}"))
     file, status = folder / "metrics.jsonl", folder / "status.json"
-    records = metrics.read(file) if file.exists() else []
+    records = _read(file, metrics.read) if file.exists() else []
     parts = [metrics.newest(records, kind, key)
              for kind, key in (("train", "step"), ("iteration", "iteration"), ("evaluation", "iteration"))]
-    return RunData(folder, config, *parts, attempts, _json(status) if status.exists() else {})
+    return RunData(folder, config, *parts, attempts, _read(status) if status.exists() else {})
 
 
-def _json(path):
-    """Return the object in a JSON file. Raises Refusal."""
+def _read(path, read=files.read_json):
+    """Return what `read` finds in a file. Raises Refusal."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read(path)
     except (OSError, ValueError) as error:
-        raise Refusal(f"python -m az_mpi report: error: {escape(str(path))}: cannot be read: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise Refusal(f"python -m az_mpi report: error: {escape(str(path))}: cannot be read: {why}") from error

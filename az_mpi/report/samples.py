@@ -1,4 +1,4 @@
-"""A few games of a run, drawn: from its first iteration and from its newest one."""
+"""A few games of a run, to be drawn: from its first iteration and from its newest one."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,15 +8,33 @@ import numpy as np
 from az_mpi import games
 from az_mpi.data import segment
 
-POSITIONS_MAX = 8  # drawn of each game
+POSITIONS_MAX = 6  # drawn of each game
+
+
+class Position(NamedTuple):
+    """A position of a game. ply: the moves played before it. to_play: 0 or 1. value: the search's, for the player who
+    began, in [-1, 1]; None at the game's end. board: a `Board` or None. filled: the cells of the last move. text: the
+    drawing by `show`."""
+
+    ply: int
+    to_play: int
+    value: float | None
+    board: object
+    filled: list
+    text: str
 
 
 class Sample(NamedTuple):
-    """A game: what it is, its actions, and (caption, drawing) of some of its positions, the last one included."""
+    """A game: its description, the actions, the position before each action and at the end, and which plies to show."""
 
     title: str
     actions: list
-    drawings: list
+    positions: list
+    shown: list
+
+    def numbers(self):
+        """Return {(row, column): number of the last move that filled this cell}; moves are counted from 1."""
+        return {cell: position.ply for position in self.positions for cell in position.filled}
 
 
 def choose(folder, game_name):
@@ -32,28 +50,32 @@ def choose(folder, game_name):
         order = np.argsort(record.games["length"], kind="stable")
         if not len(order):
             continue
-        chosen = {"a game of middling length": order[len(order) // 2]}
+        of = f"of the {'newest' if path == paths[-1] else 'first'} games"
+        chosen = {order[len(order) // 2]: f"A game of median length {of}"}
         if path == paths[-1]:
-            chosen = {"the shortest game": order[0], **chosen, "the longest game": order[-1]}
-        samples += [_draw(game, record, index, what) for what, index in chosen.items()]
+            chosen = {order[0]: f"The shortest {of}"} | chosen | {order[-1]: f"The longest {of}"}
+        samples += [_sample(game, record, index, what) for index, what in chosen.items()]
     return samples
 
 
-def _draw(game, record, index, what):
+def _sample(game, record, index, what):
     row = record.games[index]
     rows = record.positions[record.positions["game"] == row["id"]]
-    last = game.play(rows["state"][-1:], rows["action"][-1:])[0]
-    states = [*rows["state"], last]
-    plies = np.unique(np.linspace(0, len(rows), min(POSITIONS_MAX, len(rows) + 1)).round().astype(int))
-    drawings = []
-    for ply in plies:
-        value = "end"
+    states = np.concatenate([rows["state"], game.play(rows["state"][-1:], rows["action"][-1:])])
+    players = game.to_play(states)
+    positions, before = [], None
+    for ply, state in enumerate(states):
+        value = None
         if ply < len(rows):
-            for_first = float(rows["root_value"][ply]) * (1 if rows["to_play"][ply] == 0 else -1)
-            value = f"{round(for_first, 2) + 0.0:+.2f}"  # no -0.00
-        drawings.append((f"{ply} plies, {value}", game.show(states[ply])))
+            value = float(rows["root_value"][ply]) * (1 if players[ply] == 0 else -1)
+        board = game.board(state)
+        filled = board.filled_since(before) if board and before else []
+        positions.append(Position(ply, int(players[ply]), value, board, filled, game.show(state)))
+        before = board
+    shown = np.unique(np.linspace(0, len(rows), min(POSITIONS_MAX + 1, len(rows) + 1)).round().astype(int))[1:]
     result = {1: "the first player won", -1: "the second player won", 0: "drawn"}.get(
         float(row["outcome"]), f"outcome {row['outcome']:+.2f} for the first player")
     end = " (ended by the move cap)" if row["truncated"] else ""
-    title = f"Begun in iteration {row['iteration'] + 1}, {what}: {row['length']} plies, {result}{end}"
-    return Sample(f"{title}, played by rank {row['rank']}", rows["action"].tolist(), drawings)
+    title = f"{what}: {row['length']} moves, {result}{end}"
+    about = f"begun in iteration {row['iteration'] + 1}, played by rank {row['rank']}"
+    return Sample(f"{title}; {about}", rows["action"].tolist(), positions, shown.tolist())

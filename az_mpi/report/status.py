@@ -219,13 +219,13 @@ class Status:
         """Return the content of status.json: the run as a whole and a row for each rank.
 
         A row's games_num are of this attempt; the run's games_num, positions_num and step are those of its finished
-        iterations. games_per_s: while playing. None: not known yet.
+        iterations. games_per_s: while playing; of a finished run, the mean of this attempt. None: not known yet.
         """
         now, run, beats = time.monotonic(), self._run, self._listener.beats()
         ranks = [self._rank_values(rank, beat) for rank, beat in enumerate(beats)]
         contents = [beat.content for beat in beats if beat.content]
         self._warn_of_unheard(now, beats)
-        alive = [row for row in ranks if row["state"] not in ("Offline", "Error")]
+        alive = [row for row in ranks if row["state"] not in ("Offline", "Error", "Finished")]
         stale = [content["staleness"] for content in contents if content["staleness"] is not None]
         values = {"schema_version": SCHEMA_VERSION, "run": self._name, "game": self._config.game}
         values |= {"attempt": self._attempt, "job": self._job, "count": self._count}
@@ -237,7 +237,7 @@ class Status:
         values |= {"games_num": run.progress.games_num if run else None}
         values |= {"positions_num": run.progress.positions_num if run else None}
         values |= {"step": run.progress.step if run else None}
-        values |= {"games_per_s": round(sum(row["games_per_s"] for row in alive), 2)}
+        values |= {"games_per_s": round(sum(row["games_per_s"] for row in ranks), 2)}
         values |= {"workers_active": len(alive), "workers_num": len(ranks)}
         values |= {"model_sync_s": None if self._sync_s is None else round(self._sync_s, 4)}
         values |= {"network_mb_per_min": self._network(now, sum(content["bytes"] for content in contents))}
@@ -255,8 +255,11 @@ class Status:
         state = content["state"]
         if rank in self._errors:
             state = "Error"
-        elif beat.silent_s > heartbeat.SILENT_S or self._job in ("finished", "stopped", "failed"):
-            state, rate = "Offline", 0.0
+        elif self._job == "finished":
+            state, rate = "Finished", content["games"] / content["played_s"] if content["played_s"] else 0.0
+        elif beat.silent_s > heartbeat.SILENT_S or self._job in ("stopped", "failed"):
+            state = "Offline"
+        rate = 0.0 if state in ("Offline", "Error") else rate
         host, device, roles = self._rows[rank]
         return {"rank": rank, "host": host, "device": device, "roles": roles, "state": state,
                 "games_num": content["games"], "games_per_s": round(rate, 2), "last_seen_s": round(beat.silent_s, 1)}

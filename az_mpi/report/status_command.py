@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from az_mpi.files import Foreign, read_json
 from az_mpi.problems import Refusal, escape
 from az_mpi.report.status_text import render
 
@@ -14,9 +15,10 @@ STALLED_S = 6.0  # root writes every 2 s: without a new count for so long it is 
 LOOK_EVERY_S, WATCH_EVERY_S = 0.25, 2.0
 EPILOG = """\
 states: Active (plays or evaluates), Training, Syncing (exchanges, or waits for others), Error, Offline (no heartbeat
-for 5 s). Workers active counts the ranks that are neither Offline nor in Error. Games and games/s are of this attempt;
-games/s is measured while a rank plays. Staleness: iterations between the weights games began with and those at their
-exchange. A job that was killed is found out by its silence, which takes some seconds.
+for 5 s), Finished. Workers active counts the ranks that are in none of the last three. Games and games/s are of this
+attempt; games/s is measured while a rank plays, and is the mean once the run is finished. Staleness:
+iterations between the weights games began with and those at their exchange. A job that was killed is found out by its
+silence, which takes some seconds.
 Without Python: watch cat RUN/status.txt
 """
 
@@ -75,13 +77,15 @@ def read(folder):
     path = Path(folder) / "status.json"
     for last_try in (False, True):
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = read_json(path)
             render(values)  # whole and of this version
             return values
+        except Foreign as error:
+            raise Refusal(_refusal(folder, error.strerror)) from error
         except OSError as error:
             if last_try:  # on NFS a file that was just replaced may be gone under one's hands once
                 raise Refusal(_refusal(folder, error.strerror or error)) from error
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise Refusal(_refusal(folder, "is not a status of this version")) from error
 
 

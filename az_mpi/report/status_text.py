@@ -13,7 +13,8 @@ def render(values):
     lines = [f"{said['run']}: {said['game']}, attempt {said['attempt']}, {said['job']}",
              f"written {said['written']}, {duration(values['elapsed_s'])} after the start", "",
              f"iteration  {iteration} of {values['iterations']}; {_count(values['games_num'])} games, "
-             f"{_count(values['positions_num'])} positions, {_count(values['step'])} steps before it"]
+             f"{_count(values['positions_num'])} positions, {_count(values['step'])} steps "
+             + ("in all" if values["job"] == "finished" else "before it")]
     if values["job"] in ("starting", "running"):
         lines.append(f"phase      {said['phase']}{_progress(values['progress'])}")
         lines.append(f"time left  {duration(values['time_left_s'])}")

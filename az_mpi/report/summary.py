@@ -1,20 +1,33 @@
 """Lines for people on what an iteration did and what an evaluation found."""
 
 
+def loss_names(records):
+    """Return the names of the losses, one a head, in some records of metrics, in order."""
+    return list(dict.fromkeys(name for record in records for name in record if name.endswith("_loss")))
+
+
+def losses_text(values):
+    """Return the losses of one record, separated by commas; empty where it has none."""
+    return ", ".join(f"{name.replace('_', ' ')} {values[name]:.3f}" for name in loss_names([values]))
+
+
 def iteration_line(values):
     """Return the summary of an iteration's metrics."""
     times = [name for name in ("play_s", "exchange_s", "train_s", "publish_s", "save_s") if name in values]
     hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
+    losses = ", ".join(filter(None, [f"{values['steps_num']} steps", losses_text(values)]))
     rates = ["", ""]  # of an iteration that had its games when it was resumed
     if "games_per_s" in values:
         rates = [f" ({values['games_per_s']:.1f}/s)", f", {values['simulations_per_s']:,.0f} simulations/s"]
     if "meanwhile_simulations_per_s" in values:
         rates[1] += f" ({values['meanwhile_simulations_per_s']:,.0f}/s meanwhile)"
+    asked = values.get("games_asked_num", values["games_num"])
+    more = f", {asked:,} asked for" if values["games_num"] > asked else ""
     return (
-        f"  {values['games_num']:,} games{rates[0]}, {values['positions_num']:,} positions"
+        f"  {values['games_num']:,} games{rates[0]}{more}, {values['positions_num']:,} positions"
         f"{rates[1]}{hits}, length {values['mean_length']:.1f}, "
-        f"first player scores {values['first_player_score']:.2f}; {values['steps_num']} steps; {spent}"
+        f"first player scores {values['first_player_score']:.2f}; {losses}; {spent}"
     )
 
 

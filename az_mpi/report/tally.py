@@ -1,5 +1,7 @@
 """What a rank did since the last report: counts that the loop adds to where things happen."""
 
+import time
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 
 import numpy as np
@@ -15,8 +17,10 @@ class Tally:
     staleness: int = 0  # summed; iterations between the weights a game began with and those at its exchange
     exchanges_num: int = 0
     exchange_bytes: int = 0  # sent to other ranks
+    publish_bytes: int = 0  # of weights, sent to other ranks
     played_num: int = 0  # simulations, in self-play that all ranks take part in
     meanwhile_num: int = 0  # simulations, while others trained
+    playing_s: float = 0.0  # in self-play, also while others trained; without waiting for other ranks
     bad_steps_num: int = 0  # optimiser steps that were skipped, not being finite
 
     def add_games(self, record, iteration):
@@ -25,6 +29,13 @@ class Tally:
         self.positions_num += int(record.games["length"].sum())
         self.outcome += float(record.games["outcome"].sum())
         self.staleness += int((iteration - record.games["iteration"]).sum())
+
+    @contextmanager
+    def playing(self, world):
+        """Count the seconds of this block, but those in which this rank waits for others, as `playing_s`."""
+        start = time.perf_counter() - world.waited_s
+        yield
+        self.playing_s += time.perf_counter() - world.waited_s - start
 
     def take(self, world):
         """Return {count: float64 [ranks]} since the last call. Collective."""

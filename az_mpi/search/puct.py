@@ -55,7 +55,7 @@ class Search:
         states[:leaves_num] = game.play(states[:leaves_num], actions[:leaves_num])
         ended, value = game.terminal(states)
         live = ~ended
-        live_states = states[live]
+        rows, live_states = np.cumsum(live) - 1, states[live]
         evaluation = self.evaluate.begin(live_states) if len(live_states) else None
         legal, player = game.legal(live_states), game.to_play(states)
 
@@ -63,7 +63,8 @@ class Search:
             logits = np.empty(legal.shape, np.float32)
             if evaluation:
                 logits, value[live] = evaluation()
-            self._complete(self.trees, slots, nodes, actions, states, player, ended, value, logits, legal, self._noise)
+            self._complete(self.trees, slots, nodes, actions, states, player, ended, value, logits, legal, rows,
+                           self._noise)
 
         return complete
 
@@ -142,7 +143,7 @@ def best_edge(trees, b, n, exploration, fpu_reduction):
         q, visits = unvisited_q, edge.edge_visits
         if visits > 0:
             q = edge.edge_value_sum / visits
-            known, value = tree.exact_edge(trees, b, n, e)
+            known, value = tree.exact_edge(trees, b, e)
             if known:
                 q = value if value > -WIN else -LAST
         score = q + scale * edge.edge_prior / (1 + visits)
@@ -157,7 +158,7 @@ def _descend(trees, b, exploration, reductions, noise):
     node, a root that is not expanded yet. An exact node where the descent ends is backed up, and node is NO_CHILD."""
     if noise[0][b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
         root.mix_noise(trees, b, noise)
-    n, depth = 0, 0
+    n, depth = np.int64(0), 0  # n as a variable: Numba would compile `best_edge` once more for the constant
     while trees.node[b, n].edge_count > 0 and not trees.node[b, n].exact:
         e = best_edge(trees, b, n, exploration, reductions[1] if n == 0 else reductions[0])
         trees.path[b, depth] = e
@@ -232,18 +233,17 @@ def _complete_one(trees, b, n, action, state, player, ended, value, logits, lega
 
 
 @njit(cache=True, nogil=True)
-def _complete(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
-    """Complete the simulations that `_select` returned. logits, legal: a row for each that has not ended, in order."""
-    row = np.cumsum(~ended) - 1
+def _complete(trees, slots, nodes, actions, states, player, ended, value, logits, legal, rows, noise):
+    """Complete the simulations that `_select` returned. rows: of `logits` and `legal`, which hold only those that have
+    not ended, int64 [m]."""
     for i in range(len(slots)):
         _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
-                      row[i], noise)
+                      rows[i], noise)
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _complete_parallel(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
+def _complete_parallel(trees, slots, nodes, actions, states, player, ended, value, logits, legal, rows, noise):
     """`_complete` over several threads."""
-    row = np.cumsum(~ended) - 1
     for i in prange(len(slots)):
         _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
-                      row[i], noise)
+                      rows[i], noise)

@@ -48,17 +48,21 @@ def policy(trees, slots, num_actions):
     for i in range(len(slots)):
         b = slots[i]
         root = trees.node[b, 0]
-        kept = np.zeros(num_actions, np.int32)
+        worse, tried = np.zeros(num_actions, np.bool_), False
         for e in range(root.first_edge, root.first_edge + root.edge_count):
-            known, value = tree.exact_edge(trees, b, 0, e)
+            known, value = tree.exact_edge(trees, b, e)
             if root.exact:
                 good = known and value >= root.exact_value
             else:
                 good = not known or value > -WIN
             if good:
-                kept[trees.edge[b, e].edge_action] = trees.edge[b, e].edge_visits
-        if kept.any():  # else only proven losses have been tried yet
-            counts[i] = kept
+                tried = tried or trees.edge[b, e].edge_visits > 0
+            else:
+                worse[trees.edge[b, e].edge_action] = True
+        if tried:  # else only proven losses have been tried yet
+            for a in range(num_actions):  # not counts[i] = …, which takes a second to compile
+                if worse[a]:
+                    counts[i, a] = 0
     return counts
 
 

@@ -113,7 +113,9 @@ def reset(trees, slots, states, players, ended, values):
     for i in range(len(slots)):
         trees.tree[slots[i]].nodes_used = 0
         trees.tree[slots[i]].edges_used = 0
-        add_node(trees, slots[i], NO_CHILD, states[i], players[i], ended[i], values[i])
+        # As a variable: Numba would compile `add_node` once more for the constant.
+        parent = np.int64(NO_CHILD)
+        add_node(trees, slots[i], parent, states[i], players[i], ended[i], values[i])
 
 
 @njit(cache=True, nogil=True)
@@ -161,13 +163,13 @@ def backup(trees, b, leaf, value):
 
 
 @njit(cache=True, nogil=True)
-def exact_edge(trees, b, n, e):
-    """Return (whether the result of edge e of node n is known, that result for the player who chooses the edge)."""
+def exact_edge(trees, b, e):
+    """Return (whether the result of edge e is known, that result for the player who chooses the edge)."""
     if not trees.edge[b, e].edge_exact:
         return False, 0.0
     child = trees.edge[b, e].edge_child
-    value = trees.node[b, child].exact_value
-    return True, value if trees.node[b, child].player == trees.node[b, n].player else -value
+    node = trees.node[b, child]
+    return True, node.exact_value if node.player == trees.node[b, node.parent].player else -node.exact_value
 
 
 @njit(cache=True, nogil=True)
@@ -180,7 +182,7 @@ def prove(trees, b, leaf):
         first = trees.node[b, n].first_edge
         best, unknown = -np.inf, False
         for e in range(first, first + trees.node[b, n].edge_count):
-            known, value = exact_edge(trees, b, n, e)
+            known, value = exact_edge(trees, b, e)
             if known:
                 best = max(best, value)
             else:
@@ -227,7 +229,8 @@ def reroot(trees, b, root):
             trees.edge[b, edges + e - first] = trees.edge[b, e]
             trees.edge[b, edges + e - first].edge_child = NO_CHILD if child == NO_CHILD else moved[child]
         parent = trees.node[b, n].parent
-        trees.state[b, to] = trees.state[b, n]
+        for k in range(trees.state.shape[2]):
+            trees.state[b, to, k] = trees.state[b, n, k]
         trees.node[b, to] = trees.node[b, n]
         trees.node[b, to].parent = NO_CHILD if n == root else moved[parent]
         trees.node[b, to].first_edge = edges

@@ -8,6 +8,7 @@ No game waits for another: the games whose search is complete move, and the ones
 batch that the evaluator sees stays full.
 """
 
+import math
 from collections import deque
 
 import numpy as np
@@ -42,12 +43,28 @@ class Player:
         self.live = np.zeros(games_num, bool)
         self.finished = []  # records not yet taken
         self.finished_num = 0
+        self._ended, self._allowed = deque(), math.inf  # (slot, record) of games that ended and wait, see `allow`
         self.simulations_num = 0
         self.begun = {}  # {iteration: games begun in it}, of the newest one, by whoever numbers them
 
     def free(self):
         """Return the slots without a game, int64."""
-        return np.flatnonzero(~self.live)
+        free = ~self.live
+        free[[slot for slot, _ in self._ended]] = False
+        return np.flatnonzero(free)
+
+    @property
+    def unfinished_num(self):
+        """Games begun that do not count as finished yet."""
+        return int(self.live.sum()) + len(self._ended)
+
+    def allow(self, finished_num=math.inf):
+        """Let this player finish games until it has finished `finished_num` since it was made.
+
+        A game that ends beyond this number keeps its slot and waits; it counts as finished once more are allowed.
+        """
+        self._allowed = finished_num
+        self._finish()
 
     def start(self, slots, ids, iteration):
         """Begin one new game in each slot; its random numbers depend on the seed and its id alone."""
@@ -100,9 +117,15 @@ class Player:
         ended, value = self.game.terminal(roots)
         outcome = np.where(self.game.to_play(roots) == 0, value, -value)
         for i in np.flatnonzero(ended | (self.ply[slots] >= self.max_plies)):
-            self.finished.append(self._record(slots[i], outcome[i], truncated=not ended[i]))
-            self.finished_num += 1
+            self._ended.append((slots[i], self._record(slots[i], outcome[i], truncated=not ended[i])))
             self.live[slots[i]] = False
+        self._finish()
+
+    def _finish(self):
+        while self._ended and self.finished_num < self._allowed:
+            _, record = self._ended.popleft()
+            self.finished.append(record)
+            self.finished_num += 1
 
     def _record(self, slot, outcome, truncated):
         length = self.ply[slot]

@@ -11,6 +11,8 @@ import numpy as np
 from az_mpi import watchdog
 from az_mpi.selfplay.record import game_ids
 
+IDLE_S = 0.0005  # between looks of a rank that has nothing to play until the next sum
+
 
 def shares(total, weights):
     """Return how many of `total` things each rank takes, in proportion to its weight; [34, 33, 33] of 100 for equals.
@@ -35,6 +37,7 @@ def play_share(player, pulse, iteration, missing, weights, on_progress):
     rank = pulse.world.rank
     share = shares(len(missing), weights)
     mine = missing[sum(share[:rank]) :][: share[rank]]
+    player.allow()
     begun, finished_before, saves = 0, player.finished_num, 0
 
     def over(total):
@@ -62,7 +65,14 @@ def play_share(player, pulse, iteration, missing, weights, on_progress):
 @watchdog.steps()
 def play_until(player, pulse, iteration, attempt, finished_before, games_num, on_progress, every_s=0.0):
     """Play until the ranks together have finished `games_num` games more than the sum of their `finished_before`, or
-    for about `every_s` seconds of root's clock (0: without such a limit). Games under way stay for the next call."""
+    for about `every_s` seconds of root's clock (0: without such a limit). Games under way stay for the next call.
+
+    The ranks finish fewer than one game a rank too many, however slow their sums are: after each sum a rank may finish
+    its share of half of the games that are still missing, or one. Half, since a rank that has not seen the newest sum
+    yet still acts on the one before.
+    """
+    size = pulse.world.size
+    player.allow(player.finished_num)  # until the first sum says how many games are missing
     begun = time.monotonic()
     while True:
         _begin_games(player, pulse.world, iteration, attempt)
@@ -75,11 +85,16 @@ def play_until(player, pulse, iteration, attempt, finished_before, games_num, on
             if total.finished >= games_num or total.exchange or total.save or total.stop:
                 player.pause()
                 return total
+            share = max((games_num - total.finished) // (2 * size), 1)
+            player.allow(finished_before + pulse.told_finished + share)
+        if not player.live.any():  # all games wait for the next sum
+            time.sleep(IDLE_S)
 
 
 @watchdog.steps()
 def play_meanwhile(player, pulse, iteration, attempt, others_num):
     """Play while `others_num` other ranks do something else, until all of those say that they are done."""
+    player.allow()
     while True:
         _begin_games(player, pulse.world, iteration, attempt)
         player.step()

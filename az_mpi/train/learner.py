@@ -9,7 +9,7 @@ import torch
 
 from az_mpi import watchdog
 from az_mpi.network.torch_engine import has_bf16
-from az_mpi.train.loss import losses
+from az_mpi.train.loss import HEADS, losses
 from az_mpi.train.optimizer import AdamW
 from az_mpi.train.schedule import learning_rate
 from az_mpi.world import split_evenly
@@ -29,7 +29,9 @@ class Learner:
         settings = config.train
         self.step_index = self.end_index = 0  # steps taken, and how many it will be when `train` returns
         self.samples_due = 0.0  # to be trained on; what is less than a batch, or beyond max_steps, is carried over
-        self._sums, self._summed_steps = np.zeros(3), 0  # since the last summary, perhaps in an earlier iteration
+        # This rank's figures, added up over the steps that were applied: since the last summary, perhaps in an earlier
+        # iteration, and in the newest call of `train`.
+        self._summary, self._iteration = _Sums(), _Sums()
         self.bad_steps = 0  # in a row until now: each was skipped, its loss or gradient was not finite
         self.good_until = 0  # the step up to which the weights were learnt: checkpoints before it may be gone back to
         self.rate_factor = 1.0  # of the learning rate
@@ -38,9 +40,9 @@ class Learner:
         self.local_batch = shares[self.world.rank]
         self.micro_batch = shares[0]  # samples whose gradient is computed at once
         self._starved = False  # this rank ran out of memory in its newest gradient
-        self.bf16 = settings.mixed_precision
-        if self.bf16 == "auto":
-            self.bf16 = has_bf16(self.device)
+        mixed = settings.mixed_precision
+        self.bf16 = has_bf16(self.device) if mixed == "auto" else mixed
+        self.precision = "bf16" if self.bf16 else "fp32"  # what people are told
         groups = _groups(network, settings.weight_decay)
         optimizer = AdamW(groups, lr=settings.learning_rate, fused=True)
         with backend.session():
@@ -50,14 +52,15 @@ class Learner:
         """Train on the samples that are due and return the number of steps.
 
         Every trainer takes the same steps whatever its shard holds. on_summary(step, metrics) is called on every
-        trainer each `report.summary_frequency` steps with means over the global batches since the last call.
+        trainer each `report.summary_frequency` steps with means over the global batches since the last call; those of
+        the whole iteration are left to `iteration_losses`.
         watch.begin() is called before each step and watch.end() after it; the step where that is true, on every
         trainer, is the last. In between, on every trainer alike, watch.bad_step(batch, local losses) tells of a step
         that was skipped because its loss or gradient is not finite, and watch.short_of_memory(ranks) of a step that is
         tried again in smaller parts. watch.before_change() is called before anything of a step changes weights or
         optimiser. Skipped steps count. Training also ends where `failure` is set.
         """
-        settings = self.config.train
+        settings, self._iteration = self.config.train, _Sums()
         steps = int(self.samples_due // settings.batch_size)
         if settings.max_steps:
             steps = min(steps, settings.max_steps - self.step_index)
@@ -79,20 +82,27 @@ class Learner:
                 self.step_index += 1
                 self.samples_due -= settings.batch_size
                 if applied:
-                    self._sums += figures
-                    self._summed_steps += 1
+                    self._summary.add(figures)
+                    self._iteration.add(figures)
                     self.bad_steps, self.good_until = 0, self.step_index
                 else:
                     self.bad_steps += 1
                     with watchdog.aside():  # it asks the file system
                         watch.bad_step(batch, figures)
-                if self._summed_steps and self.step_index % self.config.report.summary_frequency == 0:
+                if self._summary.steps_num and self.step_index % self.config.report.summary_frequency == 0:
                     on_summary(self.step_index, self._take_summary(rate))
                 watchdog.step()
                 if watch.end() or self.failure:
                     break
         self._finish()
         return self.step_index - first
+
+    def iteration_losses(self):
+        """Return {head_loss: this rank's part of the mean over the samples of the newest call of `train`}, {} where no
+        step was applied. The parts of all trainers add up to it. Not collective."""
+        if not self._iteration.steps_num:
+            return {}
+        return {f"{head}_loss": float(part) for head, part in zip(HEADS, self._iteration.mean())}
 
     def tensors(self, batch):
         """Return what `Replay.sample` gave as `gradients` takes it: float32 tensors on the device."""
@@ -103,15 +113,15 @@ class Learner:
         return planes.float().contiguous(memory_format=torch.channels_last), *targets
 
     def gradients(self, batch, batch_size):
-        """Set each parameter's gradient of the mean loss over a global batch and return this rank's two loss sums.
+        """Set each parameter's gradient of the mean loss over a global batch and return this rank's loss sums.
 
         batch: this rank's part as `tensors` gives it, perhaps empty. batch_size: positions in all parts together.
-        The sums are of the policy and of the value loss, float32 [2] on the device.
+        The sums are those of each of HEADS, float32 [heads] on the device.
 
         Where a rank's loss is not finite, or it runs out of memory, no rank's gradient is finite: so all of them know.
         """
         self.optimizer.zero_grad()
-        sums = torch.zeros(2, device=self.device)
+        sums = torch.zeros(len(HEADS), device=self.device)
         self._starved = False
         try:
             self._backward(batch, batch_size, sums)
@@ -154,9 +164,9 @@ class Learner:
 
     def _loss(self, part, batch_size, sums):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            policy_loss, value_loss = losses(self.network, *part)
-        sums += torch.stack([policy_loss, value_loss]).detach()
-        loss = (policy_loss + self.config.train.value_loss_weight * value_loss) / batch_size
+            by_head = losses(self.network, *part)
+        sums += torch.stack([by_head[head] for head in HEADS]).detach()
+        loss = (by_head["policy"] + self.config.train.value_loss_weight * by_head["value"]) / batch_size
         # A loss can be infinite where its gradient is not: this factor is then NaN, and 1 otherwise.
         return loss * (1 + 0 * loss.detach())
 
@@ -208,14 +218,16 @@ class Learner:
                 yield batch
 
     def _step(self, batch, batch_size, rate, watch):
-        """Take one step. Return whether it was applied, on every trainer alike, and this rank's figures, float [3].
+        """Take one step. Return whether it was applied, on every trainer alike, and this rank's figures, float
+        [heads + 1].
 
-        They are the mean losses' and the gradient norm's parts, which add up over ranks."""
+        They are the parts of the mean losses and of the gradient norm, which add up over ranks. Each step of one call
+        of `train` has as many samples, so a mean over steps is one over samples."""
         while True:
             sums = self.gradients(batch, batch_size)
             norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.train.gradient_clip)
             with watchdog.waiting() if self.world.size > 1 else nullcontext():  # for a GPU, which may wait for others'
-                policy_loss, value_loss, norm = torch.cat([sums, norm[None]]).tolist()
+                *sums, norm = torch.cat([sums, norm[None]]).tolist()
             # The norm of the sum, and what is made of it, is the same on every rank.
             if np.isfinite(norm) or not self._divide(watch):
                 break
@@ -225,8 +237,7 @@ class Learner:
                 group["lr"] = rate
             with self.optimizer.skip_synchronize():
                 self.optimizer.step()
-        figures = np.array([policy_loss / batch_size, value_loss / batch_size, norm / self.world.size])
-        return bool(np.isfinite(norm)), figures
+        return bool(np.isfinite(norm)), np.array([*(loss / batch_size for loss in sums), norm / self.world.size])
 
     def _divide(self, watch):
         """Where a rank ran out of memory, halve `micro_batch` on all and return whether to try again. Collective."""
@@ -245,14 +256,24 @@ class Learner:
         return True
 
     def _take_summary(self, rate):
-        policy_loss, value_loss, norm = self.world.sum(self._sums) / self._summed_steps
-        self._sums, self._summed_steps = np.zeros(3), 0
-        return {
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "gradient_norm": norm,
-            "learning_rate": rate,
-        }
+        *by_head, norm = self.world.sum(self._summary.mean())
+        self._summary = _Sums()
+        values = {f"{head}_loss": loss for head, loss in zip(HEADS, by_head)}
+        return values | {"gradient_norm": norm, "learning_rate": rate}
+
+
+class _Sums:
+    """Figures of steps, float [heads + 1], added up."""
+
+    def __init__(self):
+        self.steps_num, self._total = 0, np.zeros(len(HEADS) + 1)
+
+    def add(self, figures):
+        self.steps_num += 1
+        self._total += figures
+
+    def mean(self):
+        return self._total / self.steps_num
 
 
 def _groups(network, weight_decay):

@@ -80,8 +80,8 @@ def phase_with_cpu(timers, name, phase=Timers.__call__):
     spent["queued_s"] += queued() - queued_before
 
 
-def report_and_tell(run, record, new_positions, steps, report=loop.report):
-    report(run, record, new_positions, steps)
+def report_and_tell(run, *what, report=loop.report):
+    report(run, *what)
     run.world.barrier()
     now = time.perf_counter()
     spent["iteration_s"] = now - last[0]

@@ -28,6 +28,11 @@ def mpirun(machine, checkout):
     return run
 
 
+def table(done):
+    """Return the rows of the start-up table, one a rank, that a run has printed."""
+    return [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if re.match(r"  \d+ +node", line)]
+
+
 # train.ranks, and which of ranks 0 and 1 on node1, 2 on node2, 3 on node3 train.
 MODES = {"all": [0, 1, 2, 3], "root_host": [0, 1], "3": [0, 1, 2]}
 
@@ -36,7 +41,7 @@ MODES = {"all": [0, 1, 2, 3], "root_host": [0, 1], "3": [0, 1, 2]}
 def test_three_hosts_train(mpirun, checkout, mode):
     done = mpirun("-np", 4, "-H", "node1:2,node2:1,node3:1", "python", "run_dist.py", "--config_file",
                   "configs/smoke.json", "--logdir", "run", "--set", f"train.ranks={mode}", *SHORT)
-    rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if re.match(r"  \d+ +node", line)]
+    rows = table(done)
     assert [row[1] for row in rows] == ["node1", "node1", "node2", "node3"]
     assert [rank for rank, row in enumerate(rows) if row[-1] == "play, train"] == MODES[mode]
     assert {row[-1] for row in rows} <= {"play, train", "play"}
@@ -82,3 +87,34 @@ def test_each_hostfile_has_both_forms_and_its_command():
         assert [line for line in other.read_text().splitlines() if not line.startswith("#")] == expected
         ranks = sum(int(line.rpartition(":")[2]) for line in expected)
         assert f"#   mpiexec -f hostfiles/{other.name} -n {ranks} python run_dist.py --config" in other.read_text()
+
+
+HOSTFILE = "node2 slots=1\nnode1 slots=2\n"
+
+
+@pytest.mark.parametrize("options, order", [
+    (["-H", "node2:1,node1:2"], ["node2", "node1", "node1"]),
+    (["--hostfile", "hosts.txt"], ["node2", "node1", "node1"]),
+    slow(["--with-ft", "ulfm", "-H", "10.77.0.2:1,10.77.0.1:2"], ["node2", "node1", "node1"]),
+    slow(["-H", "node3:1,node1:1,node2:1"], ["node3", "node1", "node2"]),
+])  # fmt: skip
+def test_the_first_host_listed_is_root(mpirun, checkout, options, order):
+    """Typed on node1, which Open MPI puts first."""
+    (checkout / "hosts.txt").write_text(HOSTFILE)
+    done = mpirun("-np", 3, *options, "python", "run_dist.py", "--config_file", "configs/smoke.json", "--logdir", "run",
+                  "--train_distributed_native", *SHORT)
+    rows = table(done)
+    assert [row[1] for row in rows] == order
+    assert [rank for rank, row in enumerate(rows) if row[-1] == "play, train"] == [0]
+    # Every rank knows itself by that number.
+    logs = [(checkout / f"run/logs/rank-{rank:03d}.log").exists() for rank in range(3)]
+    assert all(logs) and "complete: iteration 2 of 2" in done.stdout
+
+
+def test_root_host_chooses_and_is_one_of_the_hosts(mpirun, checkout):
+    words = ["-np", 2, "-H", "node1:1,node2:1", "python", "run_dist.py", "--config_file", "configs/smoke.json",
+             "--logdir", "run", *SHORT, "--set"]
+    done = mpirun(*words, "train.root_host=node3", status=2)
+    assert done.stderr.count('"node3" is none of the hosts of this job: node1, node2') == 1
+    assert not (checkout / "run").exists()
+    assert [row[1] for row in table(mpirun(*words, "train.root_host=node2"))] == ["node2", "node1"]

@@ -131,6 +131,8 @@ def nothing_left(outcome):
         dead = lock.look(outcome.run)
     except Refusal as error:
         return [*broken, f"the lock is taken for a living job's: {str(error).splitlines()[0]}"]
+    temporary = [path for place in (".*.tmp", "*/.*.tmp") for path in outcome.run.glob(place)]
+    broken += [f"{path.relative_to(outcome.run)} is left" for path in temporary if outcome.last.status == 0]
     return broken + [f"the lock {file} is left" for file in dead]
 
 

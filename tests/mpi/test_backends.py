@@ -5,6 +5,8 @@ import json
 import pytest
 from marks import slow
 
+from az_mpi import checkpoint
+
 pytestmark = pytest.mark.mpi
 
 
@@ -18,6 +20,11 @@ def test_sessions_can_be_repeated_also_by_fewer_ranks(program, backend, ranks):
     program(ranks, "session_checks", backend)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_mean_loss_of_an_iteration_is_that_of_its_samples_on_all_ranks(program, ranks):
+    program(ranks, "loss_checks")
+
+
 def test_gradients_in_many_buckets_arrive_whole(program):
     program(3, "gradient_checks", "ddp", 100)  # bytes: nearly every parameter in a bucket of its own
 
@@ -26,6 +33,11 @@ def test_a_subset_of_the_ranks_trains(mpirun, backend, tmp_path):
     options = ["--config_file", "configs/smoke.json", "--logdir", tmp_path / "run", "--set", f"train.backend={backend}"]
     done = mpirun(3, "run_dist.py", *options, "--set", "train.ranks=2", "--set", "evaluate.opponents=[]")
     assert "complete: iteration 2 of 2" in done.stdout and done.stdout.count("play, train") == 2
+    # Root gives its weights to the one rank that only plays, not to the other trainer.
+    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    sent = [record["publish_bytes"] for record in lines if record["kind"] == "iteration"]
+    tensors = checkpoint.read(tmp_path / "run" / "checkpoints" / "000002").model.values()
+    assert sent == [sum(tensor.nbytes for tensor in tensors)] * 2
     assert {"horovod": "horovod 0", "ddp": "torch.distributed 2"}[backend] in done.stdout
     # What is off is said under every MPI but Open MPI, where nothing is.
     assert ("has no ULFM here: a lost rank ends the job" in done.stdout) == ("az_mpi on Open MPI" not in done.stdout)

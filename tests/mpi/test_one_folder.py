@@ -64,6 +64,21 @@ def test_a_second_job_leaves_everything_as_it_is(tmp_path, mpirun):
         first.communicate()
 
 
+def test_a_job_whose_folder_is_renamed_says_so_and_is_not_begun_anew(tmp_path):
+    run, renamed = tmp_path / "run", tmp_path / "renamed"
+    job = begin(2, *LONG, "--logdir", run)
+    while not list(run.glob("games/000000-000.h5")):
+        assert job.poll() is None
+    run.rename(renamed)
+    out, errors = job.communicate(timeout=120)
+    # 70, as a launch that sees 75 would start the same command, and with it a new run.
+    assert job.returncode == 70 and not run.exists()
+    assert "folder was renamed or removed" in out and "another job" not in out + errors
+    assert "Traceback" not in out + errors
+    again = begin(1, "--games_num", "100", "--logdir", renamed)
+    assert "complete" in again.communicate(timeout=240)[0] and again.returncode == 0
+
+
 def test_a_killed_job_is_followed_at_once(tmp_path):
     run = tmp_path / "run"
     first = begin(1, *LONG, "--logdir", run)

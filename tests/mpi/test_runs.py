@@ -232,8 +232,10 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
     for record in records(tmp_path / "run", "iteration")[1:]:  # kernels are compiled in the first
         for phase in ("play", "exchange", "train", "publish", "save"):
             assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
+        fast_s, slow_s = max(record["playing_s_by_rank"][:2]), record["playing_s_by_rank"][2]
+        assert 0 < fast_s <= record["play_s"] + 0.05 and slow_s > 0.9 * record["play_s"]
         if deterministic:
-            assert record["games_by_rank"] == [8, 8, 8]
+            assert record["games_by_rank"] == [8, 8, 8] and fast_s < 0.4 * slow_s
             # 5 plies of 2 simulations are the least that 8 games by fours take.
             assert record["play_idle_max_s"] > 0.6 * record["play_s"] > 0.6 * 10 * step_s
             assert record["play_idle_s"] == pytest.approx(2 / 3 * record["play_idle_max_s"], rel=0.2)
@@ -358,6 +360,22 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, 
     assert sorted(path for path in (tmp_path / "run").rglob("*")) == before
     run_dist(2, tmp_path / "run", *SMALL, "--without_checkpoint")
     assert newest(tmp_path / "run").name == "000002"
+    assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
+
+
+def test_checkpoints_that_are_gone_or_of_another_network_do_not_begin_a_run_anew(run_dist, tmp_path):
+    run_dist(1, tmp_path / "run", *SMALL)
+    run_dist(1, tmp_path / "other", *SMALL, "--set", "network.channels=16", "--set", "iterations=1")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    for copied, said in ((False, "no checkpoint of this run is whole"), (True, "another network's")):
+        if copied:
+            shutil.copytree(tmp_path / "other" / "checkpoints", tmp_path / "run" / "checkpoints")
+        before = sorted((tmp_path / "run").rglob("*"))
+        refused = run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=3", status=2)
+        assert refused.stderr.count(said) == 1 and refused.stderr.count("--without_checkpoint") == 1
+        assert "Traceback" not in refused.stderr and sorted((tmp_path / "run").rglob("*")) == before
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    run_dist(2, tmp_path / "run", *SMALL, "--without_checkpoint")
     assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 

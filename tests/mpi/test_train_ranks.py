@@ -1,12 +1,20 @@
 """Ranks that play while others train: what they give, what is said of them, and who is refused."""
 
 import json
+import re
 import socket
 
 import h5py
 import numpy as np
 import pytest
+import torch
 from marks import slow
+from safetensors.torch import load_file
+
+from az_mpi import games as rules
+from az_mpi.network import resnet
+from az_mpi.network.torch_engine import has_bf16
+from az_mpi.run_folder import recorded_config
 
 pytestmark = pytest.mark.mpi
 
@@ -14,9 +22,9 @@ OPTIONS = ["--config_file", "configs/smoke.json", "--set", "evaluate.opponents=[
            "evaluate.solver_positions=0", "--set", "report.tensorboard=false", "--set", "train.replay_ratio=40.0"]
 
 
-def iterations(folder):
+def iterations(folder, kind="iteration"):
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [record for record in map(json.loads, lines) if record["kind"] == "iteration"]
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
 def games(folder):
@@ -29,9 +37,19 @@ def games(folder):
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+def weights_after(folder, iteration):
+    """Return the SHA-256 of the run's weights after an iteration; after 0, of those that it began with."""
+    config = recorded_config(folder)
+    network = resnet.build(rules.make(config.game), config.network, config.seed)
+    if iteration:
+        network.load_state_dict(load_file(folder / "checkpoints" / f"{iteration:06d}" / "model.safetensors"))
+    return resnet.weights_hash(network)
+
+
 @pytest.mark.parametrize("ranks", [1, slow(2)])
 def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
-    options = [*OPTIONS, "--set", "iterations=4", "--set", f"train.ranks={ranks}", "--logdir", tmp_path / "run"]
+    options = [*OPTIONS, "--set", "iterations=4", "--set", "checkpoint.keep=4", "--set", f"train.ranks={ranks}",
+               "--logdir", tmp_path / "run"]
     done = mpirun(3, "run_dist.py", *options)
     assert done.stdout.count("play, also while others train") == 3 - ranks
     assert done.stdout.count("play, train") == ranks
@@ -46,14 +64,38 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
         assert record["games_num"] == mine.sum() >= 16
         assert record["mean_staleness"] == pytest.approx(stale[mine].mean())
         assert np.bincount(rows["rank"][mine], minlength=3).tolist() == record["games_by_rank"]
+        # Seconds of self-play: of the last rank also those in which others trained.
+        searching_s, whole_s = record["playing_s_by_rank"], record["play_s"] + record["train_s"]
+        assert 0 < searching_s[0] <= record["play_s"] + 0.05 and 0.5 * whole_s < searching_s[2] <= whole_s + 0.05
         # Games beyond the quota are not trained on, so that the ratio of what is made and trained stays bounded.
         expected = 40 * record["positions_num"] * min(1, 16 / record["games_num"]) / 32
         assert abs(record["steps_num"] - expected) <= 1
+    # A segment names the weights that played in its games: the newest, and those since the oldest game was begun.
+    hashes = [weights_after(tmp_path / "run", iteration) for iteration in range(4)]
+    for path in (tmp_path / "run" / "games").glob("*.h5"):
+        with h5py.File(path) as file:
+            begun = file["games/iteration"][:]
+            assert file.attrs["weights"].split() == hashes[begun.min() : file.attrs["iteration"] + 1]
+    # The mean loss of an iteration is that of its batches, each of which has a summary here; every rank's log has it.
+    batches, end = iterations(tmp_path / "run", "train"), 0
+    for record in records:
+        end += record["steps_num"]
+        mine = [batch for batch in batches if end - record["steps_num"] < batch["step"] <= end]
+        for name in ("policy_loss", "value_loss"):
+            assert record[name] == pytest.approx(np.mean([batch[name] for batch in mine]), rel=1e-9)
+            said = f"{name.replace('_', ' ')} {record[name]:.3f}"
+            assert f"{record['steps_num']} steps, policy loss" in done.stdout and said in done.stdout
+            assert said in (tmp_path / "run" / "logs" / "rank-002.log").read_text()
     state = json.loads((tmp_path / "run" / "checkpoints" / "000004" / "state.json").read_text())
     assert state["games_num"] == len(rows["id"]) and state["phase"] == "play"
     # Another mode goes on with it.
     again = mpirun(2, "run_dist.py", *options, "--set", "iterations=5", "--train_distributed")
     assert again.stdout.count("play, train") == 2 and "resumed after iteration 4" in again.stdout
+    assert iterations(tmp_path / "run")[-1]["publish_bytes"] == 0  # all have the weights that they trained
+
+
+def test_weights_reach_those_that_play_and_only_them(program):
+    program(3, "publish_checks")
 
 
 def test_root_host_is_every_rank_of_one_host(mpirun, tmp_path):
@@ -96,3 +138,23 @@ def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tm
     refused = mpirun(3, "run_dist.py", *OPTIONS, "--batch_size", 2, "--logdir", tmp_path / "run", status=2)
     assert refused.stderr.count("2 samples in all cannot be split over 3 ranks") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_the_table_says_what_self_play_and_training_compute_in(mpirun, tmp_path):
+    options = [*OPTIONS, "--set", "iterations=1", "--set", "network.engine=torch", "--logdir", tmp_path / "run"]
+    done = mpirun(2, "run_dist.py", *options, "--set", "network.precision=fp32", "--mixed_precision", "true", "--set",
+                  "train.ranks=1")  # fmt: skip
+    head, *rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if "torch cpu" in line
+                   or "training" in line and "roles" in line]
+    engine, training = head.index("self-play engine"), head.index("training")
+    assert [row[engine].split(" (")[0] for row in rows] == ["torch cpu fp32"] * 2
+    assert [row[training] for row in rows] == ["bf16", "-"]
+    # The precision may change when the run goes on; bf16 is obeyed, or refused in one block.
+    options += ["--set", "iterations=2", "--set", "network.precision=bf16"]
+    if has_bf16(torch.device("cpu")):
+        assert mpirun(2, "run_dist.py", *options).stdout.count("torch cpu bf16 (as configured)") == 2
+    else:
+        refused = mpirun(2, "run_dist.py", *options, status=2)
+        assert refused.stderr.count('network.precision: "bf16" cannot be had on rank [0, 1]') == 1
+        assert "--set network.precision=auto" in refused.stderr and "Traceback" not in refused.stderr
+        assert not (tmp_path / "run" / "attempts" / "002.json").exists()

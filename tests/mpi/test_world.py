@@ -1,6 +1,11 @@
 """Collectives, sharing and waiting on real ranks."""
 
+import os
+import subprocess
+import sys
+
 import pytest
+from jobs import ROOT
 from marks import slow
 
 pytestmark = pytest.mark.mpi
@@ -22,3 +27,15 @@ def test_waiting_ranks_leave_their_cores_to_others(program):
 @pytest.mark.parametrize("ranks", [1, slow(2), 3])
 def test_positions_are_dealt_by_their_index(program, ranks):
     program(ranks, "deal_checks")
+
+
+def test_where_home_is_not_set(tmp_path):
+    """Open MPI then ends its job in MPI_Init (14), and mpirun does not even say its version."""
+    environment = {name: value for name, value in os.environ.items() if name != "HOME"}
+    words = ["--config_file", "configs/smoke.json", "--logdir", tmp_path, "--set", "train.root_host=203.0.113.7"]
+    alone = subprocess.run([sys.executable, "run_dist.py", *words], cwd=ROOT, env=environment, capture_output=True,
+                           text=True)
+    assert alone.returncode == 2 and "is none of the hosts of this job" in alone.stderr  # so MPI has started
+    words = [sys.executable, "-m", "az_mpi", "launch", "--np", "1", "--dry_run", "--", *words]
+    dry = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert dry.returncode == 0 and " -np 1 " in dry.stdout

@@ -1,6 +1,8 @@
 """Dependencies point down (DESIGN, principle 2), modules stay small, and reading a configuration loads nothing big."""
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,28 +41,31 @@ MAY_IMPORT = {
     "pulse": {"world"},
     "partner": {"checkpoint", "peers", "watchdog", "world"},
     "placement": {"problems"},
+    "root_host": {"problems"},
     "run_folder": {"", "config", "files", "lock", "problems"},
     "command_line": {"", "config", "problems"},
     "train": {"network", "peers", "problems", "watchdog", "world"},
     "evaluate": {"network", "search", "watchdog", "world"},
+    "kernels": {"", "config", "data", "files", "games", "network", "search"},
     "run": {"games", "checkpoint", "data", "lock", "network", "partner", "placement", "problems", "pulse", "report",
             "run_folder", "search", "selfplay", "signals", "train"},
     "exchange": {"", "data", "files", "network", "selfplay"},
-    "bad_steps": {"checkpoint", "data", "files", "network"},
-    "resume": {"bad_steps", "checkpoint", "data", "exchange", "network", "signals"},
+    "bad_steps": {"checkpoint", "data", "files", "network", "problems", "train"},
+    "resume": {"bad_steps", "checkpoint", "data", "exchange", "network", "run_folder", "signals"},
     "judge": {"checkpoint", "data", "evaluate", "files", "network", "report", "resume", "watchdog"},
     "recovery": {"checkpoint", "data", "exchange", "files", "lock", "network", "partner", "peers",
                  "placement", "problems", "pulse", "report", "resume", "run", "run_folder", "selfplay", "signals",
                  "train", "watchdog"},
-    "loop": {"bad_steps", "exchange", "judge", "peers", "pulse", "recovery", "report", "resume", "selfplay"},
-    "launch": {"", "command_line", "config", "files", "lock", "problems", "report", "run_folder", "signals",
-               "watchdog"},
-    "doctor": {"", "command_line", "config", "data", "files", "games", "placement", "problems", "report", "run",
-               "run_folder", "selfplay", "world"},
+    "loop": {"bad_steps", "exchange", "judge", "peers", "problems", "pulse", "recovery", "report", "resume",
+             "selfplay"},
+    "launch": {"", "command_line", "config", "files", "lock", "problems", "report", "root_host", "run_folder",
+               "signals", "watchdog"},
+    "doctor": {"", "command_line", "config", "data", "files", "games", "kernels", "placement", "problems", "report",
+               "root_host", "run", "run_folder", "selfplay", "world"},
     "__main__": {"files", "problems"},
     "verify": {"", "checkpoint", "data", "files", "games", "lock", "problems", "run_folder"},
-    "modes": {"checkpoint", "data", "exchange", "judge", "lock", "loop", "placement", "problems", "report", "resume",
-              "run", "run_folder", "selfplay", "signals", "watchdog"},
+    "modes": {"checkpoint", "data", "exchange", "judge", "kernels", "lock", "loop", "placement", "problems", "report",
+              "resume", "run", "run_folder", "selfplay", "signals", "watchdog"},
 }
 # Libraries that belong to few modules; elsewhere they are not imported.
 BELONGS = {
@@ -192,6 +197,20 @@ def test_information_options_load_nothing_big(options):
 @pytest.mark.parametrize("command", ["launch", "hosts", "status", "report", "doctor", "verify"])
 def test_commands_say_their_help_at_once(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
+
+
+def test_the_command_az_mpi_is_the_module_from_any_folder(tmp_path, monkeypatch, capsys):
+    """As pyproject.toml has it, and as `make setup` has installed it."""
+    [(module, function)] = re.findall(r'^az_mpi = "(.+):(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    monkeypatch.setattr(sys, "argv", ["az_mpi", "--help"])
+    assert getattr(importlib.import_module(module), function)() == 0
+    said = capsys.readouterr().out
+    assert all(f"\n  {name} " in said for name in ("launch", "hosts", "doctor", "status", "report", "verify"))
+    program = Path(sys.executable).parent / "az_mpi"
+    if not program.is_file():
+        pytest.skip("this environment was not made by `make setup`")
+    done = subprocess.run([program, "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == said
 
 
 def test_the_report_of_imports_sees_what_is_loaded():

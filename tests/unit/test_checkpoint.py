@@ -2,13 +2,16 @@
 
 import errno
 import json
+import logging
 import math
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import make_config
 
-from az_mpi import checkpoint, files, games
+from az_mpi import bad_steps, checkpoint, files, games, resume, run_folder
 from az_mpi import settings as models
 from az_mpi.checkpoint import Checkpoint, Progress
 from az_mpi.network import resnet
@@ -261,18 +264,117 @@ def test_an_older_checkpoint_can_be_asked_for(tmp_path):
 def test_a_run_whose_checkpoints_are_all_damaged_is_refused_until_told_to_begin_anew(tmp_path):
     folder = tmp_path / "run" / "checkpoints"
     folder.mkdir(parents=True)
-    checkpoint.refuse_lost(folder, anew=False)  # a new run
+    checkpoint.refuse_unusable(folder, anew=False)  # a new run
     for iteration in (1, 2):
         checkpoint.save(folder, make(iteration), keep=3)
     flip(folder / "000002" / "model.safetensors")
-    checkpoint.refuse_lost(folder, anew=False)
+    checkpoint.refuse_unusable(folder, anew=False)
     flip(folder / "000001" / "state.json")
     for aside in (False, True):  # also once they were set aside
         with pytest.raises(Refusal, match="000001.*state.json") as refused:
-            checkpoint.refuse_lost(folder, anew=False)
+            checkpoint.refuse_unusable(folder, anew=False)
         assert "--without_checkpoint" in str(refused.value) and str(tmp_path / "run") in str(refused.value)
-        checkpoint.refuse_lost(folder, anew=True)
+        checkpoint.refuse_unusable(folder, anew=True)
         assert checkpoint.load_newest(folder, set_aside=aside)[0] is None
+
+
+def record(kind, iteration, step, **values):
+    return json.dumps({"kind": kind, "step": step, "iteration": iteration, **values}) + "\n"
+
+
+# What metrics.jsonl says, and whether there must have been a checkpoint.
+TOLD = {
+    "nothing": ("", False),
+    "none was due yet": (record("iteration", 1, 30) + record("evaluation", 1, 30), False),
+    "a start that was stopped before its first step": (record("checkpoint", 0, 0), False),
+    "a line that was cut off": (record("iteration", 1, 30) + record("checkpoint", 2, 60)[:40], False),
+    "one": (record("iteration", 1, 30) + record("checkpoint", 4, 60), True),
+    "one, by an earlier version": (record("iteration", 4, 60, save_s=0.1) + record("iteration", 5, 90), True),
+}
+
+
+@pytest.mark.parametrize("text, refused", TOLD.values(), ids=TOLD)
+@pytest.mark.parametrize("how", ["removed", "empty"])
+def test_a_run_whose_checkpoints_are_gone_is_refused_and_one_that_had_none_is_not(tmp_path, text, refused, how):
+    folder = tmp_path / "checkpoints"
+    if how == "empty":
+        folder.mkdir()
+    (tmp_path / "metrics.jsonl").write_text(text)
+    assert checkpoint.refuse_unusable(folder, anew=True) is None
+    if not refused:
+        assert checkpoint.refuse_unusable(folder, anew=False) is None
+        return
+    with pytest.raises(Refusal, match="after iteration 4") as caught:
+        checkpoint.refuse_unusable(folder, anew=False)
+    assert "--without_checkpoint" in str(caught.value) and "--logdir" in str(caught.value)
+
+
+def test_a_whole_checkpoint_of_another_network_is_refused_and_left_where_it_is(tmp_path):
+    """Also where an older one is this run's, and where the run is to begin anew."""
+    folder, ours = tmp_path / "checkpoints", make(1)
+    folder.mkdir()
+    checkpoint.save(folder, ours, keep=3)
+    assert checkpoint.refuse_unusable(folder, False, ours.model) == "000001"
+    other = make(2)
+    other.model["stem.weight"] = torch.zeros(16, 2, 3, 3)
+    checkpoint.save(folder, other, keep=3)
+    for look in (lambda: checkpoint.refuse_unusable(folder, False, ours.model),
+                 lambda: checkpoint.refuse_unusable(folder, True, ours.model),
+                 lambda: checkpoint.load_newest(folder, True, ours.model)):
+        with pytest.raises(Refusal, match=r"stem.weight is float32 \[16, .* float32 \[8, 2, 3, 3\]") as caught:
+            look()
+        assert "000002" in str(caught.value) and sorted(path.name for path in folder.iterdir()) == ["000001", "000002"]
+    assert_same(checkpoint.load_newest(folder, True, ours.model, before_step=20)[0], ours)
+
+
+def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, caplog):
+    """It was put there while the run went on: it stays where it is, and training ends with the reason."""
+    other = make(2)
+    other.model["stem.weight"] = torch.zeros(16, 2, 3, 3)
+    (tmp_path / "checkpoints").mkdir()
+    checkpoint.save(tmp_path / "checkpoints", other, keep=3)
+    network = resnet.build(games.make("tictactoe"), models.Network(blocks=1, channels=8), 1)
+    world = SimpleNamespace(is_root=True, share=lambda values: values)
+    learner = SimpleNamespace(good_until=60, world=world, failure=None)
+    run = SimpleNamespace(learner=learner, progress=Progress(step=60), world=world, folder=tmp_path, network=network,
+                          writer=SimpleNamespace(ended=None), logger=logging.getLogger("test"))  # fmt: skip
+    bad_steps.roll_back(run, "6 steps in a row were not finite")
+    assert "training cannot go on" in learner.failure and "another network's" in caplog.text
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000002"]
+
+
+def test_games_that_were_under_way_are_told_of_once(tmp_path, monkeypatch, caplog):
+    """By the first start that goes on from a checkpoint; the next one may find the same one."""
+    monkeypatch.setattr(resume.exchange, "refill", lambda run: None)
+    world = SimpleNamespace(is_root=True, share=lambda values: values)
+    config, logger = make_config(iterations=9), logging.getLogger("test")
+    logger.setLevel(logging.INFO)
+    told = []
+    for iteration in (2, 2, 2, 3):
+        progress = make(iteration).progress
+        attempt = run_folder.prepare(tmp_path, config, [], False, newest=f"{iteration:06d}")
+        run = SimpleNamespace(world=world, progress=progress, folder=tmp_path, writer=SimpleNamespace(ended=None),
+                              config=config, attempt=attempt, logger=logger, say=logger.info)  # fmt: skip
+        caplog.clear()
+        resume.resume(run)
+        told.append("lost: 3 games" in caplog.text)
+    assert told == [True, False, False, True]
+
+
+def test_all_that_differs_between_networks_is_told_of(tmp_path):
+    ours, other = make(1).model, make(1)
+    del other.model["stem.bias"]
+    other.model["stem.weight"] = other.model["stem.weight"].double()
+    other.model["more"] = torch.zeros(2)
+    assert checkpoint.differences(ours, ours) == []
+    missing, kind, shape = sorted(checkpoint.differences(other.model, ours))
+    assert missing == "more is float32 [2], in this run's network missing"
+    assert kind == "stem.bias is missing, in this run's network float32 [8]"
+    assert shape.startswith("stem.weight is float64 [8, 2, 3, 3], in this run's network float32")
+    other.model, other.optimizer["stem.bias.exp_avg"] = ours, torch.zeros(3)
+    checkpoint.save(tmp_path, other, keep=3)
+    with pytest.raises(Refusal, match=r"stem.bias.exp_avg is float32 \[3\]"):
+        checkpoint.load_newest(tmp_path, True, ours)
 
 
 FOREIGN = {

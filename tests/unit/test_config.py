@@ -98,7 +98,7 @@ UNKNOWN = [
     ({"network": {"zzz": 1}}, "network.zzz", "the keys here are blocks, channels, engine"),
     ({"zzz": 1}, "zzz", "the keys here are game, seed, iterations, max_hours"),
     ({"train.batch_size": 1}, "train.batch_size", "write it inside its section"),
-    ({"train": 5}, "train", "this is a section; its keys are ranks, backend, batch_size"),
+    ({"train": 5}, "train", "this is a section; its keys are ranks, root_host, backend"),
     ({"report": None}, "report", "this is a section; its keys are summary_frequency, tensorboard"),
     ({"": 1}, "", "there is no such key"),
 ]
@@ -279,12 +279,21 @@ def test_every_key_says_what_it_is():
 
 def test_the_keys_that_may_change_when_a_run_is_resumed():
     sections = ("exchange", "evaluate", "checkpoint", "storage", "fault", "report")
-    single = {"iterations", "max_hours", "network.engine", "network.cache_entries",
+    single = {"iterations", "max_hours", "network.engine", "network.precision", "network.cache_entries",
               "selfplay.games_num", "selfplay.parallel_games", "selfplay.max_plies", "selfplay.weights",
-              "train.ranks", "train.backend", "train.batch_size", "train.learning_rate", "train.mixed_precision",
-              "train.bad_steps_max", "train.max_steps"}
+              "train.ranks", "train.root_host", "train.backend", "train.batch_size", "train.learning_rate",
+              "train.mixed_precision", "train.bad_steps_max", "train.max_steps"}
     for name, key in KEYS.items():
         assert key.may_change == (name in single or name.partition(".")[0] in sections), name
+
+
+def test_a_run_of_before_network_precision_goes_on_as_it_was():
+    old = json.loads(to_json(loads(LEAST)))
+    del old["network"]["precision"]
+    assert loads(json.dumps(old)) == loads(LEAST) and loads(LEAST).network.precision == "auto"
+    for precision in ("fp32", "bf16"):
+        [change] = changes(loads(LEAST), loads(LEAST, overrides={"network.precision": precision}))
+        assert (change.key, change.may_change) == ("network.precision", True)
 
 
 def test_changes_lists_what_differs_and_whether_it_may():

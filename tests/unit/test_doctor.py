@@ -1,13 +1,16 @@
 """What the doctor makes of what it finds: judgements of made-up facts, and its figures."""
 
+import errno
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from az_mpi import config as configuration
-from az_mpi import games
+from az_mpi import files, games, lock
 from az_mpi.doctor import checks, diagnosis, facts, folder, job, machine, sweep, trial
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check
 
@@ -241,7 +244,27 @@ def test_folders_made_on_the_way_are_removed_and_others_stay(tmp_path):
 def test_steps_name_what_a_file_system_cannot_do(tmp_path):
     assert set(folder.write_steps(tmp_path, 0).values()) == {None}
     failed = folder.write_steps(Path("/proc"), 0)
-    assert all(failed.values()) and "No such file" in failed["link"]
+    assert all(failed.values()) and "No such file" in next(iter(failed.values()))
+
+
+def test_a_file_system_without_locks_and_hard_links_will_do(tmp_path, monkeypatch):
+    """A run takes its lock by O_EXCL and a beat (lock.py), and makes do without links (files.claim_text)."""
+    def not_here(*_, **__):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    for module, name in ((fcntl, "flock"), (fcntl, "lockf"), (os, "link")):
+        monkeypatch.setattr(module, name, not_here)
+    checks, _ = folder.examine(job.Alone(), tmp_path / "runs")
+    assert [check for check in checks if check.level == PROBLEM] == []
+    path = tmp_path / "claimed"
+    files.claim_text(path, "mine")
+    with pytest.raises(FileExistsError):
+        files.claim_text(path, "another's")
+    held = lock.Lock.take(tmp_path, [lock.me()], 1)
+    with pytest.raises(lock.LockHeld):
+        lock.Lock.take(tmp_path, [lock.me()], 2)
+    held.release()
+    assert path.read_text() == "mine"
 
 
 def test_mounts_are_found_by_the_longest_point(tmp_path):
@@ -251,7 +274,8 @@ def test_mounts_are_found_by_the_longest_point(tmp_path):
     assert folder.mount_of("/shared/runs", mounts) == ["/shared", "nfs4", "rw,soft,nolock"]
     assert folder.mount_of("/sharedness", mounts)[1] == "ext4" and folder.mount_of("/my disk/runs", mounts)[1] == "xfs"
     check = folder._kind(folder.mount_of("/shared/runs", mounts), 2**40)
-    assert check.level == WARNING and "nolock, soft" in check.text
+    assert check.level == WARNING and "soft" in check.text
+    assert folder._kind(["/shared", "nfs4", "rw,hard,nolock"], 2**40).level == OK
     assert folder._kind(["/", "ext4", "rw"], 2**20).level == WARNING
 
 

@@ -9,7 +9,7 @@ from helpers import CONNECT4, float_planes, positions, trained, untrained
 
 from az_mpi import games
 from az_mpi import settings as models
-from az_mpi.network import cuda_engine, engines, openvino_engine, torch_engine
+from az_mpi.network import engines, torch_engine
 from az_mpi.network.cuda_engine import CudaEngine
 from az_mpi.network.engine import pieces
 from az_mpi.network.openvino_engine import OpenVinoEngine
@@ -17,29 +17,24 @@ from az_mpi.network.torch_engine import TorchEngine
 
 SHAPE = CONNECT4.planes_shape
 MAKE = {
-    "torch": lambda network, shape=SHAPE: TorchEngine(network, shape),
-    "openvino": lambda network, shape=SHAPE: OpenVinoEngine(network, shape, 1),
-    "cuda": lambda network, shape=SHAPE: CudaEngine(network, shape, "cuda:0"),
+    "torch": TorchEngine,
+    "openvino": lambda network, shape, precision: OpenVinoEngine(network, shape, 1, precision),
+    "cuda": lambda network, shape, precision: CudaEngine(network, shape, "cuda:0", precision),
 }
 
 
-# Not fp32 on a GPU: only those without bf16 get it, and what others do there is TF32.
-KINDS = [(name, bf16) for name in MAKE for bf16 in (False, True) if (name, bf16) != ("cuda", False)]
-
-
-@pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{'bf16' if kind[1] else 'fp32'}")
-def engine_of(request, monkeypatch):
+@pytest.fixture(params=[(name, precision) for name in MAKE for precision in ("fp32", "bf16")], ids="-".join)
+def engine_of(request):
     """A function from a network to an engine, of each library in each precision, and whether it is bf16."""
-    name, bf16 = request.param
+    name, precision = request.param
+    bf16 = precision == "bf16"
     if name == "openvino":
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     if bf16 and not torch_engine.has_bf16(torch.device("cpu")) and name == "openvino":
         pytest.skip("OpenVINO takes f32 without bf16 instructions")
     if name == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU here")
-    for module in (torch_engine, openvino_engine, cuda_engine):
-        monkeypatch.setattr(module, "has_bf16", lambda device: bf16)
-    return MAKE[name], bf16
+    return lambda network, shape=SHAPE: MAKE[name](network, shape, precision), bf16
 
 
 @pytest.mark.parametrize("n", [1, 4, 63, 64, 65, 150])
@@ -49,7 +44,7 @@ def test_engine_agrees_with_the_fp32_network(engine_of, n):
     make, bf16 = engine_of
     network, states = trained(), positions(n)
     engine = make(network)
-    assert ("bf16" if bf16 else "32") in engine.describe.split("(")[0]
+    assert engine.describe.endswith("bf16" if bf16 else "fp32")
     with torch.inference_mode():
         expected = [part.numpy() for part in network(float_planes(states))]
     for found, exact in zip(engine.evaluate(CONNECT4.planes(states)), expected):
@@ -130,8 +125,8 @@ def test_sizes_are_few_and_hold_their_pieces():
 # choice
 
 
-def choice(wanted):
-    return engines.make(trained(), CONNECT4, wanted, "cpu", 1)
+def choice(wanted, precision="auto"):
+    return engines.make(trained(), CONNECT4, wanted, "cpu", 1, precision)
 
 
 def test_auto_is_openvino_where_it_is_there():
@@ -153,3 +148,29 @@ def test_what_is_configured_is_taken(wanted, kind):
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     engine, text = choice(wanted)
     assert type(engine) is kind and text.endswith("(as configured)")
+
+
+@pytest.mark.parametrize("has_bf16", [False, True])
+def test_the_precision_is_the_one_configured_and_the_choice_says_which(monkeypatch, has_bf16):
+    """fp32 is obeyed where there is bf16; the engine's answers, not its words, tell what it computes in."""
+    monkeypatch.setattr(engines, "has_bf16", lambda device: has_bf16)
+    network, states = trained(), positions(64)
+    with torch.inference_mode():
+        exact = network(float_planes(states))[0].numpy()
+    expected = {"auto": "bf16" if has_bf16 else "fp32", "fp32": "fp32", "bf16": "bf16"}
+    for wanted, used in expected.items():
+        engine, text = choice("torch", wanted)
+        error = np.abs(engine.evaluate(CONNECT4.planes(states))[0] - exact).max() / np.abs(exact).max()
+        assert error < 1e-5 if used == "fp32" else 1e-4 < error < 0.03
+        assert text.startswith(f"torch cpu {used}")
+        assert ("no bf16 instructions here" in text) == (wanted == "auto" and not has_bf16)
+
+
+@pytest.mark.parametrize("has_bf16", [False, True])
+def test_bf16_is_lacking_only_where_it_is_asked_for_and_not_there(monkeypatch, has_bf16):
+    monkeypatch.setattr(engines, "has_bf16", lambda device: has_bf16 and device.type == "cpu")
+    assert engines.lacks("auto", "cpu", "auto") is engines.lacks("auto", "cpu", "fp32") is None
+    assert (engines.lacks("auto", "cpu", "bf16") is None) == has_bf16
+    # OpenVINO evaluates on the processor also on a rank that has a GPU.
+    assert (engines.lacks("openvino", "cuda:0", "bf16") is None) == has_bf16
+    assert "GPU" in engines.lacks("auto", "cuda:0", "bf16")

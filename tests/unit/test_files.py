@@ -59,6 +59,7 @@ def test_a_file_that_was_never_written_is_an_error(tmp_path):
 
 def test_a_new_folder_is_not_seen_before_it_is_whole(tmp_path):
     path = tmp_path / "deep" / "folder"
+    path.parent.mkdir()
     with files.whole_folder(path) as temporary:
         (temporary / "a").write_text("1")
         (temporary / "b").write_text("2")
@@ -195,14 +196,68 @@ def test_what_may_not_appear_does_not(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_plain_files_are_read(tmp_path):
+@pytest.mark.timeout(60)
+def test_only_plain_files_are_opened(tmp_path):
     files.create(tmp_path / "a", b"1")
     assert files.read(tmp_path / "a") == b"1"
     (tmp_path / "link").symlink_to(tmp_path / "a")
     os.mkfifo(tmp_path / "pipe")
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     for name in ("link", "pipe", "none"):
         with pytest.raises(OSError):
             files.read(tmp_path / name)
+    reader = None
+    for _ in range(2):  # without another end, and with one
+        for path in (tmp_path / "pipe", "/dev/zero", tmp_path):
+            with pytest.raises(OSError) as raised:
+                files.open_plain(path, append if path != tmp_path else os.O_RDONLY)
+            assert isinstance(raised.value, files.Foreign) and raised.value.strerror == "not a plain file"
+            assert not files.unavailable(raised.value)  # nobody waits until it is one
+        reader = reader or os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    os.close(reader)
+    for name in ("a", "new"):
+        with open(files.open_plain(tmp_path / name, append), "wb") as file:
+            file.write(b"2")
+    assert (tmp_path / "a").read_bytes() == b"12" and (tmp_path / "new").read_bytes() == b"2"
+
+
+def test_a_file_that_is_larger_than_its_kind_may_be_is_not_read(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 10)
+    assert files.read(path, 10) == b"x" * 10
+    for bytes_max in (9, files.DATA_BYTES_MAX):
+        with pytest.raises(files.Foreign, match="larger than"):
+            files.read(path, bytes_max)
+        os.truncate(path, 2**36)  # 64 GiB of nothing
+
+
+def test_a_file_that_memory_does_not_hold_is_no_file_of_ours(tmp_path):
+    """A limit on this process stands for a small machine."""
+    code = ("import resource, sys; from az_mpi import files; resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
+            "try: files.read(sys.argv[1], 2**33)\nexcept files.Foreign as error: print(error.strerror)")
+    (tmp_path / "a").write_bytes(b"")
+    os.truncate(tmp_path / "a", 2**32)
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a"], capture_output=True, text=True)
+    assert "memory" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("text", ["{", "", b"\xff", "[" * 100_000, b"[" * 100_000, '{"a":' * 100_000])
+def test_what_is_no_json_is_one_kind_of_error(tmp_path, text):
+    with pytest.raises(ValueError):
+        files.parse_json(text)
+    (tmp_path / "a").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError):
+        files.read_json(tmp_path / "a")
+
+
+def test_json_is_read(tmp_path):
+    files.write_text(tmp_path / "a", '{"a": [1, "\u00e4"]}')
+    assert files.read_json(tmp_path / "a") == {"a": [1, "\u00e4"]}
+
+
+def test_text_that_is_no_utf_8_is_written_all_the_same(tmp_path):
+    files.write_text(tmp_path / "a", "\u00e4 \udcff")
+    assert (tmp_path / "a").read_bytes() == b"\xc3\xa4 ?"
 
 
 def test_an_error_that_passes_while_reading_is_waited_for(tmp_path, monkeypatch):

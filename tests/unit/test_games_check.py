@@ -6,6 +6,7 @@ import pytest
 
 from az_mpi import games
 from az_mpi.games import connect4, tictactoe
+from az_mpi.games.base import Board
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
 BOTH = pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: game.name)
@@ -103,6 +104,16 @@ BROKEN = {
         "uint8",
     ),
     "states of another type": (tictactoe.Rules, {"state_dtype": np.dtype(np.int32)}, "another shape or dtype"),
+    "a board with other players": (
+        tictactoe.Rules,
+        {"board": lambda self, s: Board(tictactoe.Rules.board(self, s).players + np.int8(1))},
+        "board's players",
+    ),
+    "a board with too few labels": (
+        tictactoe.Rules,
+        {"board": lambda self, s: tictactoe.Rules.board(self, s)._replace(columns=("a",))},
+        "board's columns",
+    ),
     "players counted from 1": (
         tictactoe.Rules,
         {"to_play": lambda self, s: tictactoe.Rules.to_play(self, s) + np.int8(1)},

@@ -28,6 +28,20 @@ def test_a_run_that_no_launch_looks_after(tmp_path, capsys):
     assert "no launch looks after" in said and "scancel" in said and sorted(tmp_path.iterdir()) == before
 
 
+def test_a_restart_is_not_told_by_the_status_of_the_job_before(tmp_path, capsys):
+    """One of two ranks, on a host that is lost, was the last job; the next one begins with the other host."""
+    (tmp_path / "status.json").write_text(json.dumps(STATUS))
+    state = {"id": "x", "pid": 7, "host": "h", "answer": None, "ranks": 2, "restarts_num": 1, "up": False,
+             "hosts": [{"host": "n2:2", "state": "in the next job"}, {"host": "n1:1", "state": "does not answer"}]}
+    for up in (False, True):
+        (tmp_path / "launch.json").write_text(json.dumps(state | {"up": up}))
+        assert program(["hosts", str(tmp_path)]) == 0
+        said = capsys.readouterr().out
+        assert said.splitlines()[1:] == ["  n2:2: in the next job", "  n1:1: does not answer"]
+        assert ("1 of 2 ranks" in said, "running" in said) == (up, up)
+        assert ("being started again, on 2 ranks" in said) == (not up)
+
+
 @pytest.mark.parametrize("words, says", [
     (["none"], "none/status.json"), (["none", "--restart"], "none/status.json"),
     (["none", "--add", "-oX=x:1"], "expected one argument"), (["none", "--add=-oX:1"], "no host was contacted"),

@@ -197,6 +197,17 @@ def test_gpus_that_are_not_there(look):
     assert [found[0] for found in check.compare(here, there, asked, 4)] == ["torch sees 1 GPUs, --gpus asks for 4"]
 
 
-def test_which_names_are_this_machine():
-    assert check.is_here("localhost") and check.is_here("127.0.0.1") and check.is_here("127.0.0.9")
-    assert not check.is_here("203.0.113.7") and not check.is_here("no-such-host.invalid")
+def test_the_machines_that_are_waited_for_are_counted(look, capsys, monkeypatch):
+    monkeypatch.setattr(check, "SAY_EVERY_S", 0.05)
+    with pytest.raises(Refusal, match="did not answer within"):
+        look("slow:1", timeout_s=2)
+    said = re.findall(r"waiting for (\d+) of (\d+)", capsys.readouterr().err)
+    assert said and all(0 < int(left) <= int(total) == 2 for left, total in said)
+
+
+def test_without_an_ssh_client_there_is_one_block(look, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Refusal, match="no ssh on PATH") as refused:
+        look("good:1,better:1")
+    assert refused.value.status == 2 and "apt install openssh-client" in str(refused.value)
+    assert "localhost" in look("localhost:1")  # which needs none

@@ -63,7 +63,7 @@ def plain_loop(learner, replay, steps, fused):
         batch = replay.sample(np.random.default_rng([config.seed, step, 0]), BATCH)
         planes, policy, value, weight = map(torch.from_numpy, batch)
         planes = planes.float().contiguous(memory_format=torch.channels_last)
-        policy_loss, value_loss = losses(network, planes, policy, value, weight)
+        policy_loss, value_loss = losses(network, planes, policy, value, weight).values()
         optimizer.zero_grad()
         ((policy_loss + settings.value_loss_weight * value_loss) / BATCH).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), settings.gradient_clip)
@@ -198,7 +198,7 @@ def test_an_infinite_loss_is_skipped_though_its_gradient_is_finite(make_learner,
     huge.add(replay.rows.copy())
     huge.rows["value"], huge.rows["weight"] = 2e19, 1e-3
     batch = learner.tensors(huge.sample(np.random.default_rng(0), BATCH))
-    policy_loss, value_loss = losses(learner.network, *batch)
+    policy_loss, value_loss = losses(learner.network, *batch).values()
     ((policy_loss + value_loss) / BATCH).backward()
     norms = [parameter.grad.norm() for parameter in learner.network.parameters()]
     assert value_loss.isinf() and torch.stack(norms).isfinite().all() and max(norms) > 0

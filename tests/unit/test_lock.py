@@ -315,8 +315,33 @@ def test_the_lock_of_a_job_whose_root_is_dead_passes_to_another_rank(start, tmp_
     heir = Lock.take_over(tmp_path, [me()], 7, content["token"])
     assert heir.still_ours() and heir.token == content["token"] and holder(tmp_path)["pid"] == os.getpid()
     heir.release()
-    with pytest.raises(LockLost, match="is gone"):
+    with pytest.raises(LockLost, match="removed"):
         Lock.take_over(tmp_path, [me()], 7, content["token"])
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_renamed_folder_is_not_another_job(tmp_path, back):
+    """Where it is gone the same command would begin a new run; where it is back it goes on."""
+    run = tmp_path / "run"
+    (run / "attempts").mkdir(parents=True)
+    mine = Lock.take(run, [me()], 1)
+    run.rename(tmp_path / "moved")
+    assert not mine.still_ours()
+    if back:
+        (tmp_path / "moved").rename(run)
+    with pytest.raises(LockLost, match="renamed") as caught:
+        mine.check()
+    assert caught.value.resumable == back and "another job" not in str(caught.value)
+    mine.release()
+
+
+def test_a_folder_that_a_file_has_replaced_is_gone(tmp_path):
+    mine = Lock.take(tmp_path / "run", [me()], 1)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    (tmp_path / "run").write_text("")
+    with pytest.raises(LockLost, match="renamed or removed"):
+        mine.check()
+    mine.release()
 
 
 def test_a_job_that_lost_its_lock_does_not_get_it_back(start, tmp_path):

@@ -9,7 +9,7 @@ import torch
 from az_mpi import games
 from az_mpi import settings as models
 from az_mpi.network import resnet
-from az_mpi.train.loss import losses
+from az_mpi.train.loss import HEADS, losses
 
 
 class Fixed:
@@ -35,27 +35,28 @@ SQUARED_ERROR = [0.25**2, 0.75**2]  # against 0.75 and 0.25
 
 @pytest.mark.parametrize("weight", [[1, 1], [2, 0.5], [0, 3]])
 def test_two_positions_by_hand(weight):
-    policy_loss, value_loss = losses(Fixed(LOGITS, [0.75, 0.25]), *batch(POLICY, VALUE, weight))
-    assert policy_loss.item() == pytest.approx(np.dot(weight, CROSS_ENTROPY), rel=1e-6)
-    assert value_loss.item() == pytest.approx(np.dot(weight, SQUARED_ERROR), rel=1e-6)
+    found = losses(Fixed(LOGITS, [0.75, 0.25]), *batch(POLICY, VALUE, weight))
+    assert list(found) == list(HEADS) == ["policy", "value"]
+    assert found["policy"].item() == pytest.approx(np.dot(weight, CROSS_ENTROPY), rel=1e-6)
+    assert found["value"].item() == pytest.approx(np.dot(weight, SQUARED_ERROR), rel=1e-6)
 
 
 def test_value_loss_is_about_the_sign():
     """A sure win called a sure loss costs 4."""
-    _, value_loss = losses(Fixed([[0.0, 0.0]], [-1.0]), *batch([[1, 0]], [1.0], [1]))
-    assert value_loss.item() == 4
+    found = losses(Fixed([[0.0, 0.0]], [-1.0]), *batch([[1, 0]], [1.0], [1]))
+    assert found["value"].item() == 4
 
 
 def test_a_perfect_policy_costs_its_entropy():
     entropy = -sum(p * math.log(p) for p in (1 / 8, 2 / 8, 5 / 8))
-    policy_loss, _ = losses(Fixed(LOGITS[:1], [0.0]), *batch([[1 / 8, 2 / 8, 5 / 8]], [0.0], [1]))
-    assert policy_loss.item() == pytest.approx(entropy, rel=1e-6)
+    found = losses(Fixed(LOGITS[:1], [0.0]), *batch([[1 / 8, 2 / 8, 5 / 8]], [0.0], [1]))
+    assert found["policy"].item() == pytest.approx(entropy, rel=1e-6)
 
 
 def test_illegal_actions_with_tiny_probability_cost_nothing():
     """Target 0 where the logit is very low: no 0 times infinity."""
-    policy_loss, _ = losses(Fixed([[0.0, -1e30]], [0.0]), *batch([[1, 0]], [0.0], [1]))
-    assert policy_loss.item() == 0
+    found = losses(Fixed([[0.0, -1e30]], [0.0]), *batch([[1, 0]], [0.0], [1]))
+    assert found["policy"].item() == 0
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_an_empty_batch_costs_nothing_and_has_zero_gradients(network_and_batch):
     """A trainer whose shard is empty takes part in the same step."""
     network, whole = network_and_batch
     network.zero_grad()
-    parts = losses(network, *(part[:0] for part in whole))
+    parts = losses(network, *(part[:0] for part in whole)).values()
     assert [part.item() for part in parts] == [0, 0]
     sum(parts).backward()
     assert all(p.grad is not None and not p.grad.any() for p in network.parameters())
@@ -87,7 +88,7 @@ def test_losses_and_gradients_of_parts_add_up_to_those_of_the_whole(network_and_
 
     def run(rows):
         network.zero_grad()
-        parts = losses(network, *(part[rows] for part in whole))
+        parts = losses(network, *(part[rows] for part in whole)).values()
         sum(parts).backward()
         return [part.item() for part in parts], torch.cat([p.grad.flatten() for p in network.parameters()])
 

@@ -1,5 +1,6 @@
 """Numbers for programs: metrics.jsonl, TensorBoard, timers; and the logs of the ranks."""
 
+import os
 import threading
 import time
 
@@ -158,3 +159,39 @@ def test_metrics_after_a_cut_off_line_keep_the_first_new_record(tmp_path):
     resumed.write("train", 2, {})
     resumed.close()
     assert [r["step"] for r in metrics.read(tmp_path / "metrics.jsonl")] == [1, 2]
+
+
+@pytest.mark.timeout(60)
+def test_what_is_no_record_is_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    lines = ["[" * 100_000, "[" * 900 + "]" * 900, "5", "{}", "\x00" * 10, '{"kind": "train", "step": 1}']
+    path.write_text("\n".join(lines))
+    records = metrics.read(path)
+    assert records == [{"kind": "train", "step": 1}]
+    assert metrics.newest([*records, {"kind": "train"}], "train", "step") == records
+    path.unlink()
+    path.touch()
+    os.truncate(path, 2**36)
+    with pytest.raises(OSError, match="larger than"):
+        metrics.read(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="not a plain file"):
+        metrics.read(path)
+
+
+@pytest.mark.timeout(60)
+def test_pipes_in_place_of_logs_and_numbers_hold_nobody_up(tmp_path, capsys):
+    (tmp_path / "logs").mkdir()
+    for name in ("metrics.jsonl", "logs/run.log"):
+        os.mkfifo(tmp_path / name)
+    logger = console.start(True, "rank-000", tmp_path)
+    written = Metrics(tmp_path, 1, tensorboard=False, shown=True)
+    for step in (1, 2):
+        written.write("train", step, {})
+    logger.info("goes on")
+    written.close()
+    console.start(True, "rank-000", None)
+    said = capsys.readouterr().out
+    assert said.count("metrics.jsonl: not a plain file") == said.count("run.log: not a plain file") == 1
+    assert said.endswith("goes on\n") and "goes on" in (tmp_path / "logs/rank-000.log").read_text()

@@ -1,15 +1,21 @@
 """Who plays how many games."""
 
+import threading
+import time
+from collections import defaultdict
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers import by_id, make_config
 
 from az_mpi import games
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.pulse import Total
+from az_mpi.pulse import Pulse, Total
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.quota import play_meanwhile, play_share, play_until, shares
 from az_mpi.selfplay.record import Record, game_ids
+from az_mpi.signals import Requests
 from az_mpi.world import split_evenly
 
 TICTACTOE = games.make("tictactoe")
@@ -66,13 +72,14 @@ class Others:
     def __init__(self, rank=0, size=1, others=0, requests=None):
         self.world = self
         self.rank, self.size, self.is_root, self.others, self.requests = rank, size, rank == 0, others, requests or {}
-        self.asked, self.looks, self.exchanges = [], 0, []
+        self.asked, self.looks, self.exchanges, self.told_finished = [], 0, [], 0
 
     def look(self, finished=0, done=False, exchange=False):
         self.looks += 1
         if self.looks % 2:
             return None
         self.asked.append(int(finished))
+        self.told_finished = finished
         self.exchanges.append(exchange)
         total = Total(int(finished) + self.others, done + self.size - 1, int(exchange), 0, 0)
         return total._replace(**self.requests.get(len(self.asked), {}))
@@ -137,6 +144,55 @@ def test_play_until_ends_for_a_request_and_goes_on_where_it_was(request_of_one):
     everything = [*first.games["id"], *player.take().games["id"], *player.ids[player.live]]
     assert under_way <= set(everything) and len(everything) == len(set(everything))
     assert sorted(int(key) & (2**28 - 1) for key in everything) == list(range(len(everything)))
+
+
+class ThreadWorld:
+    """A world whose ranks are threads: `start_sum` adds up over them, as World's does."""
+
+    def __init__(self, rank, size, sums):
+        self.rank, self.size, self.is_root, self.sums, self.begun_num = rank, size, rank == 0, sums, 0
+
+    def start_sum(self, counts):
+        mine = self.sums[self.begun_num]
+        mine[self.rank] = counts
+        self.begun_num += 1
+        return SimpleNamespace(finished=lambda: len(mine) == self.size, total=Columns(mine))
+
+
+class Columns:
+    """Sums of the columns of {rank: counts}, taken when they are looked at."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        return (sum(int(count) for count in column) for column in zip(*self.rows.values()))
+
+
+@pytest.mark.parametrize("slow", [0, 3])
+@pytest.mark.parametrize("games_num, parallel_games", [(40, 16), (5, 8), (16, 64)])
+def test_a_slow_rank_makes_no_work_for_the_others(games_num, parallel_games, slow):
+    """Four ranks, of which one looks at its sums every 20 ms only, finish fewer than one game a rank too many, in three
+    iterations after each other; games beyond the quota count for the next one."""
+    size, played, sums = 4, [[] for _ in range(3)], defaultdict(dict)
+
+    def play(rank):
+        player, pulse = make_player(rank, parallel_games), Pulse(ThreadWorld(rank, size, sums), Requests())
+        look = pulse.look
+        if rank == slow:
+            pulse.look = lambda *what, **more: (time.sleep(0.02), look(*what, **more))[1]
+        for iteration, ids in enumerate(played):
+            play_until(player, pulse, iteration, 1, player.finished_num, games_num, silent)
+            ids += player.take().games["id"].tolist()
+
+    ranks = [threading.Thread(target=play, args=(rank,)) for rank in range(size)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    numbers = [len(ids) for ids in played]
+    assert min(numbers) >= games_num and max(numbers) < games_num + size
+    assert len(set(sum(played, []))) == len(sum(played, []))
 
 
 def test_root_alone_calls_for_an_exchange_when_it_is_time():

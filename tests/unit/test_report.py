@@ -1,8 +1,12 @@
 """The report of a run: well-formed, self-contained, safe against hostile text, and true to the run's files."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +16,9 @@ from az_mpi import config as configuration
 from az_mpi import games
 from az_mpi.config import Config
 from az_mpi.data import segment
+from az_mpi.games.base import Board
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.report import chart, page, run_data, samples
+from az_mpi.report import board, chart, curve, page, run_data, samples
 from az_mpi.report.chart import Series
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
@@ -99,6 +104,8 @@ def run(tmp_path, played):
                         "games_per_s": 4.5 * iteration, "simulations_per_s": 1234.5, "steps_num": 10,
                         "first_player_score": 0.6, "games_by_rank": by_rank,
                         "positions_by_rank": [8 * n for n in by_rank], **seconds, **idle})  # fmt: skip
+        if minute > 20:  # the first attempt was made by an older version
+            records[-1]["playing_s_by_rank"] = [2.0 * iteration, 100.0 * iteration][: len(by_rank)]
         records.append({"kind": "train", "time": base + 60 * minute, "step": 10 * iteration, "value_loss": 0.5,
                         "policy_loss": 2.0 / minute})
     records.append({"kind": "evaluation", "time": base + 60 * 23, "step": 30, "iteration": 3, "simulations": 7,
@@ -120,8 +127,9 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
         ["2", "12", "96", "9.2", "0.600", "9.0", "1,234", "10", "7.00", "4.00"],  # as the second attempt did it
         ["3", "1,250", "10,000", "10.2", "0.600", "13.5", "1,234", "10", "10.50", "6.00"],
     ]
-    assert found.table("rank", "host") == [
-        ["0", "n1", HOSTILE, "play", "24", "192", "1.9 %"], ["1", HOSTILE, HOSTILE, "play", "1,238", "9,904", "98.1 %"]]
+    assert found.table("rank", "host") == [  # 24 games in 10 s, 1,238 in 500 s
+        ["0", "n1", HOSTILE, "play", "24", "192", "1.9 %", "2.4", ""],
+        ["1", HOSTILE, HOSTILE, "play", "1,238", "9,904", "98.1 %", "2.48", ""]]
     differs, every = [t for t in found.tables if t[0] == ["key", "value", "default"]]
     assert differs[1:] == [["game", '"tictactoe"', "(required)"], ["iterations", "4", "40"],
                            ["train.ranks", "1", '"all"'], ["train.batch_size", "64", "1024"]]
@@ -134,12 +142,46 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
 def test_points_of_the_curves_are_those_of_the_metrics(run):
     text = page.render(run_data.load(run))
     for shown in ("policy loss, 10: 0.1818", "policy loss, 20: 0.09524", "policy loss, 30: 0.09091",
-                  "against random, 3: 0.75", "against random, 3: 100", "mean length, 2: 9.25", "all ranks, 3: 13.5",
-                  "play: 10.5", "train: 6", "evaluate: 1.5", "mean of ranks, 1: 3.636"):  # 0.2 of 5.5 s
+                  "mean length, 2: 9.25", "all ranks, 3: 13.5", "play: 10.5", "train: 6", "evaluate: 1.5",
+                  "mean of ranks, 1: 3.636"):  # 0.2 of 5.5 s
         assert f"<title>{shown}</title>" in text, shown
     data = run_data.load(run)
     assert data.marks(data.iterations, "iteration") == [(1.5, "attempt 2")]
     assert text.count("<title>attempt 2 begins</title>") == 6  # of the charts by iteration or step
+    assert numbers(text, "Win rate") == [["against random", "0.75", "[0.65, 0.85]"]]  # judged once: no chart
+    assert numbers(text, "Elo difference") == [["against random", "100", "[50, -]"]]
+
+
+def numbers(text, title):
+    """Return the rows of the table that a page shows in place of the chart whose title begins so."""
+    [figure] = [part for part in re.findall("<figure.*?</figure>", text) if f"<figcaption>{title}" in part]
+    assert "<svg" not in figure
+    [table] = Page(figure).tables
+    return table
+
+
+def test_games_a_second_by_host_are_sums_of_its_ranks(run):
+    """Three ranks on two hosts: 10 + 20 games in 4 + 6 s, 5 + 15 in 2 + 2 s; 40 + 10 in 5 + 20 s."""
+    about = json.loads((run / "attempts" / "002.json").read_text()) | {"hosts": ["n1", "n2", "n1"]}
+    (run / "attempts" / "002.json").write_text(json.dumps(about))
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    late = [r for r in records if r["kind"] == "iteration" and "playing_s_by_rank" in r]
+    late[0] |= {"games_by_rank": [10, 40, 5], "positions_by_rank": [0] * 3, "playing_s_by_rank": [4.0, 5.0, 2.0]}
+    late[1] |= {"games_by_rank": [20, 10, 15], "positions_by_rank": [0] * 3, "playing_s_by_rank": [6.0, 20.0, 2.0]}
+    lines = [json.dumps(record) + "\n" for record in records]
+    (run / "metrics.jsonl").write_text("".join(lines))
+    found = Page(page.render(run_data.load(run)))
+    assert [row[-2] for row in found.table("rank", "host")] == ["3", "2", "5"]
+    assert found.table("host", "games/s") == [
+        ["n1", "8", "2", "3", "5", "50", ""], ["n2", "2", "1", "2", "2", "50", ""]]
+
+
+def test_a_run_of_an_older_version_shows_no_games_a_second_by_rank(run):
+    text = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(text.replace("playing_s_by_rank", "something_else"))
+    found = Page(page.render(run_data.load(run)))
+    assert found.table("rank", "host")[0] == ["0", "n1", HOSTILE, "play", "24", "192", "1.9 %"]
+    assert not [table for table in found.tables if table[0][:2] == ["host", "games/s"]]
 
 
 def test_nothing_is_fetched_and_nothing_runs(run):
@@ -159,17 +201,75 @@ def test_sample_games_are_games_of_the_run(run, played):
     lengths = sorted(played.games["length"].tolist())
     assert [len(sample.actions) for sample in chosen] == [lengths[0], lengths[8], lengths[-1]]
     for sample in chosen:
-        states, drawn = game.initial(1), []
-        for ply, action in enumerate([*sample.actions, None]):
-            drawn.append((ply, game.show(states[0])))
+        states = game.initial(1)
+        for position, action in zip(sample.positions, [*sample.actions, None]):
+            assert position.text == game.show(states[0])
+            assert (position.board.players == game.board(states[0]).players).all()
             if action is not None:
                 states = game.play(states, np.array([action]))
         ended, value = game.terminal(states)
-        assert ended[0] and len(sample.drawings) == min(8, len(drawn))
-        shown = [(int(caption.split()[0]), drawing) for caption, drawing in sample.drawings]
-        assert set(shown) <= set(drawn) and shown[-1] == drawn[-1]
+        assert ended[0] and len(sample.positions) == len(sample.actions) + 1
+        assert sample.shown[-1] == len(sample.actions) and len(sample.shown) <= 6
         loser_moves = "first" if game.to_play(states)[0] else "second"
         assert ("drawn" if value[0] == 0 else f"the {loser_moves} player won") in sample.title
+        # An action of tic-tac-toe is its cell, so the numbers must follow from the actions.
+        assert sample.numbers() == {divmod(action, 3): k for k, action in enumerate(sample.actions, 1)}
+
+
+def pieces(svg, step, left=1.0):
+    """Return {(row, column): (player, text)} of a picture of square cells, by where the discs lie."""
+    found = re.findall(r'<g class="piece p(\d)">.*?<circle cx="([^"]*)" cy="([^"]*)"[^>]*/>(?:<text[^>]*>(.*?)<)?', svg)
+    return {(int((float(y) - 1) // step), int((float(x) - left) // board.CELL)): (int(player), text)
+            for player, x, y, text in found}  # fmt: skip
+
+
+def test_a_board_shows_whose_piece_lies_where():
+    game = games.make("connect4")
+    states, before = game.initial(1), None
+    for action in (3, 3, 0):
+        before, states = game.board(states[0]), game.play(states, np.array([action]))
+    found = game.board(states[0])
+    assert found.filled_since(before) == [(5, 0)]
+    svg = board.draw(found, "x", 20, {(5, 3): 1, (4, 3): 2, (5, 0): 3}, [(5, 0)])
+    assert pieces(svg, 24) == {(5, 3): (0, "1"), (4, 3): (1, "2"), (5, 0): (0, "3")}
+    assert svg.count('class="cell"') == 42
+    assert re.findall(r'class="last" points="([^ "]*)', svg) == ["1.0,121.0"]  # the fifth row begins 5 * 24 below 1
+    assert re.findall(r"<text[^>]*>(\d)</text>", svg)[3:] == list("1234567")  # after the three on the pieces
+
+
+def test_a_board_of_hexagons_leans_to_the_right_and_kinds_of_pieces_are_letters():
+    hexagons = Board(np.array([[0, -1], [-1, 1]], np.int8), ("K ", " q"), "hex", tuple("ab"), tuple("12"))
+    svg = board.draw(hexagons, "x", 20, {(0, 0): 1})
+    places = re.findall(r'<circle cx="([^"]*)" cy="([^"]*)"', svg)
+    (x0, y0), (x1, y1) = [tuple(map(float, place)) for place in places]
+    assert (x1 - x0, y1 - y0) == pytest.approx((36.0, 20.8), abs=0.15)  # a cell and a half; sqrt(3) / 2 of a cell
+    assert re.findall(r'piece p(\d)">.*?>([Kq])<', svg) == [("0", "K"), ("1", "q")]
+    assert "first player, a1<" in svg and "second player, b2<" in svg
+
+
+def stones(text):
+    return np.array([["XO".find(cell) for cell in row.split()] for row in text.strip().splitlines()], np.int8)
+
+
+@pytest.mark.parametrize("before, after, symbols, filled", [
+    (". X O .", "X X O .", None, [(0, 0)]),
+    (". X O .", ". X X X", None, [(0, 3)]),  # Othello: the piece that was turned over is no move
+    ("X O . .", ". X . .", None, [(0, 1)]),  # chess: a capture
+    ("X . . O", "X . . O", ("P  k", "Q  k"), [(0, 0)]),  # a piece that has become another kind
+    ("X O . .", "X O . .", None, []),  # a pass
+    ("X . O X", "X X . X", None, [(0, 1)]),  # go: a captured stone is gone
+])  # fmt: skip
+def test_the_cells_that_a_move_filled(before, after, symbols, filled):
+    symbols = symbols or ((), ())
+    old, new = (Board(stones(text), (kinds,) if kinds else ()) for text, kinds in zip((before, after), symbols))
+    assert new.filled_since(old) == filled
+
+
+def test_a_game_without_boards_is_shown_as_text(run, monkeypatch):
+    monkeypatch.setattr("az_mpi.games.tictactoe.Rules.board", lambda self, state: None)
+    monkeypatch.setattr("az_mpi.games.tictactoe.Rules.show", lambda self, state: "<X> . .")
+    text = (page.write(run)).read_text()
+    assert "<pre>&lt;X&gt; . .</pre>" in text and 'class="board"' not in text and "action " in text
 
 
 def test_a_run_that_has_only_begun_has_a_report(run):
@@ -207,8 +307,6 @@ def test_where_points_lie_by_hand():
     assert points(figure) == [(52.0, 210.0), (241.0, 10.0), (430.0, 110.0)]
     figure = chart.lines("t", "x", "y", [Series("a", [0, 10], [0.5, 2.0])], limits=(0, 1))
     assert points(figure) == [(52.0, 110.0), (430.0, 10.0)]  # what is beyond a limit is cut off
-    figure = chart.lines("t", "x", "y", [Series("a", [3], [1.0])])
-    assert points(figure) == [(241.0, 10.0)]  # a lone point
 
 
 def test_bars_stand_on_each_other():
@@ -218,6 +316,35 @@ def test_bars_stand_on_each_other():
     assert left == (52.0, 262.0, 52.0, 262.0) and set(width) == {168.0}
     assert height == (50.0, 150.0, 150.0, 50.0) and top == (160.0, 60.0, 10.0, 10.0)
     assert ">none<" not in figure
+
+
+def test_one_point_is_a_number_and_no_picture():
+    lone = Series("a", [2, 3], [None, 0.25], [None, 0.125], [None, 1234.5])
+    assert numbers(chart.lines("t", "x", "y", [lone]), "t") == [["a", "0.25", "[0.125, 1,234]"]]
+    assert numbers(chart.lines("t", "x", "y", [lone, Series("b", [3], [2])]), "t")[1] == ["b", "2", ""]
+    bars = chart.stacked("t", "x", "y", [1], {"a": [1.5], "b": [3.0]})
+    assert numbers(bars, "t") == [["a", "1.5", ""], ["b", "3", ""]]
+
+
+def test_one_point_among_lines_has_its_interval():
+    """A plot of 378 by 200 units from (52, 10), as above: 1 lies at its middle, 0 and 2 at its ends."""
+    lone = Series("b", [2], [1.0], [0.0], [2.0])
+    figure = chart.lines("t", "x", "y", [Series("a", [1, 2, 3], [0, 2, 1]), lone])
+    [whisker] = re.findall(r'class="whisker"[^>]* d="([^"]*)"', figure)
+    assert whisker.startswith("M241.0 10.0V210.0")
+
+
+def test_the_learning_curve_writes_numbers_where_there_is_one_point(run, monkeypatch):
+    from matplotlib import pyplot
+
+    monkeypatch.setattr(pyplot, "close", lambda figure: None)
+    curve.draw(run)
+    losses, matches, moves = pyplot.gcf().axes
+    assert len(losses.lines) == 2 and not matches.lines and not matches.containers and not matches.axison
+    assert "against random: 0.750 [0.650, 0.850]" in matches.texts[0].get_text()
+    assert "best" not in matches.texts[0].get_text() and not moves.lines
+    monkeypatch.undo()
+    pyplot.close("all")
 
 
 def test_long_lines_are_means_of_neighbours():
@@ -248,3 +375,47 @@ def test_names_in_charts_are_escaped():
     figure = chart.lines(HOSTILE, HOSTILE, HOSTILE, [Series(HOSTILE, [1, 2], [1, 2])] * 2, [(1.5, HOSTILE)])
     assert "<script" not in figure
     assert Page(figure).texts.count(HOSTILE) == 5  # title, two names, two axes; points and marks say more
+
+
+@pytest.mark.parametrize("name", ["attempts/002.json", "metrics.jsonl", "status.json"])
+@pytest.mark.timeout(60)
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, capsys, name):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    assert commands.main(["report", str(run)]) == 2
+    assert re.search(rf"{name}: cannot be read: not a plain file\n", capsys.readouterr().err)
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_place_of_games_leaves_them_out(run):
+    os.mkfifo(run / "games/000001-000.h5")
+    assert commands.main(["report", str(run)]) == 0
+    assert "000001-000.h5: not a plain file" in (run / "report.html").read_text()
+
+
+def test_nesting_that_python_does_not_read_is_no_record(run, capsys):
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write("[" * 100_000 + "\n")
+    assert commands.main(["report", str(run)]) == 0
+    (run / "status.json").write_text("[" * 100_000)
+    assert commands.main(["report", str(run)]) == 2
+    assert "status.json: cannot be read: it is nested too deeply" in capsys.readouterr().err
+
+
+NAME = "ä 中文 $x ".encode() + b"\xff"
+
+
+@pytest.mark.parametrize("locale", [
+    {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"},
+], ids=["ASCII", "UTF-8"])  # fmt: skip
+@pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi.report.curve"])
+def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
+    folder = os.fsencode(run.parent) + b"/" + NAME
+    os.rename(run, folder)
+    environment = {**os.environ, **locale, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-m", *command.split(), folder], capture_output=True, env=environment)
+    assert done.returncode == (command == "az_mpi verify") and b"Traceback" not in done.stderr, done.stderr.decode()
+    assert done.stdout.startswith(folder)  # byte for byte
+    if command == "az_mpi report":
+        text = Path(os.fsdecode(folder), "report.html").read_text(encoding="utf-8")
+        assert "<h1>ä 中文 $x �</h1>" in text

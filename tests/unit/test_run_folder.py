@@ -172,10 +172,21 @@ def test_damaged_descriptions_of_newer_starts_are_set_aside(tmp_path, content):
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 6
 
 
+@pytest.mark.timeout(60)
+def test_a_pipe_in_place_of_a_description_is_set_aside(tmp_path):
+    for _ in range(2):
+        prepare(tmp_path, make_config(), HOSTS, fresh=False)
+    (tmp_path / "attempts/002.json").unlink()
+    os.mkfifo(tmp_path / "attempts/002.json")
+    assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 3
+    assert (tmp_path / "attempts/002.json.damaged").exists() and recorded_config(tmp_path) == make_config()
+
+
 def test_what_is_remembered(tmp_path):
     config = make_config(seed=5, iterations=3)
     prepare(tmp_path, config, HOSTS, fresh=True)
     data = json.loads((tmp_path / "config.json").read_text())
+    assert data["checkpoint"] is None
     assert configuration.validate(data["config"], "test") == config
     assert data["hosts"] == HOSTS and data["az_mpi"] == __version__
     assert data["packages"].keys() >= {"torch", "numpy", "mpi4py", "h5py"} and data["packages"]["numpy"]
@@ -249,6 +260,48 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     with pytest.raises(RunFolderError, match="--logdir .*file/run"):
         prepare(tmp_path / "file" / "run", make_config(), HOSTS, fresh=False)
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.parametrize("kind", ["file", "link to nothing", "link to itself", "link to a file"])
+@pytest.mark.parametrize("name", ["", "checkpoints", "games", "best", "evaluations", "attempts", "logs", "lock"])
+def test_what_should_be_a_folder_and_is_none_is_told_with_all_of_it(tmp_path, name, kind):
+    run = tmp_path / "run"
+    prepare(run, make_config(), HOSTS, fresh=False)
+    place = run / name
+    if place.exists():
+        place.rename(tmp_path / "aside")
+    if kind == "file":
+        place.write_text("x")
+    else:
+        (tmp_path / "a file").write_text("x")
+        place.symlink_to({"link to nothing": "/nowhere", "link to itself": place}.get(kind, tmp_path / "a file"))
+    text = refused(run, make_config())
+    assert f"{place} is a {kind.split()[0]}" in text and "File exists" not in text and "--logdir" in text
+    with pytest.raises(RunFolderError, match="should be a folder"):
+        run_folder.check_same_run(run, make_config())
+
+
+def test_a_folder_of_a_run_may_be_a_link_to_a_folder(tmp_path):
+    prepare(tmp_path / "run", make_config(), HOSTS, fresh=False)
+    (tmp_path / "run/games").rename(tmp_path / "scratch")
+    (tmp_path / "run/games").symlink_to(tmp_path / "scratch")
+    assert prepare(tmp_path / "run", make_config(), HOSTS, fresh=False) == 2
+
+
+def test_a_start_knows_whether_the_one_before_went_on_with_the_same_checkpoint(tmp_path):
+    found = []
+    for newest in (None, "000002", "000002", "000003"):
+        prepare(tmp_path, make_config(), HOSTS, False, newest=newest)
+        found.append(run_folder.went_on_before(tmp_path, newest))
+    assert found == [False, False, True, False]
+    run_folder.note_attempt(tmp_path, make_config(), HOSTS)  # survivors of a loss, who go on with what they hold
+    prepare(tmp_path, make_config(), HOSTS, False, newest="000003")
+    assert run_folder.went_on_before(tmp_path, "000003")
+    content = json.loads((tmp_path / "attempts/006.json").read_text())
+    for name in ("001", "002", "003", "004", "006"):  # as earlier versions wrote them
+        (tmp_path / f"attempts/{name}.json").write_text(json.dumps(content | {"checkpoint": None}).replace(
+            '"checkpoint": null', '"other": null'))
+    assert not run_folder.went_on_before(tmp_path, "000003")
 
 
 def test_a_start_that_died_before_its_attempt_was_written_is_no_obstacle(tmp_path, monkeypatch):

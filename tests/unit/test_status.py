@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import time
 from types import SimpleNamespace
 
@@ -141,6 +142,13 @@ def test_no_status_is_one_clear_block(tmp_path, capsys, content):
     assert str(tmp_path) in output.err
 
 
+@pytest.mark.timeout(60)
+def test_a_pipe_is_no_status(tmp_path):
+    os.mkfifo(tmp_path / "status.json")
+    with pytest.raises(Refusal, match="status.json: not a plain file"):
+        status_command.read(tmp_path)
+
+
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(Refusal, match="No such file"):
         status_command.main([str(tmp_path / "nothing")])
@@ -240,6 +248,20 @@ def test_silence_and_totals(root):
     assert values["network_mb_per_min"] == 6.0
 
 
+def test_a_finished_run_shows_its_totals_and_its_mean_rate(root):
+    root._world.hosts = root._rows = [("a", "cpu", "play"), ("b", "cpu", "play"), ("c", "cpu", "play")]
+    root._rates = [status.deque(maxlen=3) for _ in range(3)]
+    root.beats = [Beat(content(games=games, played_s=s), 0.2) for games, s in ((10, 4.0), (30, 10.0))] + [Beat(None, 9)]
+    root._values()
+    root._job, root._run = "finished", fake_run()
+    values = root._values()
+    assert [(row["state"], row["games_num"], row["games_per_s"]) for row in values["ranks"]] == [
+        ("Finished", 10, 2.5), ("Finished", 30, 3.0), ("Finished", 0, 0.0)]  # fmt: skip
+    assert (values["games_per_s"], values["workers_active"]) == (5.5, 0)
+    text = status_text.render(values)
+    assert "Offline" not in text and "before it" not in text and "Games/second     5.5" in text
+
+
 def test_the_time_left_is_that_of_the_iterations_to_come(root):
     run = fake_run()
     root.begin(run, [("here", "cpu", "play")])
@@ -300,7 +322,7 @@ def test_a_run_that_is_only_looked_at_has_no_status(tmp_path):
 
 
 @pytest.mark.parametrize("error, job, state, failures", [
-    (None, "finished", "Offline", []),
+    (None, "finished", "Finished", []),
     (KeyboardInterrupt(), "stopped", "Offline", []),
     (Refusal("not so"), "failed", "Offline", []),
     (ZeroDivisionError("oh"), "failed", "Error", ["rank 0 on here: ZeroDivisionError: oh"]),

@@ -379,3 +379,14 @@ def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
         for one in ranks:
             one.kill()
             one.communicate()
+
+
+def test_what_is_said_of_hosts_while_the_job_is_started_again(launch, monkeypatch):
+    """Between two jobs, and until the new one has told of itself, no host is in a job."""
+    said, say = [], Desk.say
+    monkeypatch.setattr(Desk, "say", lambda desk, content: said.append(content) or say(desk, content))
+    monkeypatch.setattr(supervisor, "TICK_S", 0.1)
+    assert launch([{**RUNNING, "status": 137}, FINISHES], "a:1,b:1", no_check=False)[0] == 0
+    told = [(content["up"], [row["state"] for row in content["hosts"]]) for content in said]
+    assert (False, ["in the next job"] * 2) in told
+    assert all(up == ("in the job" in states) for up, states in told)

@@ -64,6 +64,22 @@ def test_a_run_whose_checkpoints_were_all_set_aside_is_not_whole(run, capsys):
     assert "no checkpoint is whole" in str(values["problems"])
 
 
+@pytest.mark.parametrize("line, lost", [('{"kind": "train", "step": 5}', False),
+                                         ('{"kind": "checkpoint", "step": 5, "iteration": 1}', True)])  # fmt: skip
+def test_a_run_whose_checkpoints_are_gone_is_not_whole(run, capsys, line, lost):
+    shutil.rmtree(run / "checkpoints")
+    (run / "metrics.jsonl").write_text(f"{line}\n")
+    status, values = told(run, capsys)
+    assert (status, values["whole"]) == (int(lost), not lost)
+    assert not lost or "after iteration 1" in str(values["problems"])
+
+
+def test_a_file_where_a_folder_should_be_is_told(run, capsys):
+    shutil.rmtree(run / "checkpoints")
+    (run / "checkpoints").write_text("")
+    assert __main__.main(["verify", str(run)]) == 2 and "checkpoints is a file" in capsys.readouterr().err
+
+
 def test_a_whole_run_is_whole(run, capsys):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     status, values = told(run, capsys)
@@ -281,3 +297,34 @@ def test_every_problem_is_a_line_for_people(run, capsys):
     text = capsys.readouterr().out
     assert "WRONG: games/000001-000.h5: " in text and "--repair mends" in text
     assert Path(run / "games" / "000001-000.h5").exists()
+
+
+@pytest.mark.timeout(120)
+def test_what_is_no_plain_file_is_set_aside(run, capsys):
+    """Nobody waits for a pipe's other end, and 64 GiB of nothing are not read."""
+    large = ["checkpoints/000002/model.safetensors", "best/000009.safetensors", "games/000009-000.h5"]
+    for name in large:
+        (run / name).touch()
+        os.truncate(run / name, 2**36)
+    pipes = ["games/000008-000.h5", "attempts/002.json", "evaluations/000001.json", "metrics.jsonl", "logs/run.log"]
+    (run / "logs").mkdir()
+    (run / "metrics.jsonl").unlink()
+    for name in pipes:
+        os.mkfifo(run / name)
+    status, values = told(run, capsys)
+    wrong = {problem["path"]: problem["problem"] for problem in values["problems"]}
+    large[0] = "checkpoints/000002"
+    assert status == 1 and all("not a plain file" in wrong[name] for name in pipes)
+    assert all("larger than" in wrong[name] for name in large)
+    assert wrong.keys() == {*pipes, *large, "games.h5"}  # which does not link to segments that are there
+    status, values = told(run, capsys, "--repair")
+    assert status == 0 and all((run / f"{name}.damaged").exists() for name in [*pipes, *large])
+
+
+def test_json_that_is_nested_too_deeply_is_damaged(run, capsys):
+    (run / "metrics.jsonl").write_text('{"kind": "train"}\n' + "[" * 100_000 + "\n[]\n")
+    for name in ("attempts/002.json", "evaluations/000001.json"):
+        (run / name).write_text("[" * 100_000)
+    status, values = told(run, capsys)
+    assert status == 1 and any("2 of 3 lines" in note for note in values["notes"])
+    assert [problem["path"] for problem in values["problems"]] == ["attempts/002.json", "evaluations/000001.json"]

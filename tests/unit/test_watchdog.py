@@ -107,7 +107,7 @@ PROGRAM = """
 import sys, time
 from az_mpi import watchdog
 watchdog.start(7)
-watchdog.expect(1.0)
+watchdog.expect(1.0, 3)
 print("ready", flush=True)
 with watchdog.steps():
     for _ in range(10**9 if sys.argv[1] == "steps" else 10):
@@ -150,7 +150,7 @@ def test_a_process_that_hangs_is_killed_and_its_end_explained(ranks, what):
     process = ranks(what)
     assert process.wait(30) == -signal.SIGKILL
     text = process.stderr.read()
-    assert text.startswith("rank 7 on ") and "in a step: killed (fault.hang_s)" in text and text.count("\n") == 1
+    assert text.startswith("rank 3 on ") and "in a step: killed (fault.hang_s)" in text and text.count("\n") == 1
 
 
 def test_a_process_that_is_stopped_is_killed_and_one_that_pauses_is_not(ranks):

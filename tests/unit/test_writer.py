@@ -310,6 +310,20 @@ def test_nothing_appears_once_the_lock_is_lost(segments, records):
     assert list(stored(segments.folder)) == ["000007-000"] and segments.lost_games_num == len(records[1].games)
 
 
+@pytest.mark.parametrize("resumable", [False, True])
+def test_a_folder_that_is_gone_ends_the_writer_and_is_no_error_of_its_own(segments, records, resumable):
+    def lost():
+        raise Forbidden("the run's folder is gone", resumable)
+
+    segments.may_appear = lost
+    segments.folder.rename(segments.folder.with_name("renamed"))
+    segments.submit(7, records[0], {})
+    segments.flush()
+    assert segments.ended == "the run's folder is gone" and segments.resumable == resumable
+    assert writer.insist(segments, segments.folder, lambda: list(segments.folder.iterdir())) is None
+    assert not segments.folder.exists() and segments.requests.stop
+
+
 def test_other_files_are_written_after_what_was_handed_over(segments, records, tmp_path):
     segments.submit(7, records[0], {})
     path = tmp_path / "x"

@@ -50,7 +50,7 @@ def main():
 
     alone = network_with_random_heads(game, config)
     whole = [torch.from_numpy(part) for part in batch]
-    policy_loss, value_loss = losses(alone, whole[0].float(), *whole[1:])
+    policy_loss, value_loss = losses(alone, whole[0].float(), *whole[1:]).values()
     ((policy_loss + 0.7 * value_loss) / BATCH).backward()
 
     ddp_backend.BUCKET_BYTES = int(sys.argv[2]) if len(sys.argv) > 2 else ddp_backend.BUCKET_BYTES

@@ -1,0 +1,118 @@
+"""A board as inline SVG, and a game as its boards and moves.
+
+The page's CSS colours cells and pieces: player 0's are dark and player 1's light, also on paper and to the
+colour-blind.
+"""
+
+import math
+from html import escape
+
+CELL, LABEL = 24, 16  # the picture's units
+WIDTH_MAX = 460  # pixels, on a screen that is wide enough
+BIG_CELL, SMALL_BOARD = 30, 105  # pixels a cell, and a board's width
+PLAYERS = ("first player", "second player")
+
+
+def draw(board, caption, cell_px, numbers=None, marked=()):
+    """Return the <svg> of a `games.base.Board`.
+
+    caption: read out where the picture cannot be seen. numbers: {(row, column): number on the piece there}, where
+    pieces have no symbols. marked: cells with a thick edge.
+    """
+    height, width = board.players.shape
+    step = CELL * math.sqrt(3) / 2 if board.shape == "hex" else CELL
+    left = 1 + LABEL * bool(len(board.rows))
+    outline = _outline(board.shape)
+    cells, pieces, labels = [], [], []
+
+    def centre(row, column):
+        shift = row / 2 if board.shape == "hex" else 0
+        return left + (column + shift + 0.5) * CELL, 1 + outline[1] + row * step
+
+    for row in range(height):
+        for column in range(width):
+            x, y = centre(row, column)
+            cells.append(_cell(outline, x, y, "cell"))
+            if board.players[row, column] >= 0:
+                pieces.append(_piece(board, row, column, x, y, (numbers or {}).get((row, column))))
+        if board.rows:
+            x, y = centre(row, -0.5)
+            labels.append(_text(x - 7, y, board.rows[row], 11))
+    pieces += [_cell(outline, *centre(*place), "last") for place in marked]
+    bottom = centre(height - 1, 0)[1] + outline[1] + 1
+    for column in range(width) if board.columns else ():
+        labels.append(_text(centre(height - 1, column)[0], bottom + LABEL / 2, board.columns[column], 11))
+    right, bottom = centre(height - 1, width)[0] - CELL / 2 + 1, bottom + LABEL * bool(len(board.columns))
+    pixels = min(right * cell_px / CELL, WIDTH_MAX)
+    return (f'<svg class="board" viewBox="0 0 {right:.1f} {bottom:.1f}" style="width:{pixels:.0f}px" role="img" '
+            f'aria-label="{escape(caption)}">{"".join(cells + pieces + labels)}</svg>')
+
+
+def game(sample):
+    """Return a <section> of a `samples.Sample`: its last board with numbered moves, its moves, and some positions.
+
+    Of a game that gives no boards the positions are the text of its `show`.
+    """
+    last, moves = sample.positions[-1], []
+    for ply, (before, after) in enumerate(zip(sample.positions, sample.positions[1:])):
+        name = " ".join(after.board.name(*cell) for cell in after.filled).strip()
+        moves.append(f"<li>{disc(before.to_play)} {escape(name) or f'action {sample.actions[ply]}'} "
+                     f"<small>{_value(before)}</small></li>")
+    final = ""
+    if last.board:
+        caption = "the last position, with the number of each move"
+        final = draw(last.board, caption, BIG_CELL, sample.numbers(), last.filled)
+    positions = "".join(f"<div>{_picture(sample.positions[ply])}</div>" for ply in sample.shown)
+    return (f'<section><h3>{escape(sample.title)}</h3><div class="game">{final}<ol>{"".join(moves)}</ol></div>'
+            f'<div class="boards">{positions}</div></section>')
+
+
+def _picture(position):
+    caption = f"after move {position.ply}" + (", the end" if position.value is None else f": {_value(position)}")
+    if position.board:
+        cell_px = min(max(SMALL_BOARD / position.board.players.shape[1], 9), 24)
+        picture = draw(position.board._replace(columns=(), rows=()), caption, cell_px, marked=position.filled)
+    else:
+        picture = f"<pre>{escape(position.text)}</pre>"
+    return f"{picture}<small>{caption}</small>"
+
+
+def _value(position):
+    return f"{round(position.value, 2) + 0.0:+.2f}"  # no -0.00
+
+
+def disc(player):
+    """Return a small disc in the colour of a player."""
+    return (f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{PLAYERS[player]}">'
+            f'<g class="piece p{player}"><circle cx="6" cy="6" r="5"/></g></svg>')
+
+
+def _outline(shape):
+    """Return the corners of a cell around its centre, and how far it reaches up and down."""
+    half, side = CELL / 2, CELL / math.sqrt(3)
+    if shape == "hex":
+        return [(0, -side), (half, -side / 2), (half, side / 2), (0, side), (-half, side / 2), (-half, -side / 2)], side
+    return [(-half, -half), (half, -half), (half, half), (-half, half)], half
+
+
+def _cell(outline, x, y, kind):
+    path = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in outline[0])
+    return f'<polygon class="{kind}" points="{path}"/>'
+
+
+def _piece(board, row, column, x, y, number):
+    player = int(board.players[row, column])
+    said = [PLAYERS[player], board.name(row, column)]
+    text = board.symbols[row][column] if board.symbols else ""
+    if number is not None and not text:
+        text = str(number)
+        said.append(f"move {text}")
+    inside = _text(x, y, text, 12 - 1.5 * len(text) if len(text) > 1 else 12) if text else ""
+    return (f'<g class="piece p{player}"><title>{escape(", ".join(filter(None, said)))}</title>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{0.4 * CELL:.1f}"/>{inside}</g>')
+
+
+def _text(x, y, text, size):
+    """Return a text with its middle at a place."""
+    return (f'<text x="{x:.1f}" y="{y + 0.36 * size:.1f}" text-anchor="middle" style="font-size:{size:.4g}px">'
+            f"{escape(text)}</text>")

@@ -1,0 +1,42 @@
+"""Whoever trains, after publishing every rank has root's weights to the bit, and they travel only to those that did
+not have them."""
+
+from types import SimpleNamespace
+
+import torch
+
+from az_mpi import games, resume
+from az_mpi import settings as models
+from az_mpi.network import resnet
+from az_mpi.report.tally import Tally
+from az_mpi.run import make_players
+from az_mpi.world import World
+
+
+def check(world, trainers_num):
+    trains, loaded = world.rank < trainers_num, []
+    seed = 1 if trains else 2 + world.rank
+    network = resnet.build(games.make("connect4"), models.Network(blocks=2, channels=16), seed)
+    if trains:  # values that no shorter format has
+        with torch.no_grad():
+            network.policy_out.weight.normal_(generator=torch.Generator().manual_seed(7))
+    run = SimpleNamespace(world=world, trainers_num=trainers_num, players=make_players(world, trainers_num),
+                          tally=Tally(), network=network, learner=trains or None, progress=SimpleNamespace(step=0),
+                          load_weights=lambda: loaded.append(resnet.weights_hash(network)))  # fmt: skip
+    before, counted = resnet.weights_hash(network), World.sent_bytes
+    resume.publish(run)
+    assert world.agree(loaded) == [] and len(loaded) == 1
+    assert (loaded == [before]) == trains
+    size = sum(tensor.nbytes for tensor in network.state_dict().values())
+    expected = size * (world.size - trainers_num) * world.is_root
+    assert run.tally.publish_bytes == expected == World.sent_bytes - counted
+
+
+def main():
+    world = World.start()
+    for trainers_num in range(1, world.size + 1):
+        check(world, trainers_num)
+    print("all checks passed")
+
+
+main()

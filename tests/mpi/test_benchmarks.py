@@ -1,0 +1,49 @@
+"""Every benchmark runs, as small as can be. Of its figures nothing is asserted but that there are some."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from jobs import ROOT, command
+from marks import slow
+
+pytestmark = pytest.mark.mpi
+
+BENCHMARKS = ROOT / "benchmarks"
+# What makes each of them small. "mpirun": it is started on 2 ranks.
+TINY = {
+    "copies": "--blocks 1 --channels 8 --batch_size 32 --replay_ratio 1 --pairs 1",
+    "engines": "--game tictactoe --blocks 1 --channels 8 --batches 1 4 --runs 1",
+    "exchange": "mpirun --runs 1",
+    "faults": "--config_file configs/smoke.json --iterations 2",
+    "memory": "--engines torch --iterations 24 --settled 12",
+    "scaling": "--ranks 1,2 --games 4 --batch_s 0.01 --step_s 0.01 --runs 1",
+    "search": "--game tictactoe --trees 4 --simulations 4 --runs 1",
+    "segments": "--games_num 20 --window 1000 --runs 1",
+    "selfplay": "--config_file configs/smoke.json --seconds 0.3 --runs 2",
+    "startup": "--cold_runs 1 --runs 1",
+    "train": "--game tictactoe --batch_size 32 --steps 2 --runs 1",
+}
+LONG = {"startup"}  # it compiles all kernels anew
+NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem != "common")
+
+
+def test_every_benchmark_has_small_options():
+    assert set(NAMES) <= TINY.keys()
+
+
+@pytest.mark.parametrize("name", [slow(name) if name in LONG else name for name in NAMES])
+def test_benchmark_runs(mpirun, name):
+    program, options = [BENCHMARKS / f"{name}.py", "--json"], TINY[name].split()
+    if options[0] == "mpirun":
+        said = mpirun(2, *program, *options[1:]).stdout
+    else:
+        done = subprocess.run([sys.executable, *program, *options], cwd=ROOT, env=command(1, [])[1],
+                              capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stdout + done.stderr
+        said = done.stdout
+    figures = []
+    json.loads(said.splitlines()[-1], object_hook=lambda row: figures.append(row.get("median", 0.0)))
+    assert any(figures) and all(math.isfinite(figure) for figure in figures)

@@ -1,0 +1,26 @@
+"""The first start compiles the kernels: once for all ranks, before the first game, and says so."""
+
+import pytest
+from jobs import PROGRAMS
+
+pytestmark = pytest.mark.mpi
+
+
+def test_one_rank_compiles_for_hosts_that_share_a_cache(mpirun, tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+
+    def start(name, *options):
+        """Train in a new folder; return what was said, and how many functions each rank compiled."""
+        counts = tmp_path / f"counts {name}"
+        counts.mkdir()
+        done = mpirun(3, PROGRAMS / "compile_counts.py", counts, "--config_file", "configs/smoke.json", "--logdir",
+                      tmp_path / name, *options)
+        return done.stdout, [len((counts / str(rank)).read_text().splitlines()) for rank in range(3)]
+
+    said, compiled = start("first")
+    assert sorted(compiled)[:2] == [0, 0] and max(compiled) > 20
+    assert said.count("compiling the kernels") > 5
+    assert said.rindex("compiling the kernels") < said.index("iteration 1 of 2")
+    said, compiled = start("second", "--set", "iterations=1", "--set", "evaluate.opponents=[]")
+    assert compiled == [0, 0, 0]
+    assert "compiling" not in said

@@ -1,0 +1,101 @@
+"""Compiling ahead: that nothing is left to be compiled later, and where what is compiled is kept."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# Rehearses a game, then trains with it on this process's cores, and prints the kernels that got new types meanwhile.
+# A game of the user's own stands in for one of the shipped.
+NEW_TYPES = """
+import sys
+from numba.core.dispatcher import Dispatcher
+from az_mpi import command_line, config, games, kernels
+import run_dist
+
+if sys.argv[1] == "own":
+    import own_game
+    games.make = lambda name: own_game.Rules()
+
+def types():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        for attribute, value in list(vars(module).items() if name.startswith(("az_mpi", "own_game")) else ()):
+            if isinstance(value, Dispatcher):
+                found[f"{value.py_func.__module__}.{attribute}"] = len(value.signatures)
+    return found
+
+arguments = command_line.parse(sys.argv[2:])
+configuration = config.load(arguments.config_file, arguments.overrides)
+for parallel in (False, True):
+    assert len(list(kernels.rehearse(configuration, games.make(configuration.game), parallel))) == kernels.PARTS
+before = types()
+assert len(before) > 20
+assert run_dist.start(arguments) == 0
+print("new types:", {name: (before.get(name), n) for name, n in types().items() if before.get(name) != n})
+"""
+
+OWN = """
+import numpy as np
+from numba import njit
+from az_mpi.games import tictactoe
+
+class Rules(tictactoe.Rules):
+    def legal(self, states):
+        return _legal(states)
+
+@njit(cache=True)
+def _legal(states):
+    legal = np.empty((len(states), 9), np.bool_)
+    for b in range(len(states)):
+        for cell in range(9):
+            legal[b, cell] = ((states[b, 0] | states[b, 1]) >> cell) & 1 == 0
+    return legal
+"""
+
+
+@pytest.mark.parametrize("game, engine", [("connect4", "openvino"), ("own", "torch")])
+def test_a_run_calls_no_kernel_with_types_that_are_not_rehearsed(tmp_path, game, engine):
+    (tmp_path / "own_game.py").write_text(OWN)
+    settings = [f"game={'tictactoe' if game == 'own' else game}", f"network.engine={engine}", "selfplay.max_plies=20"]
+    command = [sys.executable, "-c", NEW_TYPES, game, "--config_file", "configs/smoke.json", "--logdir",
+               str(tmp_path / "run"), *(word for setting in settings for word in ("--set", setting))]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}"},
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "new types: {}" in done.stdout
+
+
+def cache_folder(package, **variables):
+    """Return where a package with our __init__.py keeps compiled kernels."""
+    program = "import os, az_mpi; print(os.environ['NUMBA_CACHE_DIR'])"
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    done = subprocess.run([sys.executable, "-B", "-c", program], cwd=package.parent, capture_output=True, text=True,
+                          env=environment | {name: str(value) for name, value in variables.items()}, check=True)
+    return Path(done.stdout.strip())
+
+
+def test_kernels_are_kept_where_this_user_may_write(tmp_path):
+    package, home, temporary = tmp_path / "az_mpi", tmp_path / "home", tmp_path / "tmp"
+    package.mkdir()
+    temporary.mkdir()
+    (package / "__init__.py").write_text((ROOT / "az_mpi" / "__init__.py").read_text())
+    where = {"XDG_CACHE_HOME": home, "TMPDIR": temporary}
+    assert cache_folder(package, NUMBA_CACHE_DIR=tmp_path / "given", **where) == tmp_path / "given"
+    assert cache_folder(package, **where).parent == package / "__pycache__"
+    (package / "__pycache__").rmdir()
+    (package / "__pycache__").touch()  # no folder can be there, for root neither
+    assert cache_folder(package, **where).parent == home / "az_mpi"
+    (home / "az_mpi").rmdir()
+    (home / "az_mpi").touch()
+    found = cache_folder(package, **where).parent
+    assert found.parent == temporary and stat.S_IMODE(found.stat().st_mode) == 0o700
+    assert cache_folder(package, **where).parent == found  # the next rank, and the next start, find it again
+    if os.geteuid() == 0:
+        os.chown(found, 1, 1)  # another user's, who may have put anything there
+        assert cache_folder(package, **where).parent != found
