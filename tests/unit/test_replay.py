@@ -76,7 +76,7 @@ def test_a_window_that_slides_holds_the_newest_rows_in_little_more_than_their_me
     row_bytes, peaks = sample_dtype(TICTACTOE).itemsize, []
     tracemalloc.start()
     try:
-        for k in range(200):
+        for _ in range(200):
             new = rows_numbered(*range(made, made + int(rng.integers(0, 1500))))
             made += len(new)
             tracemalloc.reset_peak()
