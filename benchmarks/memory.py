@@ -45,7 +45,6 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--config_file", type=Path, default=ROOT / "configs" / "smoke.json")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
-    parser.add_argument("--as_with_bf16", action="store_true", help="let engines believe that bf16 is in hardware")
     parser.add_argument("--label", default="", help="of the samples, such as the commit; for --draw")
     parser.add_argument("--samples", type=Path, help="write the samples to this file, for --draw")
     parser.add_argument("--draw", nargs="+", type=Path, default=[], help="measure nothing; draw these samples")
@@ -66,10 +65,10 @@ def main():
 
 def measure(arguments, engine):
     """Run one training; return its samples: for each rank [iteration, RSS, PSS in bytes], and when iterations ended."""
-    program = "benchmarks/programs/as_with_bf16.py" if arguments.as_with_bf16 else "run_dist.py"
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        words = [sys.executable, str(ROOT / program), "--config_file", str(arguments.config_file), "--logdir", str(run)]
+        words = [sys.executable, str(ROOT / "run_dist.py"), "--logdir", str(run)]
+        words += ["--config_file", str(arguments.config_file)]
         for setting in (*SHORT, *arguments.set, f"network.engine={engine}", f"iterations={arguments.iterations}"):
             words += ["--set", setting]
         with open(Path(folder) / "output", "w+") as output:

@@ -74,7 +74,8 @@ class Replay:
             # A new array for each change would take the window's memory two to three times over.
             if needed > 0.9 * len(self._buffer):
                 self._buffer = np.empty(needed + needed // 4, held.dtype)
-            self._buffer[: len(held)] = held
+            # As bytes: numpy would first copy rows of fields that move within one array.
+            self._buffer[: len(held)].view(np.uint8)[:] = held.view(np.uint8)
             self._start, self._end = 0, len(held)
         self._buffer[self._end : self._start + needed] = rows
         self._end = self._start + needed

@@ -1,6 +1,7 @@
 """Checkpoints: what is saved is what is loaded, and a damaged one is passed over, told about and kept."""
 
 import errno
+import gc
 import json
 import logging
 import math
@@ -53,6 +54,19 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
     found, lines = checkpoint.load_newest(tmp_path, set_aside=True)
     assert_same(found, saved)
     assert lines == [] and sorted(p.name for p in (tmp_path / "000003").iterdir()) == sorted(FILES)
+
+
+def test_what_was_saved_leaves_nothing_that_only_the_collector_of_cycles_can_free(tmp_path):
+    """That one comes rarely in a program of so many objects: after hundreds of checkpoints."""
+    state = make(1)
+    checkpoint.to_bytes(state.model)
+    gc.collect()
+    gc.disable()
+    try:
+        checkpoint.to_bytes(state.model | state.optimizer, {"about": "this"})
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_sums_are_those_that_sha256sum_checks(tmp_path):

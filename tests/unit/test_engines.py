@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from helpers import CONNECT4, float_planes, positions, trained, untrained
@@ -78,6 +79,18 @@ def test_engine_uses_the_weights_it_was_given_last(engine_of):
     for found, exact in zip(engine.evaluate(planes), expected):
         assert (found == exact).all()
     assert all(p.dtype == torch.float32 for p in second.parameters())
+
+
+def test_new_weights_again_and_again_take_no_more_memory(engine_of):
+    """30 times, and an evaluation each, after 5 that fill what is kept for good."""
+    engine, planes = engine_of[0](trained()), CONNECT4.planes(positions(8))
+    process, networks = psutil.Process(), (trained(1), trained(2))
+    for k in range(35):
+        if k == 5:
+            before = process.memory_info().rss
+        engine.load(networks[k % 2])
+        engine.evaluate(planes)
+    assert process.memory_info().rss - before < 10 * 2**20
 
 
 def test_results_stay_when_the_engine_goes_on(engine_of):

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from az_mpi import files, judge
+from az_mpi.network.engine import Engine
 
 
 def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
@@ -45,3 +46,25 @@ def test_a_best_network_that_cannot_be_read_now_is_none_to_pass_over(tmp_path, m
         with pytest.raises(OSError, match="Input/output"):
             judge._newest_best(run, before=3)
     assert judge._newest_best(run, before=3)["w"].tolist() == [2.0, 2.0]
+
+
+def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
+    """With the weights of the newest of them. An engine made for each could take memory that it never gives back."""
+    (tmp_path / "best").mkdir()
+    network, made = torch.nn.Linear(1, 1, bias=False), []
+
+    class Noting(Engine):
+        def load(self, network):
+            self.weight = network.weight.item()
+
+    def make_engine(network):
+        made.append(Noting())
+        made[-1].load(network)
+        return made[-1], "noting"
+
+    run = SimpleNamespace(folder=tmp_path, network=network, writer=None, world=world, game=None, best_engine=None,
+                          make_engine=make_engine, logger=logging.getLogger("az_mpi"))  # fmt: skip
+    for number in (1, 2, 3):
+        save_file({"weight": torch.full((1, 1), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
+        assert judge.load_best(run, before=number + 1).engine.weight == number
+    assert len(made) == 1

@@ -1,5 +1,7 @@
 """The replay window: its size, its rows, and samples seen through symmetries."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from helpers import Hashed, board, make_config, play_games
@@ -66,6 +68,25 @@ def test_forget_drops_what_is_older():
     assert len(replay.rows) == 3
     replay.forget(12)
     assert len(replay.rows) == 0
+
+
+def test_a_window_that_slides_holds_the_newest_rows_in_little_more_than_their_memory():
+    """A quarter in reserve; never the rows held and a copy of them."""
+    rng, replay, made, size = np.random.default_rng(1), Replay(TICTACTOE), 0, 20_000
+    row_bytes, peaks = sample_dtype(TICTACTOE).itemsize, []
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            new = rows_numbered(*range(made, made + int(rng.integers(0, 1500))))
+            made += len(new)
+            tracemalloc.reset_peak()
+            replay.add(new)
+            replay.forget(made - size)
+            peaks.append(tracemalloc.get_traced_memory()[1] / row_bytes)
+            assert replay.rows["index"].tolist() == list(range(max(0, made - size), made))
+        assert size < max(peaks[100:]) < 1.6 * size  # the window is full; the numbers asserted are among them
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_empty_shard_gives_no_samples_of_the_right_shape():

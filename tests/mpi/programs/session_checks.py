@@ -3,6 +3,7 @@
     session_checks.py BACKEND
 """
 
+import gc
 import sys
 
 import torch
@@ -22,6 +23,18 @@ def summed(world, name, backend):
             (weight * (world.rank + 1)).sum().backward()
             optimizer.synchronize()
     return weight.grad.tolist()
+
+
+def check_memory(backend):
+    """Sessions leave no objects behind: a run has one an iteration. Collective."""
+    counts = []
+    for _ in range(3):
+        for _ in range(10):
+            with backend.session():
+                pass
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+    assert counts[2] - counts[1] < 10, counts
 
 
 def main():
@@ -44,6 +57,7 @@ def main():
         assert summed(fewer, "c", backend) == [fewer.size * (fewer.size + 1) / 2] * 3
     world.barrier()
     assert summed(world, "d", everyone) == expected  # and all of them once more
+    check_memory(everyone)
     if world.is_root:
         assert name in backend.describe().replace("torch.distributed", "ddp")
     print("all checks passed")
