@@ -55,7 +55,7 @@ class Search:
         states[:leaves_num] = game.play(states[:leaves_num], actions[:leaves_num])
         ended, value = game.terminal(states)
         live = ~ended
-        rows, live_states = np.cumsum(live) - 1, states[live]
+        live_states = states[live]
         evaluation = self.evaluate.begin(live_states) if len(live_states) else None
         legal, player = game.legal(live_states), game.to_play(states)
 
@@ -63,8 +63,7 @@ class Search:
             logits = np.empty(legal.shape, np.float32)
             if evaluation:
                 logits, value[live] = evaluation()
-            self._complete(self.trees, slots, nodes, actions, states, player, ended, value, logits, legal, rows,
-                           self._noise)
+            self._complete(self.trees, slots, nodes, actions, states, player, ended, value, logits, legal, self._noise)
 
         return complete
 
@@ -143,7 +142,7 @@ def best_edge(trees, b, n, exploration, fpu_reduction):
         q, visits = unvisited_q, edge.edge_visits
         if visits > 0:
             q = edge.edge_value_sum / visits
-            known, value = tree.exact_edge(trees, b, e)
+            known, value = tree.exact_edge(trees, b, n, e)
             if known:
                 q = value if value > -WIN else -LAST
         score = q + scale * edge.edge_prior / (1 + visits)
@@ -233,17 +232,28 @@ def _complete_one(trees, b, n, action, state, player, ended, value, logits, lega
 
 
 @njit(cache=True, nogil=True)
-def _complete(trees, slots, nodes, actions, states, player, ended, value, logits, legal, rows, noise):
-    """Complete the simulations that `_select` returned. rows: of `logits` and `legal`, which hold only those that have
-    not ended, int64 [m]."""
+def _rows(ended):
+    """Return the number of simulations before each one that have not ended, int64 [m]."""
+    rows, row = np.empty(len(ended), np.int64), 0
+    for i in range(len(ended)):
+        rows[i] = row
+        row += not ended[i]
+    return rows
+
+
+@njit(cache=True, nogil=True)
+def _complete(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
+    """Complete the simulations that `_select` returned. logits, legal: a row for each that has not ended, in order."""
+    rows = _rows(ended)
     for i in range(len(slots)):
         _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
                       rows[i], noise)
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _complete_parallel(trees, slots, nodes, actions, states, player, ended, value, logits, legal, rows, noise):
+def _complete_parallel(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
     """`_complete` over several threads."""
+    rows = _rows(ended)
     for i in prange(len(slots)):
         _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
                       rows[i], noise)

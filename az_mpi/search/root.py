@@ -50,7 +50,7 @@ def policy(trees, slots, num_actions):
         root = trees.node[b, 0]
         worse, tried = np.zeros(num_actions, np.bool_), False
         for e in range(root.first_edge, root.first_edge + root.edge_count):
-            known, value = tree.exact_edge(trees, b, e)
+            known, value = tree.exact_edge(trees, b, np.int64(0), e)
             if root.exact:
                 good = known and value >= root.exact_value
             else:

@@ -163,13 +163,16 @@ def backup(trees, b, leaf, value):
 
 
 @njit(cache=True, nogil=True)
-def exact_edge(trees, b, e):
-    """Return (whether the result of edge e is known, that result for the player who chooses the edge)."""
+def exact_edge(trees, b, n, e):
+    """Return (whether the result of edge e of node n is known, that result for the player who chooses the edge).
+
+    n is an int64 in every call: for a constant, or an int32, Numba would compile this once more.
+    """
     if not trees.edge[b, e].edge_exact:
         return False, 0.0
     child = trees.edge[b, e].edge_child
     node = trees.node[b, child]
-    return True, node.exact_value if node.player == trees.node[b, node.parent].player else -node.exact_value
+    return True, node.exact_value if node.player == trees.node[b, n].player else -node.exact_value
 
 
 @njit(cache=True, nogil=True)
@@ -182,7 +185,7 @@ def prove(trees, b, leaf):
         first = trees.node[b, n].first_edge
         best, unknown = -np.inf, False
         for e in range(first, first + trees.node[b, n].edge_count):
-            known, value = exact_edge(trees, b, e)
+            known, value = exact_edge(trees, b, np.int64(n), e)
             if known:
                 best = max(best, value)
             else:
