@@ -20,7 +20,7 @@ def _symmetries():
 def _turned_stones(cells):
     """Return every bitboard of one player's stones seen through every symmetry, uint16 [512, 8]."""
     stones = np.arange(512)[:, None, None] >> cells & 1
-    return (stones << np.arange(9)).sum(axis=2).astype(np.uint16)
+    return np.ascontiguousarray((stones << np.arange(9)).sum(axis=2), np.uint16)
 
 
 class Rules(Game):

@@ -47,7 +47,7 @@ class HorovodBackend:
         finally:
             with watchdog.waiting():
                 hvd.shutdown()
-            atexit.unregister(hvd.shutdown)  # which each `init` registers anew
+            atexit.unregister(hvd.mpi_ops._basics.shutdown)  # which each `init` registers anew
 
     def wrap(self, optimizer, named_parameters):
         """Return the optimiser with gradients summed over ranks. Within a session; it serves later sessions too."""
