@@ -50,7 +50,7 @@ faults: setup ## ranks killed, stopped and starved of disk in a sample of trials
 faults-long: setup ## random trials for HOURS=8; their counts go to docs/reliability.md, each result to faults.jsonl
 	python tests/faults/long.py --hours $(HOURS)
 
-bench: setup ## every benchmark (10 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
+bench: setup ## every benchmark (15 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
 	python benchmarks/search.py
 	python benchmarks/engines.py
 	python benchmarks/selfplay.py --config_file $(CONFIG) $(if $(BENCH_RUN),--run $(BENCH_RUN))
@@ -58,6 +58,7 @@ bench: setup ## every benchmark (10 minutes); BENCH_RUN=runs/connect4_quick: sel
 	python benchmarks/segments.py
 	mpirun -np $(NP) -H localhost:$(NP) python benchmarks/exchange.py
 	python benchmarks/weights.py --networks 5x64
+	python benchmarks/memory.py --iterations 300
 	python benchmarks/startup.py --cold_runs 1
 	python benchmarks/faults.py
 	python benchmarks/copies.py

@@ -25,6 +25,7 @@ TINY = {
     "selfplay": "--config_file configs/smoke.json --seconds 0.3 --runs 2",
     "startup": "--cold_runs 1 --runs 1",
     "train": "--game tictactoe --batch_size 32 --steps 2 --runs 1",
+    "weights": "--networks 1x8 --steps 1 --runs 1",
 }
 LONG = {"startup"}  # it compiles all kernels anew
 NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem != "common")
