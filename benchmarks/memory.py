@@ -3,8 +3,8 @@
     python benchmarks/memory.py --iterations 2000 --plot docs/memory.svg
     python benchmarks/memory.py --plot docs/memory.svg --draw before.json after.json
 
-Starts a training with each engine in turn, and notes each rank's resident memory (RSS: what `top` shows; PSS: with
-pages that processes share divided among them) whenever an iteration has ended. `growth_mib` is from iteration --settled
+Starts a training with each engine in turn, and notes each rank's resident memory (RSS, what `top` shows) whenever an
+iteration has ended. `growth_mib` is from iteration --settled
 to the last one, each the median of a few samples around it. That includes the replay window, which grows by
 `replay.window_growth` of all positions up to `replay.window_max`: `window_mib` is a rank's share at the end, computed
 from the number of its rows. `slowdown` is the time of an iteration at the end over that at --settled.
@@ -64,7 +64,7 @@ def main():
 
 
 def measure(arguments, engine):
-    """Run one training; return its samples: for each rank [iteration, RSS, PSS in bytes], and when iterations ended."""
+    """Run one training; return its samples: for each rank [iteration, bytes], and when iterations ended."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         words = [sys.executable, str(ROOT / "run_dist.py"), "--logdir", str(run)]
@@ -106,8 +106,7 @@ def watch(job, metrics, arguments):
         if ended and ended[-1][0] > seen:
             with suppress(psutil.NoSuchProcess):
                 for rank, process in ranks:
-                    memory = process.memory_full_info()
-                    samples.setdefault(rank, []).append((ended[-1][0], memory.rss, memory.pss))
+                    samples.setdefault(rank, []).append((ended[-1][0], process.memory_info().rss))
     return samples, ended
 
 
@@ -138,7 +137,6 @@ def figures(job):
     values = {f"rss_mib.{settled}": [first[1] / MIB for first, _ in at]}
     values |= {f"rss_mib.{last}": [end[1] / MIB for _, end in at]}
     values |= {"growth_mib": [(end[1] - first[1]) / MIB for first, end in at]}
-    values |= {"growth_pss_mib": [(end[2] - first[2]) / MIB for first, end in at]}
     values |= {"window_mib": [job["window_bytes"] / len(ranks) / MIB]}
     times = dict(job["ended"])
     took = [times[k + 1] - times[k] for k in sorted(times)[:-1]]
@@ -173,9 +171,9 @@ def draw(jobs, path):
                           color=f"C{labels.index(job['label'])}", linestyle="-:"[k % 2], linewidth=1.2,
                           label=f"{job['label']} rank {rank}".strip())  # fmt: skip
         axes.grid(alpha=0.3)
-        axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
+    plots[0, 0].set_ylim(bottom=0)  # and so all of them
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)
 

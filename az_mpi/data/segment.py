@@ -47,7 +47,7 @@ class Segment:
 def next_path(folder, iteration):
     """Return the path of the next segment of an iteration."""
     # Not their count: one may have been set aside, and no name may be given twice.
-    index = 1 + max((index for number, index, _ in _names(folder) if number == iteration), default=-1)
+    index = 1 + max((index for _, index, _ in _names(folder, iteration)), default=-1)
     return Path(folder) / f"{iteration:06d}-{index:03d}.h5"
 
 
@@ -102,20 +102,20 @@ def find(folder, iteration=None, on_damage=None):
     Raises OSError where the file system fails, perhaps for a while.
     """
     found = []
-    for number, _, path in _names(folder):
-        if iteration in (None, number):
-            try:
-                found.append(_header(path, number))
-            except SegmentError as error:
-                if on_damage is None:
-                    raise
-                on_damage(path, error)
+    for number, _, name in _names(folder, iteration):
+        path = Path(folder) / name
+        try:
+            found.append(_header(path, number))
+        except SegmentError as error:
+            if on_damage is None:
+                raise
+            on_damage(path, error)
     return found
 
 
 def paths(folder):
     """Return (iteration, path) of all segments of a folder, oldest first, without opening them."""
-    return [(number, path) for number, _, path in _names(folder)]
+    return [(number, Path(folder) / name) for number, _, name in _names(folder)]
 
 
 def linked(path):
@@ -135,9 +135,9 @@ def link_all(folder, path, before=None):
     """
     place = os.path.relpath(folder, path.parent)
     with _new_file(path, before) as file:
-        for _, _, segment in _names(folder):
+        for _, _, name in _names(folder):
             # What h5py.ExternalLink does, in a third of the time: each new segment has all of them linked again.
-            file.id.links.create_external(os.fsencode(segment.stem), os.fsencode(f"{place}/{segment.name}"), b"/")
+            file.id.links.create_external(os.fsencode(name.removesuffix(".h5")), os.fsencode(f"{place}/{name}"), b"/")
 
 
 @contextmanager
@@ -158,10 +158,14 @@ def _new_file(path, before):
     files.write_bytes(path, memory.getbuffer(), before=before)
 
 
-def _names(folder):
-    """Return (iteration, index, path) of the segments in a folder, oldest first, without opening them."""
-    matches = [(_NAME.fullmatch(entry.name), Path(entry.path)) for entry in os.scandir(folder)]
-    return sorted((int(match[1]), int(match[2]), path) for match, path in matches if match)
+def _names(folder, iteration=None):
+    """Return (iteration, index, name) of the segments in a folder, or those of one iteration, oldest first, without
+    opening them."""
+    # Not paths: each exchange lists the folder, and thousands of them would take milliseconds and megabytes.
+    wanted = "" if iteration is None else f"{iteration:06d}-"
+    with os.scandir(folder) as entries:
+        matches = [_NAME.fullmatch(entry.name) for entry in entries if entry.name.startswith(wanted)]
+    return sorted((int(match[1]), int(match[2]), match[0]) for match in matches if match)
 
 
 def _content(path):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tracemalloc
 
 import h5py
 import numpy as np
@@ -215,3 +216,16 @@ def test_a_new_segment_never_replaces_one_that_is_there(tmp_path):
     (tmp_path / "000000-000.h5").rename(tmp_path / "000000-000.h5.damaged")
     segment.write(tmp_path, 0, TICTACTOE, record_of(range(5), TICTACTOE), {})
     assert [s.games_num for s in segment.find(tmp_path)] == [2, 5]
+
+
+def test_a_look_for_one_iterations_segments_takes_no_memory_for_all_the_others(tmp_path):
+    """Root does so in each iteration of a run that may have thousands."""
+    for number in range(3000):
+        (tmp_path / f"{number:06d}-000.h5").touch()
+    (tmp_path / "000007-001.h5").touch()
+    tracemalloc.start()
+    try:
+        assert segment.next_path(tmp_path, 7).name == "000007-002.h5" and segment.find(tmp_path, 3000) == []
+        assert tracemalloc.get_traced_memory()[1] < 300_000
+    finally:
+        tracemalloc.stop()
