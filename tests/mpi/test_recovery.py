@@ -158,7 +158,9 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, tmp
     assert phases == ["train", "play", "train"] and taken > 400
     check_whole(folder, 2)
     unbroken = start(4, *options, "--logdir", tmp_path / "unbroken")
-    assert unbroken.wait(240) == 0 and weights(tmp_path / "unbroken") == weights(folder)
+    output = unbroken.communicate(timeout=240)[0]  # all of it, more than a pipe holds
+    assert unbroken.returncode == 0, output
+    assert weights(tmp_path / "unbroken") == weights(folder)
 
 
 def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp_path):
