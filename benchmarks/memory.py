@@ -1,7 +1,7 @@
 """The memory of each rank of a long run of short iterations: does it stay bounded?
 
-    python benchmarks/memory.py --iterations 2000 --plot docs/memory.svg
-    python benchmarks/memory.py --plot docs/memory.svg --draw before.json after.json
+    python benchmarks/memory.py --iterations 2000 --plot docs/memory.png
+    python benchmarks/memory.py --plot docs/memory.png --draw before.json after.json
 
 Starts a training with each engine in turn, and notes each rank's resident memory (RSS, what `top` shows) whenever an
 iteration has ended. `growth_mib` is from iteration --settled
