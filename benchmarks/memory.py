@@ -166,7 +166,7 @@ def draw(jobs, path):
         axes.set(title=f"network.engine={engine}", xlabel="iteration", ylabel="resident memory, MiB")
         for job in (job for job in jobs if job["engine"] == engine):
             for k, (rank, samples) in enumerate(sorted(job["ranks"].items())):
-                step = max(1, len(samples) // 400)
+                step = max(1, len(samples) // 200)
                 axes.plot([s[0] for s in samples[::step]], [s[1] / MIB for s in samples[::step]],
                           color=f"C{labels.index(job['label'])}", linestyle="-:"[k % 2], linewidth=1.2,
                           label=f"{job['label']} rank {rank}".strip())  # fmt: skip
