@@ -22,7 +22,7 @@ def check(world, trainers_num):
             network.policy_out.weight.normal_(generator=torch.Generator().manual_seed(7))
     run = SimpleNamespace(world=world, trainers_num=trainers_num, players=make_players(world, trainers_num),
                           tally=Tally(), network=network, learner=trains or None, progress=SimpleNamespace(step=0),
-                          load_weights=lambda: loaded.append(resnet.weights_hash(network)))  # fmt: skip
+                          load_weights=lambda digest: loaded.append(resnet.weights_hash(network)))  # fmt: skip
     before, counted = resnet.weights_hash(network), World.sent_bytes
     resume.publish(run)
     assert world.agree(loaded) == [] and len(loaded) == 1
