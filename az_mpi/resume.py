@@ -77,16 +77,15 @@ def publish(run):
     """Give root's weights to the ranks that only play, and every rank's to its engine. Collective.
 
     Raises WeightsDiffer where ranks disagree, NotFinite where the weights are not finite."""
-    digest = resnet.weights_hash(run.network) if run.learner or run.world.is_root else None
-    differing = run.world.agree(digest)
-    if differing := [rank for rank in differing if rank < run.trainers_num]:
+    digests = run.world.collect(resnet.weights_hash(run.network) if run.learner or run.world.is_root else None)
+    if differing := [rank for rank in range(run.trainers_num) if digests[rank] != digests[0]]:
         raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
     if run.players:
         sent_before = run.world.sent_bytes
         _give_weights(run.players, run.network)
         run.tally.publish_bytes += run.world.sent_bytes - sent_before
     checkpoint.check_finite(run.network.state_dict())
-    run.load_weights(run.world.share(digest))
+    run.load_weights(digests[0])
 
 
 def _give_weights(world, network):
