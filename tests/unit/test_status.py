@@ -190,7 +190,7 @@ def content(state="Active", games=0, played_s=0.0, staleness=None, sent=0):
 
 def test_whoever_may_not_write_any_more_leaves_the_status_of_another_alone(root, tmp_path):
     def forbid():
-        raise Forbidden
+        raise Forbidden("of this test")
 
     root._writer = SimpleNamespace(may_appear=forbid)
     (tmp_path / "status.json").write_text("another's")
