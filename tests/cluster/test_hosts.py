@@ -75,7 +75,8 @@ def test_a_hostfile_starts_what_it_says(mpirun, name, ranks):
     # Not `hostname`: after programs without MPI that end at once, mpirun 5.0.11 sometimes never ends.
     program = "from mpi4py import MPI; print(MPI.Get_processor_name())"
     done = mpirun("--hostfile", f"hostfiles/openmpi_{name}", "python", "-c", program)
-    assert Counter(done.stdout.split()) == ranks
+    # Not by lines: mpirun 5.0.9 may join those of two ranks (INSTALL.md).
+    assert Counter(re.findall(r"node\d", done.stdout)) == ranks
 
 
 def test_each_hostfile_has_both_forms_and_its_command():
