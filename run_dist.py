@@ -15,11 +15,12 @@ HELD = (signal.SIGUSR1, signal.SIGUSR2)
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
 
-from az_mpi import command_line, watchdog  # noqa: E402
-from az_mpi import config as configuration  # noqa: E402
-from az_mpi.files import have_home, keep_private, open_plain, passes  # noqa: E402
-from az_mpi.problems import Refusal, print_anything  # noqa: E402
-from az_mpi.signals import Requests, Stopped, TrainingFailed  # noqa: E402
+from az_mpi.config import command_line  # noqa: E402
+from az_mpi.config import load as configuration  # noqa: E402
+from az_mpi.core.files import have_home, keep_private, open_plain, passes  # noqa: E402
+from az_mpi.core.problems import Refusal, print_anything  # noqa: E402
+from az_mpi.core.signals import Requests, Stopped, TrainingFailed  # noqa: E402
+from az_mpi.liveness import watchdog  # noqa: E402
 
 DONE, INTERNAL, RESUMABLE, INTERRUPTED = 0, 70, 75, 130
 LAST_WORDS_S = 1.0
@@ -41,7 +42,7 @@ def main(argv):
 
 def leave(status):
     """End this process with an exit status, without all that Python would tidy up: a second's work in each rank."""
-    from az_mpi.world import World
+    from az_mpi.mpi.world import World
 
     try:
         logging.shutdown()
@@ -71,7 +72,7 @@ def load_config(arguments):
     overrides, sources = arguments.overrides, arguments.sources
     if arguments.config_file:
         return configuration.load(arguments.config_file, overrides, sources)
-    from az_mpi.run_folder import recorded_config
+    from az_mpi.storage.run_folder import recorded_config
 
     return recorded_config(arguments.logdir, overrides, sources)
 
@@ -86,9 +87,9 @@ def start(arguments):
         watchdog.start(command_line.environment_rank())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
-    from az_mpi import root_host
-    from az_mpi.peers import PeerLost
-    from az_mpi.world import World
+    from az_mpi.mpi import root_host
+    from az_mpi.mpi.peers import PeerLost
+    from az_mpi.mpi.world import World
 
     world = World.start()
     watchdog.joined()

@@ -13,7 +13,7 @@ def _sources():
     """Return a name for the state of the files with compiled kernels. Numba looks only at the file of a kernel for
     changes, but kernels have those of other files compiled into them."""
     here = Path(__file__).parent
-    patterns = ("hashing.py", "permuting.py", "games/*.py", "search/*.py", "network/*.py", "data/replay.py")
+    patterns = ("core/hashing.py", "games/*.py", "search/*.py", "network/*.py", "train/replay.py")
     sources = sorted(path for pattern in patterns for path in here.glob(pattern))
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 

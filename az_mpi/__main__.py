@@ -4,8 +4,8 @@ import importlib
 import os
 import sys
 
-from az_mpi.files import have_home, keep_private
-from az_mpi.problems import Refusal, escape, nearest, print_anything
+from az_mpi.core.files import have_home, keep_private
+from az_mpi.core.problems import Refusal, escape, nearest, print_anything
 
 PROG = "python -m az_mpi"
 # Each module has main(arguments) -> exit status, answers --help, and raises Refusal for what its user got wrong.
@@ -15,7 +15,7 @@ COMMANDS = {
     "doctor": ("az_mpi.doctor.command", "say whether a run would start here, and how fast it would be"),
     "status": ("az_mpi.report.status_command", "show how far a run is and what each of its ranks does"),
     "report": ("az_mpi.report.page", "make one HTML page of a run"),
-    "verify": ("az_mpi.verify", "check every file of a run, and mend what can be"),
+    "verify": ("az_mpi.storage.verify", "check every file of a run, and mend what can be"),
 }
 USAGE = 2
 

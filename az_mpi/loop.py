@@ -7,13 +7,13 @@ import resource
 
 import numpy as np
 
-from az_mpi import bad_steps, exchange, judge, recovery, resume
-from az_mpi.peers import PeerLost
-from az_mpi.problems import Refusal
-from az_mpi.pulse import Lockstep
+from az_mpi.core.problems import Refusal
+from az_mpi.mpi.control_channel import Lockstep
+from az_mpi.mpi.peers import PeerLost
 from az_mpi.report import curve, page
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.summary import iteration_line, losses_text
+from az_mpi.run import bad_steps, evaluations, exchange, recovery, resume
 from az_mpi.selfplay import quota
 from az_mpi.selfplay.record import Record
 
@@ -23,7 +23,7 @@ def train(run):
     resumed = resume.restore(run, set_aside=True)
     resume.mark(run)
     if resumed:
-        if finished(run) and judge.judged(run):
+        if finished(run) and evaluations.judged(run):
             run.say("%s is complete: %s. Nothing to do.", run.folder, resume.how_far(run))
             if run.world.is_root and not (run.folder / page.NAME).exists():
                 show(run)
@@ -31,9 +31,9 @@ def train(run):
         resume.resume(run)
     while True:
         try:
-            if evaluation_due(run) and not judge.judged(run):
+            if evaluation_due(run) and not evaluations.judged(run):
                 resume.settle(run)  # no judgement could be kept: it would be asked for again and again
-                judge.evaluate(run)
+                evaluations.evaluate(run)
             elif not finished(run):
                 iteration(run)
             else:

@@ -8,14 +8,17 @@ import time
 
 import numpy as np
 
-from az_mpi import checkpoint, exchange, judge, kernels, lock, loop, placement, resume, run_folder, watchdog
-from az_mpi.data import segment
-from az_mpi.problems import NotNow
+from az_mpi import loop
+from az_mpi.core.problems import NotNow
+from az_mpi.core.signals import Stopped, TrainingFailed, deadline
+from az_mpi.liveness import watchdog
+from az_mpi.mpi import placement
 from az_mpi.report.console import ProgressBar
-from az_mpi.run import assemble
-from az_mpi.run_folder import RunFolderError
+from az_mpi.run import evaluations, exchange, kernels, resume
+from az_mpi.run.setup import assemble
 from az_mpi.selfplay import quota
-from az_mpi.signals import Stopped, TrainingFailed, deadline
+from az_mpi.storage import checkpoint, lock, run_folder, segment
+from az_mpi.storage.run_folder import RunFolderError
 
 
 def train(arguments, config, world, requests):
@@ -79,8 +82,8 @@ def _train(run):
 def eval(arguments, config, world, requests):
     """Judge the network of a run as its configuration says and print the result as one JSON object."""
     run = _open(arguments, config, world, requests)
-    best = judge.load_best(run, before=run.progress.iteration)
-    result = judge.verdict(run, best)
+    best = evaluations.load_best(run, before=run.progress.iteration)
+    result = evaluations.verdict(run, best)
     if world.is_root:
         print(json.dumps(result))
 

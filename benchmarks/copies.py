@@ -1,4 +1,5 @@
-"""What it costs that a second rank holds a copy of the only trainer's state after each step (az_mpi/partner.py).
+"""What it costs that a second rank holds a copy of the only trainer's state after each step
+(az_mpi/run/partner_checkpoint.py).
 
     python benchmarks/copies.py --blocks 10 --channels 128
 

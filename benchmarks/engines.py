@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from common import bare_rate, spread, take_one_core, tell
 
 from az_mpi import games
-from az_mpi import settings as models
+from az_mpi.config import schema as models
 from az_mpi.network import engines, resnet
 
 

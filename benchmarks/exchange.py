@@ -21,7 +21,7 @@ from common import spread, tell
 from mpi4py import MPI
 
 from az_mpi.doctor.bandwidth import bulk_calls, measure
-from az_mpi.world import World
+from az_mpi.mpi.world import World
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 24)
 AGAINST_MPI = (1 << 16, 1 << 24)

@@ -26,8 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common import mpirun, spread, tell
 
-from az_mpi import games, run_folder
-from az_mpi.data import replay
+from az_mpi import games
+from az_mpi.storage import run_folder
+from az_mpi.train import replay
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = ("selfplay.games_num=20", "search.simulations=4", "train.batch_size=256", "evaluate.every=0",

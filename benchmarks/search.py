@@ -14,9 +14,9 @@ import numpy as np
 from common import spread, take_one_core, tell
 
 from az_mpi import games
+from az_mpi.config.schema import Search as Settings
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search.puct import Search
-from az_mpi.settings import Search as Settings
 
 
 def main():

@@ -28,9 +28,10 @@ import numpy as np
 from common import spread, take_one_core, tell
 
 from az_mpi import games
-from az_mpi.data import replay, segment
-from az_mpi.data.replay import Replay
 from az_mpi.selfplay.record import GAME, POLICY, Record, game_ids, position_dtype
+from az_mpi.storage import segment
+from az_mpi.train import replay
+from az_mpi.train.replay import Replay
 
 LINKS = (1_000, 10_000)
 PROVENANCE = {"weights": "0" * 64, "host": "benchmark", "ranks": 1}

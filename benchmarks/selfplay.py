@@ -21,16 +21,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common import bare_rate, spread, take_one_core, tell
 
-from az_mpi import checkpoint, games, run_folder
-from az_mpi import config as configuration
+from az_mpi import games
+from az_mpi.config import load as configuration
+from az_mpi.core.problems import parse_json
 from az_mpi.doctor.trial import play_for
+from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.evaluators import NetworkEvaluator
-from az_mpi.problems import parse_json
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
-from az_mpi.world import World
+from az_mpi.storage import checkpoint, run_folder
 
 BATCHES = (32, 64, 128, 256, 512)
 

@@ -24,14 +24,14 @@ import numpy as np
 import torch
 from common import spread, take_one_core, tell
 
-from az_mpi import config as configuration
 from az_mpi import games
-from az_mpi.data.replay import Replay, sample_dtype
+from az_mpi.config import load as configuration
+from az_mpi.mpi.world import World
 from az_mpi.network import resnet
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
-from az_mpi.world import World
+from az_mpi.train.replay import Replay, sample_dtype
 
 POSITIONS = 100_000  # in each rank's shard of the window
 

@@ -20,7 +20,7 @@ import torch
 from common import spread, take_one_core, tell
 
 from az_mpi import games
-from az_mpi import settings as models
+from az_mpi.config import schema as models
 from az_mpi.network import resnet
 from az_mpi.train.loss import losses
 from az_mpi.train.optimizer import AdamW

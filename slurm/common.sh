@@ -29,7 +29,7 @@ mpirun_options=(${SLURM_NTASKS:+-np "$SLURM_NTASKS"})
 # run_dist OPTIONS: run_dist.py on all tasks of the job; the job ends as it ended.
 run_dist() {
     # Where it trains, the run says in this file whether it is finished.
-    status_file=$(python -c 'import sys; from az_mpi.command_line import parse; given = parse(sys.argv[1:])
+    status_file=$(python -c 'import sys; from az_mpi.config.command_line import parse; given = parse(sys.argv[1:])
 print(given.logdir / "status.json" if given.mode == "train" else "")' "$@" 2>/dev/null)
     status_before=$(cat "$status_file" 2>/dev/null)
     # Ranks of a node share its cores out among themselves: no binding, but within what Slurm gave the job.

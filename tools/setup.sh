@@ -130,5 +130,5 @@ MPI_HOME=$mpi_home HOROVOD_GPU_OPERATIONS=$gpu_operations tools/build_horovod.sh
 
 echo "$wanted" >.venv/setup.txt
 say "compiling the kernels of the games: some seconds the first time"
-.venv/bin/python -m az_mpi.kernels >/dev/null || say "the kernels were not compiled, which the first start will do"
+.venv/bin/python -m az_mpi.run.kernels >/dev/null || say "the kernels were not compiled, which the first start will do"
 say ".venv is ready: $("$base_python" --version), $mpi_name, Horovod"

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 from az_mpi import __version__
+from az_mpi.core.problems import Refusal, escape, parse_json, show
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
-from az_mpi.problems import Refusal, escape, parse_json, show
 from az_mpi.report import console
 
 PROG = "python -m az_mpi doctor"
@@ -113,7 +113,7 @@ def parse(arguments):
 def load(options):
     """Return the configuration as JSON text, None where its libraries are missing. Raises Refusal."""
     try:
-        from az_mpi import config as configuration
+        from az_mpi.config import load as configuration
     except ImportError:
         return None
     if options.config_file:
@@ -123,7 +123,7 @@ def load(options):
 
 def tell_only(why_alone):
     """Be a rank that can reach no other: say why, and leave rank 0, as its launcher counts, the time for the report."""
-    from az_mpi.command_line import environment_rank
+    from az_mpi.config.command_line import environment_rank
 
     print(f"rank {environment_rank()} on {socket.gethostname()} ({sys.executable}): {why_alone}", file=sys.stderr)
     facts.import_libraries(0)  # as long as it takes rank 0
@@ -171,8 +171,8 @@ def examine(world, why_alone, launcher, options, text, report):
 def same_run(world, logdir, text):
     """Return a check of whether the run in `logdir`, if there is one, could go on with this configuration."""
     def look():
-        from az_mpi import config as configuration
-        from az_mpi import run_folder
+        from az_mpi.config import load as configuration
+        from az_mpi.storage import run_folder
 
         if (Path(logdir) / "config.json").exists():
             run_folder.check_same_run(logdir, configuration.loads(text))
@@ -184,7 +184,7 @@ def same_run(world, logdir, text):
 def try_run(world, ranks, options, text, report):
     """Put a run together, play and train, and say how long all of it would take. Collective."""
     def prepare():
-        from az_mpi import config as configuration
+        from az_mpi.config import load as configuration
         from az_mpi.doctor import trial
 
         return trial, configuration.loads(text)

@@ -9,9 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from az_mpi.core.files import whole_file
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, attempt, ranks_in_words
 from az_mpi.doctor.sweep import swept
-from az_mpi.files import whole_file
 
 MIB = 2**20
 SEEN_S = 10.0  # that a network file system may take to show one host what another wrote

@@ -6,8 +6,8 @@ import socket
 import sys
 import threading
 
+from az_mpi.core.problems import Refusal
 from az_mpi.doctor.checks import in_words
-from az_mpi.problems import Refusal
 
 HANG_S, ENDED = 300.0, 1
 
@@ -46,7 +46,7 @@ def join():
     """Return (the World of this job, None), or (one of this rank alone, why there is no other)."""
     launcher = started_by()
     try:
-        from az_mpi.world import World
+        from az_mpi.mpi.world import World
 
         world = World.start()
     except Refusal as error:
@@ -63,7 +63,7 @@ def join():
 def speaks():
     """Return whether this process is rank 0 as its launcher counts: the one that prints where there is no MPI."""
     try:
-        from az_mpi.command_line import environment_rank
+        from az_mpi.config.command_line import environment_rank
     except ImportError:  # pydantic is missing: rather said by all than by none
         return True
     return environment_rank() == 0

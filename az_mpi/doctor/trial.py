@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from az_mpi import kernels, placement, root_host
-from az_mpi.data.replay import sample_dtype
 from az_mpi.doctor.checks import OK, WARNING, Check, ranks_in_words
 from az_mpi.doctor.sweep import swept
+from az_mpi.mpi import placement, root_host
 from az_mpi.report import console
-from az_mpi.run import assemble
+from az_mpi.run import kernels
+from az_mpi.run.setup import assemble
 from az_mpi.selfplay.record import game_ids
+from az_mpi.train.replay import sample_dtype
 
 RANDOM_GAMES = 256
 STEPS_MIN, STEPS_MAX = 2, 200

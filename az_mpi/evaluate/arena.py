@@ -11,10 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from az_mpi import watchdog
 from az_mpi.evaluate.openings import openings, random_actions
+from az_mpi.liveness import watchdog
+from az_mpi.mpi.world import split_evenly
 from az_mpi.search.puct import Search
-from az_mpi.world import split_evenly
 
 GAMES_AT_ONCE = 256  # on one rank: bounds the memory of the trees
 

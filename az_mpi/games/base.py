@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from az_mpi.hashing import FNV_OFFSET, FNV_PRIME, mix
+from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME, mix
 
 
 class Board(NamedTuple):

@@ -7,8 +7,8 @@ A state is (own stones, opponent's stones) for the player to move; the stone in 
 import numpy as np
 from numba import njit
 
+from az_mpi.core.hashing import mix
 from az_mpi.games.base import Board, Game, owners
-from az_mpi.hashing import mix
 
 ROWS, COLUMNS = 6, 7
 _FULL = np.uint64(sum(1 << (7 * c + r) for c in range(COLUMNS) for r in range(ROWS)))

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import njit
 
+from az_mpi.core.hashing import mix
 from az_mpi.games.base import Board, Game, owners
-from az_mpi.hashing import mix
 
 _LINES = np.array([0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100], np.uint16)
 _FULL = 0b111111111

@@ -13,11 +13,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from az_mpi import files, run_folder
-from az_mpi.files import parse_json
-from az_mpi.launch import probe
-from az_mpi.problems import NotNow, Refusal, escape
-from az_mpi.root_host import is_here
+from az_mpi.core import files
+from az_mpi.core.files import parse_json
+from az_mpi.core.problems import NotNow, Refusal, escape
+from az_mpi.launch import host_probe
+from az_mpi.mpi.root_host import is_here
+from az_mpi.storage import run_folder
 
 ANSWER_S = 30  # for a host to answer, unless told otherwise
 AT_ONCE = 64  # hosts that are asked at the same time
@@ -107,7 +108,7 @@ def token(logdir):
 def look_at(names, asked, shell, timeout_s):
     """Ask hosts, AT_ONCE at a time and each for at most timeout_s; return ({name: answer}, Problems)."""
     answers, problems, running, waiting = {}, [], {}, list(names)
-    text = f"{Path(probe.__file__).read_text()}\nmain(json.loads({json.dumps(asked)!r}))\n"
+    text = f"{Path(host_probe.__file__).read_text()}\nmain(json.loads({json.dumps(asked)!r}))\n"
     say_at = time.monotonic() + SAY_EVERY_S
     try:
         while waiting or running:
@@ -163,9 +164,9 @@ class _Question:
             return None, Problem(self.name or "this machine", f"did not answer within {timeout_s:g} s", _try(self.name)
                                  + "; a slow host or file system may need a longer --timeout")
         for line in _text(self.output).splitlines():
-            if line.startswith(probe.MARK):
+            if line.startswith(host_probe.MARK):
                 try:
-                    return parse_json(line[len(probe.MARK):]), None
+                    return parse_json(line[len(host_probe.MARK):]), None
                 except ValueError:
                     break
         return None, explain(self.name, self.process.returncode, _text(self.errors))

@@ -8,7 +8,7 @@ import json
 import os
 from pathlib import Path
 
-from az_mpi.files import claim_text, read_json, write_text
+from az_mpi.core.files import claim_text, read_json, write_text
 
 STATE, REQUEST = "launch.json", "launch-request.json"
 BYTES_MAX = 2**16

@@ -6,7 +6,7 @@ import re
 import stat
 from typing import NamedTuple
 
-from az_mpi.problems import Refusal, escape
+from az_mpi.core.problems import Refusal, escape
 
 NAME_MAX, LABEL_MAX = 253, 63  # of DNS
 LABEL = f"[A-Za-z0-9_]([A-Za-z0-9_-]{{0,{LABEL_MAX - 2}}}[A-Za-z0-9_])?"

@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch.desk import Desk
 from az_mpi.launch.hosts import parse
-from az_mpi.problems import Refusal, escape
 from az_mpi.report import status_command
 
 PROG = "python -m az_mpi hosts"

@@ -8,14 +8,15 @@ import shlex
 import sys
 from pathlib import Path
 
-from az_mpi import command_line
-from az_mpi import config as configuration
-from az_mpi.launch import check, hosts, job, mpirun, rendezvous
+from az_mpi.config import command_line
+from az_mpi.config import load as configuration
+from az_mpi.core.problems import Refusal, escape, nearest
+from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.launch.pool import Pool
 from az_mpi.launch.reach import BySsh
+from az_mpi.launch.rendezvous import node0
 from az_mpi.launch.supervisor import RESTARTS_MAX, RESUMABLE, Supervisor
-from az_mpi.problems import Refusal, escape, nearest
-from az_mpi.run_folder import recorded_config
+from az_mpi.storage.run_folder import recorded_config
 
 PROG = "python -m az_mpi launch"
 DESCRIPTION = """\
@@ -63,7 +64,7 @@ def _parser():
     how.add_argument("--interface", metavar="NAME|CIDR", type=_interface, help="the network to use, eth0 or "
                      "10.0.0.0/24; default: those that all hosts share")
     how.add_argument("--timeout", metavar="S", type=_whole(TIMEOUT_MAX_S), help="seconds for a host to answer (default "
-                     f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {rendezvous.COME_S})")
+                     f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {node0.COME_S})")
     how.add_argument("--survive", action="store_true", help="go on when a rank dies, with those that are left (mpirun "
                      "--with-ft ulfm; MPI then talks over TCP and shared memory only)")
     how.add_argument("--max_restarts", metavar="N", type=_whole_or_none, default=RESTARTS_MAX, help="give up after so "
@@ -170,8 +171,8 @@ def main(arguments):
         print(text, end="")
         return 0
     if options.rendezvous is not None:
-        with job.interruptible():
-            return rendezvous.run(options, program, given, hours(given) if given.mode == "train" else None)
+        with mpi_job.interruptible():
+            return node0.run(options, program, given, hours(given) if given.mode == "train" else None)
     chosen, np = hosts.choose(find_hosts(options), options.nodes, options.gpus, options.np)
     found = mpirun.find()
     if not options.dry_run and given.mode == "train":
@@ -181,7 +182,7 @@ def main(arguments):
         settings = check.settings(first_look(options, given, found, chosen), chosen)
     command = mpirun.line(found, chosen, np, program, interface=options.interface, survive=options.survive, **settings)
     print(shlex.join(command), flush=True)
-    return 0 if options.dry_run else job.run(command)
+    return 0 if options.dry_run else mpi_job.run(command)
 
 
 def supervise(options, program, given, found, chosen):
@@ -189,7 +190,7 @@ def supervise(options, program, given, found, chosen):
     mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
     pool = Pool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
     answers = None if options.no_check else first_look(options, given, found, chosen)
-    with job.interruptible(RESUMABLE):
+    with mpi_job.interruptible(RESUMABLE):
         return Supervisor(options, program, given.logdir, found, pool, chosen, hours(given), BySsh()).run(answers)
 
 
@@ -203,5 +204,5 @@ def hours(given):
 def first_look(options, given, found, chosen):
     """Return what the chosen hosts answer, see `check.check`. Raises Refusal."""
     timeout_s = options.timeout or check.ANSWER_S
-    with job.interruptible():
+    with mpi_job.interruptible():
         return check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from az_mpi.launch.probe import LAUNCH
-from az_mpi.problems import Refusal
-from az_mpi.root_host import RESTARTS
+from az_mpi.core.problems import Refusal
+from az_mpi.launch.host_probe import LAUNCH
+from az_mpi.mpi.root_host import RESTARTS
 
 # What Open MPI's runtime calls the same things in its versions 4 and 5.
 WORDS = {

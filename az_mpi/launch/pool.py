@@ -2,8 +2,8 @@
 
 import time
 
+from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch import hosts as listed
-from az_mpi.problems import Refusal, escape
 
 LOOK_S = 30  # between two looks for hosts that are not in the job
 RETURN_MAX_S = 3600

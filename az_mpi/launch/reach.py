@@ -2,8 +2,8 @@
 
 import threading
 
+from az_mpi.core.problems import Refusal
 from az_mpi.launch import check
-from az_mpi.problems import Refusal
 
 
 class BySsh:

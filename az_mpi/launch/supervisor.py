@@ -9,14 +9,14 @@ import socket
 import time
 from pathlib import Path
 
-from az_mpi import files
-from az_mpi.launch import check, job, mpirun
+from az_mpi.core import files
+from az_mpi.core.problems import Refusal
+from az_mpi.core.signals import SHARE
+from az_mpi.launch import check, mpi_job, mpirun
 from az_mpi.launch.desk import Desk
 from az_mpi.launch.hosts import parse
 from az_mpi.launch.pool import LOOK_S, RETURN_MAX_S
 from az_mpi.launch.reach import Look
-from az_mpi.problems import Refusal
-from az_mpi.signals import SHARE
 
 RESTARTS_MAX = 10
 STARTS_MAX = 3  # in a row, of a run that has never begun: it may not be able to
@@ -65,15 +65,16 @@ class Supervisor:
                 failed = ended.status == INTERNAL and not ended.lost and not self.changing
                 in_a_row = 0 if self.reached() - before else in_a_row
                 if not self.changing:
-                    job.say(f"the job is lost (mpirun ended with status {ended.status}); asking the hosts")
+                    mpi_job.say(f"the job is lost (mpirun ended with status {ended.status}); asking the hosts")
                     in_a_row += 1
                 while True:
                     most = self.options.max_restarts if self.began else min(self.options.max_restarts, STARTS_MAX)
                     if in_a_row > most:
-                        job.say(f"given up after {most} restarts in a row (--max_restarts); the same command goes on")
+                        mpi_job.say(f"given up after {most} restarts in a row (--max_restarts); "
+                                    "the same command goes on")
                         return INTERNAL if failed else RESUMABLE
                     if seconds := pause(in_a_row):
-                        job.say(f"restart {in_a_row} of {most} in a row: waiting {seconds} s")
+                        mpi_job.say(f"restart {in_a_row} of {most} in a row: waiting {seconds} s")
                     self.wait(seconds)
                     answers, missing = self.ask()
                     self.publish()
@@ -83,7 +84,7 @@ class Supervisor:
                         break
                     in_a_row += 1
         except SystemExit:  # a signal that came while no job ran
-            job.say("stopping; the same command goes on")
+            mpi_job.say("stopping; the same command goes on")
             raise
         finally:
             self.desk.close(self.id)
@@ -94,14 +95,14 @@ class Supervisor:
         command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
                               agent=self.reach.agent, survive=self.options.survive, launch=self.id,
                               restarts=self.jobs_num, **settings)
-        job.tell(shlex.join(command), 1)
+        mpi_job.tell(shlex.join(command), 1)
         self.changing, self.expired, self.node_lost, self.stops = False, False, False, []
         self.tick_at, self.before = time.monotonic(), self.state()
         self.started = self.tick_at
         self.look_at, self.look, self.jobs_num = self.started + LOOK_S, None, self.jobs_num + 1
         if self.request:  # the job before this one was lost meanwhile
             self.consider(self.request)
-        ended = job.follow(command, self.tick)
+        ended = mpi_job.follow(command, self.tick)
         if self.note():
             self.program = [word for word in self.program if word != "--fresh"]  # it was fresh once
         return ended._replace(lost=ended.lost or self.node_lost)
@@ -141,11 +142,11 @@ class Supervisor:
             try:
                 answers, problems = self.ask_hosts(wanted, self.id)
             except Refusal as error:
-                job.say(str(error))
+                mpi_job.say(str(error))
                 answers = {}
         bad = {problem.host: problem.message for problem in problems}
         for name, message in bad.items():
-            job.say(f"left out: {name}: {message}")
+            mpi_job.say(f"left out: {name}: {message}")
         self.there = {name for name in present if (answers is None or name in answers) and name not in bad}
         names = {host.name for host in self.pool.wanted()}
         missing = [host.name for host in self.chosen if host.name in names - self.there]
@@ -204,7 +205,7 @@ class Supervisor:
         return signals + due
 
     def stop(self, text):
-        job.say(text)
+        mpi_job.say(text)
         self.stops = [(time.monotonic() + after, number) for after, number in STOPS]
 
     def attend(self, now):

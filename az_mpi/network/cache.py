@@ -10,8 +10,8 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
+from az_mpi.games.symmetry import permute
 from az_mpi.network.evaluators import Evaluator
-from az_mpi.permuting import permute
 
 WAYS = 4  # entries a key may be in; the oldest of them makes way
 NOBODY = 0  # batches are numbered from 1

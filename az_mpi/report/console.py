@@ -6,7 +6,7 @@ import sys
 from logging.handlers import QueueHandler
 from pathlib import Path
 
-from az_mpi.files import open_plain
+from az_mpi.core.files import open_plain
 from az_mpi.report.behind import Behind
 
 LAST_LINES_S = 2.0  # that the log files are given at the end

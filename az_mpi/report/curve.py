@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from az_mpi.files import write_bytes
-from az_mpi.problems import escape, print_anything, readable
+from az_mpi.core.files import write_bytes
+from az_mpi.core.problems import escape, print_anything, readable
 from az_mpi.report import metrics
 from az_mpi.report.summary import loss_names
 

@@ -9,7 +9,7 @@ import os
 import time
 from contextlib import contextmanager, suppress
 
-from az_mpi import files
+from az_mpi.core import files
 from az_mpi.report.behind import Behind
 
 PATIENCE_S = 1.0  # that a write may take before the run goes on without it

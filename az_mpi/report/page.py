@@ -7,8 +7,8 @@ from html import escape
 from itertools import zip_longest
 from pathlib import Path
 
-from az_mpi.files import write_text
-from az_mpi.problems import readable
+from az_mpi.core.files import write_text
+from az_mpi.core.problems import readable
 from az_mpi.report import board, chart, run_data
 from az_mpi.report.chart import Series
 from az_mpi.report.status_text import duration
@@ -192,8 +192,8 @@ def _rate(rate):
 
 
 def _games(data):
-    from az_mpi.data.segment import SegmentError  # not at the top: HDF5, NumPy and Numba would slow down --help
     from az_mpi.report import samples
+    from az_mpi.storage.segment import SegmentError  # not at the top: HDF5, NumPy and Numba would slow down --help
 
     try:
         chosen = samples.choose(data.folder, data.config["game"])
@@ -208,7 +208,7 @@ def _games(data):
 
 
 def _configuration(data):
-    from az_mpi.config import KEYS
+    from az_mpi.config.load import KEYS
 
     rows = [(key, json.dumps(value), "(required)" if KEYS[key].default is ... else json.dumps(KEYS[key].default))
             for key, value in data.config.items()]

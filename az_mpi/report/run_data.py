@@ -4,9 +4,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from az_mpi import config as configuration
-from az_mpi import files
-from az_mpi.problems import Refusal, escape
+from az_mpi.config import load as configuration
+from az_mpi.core import files
+from az_mpi.core.problems import Refusal, escape
 from az_mpi.report import metrics
 
 

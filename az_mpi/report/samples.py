@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from az_mpi import games
-from az_mpi.data import segment
+from az_mpi.storage import segment
 
 POSITIONS_MAX = 6  # drawn of each game
 

@@ -8,11 +8,10 @@ import threading
 import time
 from collections import deque
 
-from az_mpi import watchdog
-from az_mpi.fencing import Fence
-from az_mpi.files import Forbidden, write_bytes
-from az_mpi.problems import Refusal
-from az_mpi.report import heartbeat
+from az_mpi.core.files import Forbidden, write_bytes
+from az_mpi.core.problems import Refusal
+from az_mpi.liveness import heartbeat, watchdog
+from az_mpi.liveness.hang_detection import Fence
 from az_mpi.report.status_text import render
 
 NAME, TEXT_NAME = "status.json", "status.txt"

@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from az_mpi.files import Foreign, read_json
-from az_mpi.problems import Refusal, escape
+from az_mpi.core.files import Foreign, read_json
+from az_mpi.core.problems import Refusal, escape
 from az_mpi.report.status_text import render
 
 PROG = "python -m az_mpi status"

@@ -1,6 +1,6 @@
 """The status of a run as text, for status.txt and for `python -m az_mpi status`."""
 
-from az_mpi.problems import escape
+from az_mpi.core.problems import escape
 from az_mpi.report.console import table
 
 BAR = 24  # characters

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numba import njit
 
-from az_mpi.hashing import mix
+from az_mpi.core.hashing import mix
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 

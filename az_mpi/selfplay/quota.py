@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from az_mpi import watchdog
+from az_mpi.liveness import watchdog
 from az_mpi.selfplay.record import game_ids
 
 IDLE_S = 0.0005  # between looks of a rank that has nothing to play until the next sum

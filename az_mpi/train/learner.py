@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from az_mpi import watchdog
-from az_mpi.network.torch_engine import has_bf16
+from az_mpi.liveness import watchdog
+from az_mpi.mpi.world import split_evenly
+from az_mpi.network.engines.torch_engine import has_bf16
 from az_mpi.train.loss import HEADS, losses
 from az_mpi.train.optimizer import AdamW
 from az_mpi.train.schedule import learning_rate
-from az_mpi.world import split_evenly
 
 UNWATCHED = SimpleNamespace(begin=lambda: None, bad_step=lambda *what: None, short_of_memory=lambda *what: None,
                             before_change=lambda: None, end=lambda: False)

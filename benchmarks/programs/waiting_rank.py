@@ -16,11 +16,11 @@ import torch
 
 import run_dist
 from az_mpi import loop
-from az_mpi import run as run_module
-from az_mpi.network.engine import Engine
+from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.network.resnet import ResNet
 from az_mpi.report.metrics import Timers
+from az_mpi.run import setup as run_module
 from az_mpi.train.learner import Learner
 
 FILE, BATCH_S, SAMPLE_S = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])

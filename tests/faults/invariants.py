@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import catalogue
 
-from az_mpi import checkpoint, games, lock, run_folder, verify
-from az_mpi.data import segment
-from az_mpi.problems import Refusal
+from az_mpi import games
+from az_mpi.core.problems import Refusal
+from az_mpi.storage import checkpoint, lock, run_folder, segment, verify
 
 GOING_ON_S = 30.0  # from a loss to the survivors at work again, on a machine that does other things too
 

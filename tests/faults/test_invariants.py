@@ -18,10 +18,10 @@ from catalogue import FAULTS, PHASES, Injection, Trial
 from helpers import Hashed, make_config, play_games
 from trial import Job, Outcome
 
-from az_mpi import checkpoint, games, lock, run_folder
-from az_mpi.checkpoint import Checkpoint, Progress
-from az_mpi.data import segment
+from az_mpi import games
 from az_mpi.selfplay.player import Player
+from az_mpi.storage import checkpoint, lock, run_folder, segment
+from az_mpi.storage.checkpoint import Checkpoint, Progress
 
 GAME = games.make("tictactoe")
 KILL = Trial(1, "kill", 3, (Injection(1, "play", 5, ["signal", [1], 9]),), {"iterations": 1})

@@ -5,7 +5,7 @@ import json
 import pytest
 from marks import slow
 
-from az_mpi import checkpoint
+from az_mpi.storage import checkpoint
 
 pytestmark = pytest.mark.mpi
 

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from az_mpi import games as rules
 from az_mpi.network import resnet
-from az_mpi.network.torch_engine import has_bf16
-from az_mpi.run_folder import recorded_config
+from az_mpi.network.engines.torch_engine import has_bf16
+from az_mpi.storage.run_folder import recorded_config
 
 pytestmark = pytest.mark.mpi
 

@@ -9,7 +9,7 @@ from jobs import PROGRAMS
 from marks import slow
 from test_recovery import BASE, check_whole, ranks_of, said, wait_for
 
-from az_mpi import watchdog
+from az_mpi.liveness import watchdog
 
 pytestmark = pytest.mark.mpi
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from az_mpi import games
-from az_mpi import settings as models
-from az_mpi.config import validate
+from az_mpi.config import schema as models
+from az_mpi.config.load import validate
 from az_mpi.games.base import Game
 from az_mpi.network import resnet
 from az_mpi.network.evaluators import Evaluator

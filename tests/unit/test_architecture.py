@@ -13,75 +13,43 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "az_mpi").rglob("*.py"))
 MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
 
-# What a package or module may import of az_mpi. Parts of a package may always import each other. `az_mpi` alone is the
-# version.
+# What a room may import of az_mpi besides itself; "" is the version.
 MAY_IMPORT = {
-    "hashing": set(),
-    "permuting": set(),
-    "games": {"hashing"},
-    "search": {"hashing"},
-    "network": {"hashing", "permuting", "watchdog"},
-    "files": set(),
-    "problems": {"files"},
-    "fencing": {"files", "watchdog"},
-    "lock": {"files", "problems"},
-    "selfplay": {"search", "watchdog"},
-    "data": {"selfplay.record", "files", "permuting", "problems", "watchdog"},
-    "report": {"config", "data", "fencing", "files", "games", "problems", "watchdog"},
-    "checkpoint": {"files", "problems"},
-    "settings": {"games"},
-    "config": {"problems", "settings"},
-    "peers": set(),
-    "pending": {"peers"},
-    "messages": set(),
-    "watchdog": set(),
-    "waiting": set(),
-    "world": {"messages", "peers", "pending", "problems", "waiting", "watchdog"},
-    "signals": set(),
-    "pulse": {"world"},
-    "partner": {"checkpoint", "peers", "watchdog", "world"},
-    "placement": {"problems"},
-    "root_host": {"problems"},
-    "run_folder": {"", "config", "files", "lock", "problems"},
-    "command_line": {"", "config", "problems"},
-    "train": {"network", "peers", "problems", "watchdog", "world"},
-    "evaluate": {"network", "search", "watchdog", "world"},
-    "kernels": {"", "config", "data", "files", "games", "network", "search"},
-    "run": {"games", "checkpoint", "data", "lock", "network", "partner", "placement", "problems", "pulse", "report",
-            "run_folder", "search", "selfplay", "signals", "train"},
-    "exchange": {"", "data", "files", "network", "selfplay"},
-    "bad_steps": {"checkpoint", "data", "files", "network", "problems", "train"},
-    "resume": {"bad_steps", "checkpoint", "data", "exchange", "network", "run_folder", "signals"},
-    "judge": {"checkpoint", "data", "evaluate", "files", "network", "report", "resume", "watchdog"},
-    "recovery": {"checkpoint", "data", "exchange", "files", "lock", "network", "partner", "peers",
-                 "placement", "problems", "pulse", "report", "resume", "run", "run_folder", "selfplay", "signals",
-                 "train", "watchdog"},
-    "loop": {"bad_steps", "exchange", "judge", "peers", "problems", "pulse", "recovery", "report", "resume",
-             "selfplay"},
-    "launch": {"", "command_line", "config", "files", "lock", "problems", "report", "root_host", "run_folder",
-               "signals", "watchdog"},
-    "doctor": {"", "command_line", "config", "data", "files", "games", "kernels", "placement", "problems", "report",
-               "root_host", "run", "run_folder", "selfplay", "world"},
-    "__main__": {"files", "problems"},
-    "verify": {"", "checkpoint", "data", "files", "games", "lock", "problems", "run_folder"},
-    "modes": {"checkpoint", "data", "exchange", "judge", "kernels", "lock", "loop", "placement", "problems", "report",
-              "resume", "run", "run_folder", "selfplay", "signals", "watchdog"},
+    "core": "",
+    "games": "core",
+    "search": "core",
+    "liveness": "core",
+    "mpi": "core liveness",
+    "config": "core games",
+    "network": "core games liveness",
+    "selfplay": "core liveness search",
+    "train": "core games liveness mpi network",
+    "evaluate": "core liveness mpi network search",
+    "storage": "config core games liveness selfplay",
+    "report": "config core games liveness storage",
+    "run": "config core evaluate games liveness mpi network report search selfplay storage train",
+    "loop": "core mpi report run selfplay",
+    "modes": "core liveness loop mpi report run selfplay storage",
+    "launch": "config core liveness mpi report storage",
+    "doctor": "config core games mpi report run selfplay storage train",
+    "__main__": "core",
 }
+MAY_IMPORT = {room: {"", *allowed.split()} for room, allowed in MAY_IMPORT.items()}
 # Libraries that belong to few modules; elsewhere they are not imported.
 BELONGS = {
-    "mpi4py": {"world", "peers", "doctor.probe"},
-    "horovod": {"train.horovod_backend", "doctor.probe"},
-    "openvino": {"network.openvino_engine"},
+    "mpi4py": {"mpi.world", "mpi.peers", "doctor.probe"},
+    "horovod": {"train.backends.horovod_backend", "doctor.probe"},
+    "openvino": {"network.engines.openvino_engine"},
     "onnxruntime": set(),
     "tensorrt": set(),
-    "h5py": {"data.segment"},
+    "h5py": {"storage.segment"},
     "matplotlib": {"report.curve"},
     "tqdm": {"report.console"},
-    "pydantic": {"config", "problems", "settings"},
+    "pydantic": {"config.load", "config.schema", "core.problems"},
     "bitbully": {"evaluate.solver"},
-    "safetensors": {"bad_steps", "checkpoint", "judge"},
+    "safetensors": {"run.bad_steps", "storage.checkpoint", "run.evaluations"},
 }
-WITHOUT_TORCH = ("games", "search", "selfplay", "data", "evaluate", "config", "files", "run_folder", "world", "loop")
+WITHOUT_TORCH = ("core", "config", "games", "search", "selfplay", "evaluate", "liveness", "loop")
 
 
 def imports(path):
@@ -107,61 +75,51 @@ def own_imports(path):
     return found
 
 
-def within(module, allowed):
-    """Whether a dotted module is one of `allowed` or part of one."""
-    return any(module == name or (name and module.startswith(f"{name}.")) for name in allowed)
-
-
 NAMES = [name.removeprefix("az_mpi.") for name in MODULES if name != "az_mpi"]
 
 
 def test_imports_are_found_as_they_are_written(tmp_path):
     """Of this test's own reading: in functions too, and names of modules apart from names of things."""
-    text = "import x.y\ndef f():\n    from az_mpi.files import sha256\nfrom az_mpi import config\n"
+    text = "import x.y\ndef f():\n    from az_mpi.core.files import sha256\nfrom az_mpi.config import load as config\n"
     (tmp_path / "a.py").write_text(text)
-    assert imports(tmp_path / "a.py") == {"x.y", "az_mpi.files.sha256", "az_mpi.config"}
-    assert own_imports(tmp_path / "a.py") == {"files", "config"}
+    assert imports(tmp_path / "a.py") == {"x.y", "az_mpi.core.files.sha256", "az_mpi.config.load"}
+    assert own_imports(tmp_path / "a.py") == {"core.files", "config.load"}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_dependencies_point_down(name):
-    package = name.split(".")[0]
-    assert package in MAY_IMPORT, f"where in the order of layers is {package}?"
-    found = own_imports(MODULES[f"az_mpi.{name}"])
-    wrong = [module for module in found if not within(module, MAY_IMPORT[package] | {package})]
-    assert wrong == []
+def test_rooms_import_only_what_stands_below_them():
+    for name in NAMES:
+        room, found = name.split(".")[0], {module.split(".")[0] for module in own_imports(MODULES[f"az_mpi.{name}"])}
+        assert found <= MAY_IMPORT[room] | {room}, f"{name} imports from {found - MAY_IMPORT[room] - {room}}"
+    left = {room: allowed - {""} for room, allowed in MAY_IMPORT.items()}
+    while ready := [room for room, needs in left.items() if not needs & left.keys()]:
+        for room in ready:
+            del left[room]
+    assert left == {}, "rooms that import each other in a circle"
 
 
-def test_layers_have_no_cycle():
-    """Taking away again and again whoever imports nothing that is left, nothing is left."""
-    left = {name: {module.split(".")[0] for module in allowed} - {name, ""} for name, allowed in MAY_IMPORT.items()}
-    while ready := [name for name, needs in left.items() if not needs & left.keys()]:
-        for name in ready:
-            del left[name]
-    assert left == {}
+def test_the_root_has_only_the_story_and_no_two_files_share_a_name():
+    assert {path.stem for path in (ROOT / "az_mpi").glob("*.py")} == {"loop", "modes", "__main__", "__init__"}
+    names = [path.stem for path in FILES if path.stem != "__init__"]
+    assert [name for name in names if names.count(name) > 1] == []
 
 
-@pytest.mark.parametrize("library", BELONGS)
-def test_libraries_stay_where_they_belong(library):
-    users = {name for name in NAMES if library in {found.split(".")[0] for found in imports(MODULES[f"az_mpi.{name}"])}}
-    assert users <= BELONGS[library]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_torch_is_for_networks_and_training(name):
-    if within(name, WITHOUT_TORCH):
-        assert "torch" not in {found.split(".")[0] for found in imports(MODULES[f"az_mpi.{name}"])}
+def test_libraries_stay_where_they_belong():
+    for name in NAMES:
+        room, found = name.split(".")[0], {library.split(".")[0] for library in imports(MODULES[f"az_mpi.{name}"])}
+        wrong = [library for library, users in BELONGS.items() if library in found and name not in users]
+        assert wrong == [], f"{name} imports {wrong}"
+        assert "torch" not in found or room not in WITHOUT_TORCH, f"{name} imports torch"
 
 
 def test_nothing_imports_the_program():
     assert [path for path in FILES if any(name.startswith("run_dist") for name in imports(path))] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_are_small_and_say_what_they_are(path):
-    text = path.read_text()
-    assert text.count("\n") <= 320
-    assert ast.get_docstring(ast.parse(text)), "no docstring"
+def test_modules_are_small_and_say_what_they_are():
+    for path in FILES:
+        text = path.read_text()
+        assert text.count("\n") <= 320, path
+        assert ast.get_docstring(ast.parse(text)), f"{path}: no docstring"
 
 
 @pytest.mark.parametrize("word", ["pickle", "torch.load(", "torch.save(", "marshal", "shelve"])
@@ -182,9 +140,9 @@ def loaded(*arguments):
     return {name.split(".")[0] for name in names} & BIG
 
 
-@pytest.mark.parametrize("module", ["az_mpi.config", "az_mpi.command_line", "az_mpi.games", "az_mpi.problems"])
+@pytest.mark.parametrize("module", ["config.load", "config.command_line", "games", "core.problems"])
 def test_configuration_and_command_line_load_nothing_big(module):
-    assert loaded("-c", f"import {module}") == set()
+    assert loaded("-c", f"import az_mpi.{module}") == set()
 
 
 @pytest.mark.parametrize("options", [

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from az_mpi import config, games
-from az_mpi import settings as models
+from az_mpi import games
+from az_mpi.config import load
+from az_mpi.config import schema as models
 from az_mpi.evaluate import arena
 from az_mpi.evaluate.arena import RandomPlayer, SearchPlayer, play_match
 from az_mpi.evaluate.evaluation import evaluate
@@ -191,7 +192,7 @@ def test_any_result_above_zero_is_a_win(world):
 
 def settings(game="tictactoe", **more):
     section = {"games_num": 6, "simulations": 8, "rollout_simulations": 16, "solver_positions": 20} | more
-    return config.validate({"game": game, "evaluate": section}, "test")
+    return load.validate({"game": game, "evaluate": section}, "test")
 
 
 class Shown:

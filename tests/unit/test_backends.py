@@ -4,10 +4,11 @@ import socket
 
 import pytest
 
-from az_mpi.problems import Refusal
-from az_mpi.train import backends, rendezvous
-from az_mpi.train.ddp_backend import DdpBackend
-from az_mpi.train.horovod_backend import HorovodBackend
+from az_mpi.core.problems import Refusal
+from az_mpi.train import backends
+from az_mpi.train.backends import tcp_address
+from az_mpi.train.backends.ddp_backend import DdpBackend
+from az_mpi.train.backends.horovod_backend import HorovodBackend
 
 
 def test_gpus_of_their_own_are_needed_for_nccl(world):
@@ -34,7 +35,7 @@ def test_horovod_refuses_gpus_it_cannot_reduce_on(world, monkeypatch):
 
 
 def test_a_problem_is_refused_by_name(world, monkeypatch):
-    monkeypatch.setattr("az_mpi.train.horovod_backend._problem", lambda gpus: "of this test")
+    monkeypatch.setattr("az_mpi.train.backends.horovod_backend._problem", lambda gpus: "of this test")
     with pytest.raises(Refusal, match=r'train.backend: "horovod" cannot be used on rank \[0\]: of this test'):
         backends.make("horovod", world, world, "cpu")
     assert backends.make("horovod", world, None, "cpu") is None  # this rank does not train
@@ -64,12 +65,12 @@ def say(port, text):
 @pytest.fixture
 def addresses(monkeypatch):
     """Three addresses of root: one that nobody answers at, two that are really here."""
-    monkeypatch.setattr(rendezvous, "_addresses", lambda alone: ["192.0.2.1", "127.0.0.1", "127.0.0.2"])
-    monkeypatch.setattr(rendezvous, "PROBE_S", 0.2)
+    monkeypatch.setattr(tcp_address, "_addresses", lambda alone: ["192.0.2.1", "127.0.0.1", "127.0.0.2"])
+    monkeypatch.setattr(tcp_address, "PROBE_S", 0.2)
 
 
 def test_the_address_that_every_host_reaches_is_taken(addresses):
-    assert rendezvous.meeting_address(Hosts(lambda port, _: say(port, b"2 2"))) == "127.0.0.2"
+    assert tcp_address.meeting_address(Hosts(lambda port, _: say(port, b"2 2"))) == "127.0.0.2"
 
 
 def test_strangers_at_the_door_are_not_counted(addresses):
@@ -77,18 +78,18 @@ def test_strangers_at_the_door_are_not_counted(addresses):
         for text in (b"GET / HTTP/1.1", b"", b"1 1", b"x"):
             say(port, text)
 
-    assert rendezvous.meeting_address(Hosts(arrive)) is None
+    assert tcp_address.meeting_address(Hosts(arrive)) is None
 
 
 def test_loopback_is_for_one_host_and_a_users_choice_comes_first(monkeypatch):
     interfaces = [("lo", "127.0.0.1"), ("eth0", "10.0.0.1"), ("ib0", "10.1.0.1")]
-    monkeypatch.setattr(rendezvous, "_interfaces", lambda: interfaces)
-    assert rendezvous._addresses(alone=True) == ["127.0.0.1"]
-    assert rendezvous._addresses(alone=False) == ["10.0.0.1", "10.1.0.1"]
-    monkeypatch.setattr(rendezvous, "CHOSEN", "ib0,ib1")
-    assert rendezvous._addresses(alone=False) == rendezvous._addresses(alone=True) == ["10.1.0.1"]
-    assert rendezvous.interface_towards("10.0.0.9") == "ib0,ib1"
+    monkeypatch.setattr(tcp_address, "_interfaces", lambda: interfaces)
+    assert tcp_address._addresses(alone=True) == ["127.0.0.1"]
+    assert tcp_address._addresses(alone=False) == ["10.0.0.1", "10.1.0.1"]
+    monkeypatch.setattr(tcp_address, "CHOSEN", "ib0,ib1")
+    assert tcp_address._addresses(alone=False) == tcp_address._addresses(alone=True) == ["10.1.0.1"]
+    assert tcp_address.interface_towards("10.0.0.9") == "ib0,ib1"
 
 
 def test_the_interface_towards_this_host_is_loopback():
-    assert rendezvous.interface_towards("127.0.0.1") == "lo"
+    assert tcp_address.interface_towards("127.0.0.1") == "lo"

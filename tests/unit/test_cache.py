@@ -6,7 +6,7 @@ from helpers import make_config
 
 from az_mpi import games
 from az_mpi.network.cache import CachedEvaluator
-from az_mpi.network.engine import Engine
+from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.search.puct import Search
 

@@ -12,11 +12,14 @@ import pytest
 import torch
 from helpers import make_config
 
-from az_mpi import bad_steps, checkpoint, files, games, resume, run_folder
-from az_mpi import settings as models
-from az_mpi.checkpoint import Checkpoint, Progress
+from az_mpi import games
+from az_mpi.config import schema as models
+from az_mpi.core import files
+from az_mpi.core.problems import Refusal
 from az_mpi.network import resnet
-from az_mpi.problems import Refusal
+from az_mpi.run import bad_steps, resume
+from az_mpi.storage import checkpoint, run_folder
+from az_mpi.storage.checkpoint import Checkpoint, Progress
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "sha256")
 

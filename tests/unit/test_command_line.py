@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import az_mpi
-from az_mpi.command_line import SHORTCUTS, PrintAndExit, UsageError, environment_rank, parse
-from az_mpi.config import KEYS, ConfigError, loads
+from az_mpi.config.command_line import SHORTCUTS, PrintAndExit, UsageError, environment_rank, parse
+from az_mpi.config.load import KEYS, ConfigError, loads
 
 FILE = ["--config_file", "configs/smoke.json"]
 

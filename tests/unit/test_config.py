@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from az_mpi.config import KEYS, Config, ConfigError, changes, flat, load, loads, to_json, validate
+from az_mpi.config.load import KEYS, Config, ConfigError, changes, flat, load, loads, to_json, validate
+from az_mpi.core.problems import NotNow
 from az_mpi.games import NAMES
-from az_mpi.problems import NotNow
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LEAST = '{"game": "connect4"}'
@@ -304,7 +304,7 @@ def test_changes_lists_what_differs_and_whether_it_may():
 
 
 def test_importing_it_loads_nothing_heavy():
-    code = ("import sys, az_mpi.command_line; "
+    code = ("import sys, az_mpi.config.command_line; "
             "print(sorted({'numpy', 'torch', 'mpi4py', 'numba', 'h5py', 'horovod'} & set(sys.modules)))")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from az_mpi import config as configuration
-from az_mpi import files, games, lock
+from az_mpi import games
+from az_mpi.config import load as configuration
+from az_mpi.core import files
 from az_mpi.doctor import checks, diagnosis, facts, folder, job, machine, sweep, trial
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check
+from az_mpi.storage import lock
 
 ROOT = Path(__file__).parents[2]
 MPI = "/opt/mpi/lib/libmpi.so.40"

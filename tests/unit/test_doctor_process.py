@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from az_mpi.core.problems import Refusal
 from az_mpi.doctor import command, folder
-from az_mpi.problems import Refusal
 
 ROOT = Path(__file__).parents[2]
 

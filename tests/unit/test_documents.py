@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from documents import BY_HAND, NAMES, ROOT, commands, is_marked, join
 
-from az_mpi import command_line
-from az_mpi.config import KEYS
+from az_mpi.config import command_line
+from az_mpi.config.load import KEYS
 from az_mpi.launch import launcher
 
 WRITTEN = """# A

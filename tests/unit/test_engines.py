@@ -9,12 +9,13 @@ import torch
 from helpers import CONNECT4, float_planes, positions, trained, untrained
 
 from az_mpi import games
-from az_mpi import settings as models
-from az_mpi.network import engines, torch_engine
-from az_mpi.network.cuda_engine import CudaEngine
-from az_mpi.network.engine import pieces
-from az_mpi.network.openvino_engine import OpenVinoEngine
-from az_mpi.network.torch_engine import TorchEngine
+from az_mpi.config import schema as models
+from az_mpi.network import engines
+from az_mpi.network.engines import torch_engine
+from az_mpi.network.engines.cuda_engine import CudaEngine
+from az_mpi.network.engines.engine import pieces
+from az_mpi.network.engines.openvino_engine import OpenVinoEngine
+from az_mpi.network.engines.torch_engine import TorchEngine
 
 SHAPE = CONNECT4.planes_shape
 MAKE = {

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi import fencing
-from az_mpi.fencing import Fence, Reach
-from az_mpi.watchdog import PATIENCE_S
+from az_mpi.liveness import hang_detection
+from az_mpi.liveness.hang_detection import Fence, Reach
+from az_mpi.liveness.watchdog import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 # A main thread that does something for two seconds, while another one prints for how long it is taken for asleep.
 PROGRAM = """
 import hashlib, os, subprocess, sys, threading, time
-from az_mpi import watchdog
-from az_mpi.fencing import Sleep
+from az_mpi.liveness import watchdog
+from az_mpi.liveness.hang_detection import Sleep
 
 def look():
     sleep, seen = Sleep(), []
@@ -84,14 +84,14 @@ class Rank:
         """Return what it tells root, and do what `Reach` does in its thread."""
         content, reach = self.fence.content(), self.fence.reach
         if self.answers and reach._wanted.is_set():
-            reach._begun = reach._ended = fencing.time.monotonic()
+            reach._begun = reach._ended = hang_detection.time.monotonic()
         return content
 
 
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(fencing, "time", clock)
+    monkeypatch.setattr(hang_detection, "time", clock)
     monkeypatch.setattr(Reach, "_try", lambda self: None)
     monkeypatch.setattr(Fence, "spared_until", 0.0)
     return clock
@@ -227,8 +227,8 @@ def wait_until(condition):
 
 
 def test_a_try_is_a_file_that_is_made_and_removed(tmp_path, monkeypatch):
-    made, create = [], fencing.files.create
-    monkeypatch.setattr(fencing.files, "create", lambda path, body: made.append(path.name) or create(path, body))
+    made, create = [], hang_detection.files.create
+    monkeypatch.setattr(hang_detection.files, "create", lambda path, body: made.append(path.name) or create(path, body))
     reach = Reach(tmp_path / ".reach.tmp", 0.01)
     assert reach.missing_s() == 0.0 and not reach.reached_within(1e9)
     reach.want(True)
@@ -249,7 +249,7 @@ def test_where_the_file_system_is_gone_it_is_missed(tmp_path, monkeypatch):
     def create(path, body):
         raise OSError(said[0], os.strerror(said[0]))
 
-    monkeypatch.setattr(fencing.files, "create", create)
+    monkeypatch.setattr(hang_detection.files, "create", create)
     reach = Reach(tmp_path / ".reach.tmp", 0.01)
     reach.want(True)
     time.sleep(0.3)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from az_mpi import files
+from az_mpi.core import files
 
 
 @pytest.mark.parametrize("given, kept", [("0", "0o27"), ("0o77", "0o77")])
@@ -233,7 +233,8 @@ def test_a_file_that_is_larger_than_its_kind_may_be_is_not_read(tmp_path):
 
 def test_a_file_that_memory_does_not_hold_is_no_file_of_ours(tmp_path):
     """A limit on this process stands for a small machine."""
-    code = ("import resource, sys; from az_mpi import files; resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
+    code = ("import resource, sys; from az_mpi.core import files\n"
+            "resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
             "try: files.read(sys.argv[1], 2**33)\nexcept files.Foreign as error: print(error.strerror)")
     (tmp_path / "a").write_bytes(b"")
     os.truncate(tmp_path / "a", 2**32)

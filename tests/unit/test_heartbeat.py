@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from az_mpi.report import heartbeat
-from az_mpi.report.heartbeat import Listener, Sender, pack, unpack
+from az_mpi.liveness import heartbeat
+from az_mpi.liveness.heartbeat import Listener, Sender, pack, unpack
 
 TOKEN = "a token"
 

@@ -5,9 +5,9 @@ import string
 
 import pytest
 
+from az_mpi.core.problems import Refusal
 from az_mpi.launch import hosts
 from az_mpi.launch.hosts import Host
-from az_mpi.problems import Refusal
 
 
 @pytest.mark.parametrize("text, expected", [

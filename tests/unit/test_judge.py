@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from az_mpi import files, judge
-from az_mpi.network.engine import Engine
+from az_mpi.core import files
+from az_mpi.network.engines.engine import Engine
+from az_mpi.run import evaluations
 
 
 def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
@@ -21,9 +22,9 @@ def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
     save_file({"w": torch.ones(2)}, tmp_path / "best" / "copy of 000006.safetensors")  # a user's
     network = SimpleNamespace(state_dict=lambda: {"w": torch.zeros(2)})
     run = SimpleNamespace(folder=tmp_path, network=network, logger=logging.getLogger("az_mpi"))
-    assert judge._newest_best(run, before=7)["w"].tolist() == [2.0, 2.0]
+    assert evaluations._newest_best(run, before=7)["w"].tolist() == [2.0, 2.0]
     assert [text.split(".safetensors")[0][-6:] for text in caplog.messages] == ["000005", "000004", "000003"]
-    assert judge._newest_best(run, before=1) is None
+    assert evaluations._newest_best(run, before=1) is None
 
 
 @pytest.mark.parametrize("where", ["listdir", "open"])
@@ -44,8 +45,8 @@ def test_a_best_network_that_cannot_be_read_now_is_none_to_pass_over(tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(os, where, fail)
         with pytest.raises(OSError, match="Input/output"):
-            judge._newest_best(run, before=3)
-    assert judge._newest_best(run, before=3)["w"].tolist() == [2.0, 2.0]
+            evaluations._newest_best(run, before=3)
+    assert evaluations._newest_best(run, before=3)["w"].tolist() == [2.0, 2.0]
 
 
 def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
@@ -66,5 +67,5 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
                           make_engine=make_engine, logger=logging.getLogger("az_mpi"))  # fmt: skip
     for number in (1, 2, 3):
         save_file({"weight": torch.full((1, 1), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
-        assert judge.load_best(run, before=number + 1).engine.weight == number
+        assert evaluations.load_best(run, before=number + 1).engine.weight == number
     assert len(made) == 1

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from helpers import by_id, make_config
 
-from az_mpi import exchange, games, recovery
-from az_mpi.lock import Lock, LockLost
+from az_mpi import games
+from az_mpi.mpi.peers import PeerLost
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.peers import PeerLost
+from az_mpi.run import exchange, recovery
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
+from az_mpi.storage.lock import Lock, LockLost
 
 TICTACTOE = games.make("tictactoe")
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 NEW_TYPES = """
 import sys
 from numba.core.dispatcher import Dispatcher
-from az_mpi import command_line, config, games, kernels
+from az_mpi.config import command_line, load as config; from az_mpi import games; from az_mpi.run import kernels
 import run_dist
 
 if sys.argv[1] == "own":

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from az_mpi.__main__ import main as program
-from az_mpi.launch import hosts, job, launcher, mpirun
-from az_mpi.problems import Refusal
+from az_mpi.core.problems import Refusal
+from az_mpi.launch import hosts, launcher, mpi_job, mpirun
 
 ROOT = Path(__file__).parents[2]
 AFTER = ["--", "--config_file", str(ROOT / "configs/smoke.json")]
@@ -213,7 +213,7 @@ for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT): signal.signal(num
 open(path, "w").write("ready\\n")
 while True: time.sleep(0.05)
 """
-RUN = "import sys; from az_mpi.launch import job; sys.exit(job.run([sys.executable, '-c', sys.argv[1], *sys.argv[2:]]))"
+RUN = "import sys; from az_mpi.launch import mpi_job; sys.exit(mpi_job.run([sys.executable, '-c', *sys.argv[1:]]))"
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def test_mpirun_ends_with_a_launcher_that_is_killed(noting, tmp_path):
 
 @pytest.mark.parametrize("status", [0, 2, 70, 75])
 def test_the_status_is_that_of_mpirun(status):
-    assert job.run([sys.executable, "-c", f"raise SystemExit({status})"]) == status
+    assert mpi_job.run([sys.executable, "-c", f"raise SystemExit({status})"]) == status
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
@@ -293,7 +293,7 @@ def test_a_lost_host_or_rank_is_no_success(words, status, expected, capfd):
     """Open MPI 5.0.11 ends with status 0 where it has lost a host."""
     text = f"import os, time\nfor word in {words}: os.write(2, word.encode()); time.sleep(0.2)\nos._exit({status})"
     command = [sys.executable, "-c", text]
-    assert job.run(command) == expected and job.follow(command) == (status, True, False)
+    assert mpi_job.run(command) == expected and mpi_job.follow(command) == (status, True, False)
     assert capfd.readouterr().err == 2 * "".join(words)
 
 
@@ -315,7 +315,7 @@ def test_a_stop_before_the_beginning_is_resumable(tmp_path, status, asked):
     ready, left = tmp_path / "ready", list(asked)
     command = [sys.executable, "-c", ENDS, str(ready), str(len(asked)), str(status)]
     early = status != 137 and asked == (signal.SIGUSR2,)
-    assert job.run(command, lambda: [left.pop(0)] if left and ready.exists() else []) == (75 if early else status)
+    assert mpi_job.run(command, lambda: [left.pop(0)] if left and ready.exists() else []) == (75 if early else status)
 
 
 def test_what_others_ask_for_goes_on_to_mpirun(tmp_path):
@@ -325,7 +325,7 @@ def test_what_others_ask_for_goes_on_to_mpirun(tmp_path):
     def tick():
         return next(asked, ()) if ready.exists() and ready.read_text() else ()
 
-    assert job.run([sys.executable, "-c", NOTES, str(ready)], tick) == 75
+    assert mpi_job.run([sys.executable, "-c", NOTES, str(ready)], tick) == 75
     assert ready.read_text().split() == ["ready", "SIGUSR1", "SIGUSR2"]
 
 

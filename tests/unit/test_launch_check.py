@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi.launch import check, hosts, probe
+from az_mpi.core.problems import Refusal
+from az_mpi.launch import check, host_probe, hosts
 from az_mpi.launch.mpirun import Mpirun
-from az_mpi.problems import Refusal
 
 ROOT = Path(__file__).parents[2]
 MPIRUN = Mpirun(str(Path(sys.executable).parent / "mpirun"), "mpirun (Open MPI) 5.0.11", None)
@@ -137,11 +137,12 @@ def test_a_run_folder_that_cannot_be(tmp_path):
 
 
 def test_a_token_is_what_the_launcher_wrote(tmp_path, monkeypatch):
-    monkeypatch.setattr(probe, "PAUSE_S", 0.01)
+    monkeypatch.setattr(host_probe, "PAUSE_S", 0.01)
     with check.token(tmp_path / "runs" / "a") as (path, text):
-        assert Path(path).parent == tmp_path and probe._token(path, text) == ""
-        assert "is not seen" in probe._token(path, "another") and "is not seen" in probe._token(path + "x", text)
-    assert "there is no folder" in probe._token(str(tmp_path / "none" / "x"), text)
+        assert Path(path).parent == tmp_path and host_probe._token(path, text) == ""
+        assert "is not seen" in host_probe._token(path, "another")
+        assert "is not seen" in host_probe._token(path + "x", text)
+    assert "there is no folder" in host_probe._token(str(tmp_path / "none" / "x"), text)
     assert list(tmp_path.iterdir()) == []
 
 

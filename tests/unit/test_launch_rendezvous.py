@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi.launch import agent
-from az_mpi.launch.private_folder import PrivateFolder
-from az_mpi.problems import NotNow, Refusal
+from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.launch.rendezvous import agent
+from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 NODE = """
 import socket, sys
 from az_mpi import __main__
-from az_mpi.launch import joiner, meeting, mpirun, nodes, rendezvous
+from az_mpi.launch.rendezvous import joiner, meeting, nodes, node0 as rendezvous; from az_mpi.launch import mpirun
 for module in (joiner, meeting, nodes, rendezvous):
     for name, value in {"BEAT_S": 0.1, "STALE_S": 4, "DEAD_S": 8, "POLL_S": 0.05}.items():
         if hasattr(module, name):

@@ -11,11 +11,11 @@ import torch
 from helpers import make_config
 
 from az_mpi import games
-from az_mpi.data.replay import Replay, sample_dtype
 from az_mpi.network import resnet
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
+from az_mpi.train.replay import Replay, sample_dtype
 from az_mpi.train.schedule import learning_rate
 
 CONNECT4 = games.make("connect4")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi import lock
-from az_mpi.lock import Lock, LockHeld, LockLost, look, me
-from az_mpi.problems import NotNow, Refusal
+from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.storage import lock
+from az_mpi.storage.lock import Lock, LockHeld, LockLost, look, me
 
 ROOT = Path(__file__).parents[2]
 LONG_S = 60
@@ -21,7 +21,7 @@ LONG_S = 60
 # keeps it until its standard input ends.
 PROGRAM = """
 import sys, time
-from az_mpi import lock
+from az_mpi.storage import lock
 dead = lock.look(sys.argv[1]) if "early" in sys.argv else None
 print("ready", flush=True)
 sys.stdin.read(1)

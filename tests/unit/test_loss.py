@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from az_mpi import games
-from az_mpi import settings as models
+from az_mpi.config import schema as models
 from az_mpi.network import resnet
 from az_mpi.train.loss import HEADS, losses
 

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from az_mpi.launch import joiner, nodes
+from az_mpi.core.problems import Refusal
 from az_mpi.launch.hosts import Host
-from az_mpi.launch.meeting import Meeting
-from az_mpi.launch.nodes import Node, Other
-from az_mpi.launch.private_folder import PrivateFolder
-from az_mpi.problems import Refusal
+from az_mpi.launch.rendezvous import joiner, nodes
+from az_mpi.launch.rendezvous.meeting import Meeting
+from az_mpi.launch.rendezvous.nodes import Node, Other
+from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 
 SAID = {"num_nodes": 2, "gpus": None, "np": 3, "cwd": "/w", "program": ["run_dist.py"], "no_check": False}
 

@@ -9,9 +9,9 @@ import torch
 from helpers import after, board, float_planes, positions, trained, untrained
 
 from az_mpi import games
-from az_mpi import settings as models
+from az_mpi.config import schema as models
 from az_mpi.network import resnet
-from az_mpi.network.engine import Engine
+from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")

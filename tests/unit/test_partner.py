@@ -6,10 +6,10 @@ import pytest
 import torch
 from helpers import make_config
 
-from az_mpi import partner
-from az_mpi.checkpoint import Checkpoint, Progress
-from az_mpi.partner import Partner
-from az_mpi.peers import PeerLost
+from az_mpi.mpi.peers import PeerLost
+from az_mpi.run import partner_checkpoint
+from az_mpi.run.partner_checkpoint import Partner
+from az_mpi.storage.checkpoint import Checkpoint, Progress
 
 
 class Pair:
@@ -50,12 +50,12 @@ def test_a_copy_is_the_state_to_the_last_bit(names):
 
 
 def test_the_place_of_a_copy_is_used_again_while_it_is_as_large():
-    first = partner._pack(state())
+    first = partner_checkpoint._pack(state())
     second = state()
-    assert partner._pack(second, first) is first
-    assert torch.equal(partner._unpack(first).model["stem.weight"], second.model["stem.weight"])
-    larger = partner._pack(state(more=torch.ones(1)), first)
-    assert larger is not first and partner._unpack(larger).model["more"] == 1
+    assert partner_checkpoint._pack(second, first) is first
+    assert torch.equal(partner_checkpoint._unpack(first).model["stem.weight"], second.model["stem.weight"])
+    larger = partner_checkpoint._pack(state(more=torch.ones(1)), first)
+    assert larger is not first and partner_checkpoint._unpack(larger).model["more"] == 1
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
@@ -93,10 +93,10 @@ def test_only_a_lone_trainer_beside_others_has_a_partner():
 
     def made(rank):
         world.rank = rank
-        return partner.make(config, world, 1)
+        return partner_checkpoint.make(config, world, 1)
 
-    assert partner.make(config, world, 2) is partner.make(config, world, 0) is None
-    assert partner.make(make_config(fault={"copy_every": 0}), world, 1) is None
+    assert partner_checkpoint.make(config, world, 2) is partner_checkpoint.make(config, world, 0) is None
+    assert partner_checkpoint.make(make_config(fault={"copy_every": 0}), world, 1) is None
     world.hosts = "node1", "node1", "node1"
     assert [rank for rank in range(3) if made(rank)] == [0, 1]
     world.hosts = "node1", "node2", "node1"  # one of its host before others
@@ -104,6 +104,6 @@ def test_only_a_lone_trainer_beside_others_has_a_partner():
     world.hosts = "node1", "node2", "node2"
     assert [rank for rank in range(3) if made(rank)] == [0, 1]
     world.rank, world.size = 0, 1
-    assert partner.make(config, world, 1) is None
+    assert partner_checkpoint.make(config, world, 1) is None
     world.size, world.survives = 3, False  # a loss ends the job
-    assert partner.make(config, world, 1) is None
+    assert partner_checkpoint.make(config, world, 1) is None

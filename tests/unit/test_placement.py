@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 from helpers import make_config
 
-from az_mpi import placement
-from az_mpi.placement import place, remarks, trainers
-from az_mpi.problems import Refusal
+from az_mpi.core.problems import Refusal
+from az_mpi.mpi import placement
+from az_mpi.mpi.placement import place, remarks, trainers
 
 CPUS = [["a", "cpu"], ["a", "cpu"], ["b", "cpu"], ["b", "cpu"], ["c", "cpu"]]
 # Round robin over two hosts, the second with a GPU for two of its three ranks; a CPU host comes first.

@@ -7,7 +7,7 @@ import pytest
 from helpers import Hashed, by_id, make_config, play_games
 
 from az_mpi import games
-from az_mpi import settings as models
+from az_mpi.config import schema as models
 from az_mpi.network.evaluators import Evaluator, UniformEvaluator
 from az_mpi.search.puct import Search
 from az_mpi.selfplay.player import Player

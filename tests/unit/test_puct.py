@@ -7,7 +7,7 @@ import pytest
 from helpers import Hashed, Table, Ways, after, board, edges_of_root, searching, steps, tree_as_dict
 
 from az_mpi import games
-from az_mpi import settings as models
+from az_mpi.config import schema as models
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search.puct import exploration_table
 

@@ -7,7 +7,7 @@ import pytest
 from helpers import Hashed, edges_of_root, searching, steps
 
 from az_mpi import games
-from az_mpi import settings as models
+from az_mpi.config import schema as models
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search import streams
 from az_mpi.search.puct import Search

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from az_mpi.pulse import Lockstep, Pulse
-from az_mpi.signals import Requests, deadline
+from az_mpi.core.signals import Requests, deadline
+from az_mpi.mpi.control_channel import Lockstep, Pulse
 
 
 def test_the_hours_count_from_the_start_of_the_process():
-    program = "import time; time.sleep(0.5); from az_mpi.signals import deadline; print(deadline(2.0))"
+    program = "import time; time.sleep(0.5); from az_mpi.core.signals import deadline; print(deadline(2.0))"
     before = time.monotonic()
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     after, tick_s = time.monotonic(), 1 / os.sysconf("SC_CLK_TCK")

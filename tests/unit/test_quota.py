@@ -10,13 +10,13 @@ import pytest
 from helpers import by_id, make_config
 
 from az_mpi import games
+from az_mpi.core.signals import Requests
+from az_mpi.mpi.control_channel import Pulse, Total
+from az_mpi.mpi.world import split_evenly
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.pulse import Pulse, Total
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.quota import play_meanwhile, play_share, play_until, shares
 from az_mpi.selfplay.record import Record, game_ids
-from az_mpi.signals import Requests
-from az_mpi.world import split_evenly
 
 TICTACTOE = games.make("tictactoe")
 

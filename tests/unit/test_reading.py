@@ -7,10 +7,12 @@ from types import SimpleNamespace
 
 from helpers import Hashed, make_config, play_games
 
-from az_mpi import exchange, files, games
-from az_mpi.data import segment
-from az_mpi.data.writer import Writer
+from az_mpi import games
+from az_mpi.core import files
+from az_mpi.run import exchange
 from az_mpi.selfplay.player import Player
+from az_mpi.storage import segment
+from az_mpi.storage.writer import Writer
 
 GAME = games.make("tictactoe")
 

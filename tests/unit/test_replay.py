@@ -7,12 +7,12 @@ import pytest
 from helpers import Hashed, board, make_config, play_games
 
 from az_mpi import games
-from az_mpi import settings as models
-from az_mpi.data.replay import Replay, sample_dtype, to_samples, turn, window_size
+from az_mpi.config import schema as models
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search.puct import Search
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
+from az_mpi.train.replay import Replay, sample_dtype, to_samples, turn, window_size
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 

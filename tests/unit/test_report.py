@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from az_mpi import __main__ as commands
-from az_mpi import config as configuration
 from az_mpi import games
-from az_mpi.config import Config
-from az_mpi.data import segment
+from az_mpi.config import load as configuration
+from az_mpi.config.load import Config
 from az_mpi.games.base import Board
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.report import board, chart, curve, page, run_data, samples
 from az_mpi.report.chart import Series
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
+from az_mpi.storage import segment
 
 HOSTILE = "<script>alert('&\"')</script>"
 

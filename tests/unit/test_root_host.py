@@ -2,8 +2,8 @@
 
 import pytest
 
-from az_mpi import root_host
-from az_mpi.problems import Refusal
+from az_mpi.core.problems import Refusal
+from az_mpi.mpi import root_host
 
 HOSTFILE = "# ours\n\n  node3 slots=2 # the trainer\nnode1 slots=2\n"
 

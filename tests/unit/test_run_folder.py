@@ -8,10 +8,12 @@ from types import SimpleNamespace
 import pytest
 from helpers import make_config
 
-from az_mpi import __version__, files, lock, run_folder
-from az_mpi import config as configuration
-from az_mpi.problems import ConfigError, NotNow, Refusal
-from az_mpi.run_folder import RunFolderError, prepare, recorded_config
+from az_mpi import __version__
+from az_mpi.config import load as configuration
+from az_mpi.core import files
+from az_mpi.core.problems import ConfigError, NotNow, Refusal
+from az_mpi.storage import lock, run_folder
+from az_mpi.storage.run_folder import RunFolderError, prepare, recorded_config
 
 HOSTS = ["node01", "node02"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from az_mpi import settings as models
+from az_mpi.config import schema as models
 from az_mpi.train.schedule import learning_rate
 
 

@@ -10,10 +10,10 @@ import pytest
 from helpers import Hashed, by_id, make_config, play_games
 
 from az_mpi import games
-from az_mpi.data import segment
-from az_mpi.data.segment import SegmentError
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import Record
+from az_mpi.storage import segment
+from az_mpi.storage.segment import SegmentError
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 PROVENANCE = {"weights": "abc123", "ranks": 4}

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from helpers import Hashed, by_id, make_config, play_games
 
-from az_mpi import files, games
-from az_mpi.data import segment
-from az_mpi.data.segment import SegmentError
+from az_mpi import games
+from az_mpi.core import files
 from az_mpi.selfplay.player import Player
+from az_mpi.storage import segment
+from az_mpi.storage.segment import SegmentError
 
 GAME = games.make("tictactoe")
 OLD = Path(__file__).parents[1] / "data" / "segment_of_hdf5_2.h5"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from az_mpi import games
-from az_mpi import settings as models
+from az_mpi.config import schema as models
 from az_mpi.evaluate import solver
 from az_mpi.evaluate.arena import SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi.watchdog import ENDED_EARLY, JOIN_S, StartUp
+from az_mpi.liveness.watchdog import ENDED_EARLY, JOIN_S, StartUp
 
 # Starts one process that is no rank, as mpirun starts ssh, and two ranks; prints their numbers and waits for their end.
 LAUNCHER = """

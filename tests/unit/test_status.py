@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from az_mpi import __main__ as commands
-from az_mpi.config import Config
-from az_mpi.files import Forbidden
-from az_mpi.problems import Refusal
+from az_mpi.config.load import Config
+from az_mpi.core.files import Forbidden
+from az_mpi.core.problems import Refusal
+from az_mpi.liveness.heartbeat import Beat
 from az_mpi.report import status, status_command, status_text
-from az_mpi.report.heartbeat import Beat
 from az_mpi.report.status import Status
 
 VALUES = {

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi.launch import hosts, job, supervisor
+from az_mpi.core.problems import Refusal
+from az_mpi.launch import hosts, mpi_job, supervisor
 from az_mpi.launch.desk import Desk
 from az_mpi.launch.mpirun import Mpirun
 from az_mpi.launch.pool import Pool
 from az_mpi.launch.reach import BySsh
 from az_mpi.launch.supervisor import Supervisor
-from az_mpi.problems import Refusal
-from az_mpi.watchdog import ENDED_EARLY
+from az_mpi.liveness.watchdog import ENDED_EARLY
 
 ROOT = Path(__file__).parents[2]
 # What a job does: says `job` in status.json, commits a segment, waits for USR2 or a file, says something, ends.
@@ -175,7 +175,7 @@ def test_a_host_that_is_back_is_taken_in(launch, monkeypatch):
     monkeypatch.setattr("az_mpi.launch.pool.LOOK_S", 0.5)
     away = launch.folder / "b"
     away.touch()
-    monkeypatch.setattr(job, "say", lambda text: away.unlink(True) if "left out" in text else None)
+    monkeypatch.setattr(mpi_job, "say", lambda text: away.unlink(True) if "left out" in text else None)
     plan = [{**RUNNING, "status": 0, "says": LOST}, GOES_ON, FINISHES]
     assert launch(plan, "a:1,b:1", no_check=False) == (0, [("a:1,b:1", 2), ("a:1", 1), ("a:1,b:1", 2)])
 
@@ -363,7 +363,7 @@ def test_what_a_user_asks_for(launch):
 
 def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
     """By the look at a host, which knows them by what is in their environment."""
-    from az_mpi.launch import probe
+    from az_mpi.launch import host_probe
 
     def rank(launch):
         return subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
@@ -373,7 +373,7 @@ def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
     try:
         for one in ranks:
             one.stdout.readline()
-        assert probe._end("ours") == 0
+        assert host_probe._end("ours") == 0
         assert [one.wait(10) for one in ranks[:2]] == [-signal.SIGKILL] * 2 and ranks[2].poll() is None
     finally:
         for one in ranks:

@@ -7,7 +7,7 @@ import pytest
 from helpers import Hashed, Ways, check_tree, tree_as_dict
 
 from az_mpi import games
-from az_mpi import settings as models
+from az_mpi.config import schema as models
 from az_mpi.search import tree
 from az_mpi.search.puct import Search
 from az_mpi.search.tree import NO_CHILD

@@ -11,11 +11,12 @@ import pytest
 import torch
 from helpers import Hashed, make_config, play_games
 
-from az_mpi import __main__, checkpoint, files, games, lock, run_folder, verify
-from az_mpi.checkpoint import Checkpoint, Progress
-from az_mpi.data import segment
-from az_mpi.data.segment import SegmentError
+from az_mpi import __main__, games
+from az_mpi.core import files
 from az_mpi.selfplay.player import Player
+from az_mpi.storage import checkpoint, lock, run_folder, segment, verify
+from az_mpi.storage.checkpoint import Checkpoint, Progress
+from az_mpi.storage.segment import SegmentError
 
 GAME = games.make("tictactoe")
 

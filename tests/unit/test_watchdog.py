@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi import watchdog
-from az_mpi.watchdog import LONGER, PATIENCE_S, Patience
+from az_mpi.liveness import watchdog
+from az_mpi.liveness.watchdog import LONGER, PATIENCE_S, Patience
 
 ROOT = Path(__file__).parents[2]
 LOOK_S = 0.25
@@ -105,7 +105,7 @@ def test_0_turns_it_off_but_for_the_longest():
 
 PROGRAM = """
 import sys, time
-from az_mpi import watchdog
+from az_mpi.liveness import watchdog
 watchdog.start(7)
 watchdog.expect(1.0, 3)
 print("ready", flush=True)

@@ -17,12 +17,12 @@ import pytest
 from helpers import Hashed, make_config, play_games
 
 from az_mpi import games
-from az_mpi.data import segment, writer
-from az_mpi.data.segment import SegmentError
-from az_mpi.data.writer import QUEUE_MAX, Writer
-from az_mpi.files import Forbidden
+from az_mpi.core.files import Forbidden
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import Record
+from az_mpi.storage import segment, writer
+from az_mpi.storage.segment import SegmentError
+from az_mpi.storage.writer import QUEUE_MAX, Writer
 
 ROOT, GAME = Path(__file__).parents[2], games.make("connect4")
 SOON_S, LONG_S = 0.3, 30
@@ -341,8 +341,8 @@ import numpy as np
 from pathlib import Path
 from helpers import Hashed, make_config, play_games
 from az_mpi import games
-from az_mpi.data import segment
-from az_mpi.data.writer import Writer
+from az_mpi.storage import segment
+from az_mpi.storage.writer import Writer
 from az_mpi.selfplay.player import Player
 
 folder, game = Path(sys.argv[2]), games.make("tictactoe")

@@ -16,15 +16,18 @@ import time
 from pathlib import Path
 
 import run_dist
-from az_mpi import checkpoint, exchange, judge, loop, modes, placement, recovery, resume
-from az_mpi.command_line import environment_rank
+from az_mpi import loop, modes
+from az_mpi.config.command_line import environment_rank
+from az_mpi.core.signals import Stopped
+from az_mpi.mpi import placement
+from az_mpi.mpi.world import World
 from az_mpi.network import resnet
-from az_mpi.partner import Partner
-from az_mpi.run import Run
+from az_mpi.run import evaluations, exchange, recovery, resume
+from az_mpi.run.partner_checkpoint import Partner
+from az_mpi.run.setup import Run
 from az_mpi.selfplay.player import Player
-from az_mpi.signals import Stopped
+from az_mpi.storage import checkpoint
 from az_mpi.train.learner import Learner
-from az_mpi.world import World
 
 PLAN = json.loads(Path(sys.argv[1]).read_text())
 RANK = environment_rank()
@@ -38,8 +41,8 @@ PHASES = {
     "copy": [(Partner, "send", True), (Partner, "settle", False), (Partner, "finish", False),
              (Partner, "finish", True)],
     "publish": [(resume, "publish", False), (Run, "load_weights", False)],
-    "evaluate": [(judge, "load_best", False), (judge._Watched, "update", False),
-                 (judge._Watched, "finish", False), (judge, "verdict", True)],
+    "evaluate": [(evaluations, "load_best", False), (evaluations._Watched, "update", False),
+                 (evaluations._Watched, "finish", False), (evaluations, "verdict", True)],
     "recovery": [(recovery, name, False) for name in (
         "_take_over", "_note_attempt", "_keep_games", "make_backend", "_restate", "_store_what_is_missing", "_recount",
         "say_ranks")] + [(recovery, "_rebuild", True)],

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 
 import run_dist
-from az_mpi.command_line import environment_rank
-from az_mpi.data.replay import Replay
+from az_mpi.config.command_line import environment_rank
+from az_mpi.train.replay import Replay
 
 RANK, FIRST, LAST = map(int, sys.argv[1:4])
 drawn = 0

@@ -9,9 +9,9 @@ from pathlib import Path
 import numba
 import torch
 
-from az_mpi import config as configuration
-from az_mpi.run import assemble
-from az_mpi.world import World
+from az_mpi.config import load as configuration
+from az_mpi.mpi.world import World
+from az_mpi.run.setup import assemble
 
 world = World.start()
 settings = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}, "selfplay": {"deterministic": True}}

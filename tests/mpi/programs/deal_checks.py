@@ -3,8 +3,8 @@
 import numpy as np
 
 from az_mpi import games
-from az_mpi.data import replay
-from az_mpi.world import World
+from az_mpi.mpi.world import World
+from az_mpi.train import replay
 
 world = World.start()
 world.chunk_bytes = 1024

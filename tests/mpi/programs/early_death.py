@@ -8,8 +8,8 @@ import signal
 import sys
 
 import run_dist
-from az_mpi.command_line import environment_rank
-from az_mpi.world import World
+from az_mpi.config.command_line import environment_rank
+from az_mpi.mpi.world import World
 
 VICTIM = 1
 when = sys.argv.pop(1)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import run_dist
-from az_mpi.command_line import environment_rank, parse
+from az_mpi.config.command_line import environment_rank, parse
 from az_mpi.selfplay.player import Player
 from az_mpi.train.learner import Learner
 

@@ -10,13 +10,14 @@ import sys
 import numpy as np
 import torch
 
-from az_mpi import config as configuration
 from az_mpi import games
+from az_mpi.config import load as configuration
+from az_mpi.mpi.world import World, split_evenly
 from az_mpi.network import resnet
-from az_mpi.train import backends, ddp_backend
+from az_mpi.train import backends
+from az_mpi.train.backends import ddp_backend
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
-from az_mpi.world import World, split_evenly
 
 BATCH = 37  # not a multiple of any number of ranks here
 TOLERANCE = 1e-5

@@ -7,8 +7,8 @@ import os
 import sys
 
 import run_dist
-from az_mpi import resume
-from az_mpi.command_line import environment_rank
+from az_mpi.config.command_line import environment_rank
+from az_mpi.run import resume
 from az_mpi.train.learner import Learner
 
 LAST = 2

@@ -10,9 +10,10 @@ import time
 import torch.distributed as dist
 from session_checks import summed
 
-from az_mpi.peers import PeerLost
-from az_mpi.train import backends, ddp_backend
-from az_mpi.world import World
+from az_mpi.mpi.peers import PeerLost
+from az_mpi.mpi.world import World
+from az_mpi.train import backends
+from az_mpi.train.backends import ddp_backend
 
 MAKE, CONNECT = ddp_backend.process_group, ddp_backend.connect
 

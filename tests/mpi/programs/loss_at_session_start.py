@@ -9,9 +9,9 @@ import signal
 from mpi4py import MPI
 from session_checks import summed
 
-from az_mpi.peers import PeerLost
+from az_mpi.mpi.peers import PeerLost
+from az_mpi.mpi.world import World
 from az_mpi.train import backends
-from az_mpi.world import World
 
 # Behind so many of the calls by which Horovod starts. The first is made on the main thread, the others on its own.
 DEATHS = (0, 1, 3, 5, 8)

@@ -9,13 +9,13 @@ import math
 import numpy as np
 import torch
 
-from az_mpi import config as configuration
 from az_mpi import games
-from az_mpi.data.replay import Replay, sample_dtype
+from az_mpi.config import load as configuration
+from az_mpi.mpi.world import World, split_evenly
 from az_mpi.network import resnet
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
-from az_mpi.world import World, split_evenly
+from az_mpi.train.replay import Replay, sample_dtype
 
 BATCH = 37  # not a multiple of any number of ranks here
 GAME = games.make("connect4")

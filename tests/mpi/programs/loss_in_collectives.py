@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 
-from az_mpi.peers import PeerLost
-from az_mpi.world import World
+from az_mpi.mpi.peers import PeerLost
+from az_mpi.mpi.world import World
 
 KINDS = {
     "barrier": lambda world: world.barrier(),

@@ -9,12 +9,14 @@ from types import SimpleNamespace
 
 import torch
 
-from az_mpi import config as configuration
-from az_mpi import games, partner, settings
-from az_mpi.checkpoint import Progress
+from az_mpi import games
+from az_mpi.config import load as configuration
+from az_mpi.config import schema
+from az_mpi.mpi.peers import PeerLost
+from az_mpi.mpi.world import World
 from az_mpi.network import resnet
-from az_mpi.peers import PeerLost
-from az_mpi.world import World
+from az_mpi.run import partner_checkpoint
+from az_mpi.storage.checkpoint import Progress
 
 COPIES = 5
 CONFIG = configuration.validate({"game": "tictactoe"}, "the test")
@@ -23,7 +25,7 @@ CHUNK = 4096  # bytes that are sent at once: a copy takes dozens of them
 
 def state(number):
     """Return the progress and a stand-in for the learner after so many steps, the same on every rank."""
-    network = resnet.build(games.make("tictactoe"), settings.Network(blocks=1, channels=16), number)
+    network = resnet.build(games.make("tictactoe"), schema.Network(blocks=1, channels=16), number)
     moments = {f"{name}.exp_avg": number * p.detach() for name, p in network.named_parameters()} if number else {}
     return Progress(2, "train", number, 0.1 * number), SimpleNamespace(network=network, optimizer_state=lambda: moments)
 
@@ -57,9 +59,9 @@ def die_after(comm, calls):
 def main():
     world = World.start()
     world.chunk_bytes = CHUNK
-    mine = partner.make(CONFIG, world, 1)
+    mine = partner_checkpoint.make(CONFIG, world, 1)
     assert (mine is None) == (world.rank == 2)
-    assert partner.make(CONFIG, world, 2) is None
+    assert partner_checkpoint.make(CONFIG, world, 2) is None
     world.barrier()
     if world.rank == 0:
         for number in range(COPIES):  # the first one before the optimiser has moments
@@ -92,7 +94,7 @@ def main():
     except PeerLost:
         pass
     world = world.recover(lambda survivors: survivors)
-    again = partner.make(CONFIG, world, 1)
+    again = partner_checkpoint.make(CONFIG, world, 1)
     if mine and not again.pair.is_root:
         raise AssertionError("the partner is the next trainer")
     if not again.pair.is_root:

@@ -6,8 +6,8 @@ It trains on the processor all the same; nothing else is changed.
 import sys
 
 import run_dist
-from az_mpi import placement
-from az_mpi.command_line import environment_rank
+from az_mpi.config.command_line import environment_rank
+from az_mpi.mpi import placement
 
 
 def place(config, world, device, function=placement.place):

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import torch
 
-from az_mpi import games, resume
-from az_mpi import settings as models
+from az_mpi import games
+from az_mpi.config import schema as models
+from az_mpi.mpi.world import World
 from az_mpi.network import resnet
 from az_mpi.report.tally import Tally
-from az_mpi.run import make_players
-from az_mpi.world import World
+from az_mpi.run import resume
+from az_mpi.run.setup import make_players
 
 
 def check(world, trainers_num):

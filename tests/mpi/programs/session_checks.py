@@ -8,8 +8,8 @@ import sys
 
 import torch
 
+from az_mpi.mpi.world import World
 from az_mpi.train import backends
-from az_mpi.world import World
 
 
 def summed(world, name, backend):

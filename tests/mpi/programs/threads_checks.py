@@ -2,7 +2,7 @@
 
 import time
 
-from az_mpi.world import World
+from az_mpi.mpi.world import World
 
 world = World.start()
 members = world.split(True)

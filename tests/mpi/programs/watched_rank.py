@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 import run_dist
-from az_mpi import resume
-from az_mpi.command_line import environment_rank, parse
-from az_mpi.report import heartbeat, status
+from az_mpi.config.command_line import environment_rank, parse
+from az_mpi.liveness import heartbeat
+from az_mpi.report import status
+from az_mpi.run import resume
 from az_mpi.selfplay.player import Player
 from az_mpi.train.learner import Learner
 

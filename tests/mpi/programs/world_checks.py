@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 
-from az_mpi.problems import NotNow, Refusal
-from az_mpi.world import World, wait
+from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.mpi.world import World, wait
 
 ROW = np.dtype([("id", "<u8"), ("x", "<f4", (3,))])
 

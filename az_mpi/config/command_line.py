@@ -1,0 +1,212 @@
+"""The command line of run_dist.py. It prints nothing and imports no MPI, so that one rank can speak for all."""
+
+import argparse
+import json
+import os
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+from az_mpi import __version__
+from az_mpi.config.load import KEYS
+from az_mpi.core.problems import Refusal, escape, nearest, parse_json, show
+
+PROG = "run_dist.py"
+MODES = ("train", "eval", "selfplay")
+# Options for the keys that are changed most often; --set does the same for every key.
+SHORTCUTS = {
+    "--max_steps": "train.max_steps",
+    "--max_hours": "max_hours",
+    "--summary_frequency": "report.summary_frequency",
+    "--checkpoint_frequency": "checkpoint.every",
+    "--games_num": "selfplay.games_num",
+    "--batch_size": "train.batch_size",
+    "--learning_rate": "train.learning_rate",
+    "--mixed_precision": "train.mixed_precision",
+}
+# Options without a value: (key, value).
+FLAGS = {
+    "--train_distributed": ("train.ranks", "all"),
+    "--train_distributed_native": ("train.ranks", "root_host"),
+}
+DESCRIPTION = """\
+Train AlphaZero on one machine or on a cluster: every rank that mpirun starts plays games against itself and
+takes part in training. Started again on the same --logdir, a run goes on from its last checkpoint."""
+EPILOG = """\
+examples:
+  python run_dist.py --config_file configs/smoke.json
+  mpirun -n 4 python run_dist.py --config_file configs/tictactoe.json --logdir runs/first
+  mpirun -n 16 -H node1:8,node2:8 python run_dist.py --config_file configs/connect4.json --batch_size 4096
+  mpirun -n 4 python run_dist.py --mode eval --logdir runs/first --set evaluate.games_num=400
+  python run_dist.py --config_file configs/connect4.json --check_config
+
+train.batch_size and selfplay.games_num are totals over all ranks: more ranks share the same work.
+An option beats the configuration file; of several options for one key the last one counts.
+
+exit codes:
+  0    done
+  2    usage or configuration: nothing was started
+  70   internal error
+  75   stopped by a signal or --max_hours, everything finished is stored, or by storage that failed or was
+       forbidden for storage.give_up_s, or fails as a run is to go on: start the same command again to go on
+  130  interrupted twice (SIGINT)
+mpirun passes them on, but may also end with 0 when it has lost a host: python -m az_mpi status DIR tells.
+
+signals, to mpirun or to a rank: USR1: checkpoint and go on; USR2 (also TERM and INT to a rank itself): store
+what is finished and leave with status 75. mpirun ends its ranks by force when TERM or INT is sent to it.
+"""
+
+
+class UsageError(Refusal):
+    """The command line cannot be used. str() is one block for the user; the exit code is 2."""
+
+
+class PrintAndExit(Exception):
+    """The user asked for the text str() only: print it on stdout, exit code 0."""
+
+
+class Arguments(NamedTuple):
+    """What the command line asks for.
+
+    `overrides` ({dotted key: value}) and `sources` ({dotted key: option}) are for `config.load`. `config_file` is
+    None where an existing run is looked at: then the configuration is in `logdir`."""
+
+    config_file: Path | None
+    logdir: Path
+    mode: str
+    fresh: bool
+    check_config: bool
+    overrides: dict
+    sources: dict
+    without_checkpoint: bool = False
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UsageError(f"{PROG}: error: {message}\nAll options: python {PROG} --help")
+
+
+class _Print(argparse.Action):
+    """Stop with the text that `const` makes of the parser."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        raise PrintAndExit(self.const(parser))
+
+
+class _Flag(argparse.Action):
+    """Note an override, `const` = (key, value)."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        key, namespace.overrides[self.const[0]] = self.const
+        namespace.sources[key] = option_string
+
+
+class _Set(argparse.Action):
+    """Note an override: of `const`, or of the key in KEY=VALUE. The last one for a key counts."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        key, text = self.const, values
+        if key is None:
+            key, equals, text = values.partition("=")
+            if not (key and equals):
+                raise argparse.ArgumentError(self, f"{show(values)} is not KEY=VALUE, such as search.simulations=200")
+        namespace.overrides[key] = _value(text)
+        namespace.sources[key] = option_string
+
+
+def _value(text):
+    """Return the JSON value of `text`, or `text` itself where it is no JSON (so that words need no quotes)."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return text
+
+
+def _parser():
+    parser = _Parser(prog=PROG, usage=f"[mpirun -n RANKS] python {PROG} --config_file FILE [options]",
+                     description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False, add_help=False,
+                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    run = parser.add_argument_group("what to run")
+    run.add_argument("--config_file", metavar="FILE", help="the configuration, JSON; only needed by --mode train, "
+                     "the other modes find it in --logdir")
+    run.add_argument("--logdir", metavar="DIR", help="the run's folder, on a file system all hosts share; default: "
+                     "runs/NAME for a configuration file NAME.json")
+    run.add_argument("--mode", choices=MODES, default="train", help="train (default), or with the network of an "
+                     "existing run: eval only measures it, selfplay only makes games")
+    run.add_argument("--fresh", action="store_true", help="start a new run: do not go on with one that is in --logdir")
+    run.add_argument("--without_checkpoint", action="store_true", help="where no checkpoint of the run is whole: begin "
+                     "again with new weights, and use the games that are stored")
+    change = parser.add_argument_group("configuration keys", "VALUE is JSON (3, 0.1, true, [\"best\"]) or a word.")
+    change.add_argument("--set", action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; may be repeated")
+    for option, key in SHORTCUTS.items():
+        name = "{auto,true,false}" if option == "--mixed_precision" else "VALUE"
+        about = f"{key}: {KEYS[key].description}".replace("%", "%%")
+        change.add_argument(option, action=_Set, const=key, metavar=name, help=about)
+    for option, (key, value) in FLAGS.items():
+        change.add_argument(option, action=_Flag, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
+    tell = parser.add_argument_group("information, without a run")
+    tell.add_argument("--check_config", action="store_true", help="list the problems of the configuration, or print "
+                      "it with every default filled in")
+    for names, make, about in (
+            (["--help_config"], lambda _: help_config(), "print every configuration key with its default"),
+            (["--version"], lambda _: f"az_mpi {__version__}\n", "print the version"),
+            (["--help", "-h"], lambda parser: parser.format_help(), "print this")):
+        tell.add_argument(*names, action=_Print, nargs=0, const=make, help=about)
+    return parser
+
+
+def help_config():
+    """Return the table of every configuration key, made from the models in `config`."""
+    lines = ["Every configuration key, its default and what it takes; a resumed run may change those marked *.",
+             'A dotted key stands in its section: {"game": "connect4", "train": {"batch_size": 512}}.',
+             "", f"{'key':<28} {'default':<12} allowed"]
+    section = None
+    for name, key in KEYS.items():
+        if section != (section := name.rpartition(".")[0]):
+            lines.append("")
+        default = "(required)" if key.default is ... else json.dumps(key.default)
+        lines.append(f"{name + ' *' * key.may_change:<28} {default:<12} {key.allowed}")
+        lines += textwrap.wrap(key.description, 110, initial_indent=" " * 4, subsequent_indent=" " * 4)
+    return "\n".join(lines) + "\n"
+
+
+def _check_unknown(parser, extras):
+    """Raise UsageError for arguments that no option takes, each with the option that looks most like it."""
+    options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+    extras = [argument for argument in extras if argument != "--"]
+    unknown = [argument.partition("=")[0] for argument in extras if argument.startswith("-")]
+    if unknown:
+        told = []
+        for argument in unknown:
+            near = nearest(argument.lstrip("-"), [name.lstrip("-") for name in options])
+            told.append(f"there is no option {escape(argument)}" + "".join(f"; did you mean --{n}?" for n in near[:1]))
+        parser.error(f"\n{PROG}: error: ".join(told))
+    if extras:
+        parser.error(f"{escape(extras[0])} belongs to no option" + "; did you mean --config_file "
+                     f"{escape(extras[0])}?" * extras[0].endswith(".json"))
+
+
+def parse(argv):
+    """Return the Arguments of `argv` (without the program's name). Raises UsageError or PrintAndExit; never prints."""
+    parser = _parser()
+    given, extras = parser.parse_known_args(argv, argparse.Namespace(overrides={}, sources={}))
+    _check_unknown(parser, extras)
+    for option in ("config_file", "logdir"):
+        if getattr(given, option) == "":
+            parser.error(f"argument --{option}: the name is empty")
+    if given.config_file is None and given.mode == "train":
+        parser.error("--config_file FILE is needed, such as --config_file configs/smoke.json")
+    if given.config_file is None and given.logdir is None:
+        parser.error(f"--mode {given.mode} needs --logdir of an existing run, or --config_file")
+    config_file = given.config_file and Path(given.config_file)
+    logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
+    return Arguments(config_file, logdir, given.mode, given.fresh, given.check_config, given.overrides, given.sources,
+                     given.without_checkpoint)
+
+
+def environment_rank():
+    """Return this process's rank as its launcher tells it, 0 without one. Only good for who prints before MPI."""
+    for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
+        if os.environ.get(name, "").isdecimal():
+            return int(os.environ[name])
+    return 0

@@ -1,0 +1,139 @@
+"""The configuration: a JSON file read into the models of `settings`.
+
+A key is named by its dotted path ("train.batch_size"). All problems of a file are found and reported together.
+"""
+
+import json
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from az_mpi.config.schema import NOT_MORE, Config, contradict, flat
+from az_mpi.core.problems import ConfigError, Problem, allowed, choices, escape, nearest, read_json, read_text, show
+
+
+class Key(NamedTuple):
+    """One row of the table of all keys; `choices` are the words it takes; a default of `...` says there is none."""
+
+    default: object
+    allowed: str
+    choices: list
+    may_change: bool
+    description: str
+
+
+class Change(NamedTuple):
+    """A key that differs between two configurations, and whether a resumed run may take the new value."""
+
+    key: str
+    old: object
+    new: object
+    may_change: bool
+
+
+def _row(field):
+    return Key(... if field.is_required() else field.default, allowed(field.annotation, field.metadata),
+               choices(field.annotation), field.json_schema_extra["may_change"], field.description)
+
+
+SECTIONS = {name: field.annotation.model_fields for name, field in Config.model_fields.items()
+            if field.json_schema_extra is None}
+KEYS = {name: _row(field) for name, field in Config.model_fields.items() if name not in SECTIONS} | {
+    f"{section}.{name}": _row(field) for section, fields in SECTIONS.items() for name, field in fields.items()}
+
+
+def _misplaced(key, value, source=""):
+    """Return the problem of a key that does not exist, or that stands where it should not."""
+    if key in SECTIONS:
+        message = f"this is a section; its keys are {', '.join(SECTIONS[key])}"
+    elif key in KEYS:
+        message = "write it inside its section, without the dot"
+    elif near := nearest(key, [*KEYS, *SECTIONS]):
+        message = f"there is no such key; did you mean {' or '.join(near)}?"
+    else:
+        names = SECTIONS.get(key.rpartition(".")[0], Config.model_fields)
+        message = f"there is no such key; the keys here are {', '.join(names)}"
+    return Problem(escape(key), show(value), message, source)
+
+
+def _invalid(key, value, source):
+    """Return the problem of a value that its key does not take."""
+    near = get_close_matches(value.lower(), KEYS[key].choices, 1) if isinstance(value, str) else []
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return Problem(key, "(missing)" if value is ... else show(value), f"allowed: {KEYS[key].allowed}{hint}", source)
+
+
+def _flatten(data, problems):
+    """Return {dotted key: value} of the keys of `data` that exist; append what is wrong with the others."""
+    given = {}
+    parts = {"": data} | {f"{name}.": data[name] for name in SECTIONS if isinstance(data.get(name), dict)}
+    for path, part in parts.items():
+        for name in getattr(part, "twice", ()):
+            problems.append(Problem(escape(path + name), show(part[name]), "written more than once: keep one"))
+        for name, value in part.items():
+            if path + name in KEYS and "." not in name:
+                given[path + name] = value
+            elif f"{path}{name}." not in parts:
+                problems.append(_misplaced(path + name, value))
+    return given
+
+
+def _broken(given):
+    """Return the keys whose values are missing or not allowed, and the Config if there are none (or None)."""
+    nested = {}
+    for key, value in given.items():
+        section, _, name = key.rpartition(".")
+        (nested.setdefault(section, {}) if section else nested)[name] = value
+    try:
+        return [], Config.model_validate(nested)
+    except ValidationError as error:
+        places = [item["loc"] for item in error.errors(include_url=False, include_context=False, include_input=False)]
+    keys = [place[0] if place[0] in KEYS else f"{place[0]}.{place[1]}" for place in places if place]
+    return list(dict.fromkeys(keys)), None  # a list or a choice of types has several errors for one key
+
+
+def validate(data, name, overrides=None, sources=None):
+    """Return the Config of `data` (as read from JSON). Raises ConfigError with all its problems.
+
+    `overrides`: {dotted key: value} in place of `data`'s; `sources`: {dotted key: the option it came from}, for
+    messages (default "--set"). `name` is what the message calls the file."""
+    if not isinstance(data, dict):
+        raise ConfigError(name, [Problem("", "", f'not an object such as {{"game": "connect4"}}, but {show(data)}')])
+    problems, overrides = [], overrides or {}
+    origin = {key: f"from {(sources or {}).get(key, '--set')}" for key in overrides}
+    given = _flatten(data, problems)
+    problems += [_misplaced(key, value, origin[key]) for key, value in overrides.items() if key not in KEYS]
+    given |= {key: value for key, value in overrides.items() if key in KEYS}
+    broken, config = _broken(given)
+    problems += [_invalid(key, given.get(key, ...), origin.get(key, "")) for key in broken]
+    values = {key: given.get(key, row.default) for key, row in KEYS.items() if key not in broken}
+    for low, high in NOT_MORE:
+        if contradict(low, high, values):
+            source = origin.get(low, "" if low in given else "the default")
+            message = f"must not be more than {high}, which is {values[high]}" + (" by default" * (high not in given))
+            problems.append(Problem(low, show(values[low]), message, source))
+    if problems:
+        raise ConfigError(name, problems)
+    return config
+
+
+def loads(text, name="configuration", overrides=None, sources=None):
+    """Return the Config of a JSON text; the rest as `validate`."""
+    return validate(read_json(text, name), name, overrides, sources)
+
+
+def load(path, overrides=None, sources=None):
+    """Return the Config of a JSON file; the rest as `validate`."""
+    return loads(read_text(path), escape(str(path)), overrides, sources)
+
+
+def to_json(config):
+    """Return the resolved configuration as JSON text with every key; `loads` gives back an equal one."""
+    return json.dumps(config.model_dump(), indent=2) + "\n"
+
+
+def changes(old, new):
+    """Return the Change of every key whose value differs between two configurations."""
+    before, after = flat(old), flat(new)
+    return [Change(key, before[key], after[key], KEYS[key].may_change) for key in KEYS if before[key] != after[key]]

@@ -1,0 +1,1 @@
+"""The ground that everything stands on: whole files, signals, waiting, errors."""

@@ -1,0 +1,200 @@
+"""What is wrong with a configuration, told to its user in one block; and reading JSON so that it can be told."""
+
+import codecs
+import io
+import json
+import os
+import sys
+from collections import Counter
+from difflib import SequenceMatcher
+from types import UnionType
+from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin
+
+from az_mpi.core import files
+from az_mpi.core.files import passes
+
+FILE_BYTES_MAX = 2**16  # a larger file is no configuration (and /dev/zero would never end)
+SHOWN_MAX = 40  # problems listed; a file with more is of another kind altogether
+
+
+class Problem(NamedTuple):
+    """One thing wrong. `key` is empty where the file as a whole is meant; `value` is as the user sees it."""
+
+    key: str
+    value: str
+    message: str
+    source: str = ""  # where the value comes from, if not from the file
+
+    def __str__(self):
+        if not self.key:
+            return f"  {self.message}"
+        return f"  {self.key} = {self.value}" + f"  ({self.source})" * bool(self.source) + f"\n      {self.message}"
+
+
+class Refusal(Exception):
+    """What was asked cannot be done as it was asked. str() is one block for the user, `status` the exit status."""
+
+    status = 2
+
+
+class NotNow(Refusal):
+    """What was asked cannot be done now; the same command goes on once that has passed."""
+
+    status = 75
+
+
+class ConfigError(Refusal):
+    """A configuration cannot be used. str() is one block for the user that lists the `problems`."""
+
+    def __init__(self, name, problems):
+        self.problems = list(problems)
+        num = len(self.problems)
+        lines = [f"{name}: {num} problem{'s' * (num > 1)} in the configuration", *map(str, self.problems[:SHOWN_MAX])]
+        if num > SHOWN_MAX:
+            lines.append(f"  ... and {num - SHOWN_MAX} more")
+        lines.append("All keys and what they take: python run_dist.py --help_config")
+        super().__init__("\n".join(lines))
+
+
+def show(value):
+    """Return a value as JSON in ASCII, shortened."""
+    try:
+        text = json.dumps(value)
+    except (RecursionError, TypeError, ValueError):
+        text = f"({type(value).__name__} that cannot be shown)"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def escape(text):
+    """Return a key or a file name fit for a terminal: one line of ASCII, shortened."""
+    text = json.dumps(text)[1:-1]
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def readable(path):
+    """Return the last name of a path as text for people: its bytes as UTF-8 in any locale, the others replaced."""
+    return os.fsencode(path.name).decode(errors="replace")
+
+
+def print_anything():
+    """From now on let standard output take any text: a folder's name need not be in the encoding of the locale. Bytes
+    of names are printed as they are, other characters that it lacks as escapes."""
+    codecs.register_error("az_mpi", _encode)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # which it is not where standard output is closed
+        sys.stdout.reconfigure(errors="az_mpi")
+
+
+def _encode(error):
+    text = error.object[error.start : error.end]
+    try:
+        return text.encode("ascii", "surrogateescape"), error.end
+    except UnicodeEncodeError:
+        return text.encode("ascii", "backslashreplace"), error.end
+
+
+def nearest(key, names):
+    """Return which dotted `names` look most like `key`, for "did you mean": at most three, about equally alike."""
+    section, _, last = key[:80].lower().replace("-", "_").rpartition(".")
+    scores = {}
+    for name in names:
+        home, _, word = name.rpartition(".")
+        alike = SequenceMatcher(None, last, word).ratio()
+        if alike >= (0.6 if home == section else 0.75):  # elsewhere only what is hard to mistake
+            scores[name] = alike + 0.1 * SequenceMatcher(None, section, home).ratio()
+    ranked = sorted(scores, key=scores.get, reverse=True)[:3]
+    return [name for name in ranked if scores[name] > scores[ranked[0]] - 0.05]
+
+
+def choices(kind):
+    """Return the words a field of type `kind` takes."""
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    return ["true", "false"] if kind is bool else [word for part in get_args(kind) for word in choices(part)]
+
+
+def allowed(kind, limits=()):
+    """Return in words what a field of type `kind` takes; `limits` are a number's annotated_types constraints."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return allowed(parts[0], parts[1].metadata)
+    if origin in (Union, UnionType):
+        return " or ".join(allowed(part) for part in parts)
+    if origin is Literal:
+        return " or ".join(json.dumps(part) for part in parts)
+    if origin is tuple:
+        return f"a list of any of {', '.join(map(json.dumps, choices(kind)))}; each at most once"
+    if origin is dict:
+        return f'an object such as {{"name": 1}}; each value {allowed(parts[1])}'
+    if kind is str:
+        return "text of letters, digits, '.', '_' and '-'"
+    return "true or false" if kind is bool else _number(kind, limits)
+
+
+def _number(kind, limits):
+    names = ("ge", "gt", "le", "multiple_of")
+    limit = {name: getattr(item, name) for item in limits for name in names if hasattr(item, name)}
+    words = "a whole number" if kind is int else "a finite number"
+    if "gt" in limit:
+        return f"{words} above {limit['gt']}"
+    if "le" not in limit:
+        return f"{words}, at least {limit['ge']}"
+    step = {None: "", 2: ", even"}.get(limit.get("multiple_of"), f", a multiple of {limit.get('multiple_of')}")
+    power = limit["le"] + 1  # 2^63-1 reads better than its 19 digits
+    most = f"2^{power.bit_length() - 1}-1" if power > 10**6 and power & (power - 1) == 0 else limit["le"]
+    return f"{words} from {limit['ge']} to {most}{step}"
+
+
+class JsonObject(dict):
+    """A JSON object that remembers which of its keys were written `twice`."""
+
+    def __init__(self, pairs):
+        super().__init__(pairs)
+        self.twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+
+
+def _integer(digits):
+    return int(digits) if len(digits) < 400 else float(digits)  # Python refuses to read very long ones: infinity
+
+
+def parse_json(text):
+    """Return the value of a JSON text, its objects as JsonObject. Raises ValueError."""
+    return files.parse_json(text, object_pairs_hook=JsonObject, parse_int=_integer)
+
+
+def _point_at(text, error):
+    """Return where and what a JSON syntax error is, with the line it is in and a mark under the place."""
+    line = "".join(char if char.isprintable() else " " for char in text.split("\n")[error.lineno - 1])
+    start = max(0, error.colno - 60)
+    return (f"not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}\n"
+            f"      {line[start:start + 100]}\n      {' ' * (error.colno - 1 - start)}^")
+
+
+def read_json(text, name):
+    """Return the value of the JSON text of the file `name`. Raises ConfigError."""
+    if not text.strip():
+        raise ConfigError(name, [Problem("", "", 'the file is empty; the least is {"game": "connect4"}')])
+    try:
+        return parse_json(text)
+    except json.JSONDecodeError as error:
+        message = _point_at(text, error)
+    except ValueError as error:
+        message = f"not a configuration: {error}"
+    raise ConfigError(name, [Problem("", "", message)])
+
+
+def read_text(path):
+    """Return the text of a file. Raises ConfigError; NotNow where its file system fails, perhaps for a while."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        if len(data) <= FILE_BYTES_MAX:
+            return data.decode("utf-8-sig")
+        message = f"not a configuration: it is larger than {FILE_BYTES_MAX} bytes"
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8 text: byte {error.start + 1} is 0x{error.object[error.start]:02x}"
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        if passes(error):
+            text = f"{escape(str(path))}: {message}\n  the same command goes on once its file system works"
+            raise NotNow(text) from error
+    raise ConfigError(escape(str(path)), [Problem("", "", message)])

@@ -1,1 +1,0 @@
-"""Games on disk and in memory."""

@@ -1,0 +1,66 @@
+"""What mpirun calls in place of ssh: `agent HOST COMMAND...` has the node HOST of the rendezvous run a shell command.
+
+Standard input goes along as a whole; output and exit status come back when the command has ended.
+"""
+
+import os
+import secrets
+import sys
+import time
+
+from az_mpi.core.files import passes
+from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.launch.rendezvous.private_folder import PrivateFolder
+
+FOLDER = "AZ_MPI_RENDEZVOUS"  # tells this program the folder
+POLL_S = 0.1
+FAILS_S = 20.0  # that a file system may fail for before there is nobody to be called
+
+
+def main(arguments):
+    """Run the command and return its exit status; 255, as ssh does, where it cannot be run."""
+    host, parent = arguments[0], os.getppid()
+    # As ssh does: one shell command, whatever the number of words.
+    text = "" if sys.stdin.isatty() else sys.stdin.read()
+    try:
+        folder = insist(lambda: PrivateFolder(os.environ[FOLDER]))
+        members = (insist(lambda: folder.read("node-0")) or {}).get("members", [])
+        member = next(member for member in members if member["host"] == host)
+        key = f"{member['id']}-{secrets.token_hex(8)}"
+        insist(lambda: folder.write(f"command-{key}", {"command": " ".join(arguments[1:]), "input": text}))
+    except (KeyError, Refusal, StopIteration, OSError) as error:
+        print(f"no node {host} in the rendezvous: {error}", file=sys.stderr)
+        return 255
+    while os.getppid() == parent:
+        if result := look(folder, f"result-{key}"):
+            folder.remove(f"result-{key}")
+            sys.stdout.write(result["output"])
+            sys.stderr.write(result["errors"])
+            return result["status"]
+        time.sleep(POLL_S)
+    return 255  # whoever asked is gone
+
+
+def insist(action):
+    """Return what `action()` returns, called again for FAILS_S where the file system fails. Raises OSError."""
+    until = time.monotonic() + FAILS_S
+    while True:
+        try:
+            return action()
+        except (OSError, NotNow) as error:
+            if not (isinstance(error, NotNow) or passes(error)) or time.monotonic() > until:
+                raise
+        time.sleep(POLL_S)
+
+
+def look(folder, name):
+    """Return a message, or None where there is none, or none that can be read now."""
+    try:
+        folder.names()
+        return folder.read(name)
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,130 @@
+"""The nodes other than 0 of a rendezvous: each runs the commands that node 0 leaves for it, until node 0 is done."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from az_mpi.core.problems import Refusal, escape
+from az_mpi.launch import mpi_job
+from az_mpi.launch.rendezvous.nodes import POLL_S, SAY_EVERY_S, Other
+
+OUTPUT_BYTES_MAX = 2**16
+LOST = 75  # the same command on every node, or on this one, goes on
+
+
+def serve(node, waiting_s):
+    """Run what node 0 asks for until it says the job's end; return the job's status.
+
+    Raises Refusal where node 0 does not come within waiting_s.
+    """
+    root, children = Other(node.folder, 0), {}
+    start, joined, say_at, failed = time.monotonic(), None, 0, None
+    caught = []
+    try:
+        while True:
+            node.check()
+            content = root.look()
+            mine = content is not None and any(one["id"] == node.id for one in content.get("members", []))
+            if mine and joined is None:
+                joined = content["id"]
+                mpi_job.say(f"node {node.index}: joined node 0 on {escape(content['host'])}")
+                listen(caught)
+            if joined is None:
+                waited_s = time.monotonic() - start
+                if waited_s > waiting_s:
+                    raise Refusal(f"after {waiting_s} s there is no node 0 that has all its nodes\n"
+                                  "  start the same command with --node_index 0, or allow more time with --timeout")
+                if waited_s >= say_at:
+                    mpi_job.say(f"node {node.index}: waiting for node 0 ({waiting_s - waited_s:.0f} s left)")
+                    say_at += SAY_EVERY_S
+            elif root.is_lost(joined):
+                mpi_job.say(f"node {node.index}: node 0 is lost: ending")
+                return LOST
+            elif content is None:
+                pass  # for a moment
+            elif not mine:
+                mpi_job.say(f"node {node.index}: node 0 took this node for lost and goes on without: ending")
+                return LOST
+            elif end := content.get("end"):
+                if end["text"]:
+                    print(f"node 0: {end['text']}", file=sys.stderr)
+                return end["status"]
+            else:
+                try:
+                    work(node, children)
+                except OSError as error:  # of the folder, or of this host; perhaps for a moment
+                    if failed != (failed := str(error)):
+                        mpi_job.say(f"node {node.index}: what node 0 asks for cannot be done now: {error}")
+                pass_on(node, caught)
+            time.sleep(POLL_S)
+    finally:
+        for child in children.values():
+            child.end()
+
+
+def listen(caught):
+    """From now on note the signals that the user or a scheduler sends here; node 0 gets them."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda number, _: caught.append(number))
+
+
+def pass_on(node, caught):
+    """Give node 0 the signals noted, as mpirun is to get them: the first stop cleanly, the second ends this node."""
+    while caught:
+        number = caught.pop(0)
+        told = node.content.get("signals", [])
+        if number != signal.SIGUSR1:
+            mpi_job.say_stop(number, told.count(signal.SIGUSR2))
+            if signal.SIGUSR2 in told:
+                raise SystemExit(128 + number)
+            number = signal.SIGUSR2
+        node.tell(signals=[*told, int(number)])
+
+
+def work(node, children):
+    """Start the commands that have come for this node, and give back what has ended."""
+    for name in node.folder.names():
+        key = name.removeprefix("command-")
+        if name.startswith(f"command-{node.id}-") and key not in children:
+            if asked := node.folder.read(name):
+                children[key] = Child(asked["command"], asked["input"])
+    for key, child in children.items():
+        if child.process.poll() is not None and not child.told:
+            node.folder.write(f"result-{key}", child.result())
+            node.folder.remove(f"command-{key}")
+            child.told = True
+
+
+class Child:
+    """A shell command from node 0, in a session of its own."""
+
+    def __init__(self, command, text):
+        self.told, self.output, self.errors = False, tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        with tempfile.TemporaryFile() as given:
+            given.write(text.encode())
+            given.seek(0)
+            self.process = subprocess.Popen(["/bin/sh", "-c", command], stdin=given, stdout=self.output,
+                                            stderr=self.errors, start_new_session=True)
+
+    def result(self):
+        status = self.process.returncode
+        return {"status": status if status >= 0 else 128 - status, "output": _tail(self.output),
+                "errors": _tail(self.errors)}
+
+    def end(self):
+        """End the command and what it started, if it has not ended."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, number)
+                try:
+                    self.process.wait(5)
+                except subprocess.TimeoutExpired:
+                    pass
+
+
+def _tail(file):
+    file.seek(max(0, file.seek(0, os.SEEK_END) - OUTPUT_BYTES_MAX))
+    return file.read().decode(errors="replace")

@@ -1,0 +1,124 @@
+"""The nodes of a rendezvous as node 0 has them: who is there, what they were told, and what runs there for it."""
+
+import math
+import shlex
+import signal
+import sys
+from contextlib import suppress
+
+from az_mpi.core.problems import Refusal, escape
+from az_mpi.launch import mpi_job
+from az_mpi.launch.hosts import Host, parse
+from az_mpi.launch.rendezvous import agent
+from az_mpi.launch.rendezvous.nodes import DEAD_S
+
+SAME = {"num_nodes": "--num_nodes", "np": "--np", "cwd": "the current folder", "program": "the options of run_dist.py"}
+
+
+class Meeting:
+    """Takes the place of `reach.BySsh`, whose methods say more.
+
+    node: node 0, a Node. others: the other nodes, all of which have come. A node that is lost may come again, as
+    another process with the same index. Raises Refusal where the nodes do not agree, or cannot be called.
+    """
+
+    knows = True
+
+    def __init__(self, node, others):
+        self.node, self.others = node, others
+        self.known = [node.content, *(other.content for other in others)]  # what each node said last when it came
+        self.lost, self.strangers, self.heard = set(), set(), {}  # indices; ids; {id: how many of its signals}
+        self.published = []  # ids
+        self.publish()
+        refuse(self.known)
+        if any(char in sys.executable for char in " :"):
+            raise Refusal(f"mpirun cannot call {sys.executable}: its path has a space or a ':'\n  move the checkout")
+        self.words = [sys.executable, "-m", agent.__name__]
+        self.agent = " ".join(self.words)
+
+    def here(self):
+        """Return what the nodes said that are there."""
+        return [one for one in self.known if one["index"] not in self.lost]
+
+    def publish(self):
+        """Tell the nodes who takes part, if they do not know it yet, and remove what was for others."""
+        ids, folder = [one["id"] for one in self.here()], self.node.folder
+        if ids == self.published:
+            return
+        self.node.tell(members=[{"id": one["id"], "host": one["host"]} for one in self.here()])
+        self.published = ids
+        self.strangers.clear()  # they may fit now
+        with suppress(OSError):  # what is left means nothing to those that are here
+            for name in folder.names():
+                kind, _, key = name.partition("-")
+                if kind in ("command", "result") and key.partition("-")[0] not in ids:
+                    folder.remove(name)
+
+    def hosts(self):
+        """Return the Hosts of all nodes, also of those that are lost and have not come again elsewhere."""
+        each = math.ceil((self.known[0]["np"] or 0) / len(self.known)) or 1
+        names = {one["host"] for one in self.here()}
+        kept = [one for one in self.known if one["index"] not in self.lost or one["host"] not in names]
+        return [Host(one["host"], one["gpus"] or each) for one in kept]
+
+    def shell(self, timeout_s):
+        """Return a shell that runs words on a host, as `check.ssh` does."""
+        return lambda host, line: [*self.words, host, shlex.join(line)]
+
+    def present(self, names):
+        return {one["host"] for one in self.here()}.intersection(names)
+
+    def attend(self, names):
+        """See who has come and gone. Return (the signals that nodes were told, for mpirun; whether one of the hosts
+        `names` is lost). Raises Refusal when another process is node 0."""
+        self.node.check()
+        signals = []
+        for other in self.others:
+            content, known = other.look(), self.known[other.index]
+            if other.index in self.lost:
+                there = content and other.lives and not other.failed and other.silent_s() <= DEAD_S
+                if there and self.welcome(content):
+                    self.lost.remove(other.index)
+            elif other.is_lost(known["id"]):
+                mpi_job.say(f"node {other.index} on {escape(known['host'])} is lost")
+                self.lost.add(other.index)
+            elif content:
+                told, heard = content.get("signals", []), self.heard.get(content["id"], 0)
+                self.heard[content["id"]] = len(told)
+                signals += [signal.Signals(number) for number in told[heard:]]
+        self.publish()
+        return signals, any(self.known[index]["host"] in names for index in self.lost)
+
+    def welcome(self, content):
+        """Take in a node that has come again; return whether it fits to those that are there."""
+        if content["id"] in self.strangers:
+            return False
+        try:
+            refuse([*self.here(), content])
+        except Refusal as error:
+            self.strangers.add(content["id"])
+            mpi_job.say(str(error))
+            return False
+        mpi_job.say(f"node {content['index']} on {escape(content['host'])} is back")
+        self.known[content["index"]] = content
+        return True
+
+
+def refuse(everyone):
+    """Raise Refusal where nodes, by what they said, do not fit together."""
+    first, problems = everyone[0], []
+    for one in everyone[1:]:
+        for key, option in SAME.items():
+            if one[key] != first[key]:
+                there, here = (value if isinstance(value, str) else shlex.join(map(str, value))
+                               if isinstance(value, list) else str(value) for value in (one[key], first[key]))
+                problems.append(f"  node {one['index']} ({one['host']}): {option} is\n      {escape(there)}\n"
+                                f"    on node 0\n      {escape(here)}")
+    names = [one["host"] for one in everyone]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.append(f"  nodes {[one['index'] for one in everyone if one['host'] == name]} both call themselves "
+                        f"{escape(name)}: each needs a hostname of its own")
+    if problems:
+        raise Refusal("\n".join(["the nodes do not agree; nothing was started", *problems,
+                                 "  start the same command on every node, with another --node_index"]))
+    parse(",".join(names), "the names that the nodes call themselves")

@@ -1,0 +1,100 @@
+"""Starting a job without ssh: the nodes meet in a folder they share, and node 0 has the others run its commands."""
+
+import os
+import shlex
+import signal
+import socket
+import time
+
+from az_mpi.core.problems import Refusal
+from az_mpi.launch import check, mpi_job, mpirun
+from az_mpi.launch.pool import Pool
+from az_mpi.launch.rendezvous import agent, joiner
+from az_mpi.launch.rendezvous.meeting import Meeting
+from az_mpi.launch.rendezvous.nodes import COME_S, DEAD_S, POLL_S, SAY_EVERY_S, STALE_S, Node, Other
+from az_mpi.launch.rendezvous.private_folder import PrivateFolder
+from az_mpi.launch.supervisor import INTERNAL, RESUMABLE, Supervisor
+
+
+def run(options, program, given, hours):
+    """Be the node options.node_index of a job and return its exit status.
+
+    hours: that the training may take, 0 for no limit; None for a job that is no training. Raises Refusal.
+    """
+    folder = PrivateFolder(options.rendezvous)
+    content = {"host": socket.gethostname(), "num_nodes": options.num_nodes, "gpus": options.gpus, "np": options.np,
+               "cwd": os.getcwd(), "program": program, "no_check": options.no_check}
+    timeout_s = options.timeout or COME_S
+    with Node(folder, options.node_index, content) as node:
+        if options.node_index:
+            return joiner.serve(node, timeout_s)
+        os.environ[agent.FOLDER] = os.path.abspath(options.rendezvous)  # for whatever takes the place of ssh
+        return lead(node, options, program, given.logdir, hours, timeout_s)
+
+
+def lead(node, options, program, logdir, hours, timeout_s):
+    """Be node 0: wait for the others, then run mpirun until the job is over; a training is looked after."""
+    others = [Other(node.folder, index) for index in range(1, options.num_nodes)]
+    status, text = INTERNAL, "node 0 ended before the job did"
+    try:
+        wait_for(node, others, timeout_s)
+        meeting = Meeting(node, others)
+        pool = Pool(meeting.hosts, np=options.np)
+        names = {host.name for host in pool.wanted()}
+        chosen, np = pool.choose(names)
+        found, answers = mpirun.find(), None
+        if not options.no_check:
+            answers = check.check(chosen, found, logdir, meeting.shell(timeout_s), options.timeout or check.ANSWER_S,
+                                  bool(options.gpus))
+        if hours is None:
+            settings = check.settings(answers, chosen) if answers else {}
+            command = mpirun.line(found, chosen, np, program, interface=options.interface, agent=meeting.agent,
+                                  survive=options.survive, **settings)
+            print(shlex.join(command), flush=True)
+            status, text = mpi_job.run(command, lambda: signals(meeting, names)), ""
+        else:
+            with mpi_job.interruptible(RESUMABLE):
+                status = Supervisor(options, program, logdir, found, pool, chosen, hours, meeting).run(answers)
+            text = ""
+        return status
+    except Refusal as error:
+        status, text = error.status, str(error)
+        raise
+    except SystemExit as error:
+        status, text = error.code, "node 0 was told to stop"
+        raise
+    finally:
+        # Whoever has come hears the end, also of a job that never began.
+        seen = [other.content for other in others if other.lives]
+        node.tell(members=[{"id": one["id"], "host": one["host"]} for one in [node.content, *seen]],
+                  end={"status": status, "text": text})
+        ids = {one["id"] for one in seen}  # one that comes only now waits for another node 0
+        while any(other.look() and other.content["id"] in ids and other.silent_s() < STALE_S
+                  and other.blind_s() < DEAD_S for other in others):  # fmt: skip
+            time.sleep(POLL_S)
+
+
+def signals(meeting, names):
+    """Return the signals that mpirun is to get while a job that nobody starts again runs on the hosts `names`."""
+    told, lost = meeting.attend(names)
+    if lost:
+        names.clear()  # told once: a second signal is taken for impatience
+    return told + [signal.SIGTERM] * lost
+
+
+def wait_for(node, others, timeout_s):
+    """Wait until every other node lives. Raises Refusal after timeout_s."""
+    start, say_at = time.monotonic(), 0
+    while missing := [other for other in others if not (other.look() and other.lives)]:
+        node.check()
+        waited_s = time.monotonic() - start
+        here = f"{len(others) + 1 - len(missing)} of {len(others) + 1} nodes are here"
+        indices = ", ".join(str(other.index) for other in missing[:8]) + ", ..." * (len(missing) > 8)
+        if waited_s > timeout_s:
+            raise Refusal(f"after {timeout_s} s {here}; missing: {indices}\n"
+                          "  start the same command there, with its --node_index, or allow more time with --timeout")
+        if waited_s >= say_at:
+            mpi_job.say(f"{here}; waiting for {indices} ({timeout_s - waited_s:.0f} s left)")
+            say_at += SAY_EVERY_S
+        time.sleep(POLL_S)
+    node.check()

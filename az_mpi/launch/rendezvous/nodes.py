@@ -1,0 +1,145 @@
+"""The nodes of a rendezvous, as each tells of itself and sees the others.
+
+Each node keeps a file `node-K` in the shared folder, rewritten every BEAT_S with a new number while it lives. Whether
+another node lives is judged by these changes alone, on one's own clock: clocks need not agree. Time in which the folder
+cannot be read, or written to, is nobody's silence. Every process has a random id, and reads only what is addressed to
+it: files that an earlier launch left behind mean nothing.
+"""
+
+import secrets
+import threading
+import time
+from contextlib import suppress
+
+from az_mpi.core.files import passes
+from az_mpi.core.problems import NotNow, Refusal, escape
+from az_mpi.launch import mpi_job
+
+BEAT_S = 1
+STALE_S = 10  # a file that nobody rewrites for so long was left behind
+DEAD_S = 30  # so long may a node be silent once the job runs, where a file system may be slow
+SAY_EVERY_S = 10
+POLL_S = 0.2
+SLOW_S = 5  # of the time between two looks that counts at most: the rest went by in a file system that hangs
+BLIND_S = 600  # a folder that could not be read for so long is given up
+GONE_S = 3  # a file that is not there for so long is removed, and not about to be rewritten
+COME_S = 600  # for all nodes to come, unless told otherwise
+
+
+class Node:
+    """This process as a node; the file exists, and is rewritten, within the block. Raises Refusal for an index that
+    another living process has, or where the folder cannot be written to; NotNow where that may pass."""
+
+    def __init__(self, folder, index, content):
+        self.folder, self.index, self.name = folder, index, f"node-{index}"
+        self.id, self.taken_by = secrets.token_hex(8), None
+        self.content, self.beat = {**content, "index": index, "id": self.id}, 0
+        self.lock, self.ended = threading.Lock(), threading.Event()
+        self.thread = threading.Thread(target=self._keep_beating, daemon=True)
+
+    def __enter__(self):
+        other = Other(self.folder, self.index)
+        if other.look():
+            mpi_job.say(f"node {self.index} was here before; looking for {STALE_S} s whether it still is")
+        while other.look() and other.silent_s() < STALE_S:
+            if other.lives:
+                raise Refusal(taken(self.index, other.content))
+            if other.blind_s() > STALE_S:
+                raise NotNow("--rendezvous: the folder cannot be read now")
+            time.sleep(POLL_S)
+        try:
+            self._write()
+        except OSError as error:
+            kind = NotNow if passes(error) else Refusal
+            raise kind(f"--rendezvous: the folder cannot be written to: {error.strerror}") from error
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self.ended.set()
+        self.thread.join()
+        with suppress(OSError):  # what is left means nothing to others
+            for name in self.folder.names():
+                if name.startswith((f"command-{self.id}", f"result-{self.id}")):
+                    self.folder.remove(name)
+            if (self.folder.read(self.name) or {}).get("id") == self.id:
+                self.folder.remove(self.name)
+
+    def tell(self, **news):
+        """Change what the other nodes read of this one; where that fails now, by the next beat that does not."""
+        with self.lock:
+            self.content |= news
+        with suppress(OSError):
+            self._write()
+
+    def check(self):
+        """Raise Refusal when another process has taken this node's place."""
+        if self.taken_by:
+            raise Refusal(taken(self.index, self.taken_by))
+
+    def _keep_beating(self):
+        while not self.ended.wait(BEAT_S):
+            try:
+                self.folder.names()
+                there = self.folder.read(self.name)
+                if there and there.get("id") != self.id:  # both looked at once and saw nobody: the later one stays
+                    self.taken_by = there
+                    return
+                self._write()
+            except OSError:
+                pass  # a file system that fails for longer makes this node silent, which the others see
+
+    def _write(self):
+        with self.lock:
+            self.beat += 1
+            self.folder.write(self.name, {**self.content, "beat": self.beat})
+
+
+class Other:
+    """Another node as its file tells. `content` is what it said last, `lives` whether it has been seen to change."""
+
+    def __init__(self, folder, index):
+        self.folder, self.index = folder, index
+        self.content, self.lives, self.failed = None, False, False
+        self.changed = self.looked = time.monotonic()
+
+    def look(self):
+        """Read the file again and return what it says, None where there is none; what it said last where it cannot be
+        read now."""
+        try:
+            self.folder.names()
+            content = self.folder.read(f"node-{self.index}")
+        except OSError:
+            self.failed = True
+            return self.content
+        now = time.monotonic()
+        counted_s = 0 if self.failed or self.folder.failing else SLOW_S
+        self.changed += max(now - self.looked - counted_s, 0)
+        self.looked, self.failed = now, False
+        if content is None or self.content is None or content.get("id") != self.content.get("id"):
+            if content != self.content:
+                self.content, self.lives, self.changed = content, False, now
+        elif content.get("beat") != self.content.get("beat"):
+            self.content, self.lives, self.changed = content, True, now
+        return content
+
+    def silent_s(self):
+        """Return for how many seconds looks have found nothing new."""
+        return self.looked - self.changed
+
+    def blind_s(self):
+        """Return for how many seconds it could not be read."""
+        return time.monotonic() - self.looked
+
+    def is_lost(self, id_):
+        """Return whether the process `id_`, which was this node, is so no more, or will never be seen. After `look`."""
+        if self.blind_s() > BLIND_S:
+            return True
+        if self.content is None:
+            return self.silent_s() > GONE_S
+        return self.content["id"] != id_ or self.silent_s() > DEAD_S
+
+
+def taken(index, content):
+    return (f"--node_index {index}: another process is this node, on {escape(str(content.get('host')))}\n"
+            "  give each node another index, or end that process first")

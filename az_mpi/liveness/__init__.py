@@ -1,0 +1,1 @@
+"""Who is alive: the watchdog, hang detection, heartbeats."""

@@ -1,0 +1,1 @@
+"""Ranks: collectives that name a lost rank, asynchronous sums, the control channel, devices and placement."""

@@ -1,0 +1,43 @@
+"""Sums over ranks for which nobody waits."""
+
+import numpy as np
+
+from az_mpi.mpi.peers import collective
+
+
+class PendingSum:
+    """A sum over ranks under way. `finished` gives MPI a chance to go on and returns whether `total` is known.
+
+    Counts go straight to root and the sum straight back: MPI's own non-blocking sum passes through other ranks, each
+    of which would hold it up until it looks next.
+    """
+
+    LOOKS = 4  # messages that have arrived may need several calls of Test until they are seen
+
+    def __init__(self, comm, values, wait):
+        self._wait = wait
+        self.comm, is_root = comm, comm.Get_rank() == 0
+        sent = np.array(values, np.int64)
+        self._received = np.zeros_like(sent)
+        self._everyone = np.empty((comm.Get_size(), *sent.shape), np.int64) if is_root else None
+        self._to_root, self._from_root = comm.Igather(sent, self._everyone), None
+        if not is_root:
+            self._from_root = comm.Iscatter(None, self._received)
+        self._finished = False
+
+    @collective
+    def finished(self):
+        return self._finished or any(self._advance() for _ in range(self.LOOKS))
+
+    @property
+    def total(self):
+        """The sums, a list of ints; waits until every rank has begun it."""
+        self._wait(self.finished)
+        return self._received.tolist()
+
+    def _advance(self):
+        if self._from_root is None and self._to_root.Test():
+            self._everyone[:] = self._everyone.sum(axis=0)
+            self._from_root = self.comm.Iscatter(self._everyone, self._received)
+        self._finished = self._from_root is not None and self._to_root.Test() and self._from_root.Test()
+        return self._finished

@@ -1,0 +1,70 @@
+"""Which device each rank uses, and which ranks train (`train.ranks`). Every function that takes a world is collective.
+
+Ranks that train come first in the world of a run, so rank 0, root, always does.
+"""
+
+from collections import Counter
+
+import torch
+
+from az_mpi.core.problems import Refusal
+
+
+def place(config, world, device):
+    """Return the run's world, those that train first, and how many these are. Raises Refusal on every rank.
+
+    device: the torch device of this rank."""
+    places = world.collect([world.host, str(device)])
+    chosen = trainers(config.train.ranks, places)
+    if not any(chosen):
+        raise Refusal('train.ranks: "gpu", but no rank sees a GPU\n'
+                      '  start it where there are GPUs, or --set train.ranks=all to train on processors')
+    if sum(chosen) > config.train.batch_size:
+        raise Refusal(f"train.batch_size: {config.train.batch_size} samples in all cannot be split over {sum(chosen)} "
+                      "ranks that train\n  --batch_size N with N at least that, or fewer trainers with "
+                      f"--set train.ranks={config.train.batch_size}: the others go on playing")
+    return world.reorder(chosen[world.rank]), sum(chosen)
+
+
+def trainers(ranks, places):
+    """Return for each rank whether it trains. ranks: `train.ranks`; places: [host, device] of each rank."""
+    if ranks == "root_host":
+        return [host == places[0][0] for host, _ in places]
+    if ranks == "gpu":  # whoever else shares that GPU plays on it
+        return [place[1] != "cpu" and place not in places[:k] for k, place in enumerate(places)]
+    return [ranks == "all" or k < ranks for k in range(len(places))]
+
+
+def choose_device(world):
+    """Return the torch device of this rank: a GPU of its host where there is one, shared out by local rank."""
+    return f"cuda:{world.local_rank % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
+
+
+def open_device(world, device):
+    """Refuse a run where a rank's device cannot be used, such as a GPU that another process holds for itself."""
+    problem = None
+    try:
+        torch.zeros(1, device=device)
+    except RuntimeError as error:
+        problem = f"  rank {world.rank} on {world.host}: {device}: {str(error).splitlines()[0]}"
+    problems = [line for line in world.collect(problem) if line]
+    if problems:
+        raise Refusal("a device cannot be used; another process may hold it (nvidia-smi shows who)\n"
+                      + "\n".join(problems)
+                      + "\n  end that process, or leave the device out with CUDA_VISIBLE_DEVICES")
+
+
+def remarks(hosts, gpus_by_host):
+    """Return lines on what is unusual about the devices of a run.
+
+    hosts: the host of each rank. gpus_by_host: {host: number of GPUs that its ranks see}.
+    """
+    ranks_by_host = Counter(hosts)
+    lines = [f"{host} has {ranks_by_host[host]} ranks and {gpus} GPU{'s' * (gpus > 1)}: some share one"
+             for host, gpus in gpus_by_host.items() if 0 < gpus < ranks_by_host[host]]
+    lines += [f"{host} has {gpus} GPUs and {ranks_by_host[host]} rank{'s' * (ranks_by_host[host] > 1)}: some stay idle"
+              for host, gpus in gpus_by_host.items() if gpus > ranks_by_host[host]]
+    if len(set(gpus_by_host.values())) > 1:
+        lines.append("hosts have different numbers of GPUs: " + ", ".join(
+            f"{host} {gpus}" for host, gpus in gpus_by_host.items()))
+    return lines

@@ -1,0 +1,319 @@
+"""The ranks of one MPI job, as the rest of the program sees them. The only module that imports mpi4py.
+
+Every method marked "Collective" must be called by every rank of the world, in the same order. Waiting sleeps between
+looks instead of spinning, so that a rank which waits leaves its core to a rank which works. Bulk data travels as
+buffers in rounds of at most `chunk_bytes` a rank, so that no message or displacement comes near 2 GiB.
+"""
+
+import functools
+import json
+import os
+import socket
+import threading
+import time
+
+import numpy as np
+
+from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.core.waiting import poll
+from az_mpi.liveness import watchdog
+from az_mpi.mpi.messages import as_bytes, pack, unpack
+from az_mpi.mpi.peers import PeerLost, collective
+from az_mpi.mpi.pending import PendingSum
+
+LONGEST_SLEEP_S, LONGEST_SLEEP_BESIDE_S = 0.002, 0.02
+ABORT_S = 3.0  # that MPI is given to end the job
+
+
+class World:
+    """Ranks 0 … size - 1 of an MPI communicator; rank 0 is root. Made by `start` and `split`. Collective."""
+
+    # Seconds that this rank has spent in collectives, waiting for others or for bulk data to travel. One count for all
+    # worlds of a process: a rank waits in one place at a time. What waits inside Horovod is not seen.
+    waited_s = 0.0
+    # Whether the job goes on when a rank dies: mpirun was started with --with-ft ulfm.
+    survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")
+    # Bytes that this rank has sent to others in bulk. Horovod's are not seen.
+    sent_bytes = 0
+
+    @collective
+    def __init__(self, comm, chunk_bytes=1 << 28):
+        from mpi4py import MPI
+
+        self._mpi, self.comm, self.chunk_bytes, self._wait_for = MPI, comm, chunk_bytes, wait
+        self._sums = comm.Dup()  # so that a sum may be under way during other collectives
+        self._derived = []
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.is_root = self.rank == 0
+        self.host = socket.gethostname()
+        self.hosts = self.collect(self.host)
+        # Selects a device on this host; never used as a rank.
+        self.local_rank = self.hosts[: self.rank].count(self.host)
+
+    @classmethod
+    def start(cls):
+        """Join the job that mpirun or srun started; without one, be a world of one rank."""
+        # Horovod waits inside MPI: with more threads than cores it must give way (Open MPI reads this at start).
+        os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+        if not any(name.startswith(("OMPI_COMM_", "PMIX_", "PMI_")) for name in os.environ):
+            # Nobody started this rank with the settings that tools/setup.sh has made: this one spares a second.
+            os.environ.setdefault("OMPI_MCA_btl", "^ofi")
+        from mpi4py import MPI
+
+        size = MPI.COMM_WORLD.Get_size()
+        for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+            started = int(os.environ.get(name, size))
+            if started != size:
+                raise Refusal(
+                    f"{name} says that {started} ranks were started, MPI sees {size}: the launcher is of another MPI\n"
+                    f"  this program uses {MPI.Get_library_version().splitlines()[0]}; start it with that mpirun"
+                )
+        return cls(MPI.COMM_WORLD)
+
+    @classmethod
+    def finish(cls):
+        """Finalise MPI, right before this process ends. Where ranks can be lost that is left out: MPI would wait for
+        one that is not there, and Open MPI's ULFM sometimes for one that has left already."""
+        from mpi4py import MPI
+
+        if not cls.survives:
+            MPI.Finalize()
+
+    def library(self):
+        """Return the MPI library's name and version, one line."""
+        words = self._mpi.Get_library_version().split(",")[0].strip().splitlines()[0].split()
+        return " ".join(word for word in words if word != "Version:")  # MPICH's
+
+    def limits(self):
+        """Return what is off under this MPI and not under Open MPI, one line; None where nothing is."""
+        if self.library().startswith("Open MPI"):
+            return None
+        return f"{self.library()} has no ULFM here: a lost rank ends the job, and the same command resumes it"
+
+    @collective
+    def barrier(self):
+        """Wait for every rank. Collective."""
+        self._wait(self.comm.Ibarrier())
+
+    @collective
+    def collect(self, item):
+        """Return every rank's small JSON-able item, in rank order, on every rank. Collective."""
+        mine = np.frombuffer(json.dumps(item).encode(), np.uint8)
+        sizes = self._all_sizes(len(mine))
+        everything = np.empty(sum(sizes), np.uint8)
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        self._wait(self.comm.Iallgatherv(mine, [everything, sizes, starts, self._mpi.BYTE]))
+        return [json.loads(everything[a : a + n].tobytes()) for a, n in zip(starts, sizes)]
+
+    def share(self, item, source=0):
+        """Return the small JSON-able item of rank `source` on every rank; the others' is ignored. Collective."""
+        return json.loads(self.broadcast(np.frombuffer(json.dumps(item).encode(), np.uint8), source).tobytes())
+
+    def from_root(self, make):
+        """Return on every rank the small JSON-able result of `make()`, which root alone calls. Collective.
+
+        Raises Refusal, with the same text, on every rank where `make` raises one on root; likewise NotNow.
+        """
+        outcome = None
+        if self.is_root:
+            try:
+                outcome = {"result": make()}
+            except Refusal as error:
+                outcome = {"refusal": str(error), "status": error.status}
+        outcome = self.share(outcome)
+        if "refusal" in outcome:
+            raise (NotNow if outcome["status"] == NotNow.status else Refusal)(outcome["refusal"])
+        return outcome["result"]
+
+    def agree(self, item):
+        """Return the ranks whose item differs from root's, [] where all agree. Collective."""
+        items = self.collect(item)
+        return [rank for rank, other in enumerate(items) if other != items[0]]
+
+    @collective
+    def sum(self, values):
+        """Return the sum over ranks of an array of int64 or float64. Collective."""
+        total = np.empty_like(values)
+        self._wait(self.comm.Iallreduce(values, total))
+        return total
+
+    @collective
+    def start_sum(self, values):
+        """Begin to add up a few integers a rank and return a `PendingSum`. Collective: every rank begins its sums in
+        the same order, and no rank waits for another before it asks for the result."""
+        return PendingSum(self._sums, values, self._wait_for)
+
+    @collective
+    def broadcast(self, array, source=0, into=None):
+        """Return the array, of a plain dtype, of rank `source` on every rank, elsewhere in `into` where that is of its
+        dtype and shape; the others' is ignored. Collective."""
+        length, is_source = np.zeros(1, np.int64), self.rank == source
+        if is_source:
+            array = np.ascontiguousarray(array)
+            header = np.frombuffer(json.dumps([array.dtype.str, array.shape]).encode(), np.uint8)
+            length[0] = len(header)
+        self._wait(self.comm.Ibcast(length, source))
+        if not is_source:
+            header = np.empty(length[0], np.uint8)
+        self._wait(self.comm.Ibcast(header, source))
+        dtype, shape = json.loads(header.tobytes())
+        if not is_source:
+            fits = into is not None and [into.dtype.str, list(into.shape)] == [dtype, shape]
+            array = into if fits else np.empty(shape, dtype)
+        content = as_bytes(array)
+        World.sent_bytes += is_source * len(content) * (self.size - 1)
+        for start in range(0, len(content), self.chunk_bytes):
+            self._wait(self.comm.Ibcast(content[start : start + self.chunk_bytes], source))
+        return array
+
+    @collective
+    def gather(self, rows, compress=False):
+        """Return the rows of every rank, in rank order, on root; None elsewhere. Collective.
+
+        rows: [n, …], any fixed-size dtype, the same on every rank; n may differ and may be 0.
+        """
+        content = pack(rows, compress)
+        sizes = self._all_sizes(len(content))
+        World.sent_bytes += 0 if self.is_root else len(content)
+        chunk = self._chunk(max(sizes))
+        whole = np.empty(sum(sizes) if self.is_root else 0, np.uint8)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        for done in range(0, max(sizes), chunk):
+            counts = [min(max(n - done, 0), chunk) for n in sizes]
+            places = np.arange(self.size) * chunk
+            stage = np.empty(self.size * chunk if self.is_root else 0, np.uint8)
+            sent = content[done : done + chunk]
+            self._wait(self.comm.Igatherv(sent, [stage, counts, places, self._mpi.BYTE] if self.is_root else None))
+            if self.is_root:
+                for rank, n in enumerate(counts):
+                    whole[starts[rank] + done :][:n] = stage[places[rank] :][:n]
+        if not self.is_root:
+            return None
+        return unpack([whole[a : a + n] for a, n in zip(starts, sizes)], rows, compress)
+
+    @collective
+    def exchange(self, rows, destination, compress=False):
+        """Send each row to a rank and return the rows sent here, by source rank, in their order there. Collective.
+
+        rows: [n, …], any fixed-size dtype, the same on every rank. destination: int [n], the rank of each row.
+        """
+        parts = [pack(rows[destination == rank], compress) for rank in range(self.size)]
+        to_send = np.array([len(part) for part in parts], np.int64)
+        World.sent_bytes += int(to_send.sum() - to_send[self.rank])
+        to_receive = np.empty_like(to_send)
+        self._wait(self.comm.Ialltoall(to_send, to_receive))
+        longest = max(self._all_sizes(int(to_send.max())))
+        chunk = self._chunk(longest)
+        received = [np.empty(n, np.uint8) for n in to_receive]
+        places = np.arange(self.size) * chunk
+        # Each round goes through staging buffers, so that displacements stay below chunk_bytes.
+        outgoing, incoming = np.empty(self.size * chunk, np.uint8), np.empty(self.size * chunk, np.uint8)
+        for done in range(0, longest, chunk):
+            sends, receives = np.clip(to_send - done, 0, chunk), np.clip(to_receive - done, 0, chunk)
+            for place, part, n in zip(places, parts, sends):
+                outgoing[place:][:n] = part[done:][:n]
+            byte = self._mpi.BYTE
+            self._wait(self.comm.Ialltoallv([outgoing, sends, places, byte], [incoming, receives, places, byte]))
+            for place, part, n in zip(places, received, receives):
+                part[done:][:n] = incoming[place:][:n]
+        return unpack(received, rows, compress)
+
+    @collective
+    def reorder(self, first):
+        """Return a world of the same ranks where those with a true `first` come first, else in order. Collective."""
+        return self._derive(self.comm.Split(0, self.rank + (0 if first else self.size)))
+
+    @collective
+    def split(self, member):
+        """Return a world of the ranks where `member` is true, in the same order; None on the others. Collective."""
+        comm = self.comm.Split(0 if member else self._mpi.UNDEFINED, self.rank)
+        return self._derive(comm) if member else None
+
+    def beside(self):
+        """Return this world, for a thread beside the main one: its waiting is no idle time and no sign of life."""
+        self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)
+        return self
+
+    def _derive(self, comm):
+        self._derived.append(World(comm, self.chunk_bytes))
+        return self._derived[-1]
+
+    def recover(self, rebuild):
+        """Return `rebuild(world of the survivors)` once it has succeeded on all of them, to be called after PeerLost.
+        Collective over survivors. Where one more dies meanwhile, `rebuild` is called again with those that are left.
+
+        Needs MPI with ULFM, as `survives` says.
+        """
+        while True:
+            self.revoke()
+            comm, survivors, result, succeeded = self.comm.Shrink(), None, None, True
+            try:
+                survivors = World(comm, self.chunk_bytes)
+                result = rebuild(survivors)
+            except PeerLost:
+                succeeded = False
+                comm.Revoke()
+                if survivors:
+                    survivors.revoke()
+            try:
+                # MPI_Comm_agree gives all survivors the same answer, or all of them an error.
+                if comm.Agree(int(succeeded)):
+                    return result
+            except self._mpi.Exception:
+                pass
+
+    def settle(self):
+        """Wait for every rank that still lives, before this one leaves. Collective."""
+        try:
+            self.barrier()
+        except PeerLost:  # it has nothing more to do than to leave
+            pass
+
+    def revoke(self):
+        """End every collective of this world, and of those made from it, on every rank. Any rank may call it alone."""
+        for world in self._derived:
+            world.revoke()
+        for comm in (self._sums, self.comm):
+            comm.Revoke()
+
+    def cores(self):
+        """Return how many cores this rank may use: those it may run on, shared with its neighbours. Collective."""
+        allowed = sorted(os.sched_getaffinity(0))
+        everyone = self.collect([self.host, allowed])
+        sharing = sum(host == self.host and bool(set(allowed) & set(cores)) for host, cores in everyone)
+        return max(1, len(allowed) // sharing)
+
+    def abort(self, code):
+        """End the whole job at once with exit status `code`. Any rank may call it alone."""
+        self._mpi.COMM_WORLD.Abort(code)
+
+    def give_up(self, code):
+        """End the whole job with exit status `code`, and this process though MPI should reach nobody any more. Any
+        thread of any rank may call it alone."""
+        threading.Thread(target=self.abort, args=(code,), daemon=True).start()
+        time.sleep(ABORT_S)
+        os._exit(code)
+
+    def _all_sizes(self, n):
+        sizes = np.empty(self.size, np.int64)
+        self._wait(self.comm.Iallgather(np.array([n], np.int64), sizes))
+        return [int(size) for size in sizes]
+
+    def _chunk(self, longest):
+        """Return how many bytes a pair of ranks exchanges in one round when no message has more than `longest`."""
+        return max(1, min(longest, self.chunk_bytes // self.size))
+
+    def _wait(self, request):
+        self._wait_for(request.Test)
+
+
+def split_evenly(total, parts):
+    """Return `parts` counts that add up to `total` and differ by at most one, the larger ones first."""
+    return [total // parts + (k < total % parts) for k in range(parts)]
+
+
+def wait(done):
+    """Call `done` until it returns true. The seconds count as `World.waited_s`."""
+    start = time.perf_counter()
+    poll(done, LONGEST_SLEEP_S, watchdog.tick)
+    World.waited_s += time.perf_counter() - start

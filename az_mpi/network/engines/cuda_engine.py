@@ -1,0 +1,107 @@
+"""Inference with PyTorch on a GPU, bf16 or fp32: a captured graph a batch size, pinned buffers, two batches at once."""
+
+import copy
+
+import torch
+
+from az_mpi.liveness import watchdog
+from az_mpi.network.engines.engine import Engine, pieces
+from az_mpi.network.engines.torch_engine import DTYPES
+
+LARGEST = 4096  # positions in one graph
+SMALLEST = 64
+
+
+class CudaEngine(Engine):
+    """PyTorch on one GPU. Everything is queued on one stream, so the graphs share the memory they work in."""
+
+    in_background = True
+
+    def __init__(self, network, planes_shape, device, precision):
+        self.device = torch.device(device)
+        self._dtype, self.describe = DTYPES[precision], f"torch cuda graphs {precision}"
+        self._network = copy.deepcopy(network).to(self.device, self._dtype, memory_format=torch.channels_last).eval()
+        self._planes_shape, self._num_actions = planes_shape, network.policy_out.out_features
+        self._stream = torch.cuda.Stream(self.device)
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))  # which copies the weights
+        self._graphs, self._pool = {}, torch.cuda.graph_pool_handle()
+        self._lanes, self._turn = [_Lane(), _Lane()], 0
+
+    @torch.inference_mode()
+    def load(self, network):
+        # In place: the graphs read these very tensors. The new ones may still be on their way on the usual stream.
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            self._network.load_state_dict(network.state_dict())
+        with watchdog.brief():
+            self._stream.synchronize()
+
+    @torch.inference_mode()
+    def begin(self, planes):
+        n, lane = len(planes), self._lanes[self._turn]
+        self._turn = 1 - self._turn
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            lane.reserve(-(-n // LARGEST) * LARGEST, self._planes_shape, self._num_actions)
+            lane.planes[:n] = torch.from_numpy(planes)
+            for start, end, _ in pieces(n, LARGEST, SMALLEST):
+                # Powers of two: at most seven graphs.
+                graph = self._graph(max(SMALLEST, 1 << (end - start - 1).bit_length()))
+                at = slice(start, start + len(graph.planes))
+                graph.planes.copy_(lane.planes[at], non_blocking=True)
+                graph.graph.replay()
+                lane.logits[at].copy_(graph.logits, non_blocking=True)
+                lane.value[at].copy_(graph.value, non_blocking=True)
+            lane.done.record(self._stream)
+
+        def complete():
+            with watchdog.brief():
+                lane.done.synchronize()
+            return lane.logits[:n].numpy().copy(), lane.value[:n].numpy().copy()
+
+        return complete
+
+    def _graph(self, size):
+        if size not in self._graphs:
+            x = torch.zeros((size, *self._planes_shape), dtype=torch.uint8, device=self.device)
+            with _without_tf32():
+                self._graphs[size] = _Graph(self._network, x, self._dtype, self._stream, self._pool)
+        return self._graphs[size]
+
+
+def _without_tf32():
+    """Return a context in which cuDNN computes fp32 as fp32: torch lets its convolutions round to TF32 otherwise."""
+    cudnn = torch.backends.cudnn
+    return cudnn.flags(enabled=True, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False)
+
+
+class _Lane:
+    """Page-locked buffers of one batch under way, which the GPU reads and writes while the processor goes on."""
+
+    def __init__(self):
+        self.planes, self.done = None, torch.cuda.Event()
+
+    def reserve(self, n, planes_shape, num_actions):
+        """Have room for n positions. The batch that was here before has been completed."""
+        if self.planes is None or len(self.planes) < n:
+            self.planes = torch.zeros((n, *planes_shape), dtype=torch.uint8, pin_memory=True)
+            self.logits = torch.empty((n, num_actions), pin_memory=True)
+            self.value = torch.empty(n, pin_memory=True)
+
+
+class _Graph:
+    """The network captured for one batch size, that of `planes`, uint8 on the device."""
+
+    def __init__(self, network, planes, dtype, stream, pool):
+        self.planes = planes
+
+        def forward():
+            x = self.planes.to(dtype).contiguous(memory_format=torch.channels_last)
+            logits, value = network(x)
+            return logits.float(), value.float()
+
+        for _ in range(3):  # cuDNN chooses its kernels before the capture
+            forward()
+        stream.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool, stream=stream):
+            self.logits, self.value = forward()

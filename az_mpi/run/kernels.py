@@ -1,0 +1,154 @@
+"""Compiling the kernels before they are needed: one rank of those that share a cache compiles, the others wait.
+
+Numba compiles a kernel when it is first called, and keeps it in a folder (`az_mpi/__init__.py` says which). Left to the
+first games, every rank would compile every kernel. `python -m az_mpi.run.kernels [GAME ...]` compiles without MPI;
+`make setup` runs it.
+"""
+
+import hashlib
+import inspect
+import os
+import secrets
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numba
+import numpy as np
+from numba.core.registry import cpu_target
+
+import az_mpi
+from az_mpi import games
+from az_mpi.config import load as configuration
+from az_mpi.core import files
+from az_mpi.network.cache import CachedEvaluator
+from az_mpi.network.evaluators import Evaluator
+from az_mpi.search import streams
+from az_mpi.search.puct import Search
+from az_mpi.train.replay import Replay, sample_dtype
+
+PARTS = 8  # of `rehearse`
+SAID = "compiling the kernels, first start only: %d of %d (%.0f s)"
+
+
+def compile_missing(world, config, game, threads, say):
+    """Have all kernels compiled, unless a file in the cache says that they are. Collective.
+
+    The first rank of each host compiles. Where hosts of one kind of processor share the cache, one of them does.
+    threads: of this rank's search. say(text, *values): called on every rank, with how far it is.
+    """
+    parallel = max(world.collect(threads)) > 1
+    mark = _mark(game, parallel) if world.local_rank == 0 else None
+    if not any(world.collect(mark is not None and not os.path.exists(mark))):
+        return
+    claim = f".{world.share(secrets.token_hex(8))}.claim"  # another one in each job: a dead job's means nothing
+    mine = mark is not None and not os.path.exists(mark) and _claim(mark.with_name(mark.name + claim))
+    parts, begun = rehearse(config, game, parallel) if mine else iter(()), time.monotonic()
+    for done in range(PARTS):
+        say(SAID, done, PARTS, time.monotonic() - begun)
+        next(parts, None)
+        world.barrier()
+    say(SAID, PARTS, PARTS, time.monotonic() - begun)
+    if mine:
+        _compiled(mark)
+        with suppress(OSError):
+            os.unlink(mark.with_name(mark.name + claim))
+
+
+def rehearse(config, game, parallel):
+    """Call every kernel that self-play, matches and training use, with the types that these use. A generator: compiles
+    in PARTS parts, of a second or two each.
+
+    parallel: also the kernels of a search of several threads.
+    """
+    settings = config.search.model_copy(update={"simulations": 4, "reuse_tree": True})
+    evaluate = CachedEvaluator(game, _Blank(game), entries=4)
+    searches = [Search(game, evaluate, settings, 2, noise=True, threads=n) for n in ([1, 2] if parallel else [1])]
+    slots = np.arange(2)
+    states = game.initial(2)
+    game.play(states, np.argmax(game.legal(states), axis=1))
+    game.terminal(states), game.to_play(states), game.key(states)
+    yield
+    evaluate(states)
+    yield
+    words = streams.keyed(config.seed, slots.astype(np.uint64))
+    for search in searches:
+        search.reset(slots, states, words)
+    yield
+    completions = [search.begin(slots) for search in searches]
+    yield
+    for complete in completions:
+        complete()
+    yield
+    search = searches[0]
+    search.run(slots)
+    search.visits(slots)
+    actions = search.choose(slots, np.ones(2))
+    yield
+    search.advance(slots, actions)
+    yield
+    rows = np.zeros(2, sample_dtype(game))
+    rows["state"] = states
+    replay = Replay(game)
+    replay.add(rows)
+    replay.sample(np.random.default_rng(0), 2)
+    yield
+
+
+class _Blank(Evaluator):
+    """In place of an engine: logits and values of 0."""
+
+    def __init__(self, game):
+        self.num_actions = game.num_actions
+
+    def __call__(self, planes):
+        return np.zeros((len(planes), self.num_actions), np.float32), np.zeros(len(planes), np.float32)
+
+
+def _mark(game, parallel):
+    """Return the file in the cache that says that all kernels are compiled: another one for other sources, another
+    processor, another place of the sources, another Numba or Python, as the kernels are."""
+    place = inspect.getfile(type(game))
+    processor = cpu_target.target_context.codegen().magic_tuple()
+    content = hashlib.sha256(Path(place).read_bytes()).hexdigest()
+    what = az_mpi.__file__, az_mpi.SOURCES, place, content, game.name, parallel, processor
+    key = hashlib.sha256(repr((*what, numba.__version__, sys.version_info[:2])).encode()).hexdigest()
+    return Path(numba.config.CACHE_DIR) / f"compiled-{key[:16]}"
+
+
+def _claim(path):
+    """Return whether this process is the first one that makes the file; also where none can be made."""
+    try:
+        files.create(path, b"")
+    except FileExistsError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _compiled(mark):
+    """Note in the cache that the kernels are compiled; without a word where it cannot be written to."""
+    with suppress(OSError):
+        mark.touch()
+
+
+def main(names):
+    """Compile the kernels for games, those of `names` or all, on this kind of processor; return the exit status."""
+    begun = time.monotonic()
+    for name in names or games.NAMES:
+        config, game = configuration.validate({"game": name}, "the command line"), games.make(name)
+        for parallel in [False, True][: len(os.sched_getaffinity(0))]:
+            mark = _mark(game, parallel)
+            if not os.path.exists(mark):
+                for _ in rehearse(config, game, parallel):
+                    pass
+                _compiled(mark)
+                kind = " over several threads" * parallel
+                print(f"compiled the kernels for {name}{kind} ({time.monotonic() - begun:.0f} s)", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,264 @@
+"""Checkpoints: RUN/checkpoints/IIIIII/ with model.safetensors, optimizer.safetensors, state.json and sha256.
+
+IIIIII iterations are complete; IIIIII-SSSSSSSS was saved in the training of the next one, after step SSSSSSSS.
+
+A folder that can be seen is whole; one whose sums do not match was damaged later and is set aside, not used.
+"""
+
+import dataclasses
+import hashlib
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save as save_bytes
+from safetensors.torch import load as load_bytes
+
+from az_mpi.core import files
+from az_mpi.core.files import create, remove_folder, sync, whole_folder
+from az_mpi.core.problems import Refusal
+
+SCHEMA_VERSION = 1
+_NAME = re.compile(r"\d+(-\d+)?")
+_FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
+SHOWN_MAX = 4  # tensors that differ
+
+
+@dataclass
+class Progress:
+    """How far a run has come. Everything random is keyed by these numbers and the seed."""
+
+    iteration: int = 0  # completed ones; also the index of the next
+    phase: str = "play"  # what that one does next: "play" its games, or "train", when it has them
+    step: int = 0  # optimiser steps taken
+    samples_due: float = 0.0  # of the replay ratio, not yet trained on
+    games_num: int = 0  # in segments
+    positions_num: int = 0  # in segments; the window is counted back from here
+    unfinished_games: int = 0  # under way when this was saved; given up if the run ends here
+    bad_steps: int = 0  # optimiser steps in a row that were skipped until now, not being finite
+    rollbacks: int = 0  # of the weights, after bad steps; each halved the learning rate
+
+
+class NotFinite(ValueError):
+    """Tensors that are to be stored or used hold numbers that are not finite."""
+
+
+@dataclass
+class Checkpoint:
+    """One checkpoint: progress and tensors by name."""
+
+    progress: Progress
+    model: dict
+    optimizer: dict
+
+
+def path_of(folder, progress):
+    """Return where under `folder` the checkpoint of a `Progress` belongs."""
+    within = f"-{progress.step:08d}" if progress.phase == "train" else ""
+    return Path(folder) / f"{progress.iteration:06d}{within}"
+
+
+def save(folder, checkpoint, keep, before=None):
+    """Write a checkpoint under `folder`, unless it is there, and remove all but the newest `keep`.
+
+    Raises NotFinite: nothing is written. After an OSError it may be called again. before: see `files.whole_file`.
+    """
+    path = path_of(folder, checkpoint.progress)
+    if files.is_there(path):
+        sync(path.parent)
+    else:
+        check_finite(checkpoint.model | checkpoint.optimizer)
+        state = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(checkpoint.progress)}
+        contents = [to_bytes(checkpoint.model), to_bytes(checkpoint.optimizer)]
+        contents.append(json.dumps(state, indent=1).encode())
+        with whole_folder(path, before) as temporary:
+            for name, content in zip(_FILES, contents):
+                create(temporary / name, content)
+            digests = [hashlib.sha256(content).hexdigest() for content in contents]
+            create(temporary / "sha256", "".join(f"{d}  {name}\n" for d, name in zip(digests, _FILES)).encode())
+    for old in find(folder)[:-keep]:
+        remove_folder(old)
+
+
+def check_finite(tensors):
+    """Raise NotFinite unless all numbers in tensors by name are finite."""
+    if bad := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+        raise NotFinite(f"{bad[0]} and {len(bad) - 1} other tensors are not finite" if bad[1:] else
+                        f"{bad[0]} is not finite")
+
+
+def to_bytes(tensors, about=None):
+    """Return tensors by name as the content of a safetensors file. about: text by name, to be stored with them."""
+    # Of numpy's arrays: safetensors.torch leaves cycles of ctypes objects, which pile up until Python looks for cycles.
+    return save_bytes({name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}, about)
+
+
+def from_bytes(content):
+    """Return the tensors by name in the content of a safetensors file."""
+    return load_bytes(content)
+
+
+def broadcast(world, tensors, source=0):
+    """Return the tensors by name of rank `source` on every rank; the others' are ignored. Collective."""
+    content = to_bytes(tensors) if world.rank == source else b""
+    return load_bytes(world.broadcast(np.frombuffer(content, np.uint8), source).tobytes())
+
+
+def share(world, state, source=0):
+    """Return the `Checkpoint` of rank `source` on every rank; the others' is ignored. Collective."""
+    here = world.rank == source
+    progress = world.share(vars(state.progress) if here else None, source)
+    model, optimizer = (broadcast(world, here and tensors, source) for tensors in
+                        ((state.model, state.optimizer) if here else (None, None)))  # fmt: skip
+    return Checkpoint(Progress(**progress), model, optimizer)
+
+
+def find(folder):
+    """Return the checkpoint folders, oldest first."""
+    found = [name for name in files.names(folder) if _NAME.fullmatch(name)]
+    return [Path(folder) / name for name in sorted(found, key=lambda name: tuple(map(int, name.split("-"))))]
+
+
+def load_newest(folder, set_aside, ours=None, before_step=None):
+    """Return (the newest whole `Checkpoint` or None, a line about each damaged one after it).
+
+    before_step: leave out those of that many optimiser steps or more.
+
+    A checkpoint is judged by its sums before anything of it is used. set_aside: rename the damaged ones, which the run
+    that writes here must do before it writes another of the same name; whoever only looks leaves them. ours: see
+    `check_fits`. Raises Refusal where that one is another network's, OSError where the file system fails for a while.
+    """
+    lines = []
+    for path in reversed(find(folder)):
+        try:
+            found = read(path)
+            if before_step is None or found.progress.step < before_step:
+                check_fits(path, found, ours)
+                return found, lines
+            continue
+        except (OSError, ValueError) as error:
+            if files.unavailable(error):
+                raise
+            line = f"checkpoint {path} is damaged ({error}); an older one is used if there is one"
+        if set_aside:
+            line += f"; it is kept as {files.set_aside(path).name}"
+        lines.append(line)
+    return None, lines
+
+
+def read(path):
+    """Return the `Checkpoint` in a folder. Raises ValueError for one that is damaged, OSError."""
+    sums = dict(reversed(line.split("  ", 1)) for line in files.read(path / "sha256").decode().splitlines())
+    contents = [files.read(path / name, files.DATA_BYTES_MAX) for name in _FILES]
+    for name, content in zip(_FILES, contents):
+        if sums.get(name) != hashlib.sha256(content).hexdigest():
+            raise ValueError(f"the SHA-256 of {name} does not match")
+    try:
+        state = json.loads(contents[2])
+        version = state.pop("schema_version")
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"its schema is {version}; this program reads {SCHEMA_VERSION}")
+        progress = Progress(**state)
+        for field in dataclasses.fields(Progress):
+            kind = (int, float) if field.type is float else field.type
+            value = getattr(progress, field.name)
+            if not isinstance(value, kind) or (field.type is not str and not 0 <= value < 2**53):
+                raise ValueError(f"state.json: {field.name} is {value!r}")
+        found = Checkpoint(progress, from_bytes(contents[0]), from_bytes(contents[1]))
+        check_finite(found.model | found.optimizer)
+        return found
+    except ValueError:
+        raise
+    except Exception as error:  # with sums that match, and yet not what this program writes
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def damage(path):
+    """Return what is wrong with a checkpoint folder, one line, or None. Raises OSError where the file system fails,
+    perhaps for a while."""
+    try:
+        read(path)
+    except NotFinite as error:
+        return str(error)
+    except (OSError, ValueError) as error:
+        if files.unavailable(error):
+            raise
+        return f"{type(error).__name__}: {error}".removeprefix("ValueError: ")
+    return None
+
+
+def _damage_now(path):
+    try:
+        return damage(path)
+    except OSError as error:
+        return f"it cannot be read now ({error.strerror})"
+
+
+def differences(tensors, ours):
+    """Return where tensors differ from a network's, {name: tensor} both, in name, type or shape: a line each."""
+    rows = [(name, _kind(tensors.get(name)), _kind(ours.get(name))) for name in sorted(tensors.keys() | ours.keys())]
+    return [f"{name} is {there}, in this run's network {here}" for name, there, here in rows if there != here]
+
+
+def _kind(tensor):
+    return "missing" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def check_fits(path, found, ours):
+    """Raise Refusal where a `Checkpoint`, read from `path` and whole, is not of the network whose tensors are `ours`,
+    {name: tensor}; None: of any."""
+    if ours is None:
+        return
+    lines = [f"model.safetensors: {line}" for line in differences(found.model, ours)]
+    for key, tensor in found.optimizer.items():
+        name = key.rpartition(".")[0]
+        if name not in ours or tensor.shape not in ((), ours[name].shape):
+            lines.append(f"optimizer.safetensors: {key} is {_kind(tensor)}, which fits no tensor of this run's network")
+    if lines:
+        more = [f"... and {len(lines) - SHOWN_MAX} more"] if len(lines) > SHOWN_MAX else []
+        raise Refusal("\n  ".join([
+            f"--logdir {path.parent.parent}: checkpoint {path} is whole, but another network's; it was left there",
+            *lines[:SHOWN_MAX], *more,
+            f"it is probably another run's: move it out of {path.parent} and put this run's own back;",
+            "without one, --without_checkpoint begins again with new weights and the games that are stored;",
+            "or give another --logdir"]))
+
+
+def traces(folder):
+    """Return why a run must have had checkpoints, although none may be whole now: a line for each that is there or was
+    set aside, or one where metrics.jsonl tells of one with training in it; [] where no such one was saved yet."""
+    there = [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
+    if there:
+        return [f"{path}: {_damage_now(path) or 'it is whole'}" for path in there]
+    metrics, newest = Path(folder).parent / "metrics.jsonl", None
+    for line in files.read(metrics).splitlines() if files.is_there(metrics) else []:
+        # A save has a line of its own; earlier versions put the time that it took into the iteration's.
+        if b'"checkpoint"' in line or b'"save_s"' in line:
+            with suppress(ValueError, KeyError, TypeError):  # of a line that was cut off
+                record = json.loads(line)
+                newest = f"iteration {record['iteration']}, step {record['step']}" if record["step"] else newest
+    return [] if newest is None else [f"{folder}: none is there; {metrics} tells of one after {newest}"]
+
+
+def refuse_unusable(folder, anew, ours=None):
+    """Return the name of the checkpoint with which a run goes on, or None where it has none yet.
+
+    Raises Refusal where the newest whole one is another network's (see `check_fits`), and where there were some and
+    none is whole, unless the run is to begin `anew`: a run that has come far does not start from nothing without being
+    told to. Raises OSError where the file system fails."""
+    for path in reversed(find(folder)):
+        try:
+            check_fits(path, read(path), ours)
+            return path.name
+        except (OSError, ValueError) as error:
+            if files.unavailable(error):  # also where it is to begin anew: what cannot be read now may be whole
+                raise
+    if not anew and (lines := traces(folder)):
+        raise Refusal("\n  ".join([
+            f"--logdir {Path(folder).parent}: no checkpoint of this run is whole", *lines, "put a whole copy of one "
+            "there; or begin again with new weights and the games that are stored: --without_checkpoint;",
+            "or begin a new run: give another --logdir"]))
+    return None

@@ -1,0 +1,265 @@
+"""python -m az_mpi verify RUN: checks every file of a run, and with --repair mends what can be mended.
+
+Nothing is thrown away: what is damaged is renamed to NAME.damaged. Games in two segments are kept once.
+"""
+
+import argparse
+import functools
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+from az_mpi.core import files
+from az_mpi.core.problems import NotNow, Refusal
+
+PROG = "python -m az_mpi verify"
+WHOLE, DAMAGED = 0, 1
+EPILOG = """\
+checked: the sums, schema and content of checkpoints; the sum, schema, columns and counts of every segment; that no game
+is stored twice; that segments hold the games and positions that the newest whole checkpoint counts; the links of
+games.h5; the networks in best/; that every JSON file can be read; what killed writers left behind.
+
+--repair sets damaged files aside (NAME.damaged), and segments whose games are all in another; writes games.h5 anew, and
+config.json, from the first start that can be read; and removes what killed writers left. A run that is under way is not
+repaired.
+
+exit codes:
+  0    everything is whole (--repair: is whole now)
+  1    something is damaged or missing (--repair: and could not be mended)
+  2    usage, or no run is there, or you may not use it, or a job runs in the folder (--repair)
+  75   the run's folder cannot be read now
+"""
+
+
+def main(arguments):
+    """Check the run that `arguments` name and return the exit status. Raises Refusal."""
+    parser = argparse.ArgumentParser(prog=PROG, description=__doc__.partition(": ")[2].capitalize(), epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py)")
+    parser.add_argument("--repair", action="store_true", help="set damaged files aside and mend the rest")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    given = parser.parse_args(arguments)
+    from az_mpi import games
+    from az_mpi.storage import run_folder
+
+    game = games.make(run_folder.recorded_config(given.run).game)
+    try:
+        run_folder.check_folders(given.run)
+        found = repaired(given.run, game) if given.repair else Findings(given.run, game)
+    except OSError as error:
+        kind = NotNow if files.passes(error) else Refusal
+        raise kind(f"{PROG}: error: {error.filename or given.run}: {error.strerror}") from error
+    except files.Forbidden as error:
+        raise Refusal(f"{PROG}: error: {error}") from error
+    if given.json:
+        print(json.dumps(found.values(), indent=1))
+    else:
+        print("\n".join(found.lines()))
+    return DAMAGED if found.problems else WHOLE
+
+
+def unreadable(error):
+    """Return an OSError that may pass as a line: what cannot be read now may be whole, and stays where it is."""
+    return f"it cannot be read now ({error.strerror}); look again once its file system works and you may"
+
+
+def repaired(run, game):
+    """Mend what can be in a run's folder and return its `Findings` afterwards. Raises LockHeld, LockLost, OSError."""
+    from az_mpi.storage import lock, segment
+
+    say = functools.partial(print, file=sys.stderr, flush=True)
+    # Brief: a job that is to start meanwhile, perhaps by a launch that looks after the run, had better be tried again.
+    held = lock.Lock.take(run, [lock.me()], "none (repair)", lock.look(run, say), hang_s=60.0, brief=True)
+    try:
+        before, done = Findings(run, game), []
+        held.check()
+        if before.config_from:
+            with files.whole_file(run / "config.json", before=held.check) as temporary:
+                files.create(temporary, files.read(before.config_from))
+                if run / "config.json" in before.damaged:
+                    before.damaged.remove(run / "config.json")
+                    done.append(_aside(run / "config.json"))
+            done.append(f"{run / 'config.json'} is that of {before.config_from}")
+        for path in before.damaged:
+            held.check()
+            done.append(_aside(path))
+        if before.leftovers:
+            files.remove_leftovers(run)
+            done.append(f"{len(before.leftovers)} files of killed writers removed")
+        if before.damaged or before.links_wrong:
+            segment.link_all(run / "games", run / "games.h5")
+            done.append(f"{run / 'games.h5'} links to all segments")
+    finally:
+        held.release()
+    after = Findings(run, game)
+    after.repaired = done
+    return after
+
+
+def _aside(path):
+    return f"{path} is kept as {files.set_aside(path).name}"
+
+
+def _ending(folder, end):
+    """Return the files of a folder whose names have that end, sorted. Raises OSError where it cannot be read."""
+    return [folder / name for name in files.names(folder) if name.endswith(end)]
+
+
+class Findings:
+    """What a run's folder holds: `problems`, (path, what is wrong) each; `damaged`, paths to be set aside; counts.
+    Raises OSError where a folder cannot be read."""
+
+    def __init__(self, run, game):
+        self.run, self.game, self.problems, self.damaged, self.repaired = run, game, [], [], []
+        self.notes, self.counts, self.missing = [], Counter(), []
+        self._checkpoints()
+        self._segments()
+        self._texts()
+        self.leftovers = [*run.glob(".*.tmp"), *run.glob("*/.*.tmp")]
+        for path in self.leftovers:
+            self._wrong(path, "left by a writer that was killed; harmless")
+        for path in sorted([*run.glob("*.damaged*"), *run.glob("*/*.damaged*")]):
+            self.notes.append(f"{path.relative_to(run)} was set aside before")
+
+    def values(self):
+        """Return everything as JSON-able values."""
+        problems = [{"path": str(path.relative_to(self.run)), "problem": text} for path, text in self.problems]
+        return {"run": str(self.run), "whole": not problems, "problems": problems, "notes": self.notes,
+                "repaired": self.repaired, **self.counts}
+
+    def lines(self):
+        """Return everything as lines for people."""
+        count = self.counts
+        lines = [f"{self.run}: {count['checkpoints_num']} checkpoints, {count['segments_num']} segments with "
+                 f"{count['games_num']:,} games and {count['positions_num']:,} positions are whole"]
+        lines += [f"  mended: {text}" for text in self.repaired]
+        lines += [f"  note: {text}" for text in self.notes]
+        lines += [f"  WRONG: {path.relative_to(self.run)}: {text}" for path, text in self.problems]
+        return lines + ["nothing is wrong" if not self.problems else f"{len(self.problems)} things are wrong" +
+                        ("" if self.repaired else f"; {PROG} {self.run} --repair mends what can be")]
+
+    def _wrong(self, path, text, damaged=False):
+        self.problems.append((path, text.removeprefix(f"{path}: ")))
+        if damaged:
+            self.damaged.append(path)
+
+    def _unusable(self, path, error, damaged):
+        """Take in why a file could not be read; `damaged` unless that says nothing of what is in it."""
+        if files.unavailable(error):
+            self._wrong(path, unreadable(error))
+        else:
+            self._wrong(path, f"{type(error).__name__}: {error}", damaged)
+
+    def _checkpoints(self):
+        from az_mpi.storage import checkpoint
+
+        self.newest, readable = None, True
+        for path in reversed(checkpoint.find(self.run / "checkpoints")):
+            try:
+                problem, damaged = checkpoint.damage(path), True
+            except OSError as error:
+                problem, damaged, readable = unreadable(error), False, False
+            if problem:
+                self._wrong(path, problem, damaged)
+                continue
+            self.counts["checkpoints_num"] += 1
+            self.newest = self.newest or checkpoint.read(path).progress
+        folder = self.run / "checkpoints"
+        if self.newest is None and readable and (lines := checkpoint.traces(folder)):
+            self._wrong(folder, f"no checkpoint is whole ({lines[-1]}): put a copy of one there, or train on with "
+                        "--without_checkpoint")
+        for path in _ending(self.run / "best", ".safetensors"):
+            try:
+                checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
+            except Exception as error:
+                self._unusable(path, error, damaged=True)
+
+    def _segments(self):
+        from az_mpi.storage import segment
+
+        folder, seen, before = self.run / "games", {}, Counter()
+        paths = segment.paths(folder) if files.is_there(folder) else []
+        for iteration, path in paths:
+            try:
+                record = segment.read(path, self.game)
+            except segment.SegmentError as error:
+                self._wrong(path, str(error), damaged=True)
+                continue
+            except OSError as error:
+                self._wrong(path, unreadable(error))
+                continue
+            ids = record.games["id"].tolist()
+            twice = [game for game in ids if game in seen]
+            if twice:
+                text = f"{len(twice)} of its {len(ids)} games are also in {seen[twice[0]].name}"
+                self._wrong(path, text, damaged=len(twice) == len(ids))
+                continue
+            seen |= dict.fromkeys(ids, path)
+            self.counts["segments_num"] += 1
+            for counts in [self.counts] + [before] * (self._counted(iteration)):
+                counts["games_num"] += len(ids)
+                counts["positions_num"] += len(record.positions)
+        for name in ("games_num", "positions_num") if self.newest else ():
+            counted = getattr(self.newest, name)
+            if before[name] != counted:
+                self.notes.append(f"the newest checkpoint counts {counted:,} {name[:-4]}, the whole segments before it "
+                                  f"hold {before[name]:,}; a resumed run goes on with these")
+        links, self.links_wrong = self.run / "games.h5", False
+        try:
+            there = segment.linked(links) if files.is_there(links) else []
+            self.links_wrong = there != sorted(path.stem for _, path in paths)
+            if self.links_wrong:
+                self._wrong(links, "does not link to exactly the segments that are there")
+        except segment.SegmentError as error:
+            self.links_wrong = True
+            self._wrong(links, str(error))
+        except OSError as error:
+            self._wrong(links, unreadable(error))
+
+    def _counted(self, iteration):
+        """Return whether the newest checkpoint counts the games of an iteration."""
+        progress = self.newest
+        return progress is not None and iteration < progress.iteration + (progress.phase == "train")
+
+    def _texts(self):
+        from az_mpi.storage import run_folder
+
+        config, starts = self.run / "config.json", run_folder.attempts(self.run)
+        whole = [path for path in [config, *starts] if self._can_be_read(path, run_folder.description)]
+        mendable = config in self.damaged or config in self.missing
+        self.config_from = whole[0] if mendable and whole else None
+        for path in _ending(self.run / "evaluations", ".json"):
+            self._can_be_read(path, files.read_json)
+        metrics = self.run / "metrics.jsonl"
+        if files.is_there(metrics):
+            self._can_be_read(metrics, self._lines)
+        for path in _ending(self.run / "logs", ".log"):
+            self._can_be_read(path, lambda path: os.close(files.open_plain(path)))
+
+    def _lines(self, path):
+        """Note how many lines of metrics.jsonl are no records."""
+        lines, bad = files.read(path, files.LINES_BYTES_MAX).splitlines(), 0
+        for line in lines:
+            try:
+                bad += not isinstance(files.parse_json(line), dict)
+            except ValueError:
+                bad += 1
+        if bad:
+            self.notes.append(f"metrics.jsonl: {bad} of {len(lines)} lines are cut off or no records; readers leave "
+                              "them out")
+
+    def _can_be_read(self, path, read):
+        try:
+            read(path)
+            return True
+        except (OSError, ValueError) as error:
+            self._unusable(path, error, damaged=isinstance(error, ValueError))
+            if isinstance(error, FileNotFoundError):
+                self.missing.append(path)
+            return False
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

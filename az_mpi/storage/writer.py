@@ -1,0 +1,267 @@
+"""Files written by a thread, from a bounded queue, with patience: a slow or failing disk does not stop the search.
+
+What a file system says for a while only (it is full, its server is away, a ticket has ended) is waited for. Play goes
+on until the queue is full or a checkpoint is due; then the run pauses, and goes on by itself or, after
+`storage.give_up_s`, stops.
+"""
+
+import errno
+import logging
+import os
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
+
+from az_mpi.core.files import MAY_NOT, REFUSED, Forbidden, passes, unavailable
+from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.liveness import watchdog
+from az_mpi.storage import segment
+from az_mpi.storage.segment import SegmentError
+
+QUEUE_MAX = 4  # records in memory that are not yet on disk, the one being written among them
+RESCUE_S = 5.0  # that a failing run waits for the file system
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0  # between tries
+STALL_S = 10.0  # a file system that has not answered for so long is told of
+STOP_S = 3.0  # that a run which was asked to stop waits for a file system that fails
+ADVICE = {"ENOSPC": "make room there", "EDQUOT": "remove files of yours there, or have your quota raised",
+          "EROFS": "have it mounted for writing again"}  # fmt: skip
+
+
+class _Job:
+    """Something to write: `steps`, (path, action) each, done one after the other. games_num: what is lost with it."""
+
+    def __init__(self, steps, games_num=0, what="written"):
+        self.steps, self.games_num, self.what, self.waited = steps, games_num, what, False
+        self.result = self.error = None
+
+
+class Writer:
+    """Writes records as segments in `folder`, in the order in which they are handed over (`links` links to them all),
+    and other files between them.
+
+    One process, root, has one, and calls it from one thread. An error that does not pass is raised by the next
+    `submit` or `flush`, as it was raised in the thread; later calls raise SegmentError. What was handed over before
+    or after such an error is still written if it can be.
+    """
+
+    def __init__(self, folder, links, game, requests=None, give_up_s=600.0):
+        """requests: what signals ask for (`signals.Requests`); a stop is asked for here where the writer gives up."""
+        self.folder, self.links, self.game, self.give_up_s = folder, links, game, give_up_s
+        self.requests = requests or SimpleNamespace(stop=False)
+        self.may_appear = lambda: None  # called right before a file appears; raises Forbidden
+        self.ended = None  # why nothing is written any more, in words
+        self.resumable = True  # then: whether the same command goes on later
+        self.lost_games_num = 0  # handed over and not written, since it has ended
+        self._log = logging.getLogger("az_mpi")
+        self._changed = threading.Condition()
+        self._unwritten = deque()  # the first is being written
+        self._handed_num = self._written_num = 0  # records
+        self._error, self._told = None, False
+        self._path, self._tried, self._failure = None, 0.0, None  # of the step under way; in words why it failed last
+        self._begun = None  # when that step was tried first
+        # A daemon: a file system that never answers must not keep a failing program alive.
+        threading.Thread(target=self._write, name="segments", daemon=True).start()
+
+    def submit(self, iteration, record, provenance):
+        """Hand over what `segment.write` takes; waits while QUEUE_MAX records are unwritten.
+
+        The record must not be changed afterwards. One without games makes no segment, but the links are renewed.
+        """
+        steps = [(self.links, lambda: segment.link_all(self.folder, self.links, self._check))]
+        if len(record.games):
+            names = []  # a second try writes the segment of the first, which may have appeared before it failed
+
+            def write():
+                names[:] = names or [segment.next_path(self.folder, iteration)]
+                segment.write(self.folder, iteration, self.game, record, provenance, names[0], self._check)
+
+            steps.insert(0, (self.folder, write))
+        with self._changed:
+            self._wait(lambda: len(self._unwritten) < QUEUE_MAX)
+            self._raise_error()
+            self._append(_Job(steps, len(record.games)))
+
+    def do(self, path, action, what="written"):
+        """Let `action(check)` write `path` after all that was handed over, wait, and return what it returns; None where
+        the writer has ended. It may be called again and again. It calls `check` right before its file appears.
+
+        what: "read" where it only reads."""
+        job = _Job([(path, lambda: action(self._check))], what=what)
+        job.waited = True
+        with self._changed:
+            self._append(job)
+            self._wait(lambda: job not in self._unwritten)
+            self._raise_error()
+        if job.error is not None:
+            raise job.error
+        return job.result
+
+    @property
+    def unwritten_num(self):
+        """How many of the newest records handed over may not be durable yet."""
+        with self._changed:
+            return self._handed_num - self._written_num
+
+    def writing_s(self):
+        """Return for how many seconds it has been at the step under way; 0.0 where there is none. For any thread."""
+        begun = self._begun
+        return 0.0 if begun is None else time.monotonic() - begun
+
+    def flush(self):
+        """Wait until everything handed over is durable, or the writer has ended."""
+        with self._changed:
+            self._wait(lambda: not self._unwritten)
+            self._raise_error()
+
+    def rescue(self):
+        """Wait RESCUE_S at most for what was handed over, in a run that is failing.
+
+        Returns (how many records are still unwritten, an error that no `submit` or `flush` has raised, or None).
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._unwritten, RESCUE_S)
+            return len(self._unwritten), None if self._told else self._error
+
+    def _append(self, job):
+        self._handed_num += not job.waited
+        if self.ended is not None:
+            self.lost_games_num += job.games_num
+            return
+        self._unwritten.append(job)
+        self._changed.notify_all()
+
+    def _raise_error(self):
+        if self._error is None:
+            return
+        if self._told:
+            raise SegmentError(f"{self.folder}: a segment could not be written before") from self._error
+        self._told = True
+        raise self._error
+
+    def _wait(self, done):
+        """Wait until `done()`, which is called with `_changed` held, or until the writer ends. Tells of a pause."""
+        begun, paused = time.monotonic(), False
+        while not done() and self.ended is None:
+            self._changed.wait(0.1)
+            watchdog.tick()
+            trouble = self._trouble()
+            if not trouble:
+                begun = time.monotonic()
+                continue
+            if not paused:
+                self._log.warning("paused: %s; the run goes on by itself once this works, and stops after %.0f s "
+                                  "(storage.give_up_s)", trouble, self.give_up_s)
+                paused = True
+            if time.monotonic() - begun > (min(STOP_S, self.give_up_s) if self.requests.stop else self.give_up_s):
+                self._end(trouble)
+        if paused and self.ended is None:
+            self._log.info("the files can be written again: the run goes on")
+
+    def _trouble(self):
+        """Return in words why the step under way does not get on, or None."""
+        if self._unwritten and self._failure is not None:
+            return f"{self._path} cannot be {self._unwritten[0].what}: {self._failure}"
+        silent_s = time.monotonic() - self._tried
+        if self._unwritten and silent_s > STALL_S:
+            what = self._unwritten[0].what
+            return f"{self._path} is being {what} for {silent_s:.0f} s: the file system does not answer"
+        return None
+
+    def _end(self, why):
+        """Write nothing any more and ask all ranks to stop. `_changed` is held."""
+        self.ended = why
+        self.lost_games_num += sum(job.games_num for job in self._unwritten)
+        self.requests.stop = True
+        self._log.error("nothing is written any more: %s", why)
+        self._changed.notify_all()
+
+    def _check(self):
+        if self.ended is not None:
+            raise Forbidden(self.ended)
+        self.may_appear()
+
+    def _write(self):
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._unwritten)
+                job = self._unwritten[0]
+            try:
+                for path, action in job.steps:
+                    job.result = self._insist(path, action, job.what)
+            except BaseException as raised:  # whatever it is, it belongs to the thread that handed this over
+                job.error = raised
+            job.steps = self._begun = None  # with the record
+            with self._changed:
+                self._failure = None
+                if not job.waited:
+                    self._error = self._error or job.error
+                    self._written_num += job.error is None and self.ended is None
+                self._unwritten.popleft()
+                self._changed.notify_all()
+            del job
+
+    def _insist(self, path, action, what):
+        """Return what `action()` returns, called until it raises no error that may pass; None once the writer ends."""
+        pause, self._begun = FIRST_PAUSE_S, time.monotonic()
+        while self.ended is None:
+            self._path, self._tried = path, time.monotonic()
+            try:
+                try:
+                    result = action()
+                except OSError as error:
+                    if not unavailable(error):
+                        self.may_appear()  # raises Forbidden where the run's folder is gone, which is why then
+                    raise
+            except Forbidden as error:
+                with self._changed:
+                    if self.ended is None:
+                        self.resumable = error.resumable
+                        self._end(str(error))
+            except OSError as error:
+                if not unavailable(error):
+                    raise
+                text = describe(path, error)
+                if self._failure is None:
+                    kept = "it is kept in memory and " if what == "written" else ""
+                    self._log.warning("%s cannot be %s: %s; %stried again", path, what, text, kept)
+                with self._changed:
+                    self._failure = text
+                    self._changed.wait_for(lambda: self.ended is not None, pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+            else:
+                if self._failure is not None:
+                    self._failure = None
+                    self._log.info("%s: %s now", path, what)
+                return result
+        return None
+
+
+def insist(writer, path, look):
+    """Return what `look()`, which reads `path`, returns; `writer` calls it again while the file system fails.
+
+    None where the writer has given up, and the run is to stop. writer None: without patience, raises Refusal."""
+    try:
+        return look()
+    except OSError as error:
+        if writer is None:
+            if not unavailable(error):
+                raise
+            kind = NotNow if passes(error) else Refusal
+            raise kind(f"{path} cannot be read: {describe(path, error)}") from error
+    return writer.do(path, lambda check: look(), "read")
+
+
+def describe(path, error):
+    """Return an OSError as what is wrong, how much room there is, and what helps."""
+    name = errno.errorcode.get(error.errno, "")
+    try:
+        room = os.statvfs(path if os.path.isdir(path) else os.path.dirname(path))
+        free = f"{room.f_bavail * room.f_frsize / 2**20:,.1f} MiB and {room.f_favail:,} files free"
+    except OSError:
+        free = "free space unknown"
+    usual = MAY_NOT if error.errno in REFUSED else "look at the file system, or at the host that serves it"
+    file = Path(error.filename or path)
+    file = "" if file == Path(path) or file.name.startswith(".") else f": {file.name}"  # not its temporary name
+    return f"{error.strerror}{file} ({free}): {ADVICE.get(name, usual)}"

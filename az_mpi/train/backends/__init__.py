@@ -1,0 +1,26 @@
+"""What sums gradients over the trainers, by its name in the configuration."""
+
+import torch
+
+from az_mpi.core.problems import Refusal
+from az_mpi.train.backends.ddp_backend import DdpBackend
+from az_mpi.train.backends.horovod_backend import HorovodBackend
+
+KINDS = {"horovod": HorovodBackend, "ddp": DdpBackend}
+
+
+def make(name, world, trainers, device):
+    """Return the backend called `name` over the world `trainers`, None where that is None. Collective over world.
+
+    device: the torch device this rank trains on. Raises Refusal, on every rank, where the backend cannot be used.
+    """
+    backend = trainers and KINDS[name](trainers, trainers.collect(_gpu(device)))
+    problems = world.collect(backend and backend.problem)
+    if ranks := [rank for rank, problem in enumerate(problems) if problem]:
+        raise Refusal(f'train.backend: "{name}" cannot be used on rank {ranks}: {problems[ranks[0]]}')
+    return backend
+
+
+def _gpu(device):
+    device = torch.device(device)
+    return str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else None

@@ -1,0 +1,88 @@
+"""Data-parallel training with Horovod. The only module that imports it.
+
+Horovod's background thread talks to its peers a thousand times a second even when there is nothing to reduce, which
+costs self-play on the same cores 40 % of its speed. It is therefore started for each training phase (1 to 5 ms) and
+shut down after it.
+"""
+
+import atexit
+import re
+from contextlib import contextmanager
+from pathlib import Path
+
+from az_mpi.liveness import watchdog
+from az_mpi.mpi.peers import PeerLost, lost
+
+
+class HorovodBackend:
+    """Horovod over the ranks of `world`. Every method is collective over that world.
+
+    gpus: the UUID of each rank's GPU, None for a processor; () where all train on processors.
+    problem: why it cannot be used, in words, or None.
+    """
+
+    def __init__(self, world, gpus=()):
+        self.world, self.problem = world, _problem(gpus)
+
+    @contextmanager
+    def session(self):
+        """Run Horovod while the block lasts. Raises PeerLost where a rank has died, or has left for that reason."""
+        import horovod.torch as hvd
+        from horovod.common.exceptions import HorovodInternalError
+
+        try:
+            with watchdog.waiting():
+                hvd.init(comm=self.world.comm)
+        except ValueError as error:  # all that it says where a rank dies in its start (tools/patch_horovod.py)
+            hvd.shutdown()
+            if not lost(self.world.comm):
+                raise
+            raise PeerLost(str(error)) from error
+        try:
+            yield
+            # One rank's shutdown ends every rank's session, also of one that still waits for its last reduction.
+            self.world.barrier()
+        except HorovodInternalError as error:
+            raise PeerLost(str(error)) from error
+        finally:
+            with watchdog.waiting():
+                hvd.shutdown()
+            atexit.unregister(hvd.mpi_ops._basics.shutdown)  # which each `init` registers anew
+
+    def wrap(self, optimizer, named_parameters):
+        """Return the optimiser with gradients summed over ranks. Within a session; it serves later sessions too."""
+        import horovod.torch as hvd
+
+        return hvd.DistributedOptimizer(optimizer, named_parameters=named_parameters, op=hvd.Sum)
+
+    def close(self):
+        """Nothing: a session leaves nothing open."""
+
+    @staticmethod
+    def describe():
+        """Return Horovod's version and what carries its reductions, one line."""
+        import horovod
+        import horovod.torch as hvd
+
+        return f"horovod {horovod.__version__} ({'NCCL' if hvd.nccl_built() else 'MPI'})"
+
+
+def _problem(gpus):
+    """Return why Horovod cannot sum gradients between these devices, in words, or None."""
+    try:
+        import horovod.torch as hvd
+    except (ImportError, OSError) as error:
+        return f"{error}\n  build it with make setup, or train without it: --set train.backend=ddp"
+    libraries = sorted(set(re.findall(r"\S*/libmpi(?:_cray|ch)?\.so\S*", Path("/proc/self/maps").read_text())))
+    if len(libraries) > 1:
+        return (f"Horovod and mpi4py use different MPI libraries: {', '.join(libraries)}\n"
+                "  build it against this one with make setup MPI_HOME=..., or --set train.backend=ddp")
+    on_gpus = [gpu for gpu in gpus if gpu]
+    if len(gpus) > 1 and on_gpus and not hvd.cuda_built():
+        return ("this Horovod reduces gradients on processors only, and several ranks are to train on GPUs\n"
+                "  build it for them with make setup HOROVOD_GPU_OPERATIONS=NCCL, or --set train.backend=ddp,\n"
+                "  or --set train.ranks=1")
+    if len(set(on_gpus)) < len(on_gpus):
+        return ("two ranks are to train on one GPU, which NCCL does not allow\n"
+                "  start as many ranks a host as it has GPUs, or fewer trainers with --set train.ranks=N")
+    return None
