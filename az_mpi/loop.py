@@ -119,13 +119,13 @@ def play(run):
     new_positions, total = 0, None
     while True:
         before = player.simulations_num
-        with run.timers("play"), run.tally.playing(world):
+        with run.timers("play"), run.counters.playing(world):
             if config.selfplay.deterministic:
-                total = quota.play_share(player, run.pulse, index, missing, weights, shown.update)
+                total = quota.play_share(player, run.control, index, missing, weights, shown.update)
             elif missing_num > 0:
-                total = quota.play_until(player, run.pulse, index, run.attempt, finished_before, missing_num,
+                total = quota.play_until(player, run.control, index, run.attempt, finished_before, missing_num,
                                          shown.update, config.exchange.every_s)
-        run.tally.played_num += player.simulations_num - before
+        run.counters.played_num += player.simulations_num - before
         with run.timers("exchange"):
             new_positions += exchange.exchange(run, old)
         old = Record.empty(run.game)
@@ -171,15 +171,15 @@ def learn(run):
                 saves.append(total.save)
                 return total.done == run.trainers_num
 
-            run.pulse.wait(all_done, done=run.learner is not None)
+            run.control.wait(all_done, done=run.learner is not None)
             if any(saves) and run.learner and not run.learner.failure:
                 resume.answer_save(run)
     else:
         before = player.simulations_num
         run.status.enter("play")
-        with run.tally.playing(world):
-            quota.play_meanwhile(player, run.pulse, progress.iteration, run.attempt, run.trainers_num)
-        run.tally.meanwhile_num += player.simulations_num - before
+        with run.counters.playing(world):
+            quota.play_meanwhile(player, run.control, progress.iteration, run.attempt, run.trainers_num)
+        run.counters.meanwhile_num += player.simulations_num - before
     if run.partner and not run.learner:
         run.partner.settle()
     failure = run.learner and run.learner.failure
@@ -198,7 +198,7 @@ class StepWatch:
 
     def __init__(self, run):
         self.run, self.stopped = run, False
-        self.lockstep = run.learner and Lockstep(run.learner.world, run.pulse.requests)
+        self.lockstep = run.learner and Lockstep(run.learner.world, run.control.requests)
 
     def begin(self):
         self.lockstep.begin()
@@ -224,8 +224,8 @@ class StepWatch:
         if run.partner and learner.step_index % run.config.fault.copy_every == 0:
             run.partner.send(run.progress, learner)
         if run.trainers_num < run.world.size:
-            heard = run.pulse.look()
-            run.pulse.requests.save |= bool(heard and heard.save)
+            heard = run.control.look()
+            run.control.requests.save |= bool(heard and heard.save)
         if total.save:
             resume.answer_save(run)
         self.stopped = total.stop > 0
@@ -234,28 +234,28 @@ class StepWatch:
 
 def report(run, new_positions, steps):
     """Say and record what the iteration did."""
-    world, tally = run.world, run.tally.take(run.world)
+    world, counters = run.world, run.counters.take(run.world)
     losses = run.learner.iteration_losses() if run.learner else {}  # this rank's part
     mine = [*run.take_cache_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, losses]  # from KiB
     *counts, losses = zip(*world.collect(mine))
     asked, evaluated, peak = map(np.array, counts)
-    games_num = tally["games_num"].sum()
+    games_num = counters["games_num"].sum()
     values = {"iteration": run.progress.iteration, "games_num": int(games_num), "positions_num": new_positions}
     values |= {"games_asked_num": run.config.selfplay.games_num}
     values |= {"steps_num": steps} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
-    values |= {"mean_length": tally["positions_num"].sum() / max(games_num, 1)}
-    values |= {"first_player_score": 0.5 + 0.5 * tally["outcome"].sum() / max(games_num, 1)}
-    values |= {"mean_staleness": tally["staleness"].sum() / max(games_num, 1)}
+    values |= {"mean_length": counters["positions_num"].sum() / max(games_num, 1)}
+    values |= {"first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / max(games_num, 1)}
+    values |= {"mean_staleness": counters["staleness"].sum() / max(games_num, 1)}
     run.status.staleness = values["mean_staleness"]
     values |= (spent := run.timers.take())
     play_s = spent.get("play_s", 0.0)
     whole = sum(value for name, value in spent.items() if "_idle_" not in name)
     values |= {"overhead_share": 1 - (play_s + spent["train_s"]) / whole}
     # Of ranks that play while others train, and of the same ranks while all play.
-    meanwhile, alone = tally["meanwhile_num"].sum(), tally["played_num"][run.trainers_num :].sum()
+    meanwhile, alone = counters["meanwhile_num"].sum(), counters["played_num"][run.trainers_num :].sum()
     searching_s = play_s + (spent["train_s"] if meanwhile else 0.0)
     if play_s:  # not an iteration that was resumed in its training
-        values |= {"games_per_s": games_num / searching_s, "simulations_per_s": tally["played_num"].sum() / play_s}
+        values |= {"games_per_s": games_num / searching_s, "simulations_per_s": counters["played_num"].sum() / play_s}
     if meanwhile:
         values["meanwhile_simulations_per_s"] = meanwhile / spent["train_s"]
     if meanwhile and alone:
@@ -264,19 +264,19 @@ def report(run, new_positions, steps):
         values["cache_hit_rate"] = 1 - evaluated.sum() / asked.sum()
     if asked.any() and searching_s:
         values["evaluations_per_s"] = evaluated.sum() / searching_s
-    values |= {"bad_steps_num": int(tally["bad_steps_num"][0]), "rollbacks_num": run.progress.rollbacks}
-    values |= {"exchanges_num": int(tally["exchanges_num"][0]), "exchange_bytes": int(tally["exchange_bytes"].sum())}
-    values |= {"publish_bytes": int(tally["publish_bytes"].sum())}
+    values |= {"bad_steps_num": int(counters["bad_steps_num"][0]), "rollbacks_num": run.progress.rollbacks}
+    values |= {"exchanges_num": int(counters["exchanges_num"][0])}
+    values |= {f"{name}_bytes": int(counters[f"{name}_bytes"].sum()) for name in ("exchange", "publish")}
     values |= {"peak_resident_bytes": int(peak.max())}  # of the largest rank since it started
-    values |= {f"{name}_by_rank": tally[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}
-    values["playing_s_by_rank"] = tally["playing_s"].round(4).tolist()
+    values |= {f"{name}_by_rank": counters[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}
+    values["playing_s_by_rank"] = counters["playing_s"].round(4).tolist()
     if not (run.writer and run.writer.ended):  # else it is not on disk, and will be done again
         run.metrics.write("iteration", run.progress.step, values)
     if world.is_root:
         run.logger.info(iteration_line(values))
     else:
         text = "iteration %d: this rank gave %d games, %d positions; %d simulations, %d of them while others trained"
-        counts = [tally[f"{name}_num"][world.rank] for name in ("games", "positions", "played", "meanwhile")]
+        counts = [counters[f"{name}_num"][world.rank] for name in ("games", "positions", "played", "meanwhile")]
         text = "; ".join([text, *filter(None, [losses_text(values)])])
         run.logger.info(text, values["iteration"], *counts[:2], counts[2] + counts[3], counts[3])
 

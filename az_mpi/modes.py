@@ -96,11 +96,12 @@ def selfplay(arguments, config, world, requests):
     begun, player = time.perf_counter(), run.player
     shown = ProgressBar(run.logger, world.is_root, "self-play", "games")
     if config.selfplay.deterministic:
-        quota.play_share(player, run.pulse, index, np.arange(config.selfplay.games_num), [1] * world.size, shown.update)
+        quota.play_share(player, run.control, index, np.arange(config.selfplay.games_num), [1] * world.size,
+                         shown.update)
     else:
         # Training counts its attempts from 1; these calls count from the upper half, so that no id is given twice.
         call = 0x800 + world.share(len(list(folder.glob("*.h5"))))
-        quota.play_until(player, run.pulse, index, call, 0, config.selfplay.games_num, shown.update)
+        quota.play_until(player, run.control, index, call, 0, config.selfplay.games_num, shown.update)
     shown.close()
     seconds = time.perf_counter() - begun
     record = player.take().gather(world)

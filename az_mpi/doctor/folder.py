@@ -11,7 +11,7 @@ from pathlib import Path
 
 from az_mpi.core.files import whole_file
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, attempt, ranks_in_words
-from az_mpi.doctor.sweep import swept
+from az_mpi.doctor.scratch import removed_at_end
 
 MIB = 2**20
 SEEN_S = 10.0  # that a network file system may take to show one host what another wrote
@@ -27,7 +27,7 @@ def examine(world, logdir):
     if error:
         return [Check("folder", PROBLEM, f"{logdir} cannot be written to: {error}",
                       "--logdir on a file system that all hosts share and you may write to")], {}
-    with swept(*made) if world.is_root else contextlib.nullcontext():
+    with removed_at_end(*made) if world.is_root else contextlib.nullcontext():
         outcome = _examine(world, logdir, Path(made[0]))
         world.barrier()
     world.barrier()

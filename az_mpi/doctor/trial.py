@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from az_mpi.doctor.checks import OK, WARNING, Check, ranks_in_words
-from az_mpi.doctor.sweep import swept
+from az_mpi.doctor.scratch import removed_at_end
 from az_mpi.mpi import placement, root_host
 from az_mpi.report import console
 from az_mpi.run import kernels
@@ -39,7 +39,7 @@ def measure(world, config, seconds):
     })
     # On this host: the shared folder has a trial of its own.
     scratch = tempfile.mkdtemp(prefix="doctor-")
-    with swept(scratch):
+    with removed_at_end(scratch):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             # The run may number its ranks anew; what is measured is told by the numbers of `world`.

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 from az_mpi.core.problems import Refusal, escape
-from az_mpi.launch.desk import Desk
 from az_mpi.launch.hosts import parse
+from az_mpi.launch.request_files import RequestFiles
 from az_mpi.report import status_command
 
 PROG = "python -m az_mpi hosts"
@@ -41,7 +41,7 @@ def main(arguments):
     given = parser.parse_args(arguments)
     add = [str(host) for words in given.add for host in parse(words, "--add")]
     remove = [host.name for words in given.remove for host in parse(words, "--remove")]
-    desk = Desk(given.run)
+    desk = RequestFiles(given.run)
     state = desk.look()
     if not (add or remove or given.restart):
         if given.no_wait:

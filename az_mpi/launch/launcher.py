@@ -12,10 +12,10 @@ from az_mpi.config import command_line
 from az_mpi.config import load as configuration
 from az_mpi.core.problems import Refusal, escape, nearest
 from az_mpi.launch import check, hosts, mpi_job, mpirun
-from az_mpi.launch.pool import Pool
-from az_mpi.launch.reach import BySsh
+from az_mpi.launch.host_pool import HostPool
 from az_mpi.launch.rendezvous import node0
 from az_mpi.launch.supervisor import RESTARTS_MAX, RESUMABLE, Supervisor
+from az_mpi.launch.transport import Ssh
 from az_mpi.storage.run_folder import recorded_config
 
 PROG = "python -m az_mpi launch"
@@ -188,10 +188,10 @@ def main(arguments):
 def supervise(options, program, given, found, chosen):
     """Run the training job, and look after it; return the exit status."""
     mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
-    pool = Pool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
+    pool = HostPool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
     answers = None if options.no_check else first_look(options, given, found, chosen)
     with mpi_job.interruptible(RESUMABLE):
-        return Supervisor(options, program, given.logdir, found, pool, chosen, hours(given), BySsh()).run(answers)
+        return Supervisor(options, program, given.logdir, found, pool, chosen, hours(given), Ssh()).run(answers)
 
 
 def hours(given):

@@ -13,10 +13,10 @@ from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import SHARE
 from az_mpi.launch import check, mpi_job, mpirun
-from az_mpi.launch.desk import Desk
 from az_mpi.launch.hosts import parse
 from az_mpi.launch.pool import LOOK_S, RETURN_MAX_S
-from az_mpi.launch.reach import Look
+from az_mpi.launch.request_files import RequestFiles
+from az_mpi.launch.transport import Look
 
 RESTARTS_MAX = 10
 STARTS_MAX = 3  # in a row, of a run that has never begun: it may not be able to
@@ -35,13 +35,13 @@ class Supervisor:
 
     options: of launch. program: the words that start run_dist.py. folder: the run's. found: the Mpirun. chosen: the
     Hosts of `pool` that have been looked at and are there. hours: that all jobs together may take, 0 for no limit.
-    reach: how hosts are reached, a BySsh or a Meeting.
+    transport: how hosts are reached, a Ssh or a Meeting.
     """
 
-    def __init__(self, options, program, folder, found, pool, chosen, hours, reach):
+    def __init__(self, options, program, folder, found, pool, chosen, hours, transport):
         self.options, self.program, self.folder, self.mpirun, self.pool = options, program, Path(folder), found, pool
-        self.reach = reach
-        self.id, self.desk = secrets.token_hex(8), Desk(folder)
+        self.transport = transport
+        self.id, self.desk = secrets.token_hex(8), RequestFiles(folder)
         self.end = time.monotonic() + SHARE * 3600 * hours if hours else float("inf")
         self.there = {host.name for host in chosen}  # the names of hosts that answered when last asked
         self.chosen, self.np = pool.choose(self.there)
@@ -93,7 +93,7 @@ class Supervisor:
         """Run one job on the chosen hosts and return how it `Ended`."""
         settings = check.settings(answers, self.chosen) if answers else {}
         command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
-                              agent=self.reach.agent, survive=self.options.survive, launch=self.id,
+                              agent=self.transport.agent, survive=self.options.survive, launch=self.id,
                               restarts=self.jobs_num, **settings)
         mpi_job.tell(shlex.join(command), 1)
         self.changing, self.expired, self.node_lost, self.stops = False, False, False, []
@@ -111,7 +111,7 @@ class Supervisor:
         """Let time pass between two jobs, but not where a stop is asked for from elsewhere."""
         until = time.monotonic() + seconds
         while True:
-            signals, _ = self.reach.attend(set())
+            signals, _ = self.transport.attend(set())
             if signal.SIGUSR2 in signals:
                 raise SystemExit(RESUMABLE)
             if (left_s := until - time.monotonic()) <= 0:
@@ -136,7 +136,7 @@ class Supervisor:
         """Choose hosts for the next job from those that answer, and kill what the last one has left on them. Return
         (what they answered, the names of those of the last job that did not)."""
         answers, problems = None, []
-        present = self.reach.present(host.name for host in self.pool.wanted())
+        present = self.transport.present(host.name for host in self.pool.wanted())
         wanted = [host for host in self.pool.wanted() if host.name in present]
         if not self.options.no_check:
             try:
@@ -156,7 +156,7 @@ class Supervisor:
 
     def ask_hosts(self, hosts, end=None):
         timeout_s = self.options.timeout or ANSWER_S
-        shell, gpus = self.reach.shell(timeout_s), bool(self.options.gpus)
+        shell, gpus = self.transport.shell(timeout_s), bool(self.options.gpus)
         return check.ask(hosts, self.mpirun, self.folder, shell, timeout_s, gpus, end)
 
     def state(self):
@@ -184,7 +184,7 @@ class Supervisor:
 
     def tick(self):
         """Look after the job that runs; return the signals that mpirun is to get."""
-        now, (signals, lost) = time.monotonic(), self.reach.attend({host.name for host in self.chosen})
+        now, (signals, lost) = time.monotonic(), self.transport.attend({host.name for host in self.chosen})
         if signal.SIGUSR2 in signals:
             self.expired = True  # asked to stop from elsewhere
         if lost and not self.node_lost:
@@ -219,13 +219,13 @@ class Supervisor:
         elif now >= self.look_at:
             self.look_at = now + LOOK_S
             self.pool.reread()
-            names = self.reach.present(host.name for host in self.pool.wanted())
+            names = self.transport.present(host.name for host in self.pool.wanted())
             absent = [host for host in self.pool.wanted()
                       if host.name in names - self.there and self.pool.may_return(host.name)]  # fmt: skip
             if absent and not self.options.no_check:
                 self.look = Look(self.ask_hosts, absent)
             else:
-                self.there |= {host.name for host in absent if self.reach.knows}
+                self.there |= {host.name for host in absent if self.transport.knows}
                 self.rearrange()
 
     def looked(self, answers, problems):

@@ -22,7 +22,7 @@ class Total(NamedTuple):
     stop: int
 
 
-class Pulse:
+class ControlChannel:
     """Sums over the ranks of `world`, one after the other. All see the same totals in the same order: what follows from
     a total alone, all of them decide alike. Collective: whoever looks until a total tells it to end, all do."""
 

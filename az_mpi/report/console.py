@@ -7,7 +7,7 @@ from logging.handlers import QueueHandler
 from pathlib import Path
 
 from az_mpi.core.files import open_plain
-from az_mpi.report.behind import Behind
+from az_mpi.report.background_writer import BackgroundWriter
 
 LAST_LINES_S = 2.0  # that the log files are given at the end
 PLAIN_EVERY = 0.25  # of the work between two progress lines where there is no terminal
@@ -48,7 +48,7 @@ class _Files(QueueHandler):
     These are no handlers of their own: logging would wait at the end for one that its file system does not let go."""
 
     def __init__(self, files):
-        super().__init__(Behind("log", lambda record: [_write(file, f"{record.msg}\n") for file in files]))
+        super().__init__(BackgroundWriter("log", lambda record: [_write(file, f"{record.msg}\n") for file in files]))
         self._files = files
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
 

@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager, suppress
 
 from az_mpi.core import files
-from az_mpi.report.behind import Behind
+from az_mpi.report.background_writer import BackgroundWriter
 
 PATIENCE_S = 1.0  # that a write may take before the run goes on without it
 LAST_LINES_S = 5.0  # and what is left at the end
@@ -25,7 +25,7 @@ class Metrics:
         self._board, self._board_dir = None, None
         if shown and tensorboard:
             self._board_dir = run_dir / "tensorboard" / f"attempt-{attempt}"
-        self._behind = shown and Behind("metrics", lambda record: self._write(*record))
+        self._background = shown and BackgroundWriter("metrics", lambda record: self._write(*record))
 
     def write(self, kind, step, values):
         """Record `values`, numbers by name, as one line of `kind`, at optimiser step `step`.
@@ -37,9 +37,9 @@ class Metrics:
             with suppress(Exception):  # of which the thread tells; slow, and no part of what may take PATIENCE_S
                 import torch.utils.tensorboard  # noqa: F401
         line = json.dumps({"kind": kind, "time": round(time.time(), 3), "step": step, **values}) + "\n"
-        hangs = not self._behind.flush(0.0)
-        self._behind.put((line, kind, step, values))
-        self._behind.flush(0.0 if hangs else PATIENCE_S)
+        hangs = not self._background.flush(0.0)
+        self._background.put((line, kind, step, values))
+        self._background.flush(0.0 if hangs else PATIENCE_S)
 
     @property
     def dropped(self):
@@ -47,7 +47,7 @@ class Metrics:
         return self._path is None
 
     def close(self):
-        if self.dropped or not self._behind.close(LAST_LINES_S):
+        if self.dropped or not self._background.close(LAST_LINES_S):
             return
         self._write_lines()
         if self._file is not None:

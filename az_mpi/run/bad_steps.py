@@ -28,7 +28,7 @@ def skipped(run, batch, figures):
     batch, figures: this trainer's part, and of that the losses and the norm, as the learner tells its watch.
     """
     learner = run.learner
-    run.tally.bad_steps_num += 1
+    run.counters.bad_steps_num += 1
     place = run.folder / FOLDER / f"{learner.step_index:08d}"
     problems = [problem for problem in learner.world.collect(_keep(learner, batch, figures, place)) if problem]
     kept = f"its batch could not be kept ({problems[0]})" if problems else f"its batch is kept in {place}"

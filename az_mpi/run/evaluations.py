@@ -72,12 +72,12 @@ class _Watched:
     def update(self, done, total):
         self.bar.update(done, total)
         watchdog.tick()
-        if heard := self.run.pulse.look():
+        if heard := self.run.control.look():
             self._answer(heard)
 
     def finish(self):
         """This rank has done its part. Wait for the others, which may be asked to stop."""
-        self.run.pulse.wait(lambda heard: self._answer(heard) or heard.done == self.run.world.size, done=True)
+        self.run.control.wait(lambda heard: self._answer(heard) or heard.done == self.run.world.size, done=True)
         self.bar.close()
 
     def _answer(self, heard):

@@ -69,9 +69,9 @@ def exchange(run, old):
     progress.unfinished_games = sum(count[3] for count in counts)
     if run.replay:
         run.replay.forget(progress.positions_num - replay.window_size(run.config.replay, progress.positions_num))
-    run.tally.add_games(record, progress.iteration)
-    run.tally.exchanges_num += 1
-    run.tally.exchange_bytes += world.sent_bytes - sent_before
+    run.counters.add_games(record, progress.iteration)
+    run.counters.exchanges_num += 1
+    run.counters.exchange_bytes += world.sent_bytes - sent_before
     return made
 
 

@@ -14,13 +14,13 @@ from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import Stopped
 from az_mpi.liveness import watchdog
 from az_mpi.mpi import placement
-from az_mpi.mpi.control_channel import Pulse
+from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.peers import PeerLost
 from az_mpi.network import resnet
 from az_mpi.report import console
+from az_mpi.report.counters import Counters
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
-from az_mpi.report.tally import Tally
 from az_mpi.run import exchange, partner_checkpoint, resume
 from az_mpi.run.setup import make_backend, make_players, make_writer, say_ranks
 from az_mpi.selfplay.record import Record
@@ -77,12 +77,12 @@ def _rebuild(run, world):
         _leave(run, world, error)
         raise
     attempt = world.from_root(lambda: _note_attempt(run, world))
-    new = replace(run, world=world, trainers_num=trainers_num, attempt=attempt, progress=Progress(), tally=Tally(),
-                  rescued=None)
+    new = replace(run, world=world, trainers_num=trainers_num, attempt=attempt, progress=Progress(),
+                  counters=Counters(), rescued=None)
     new.logger = console.start(world.is_root, run.log_name, run.folder)
     new.status = Status(world, run.folder, config, attempt, new.logger, run.writer)
     try:
-        new.timers, new.pulse = Timers(world, new.status.enter), Pulse(world, run.pulse.requests)
+        new.timers, new.control = Timers(world, new.status.enter), ControlChannel(world, run.control.requests)
         if world.is_root and run.metrics.dropped:
             run.metrics = new.metrics = Metrics(run.folder, attempt, config.report.tensorboard, shown=True)
         _keep_games(new)
@@ -135,7 +135,7 @@ def _take_over(run, world):
                 taken = _insist_on_lock(run, ranks)
             except (lock.LockLost, OSError) as error:
                 return str(error)
-            run.writer = make_writer(run.config, run.folder, run.game, run.pulse.requests)
+            run.writer = make_writer(run.config, run.folder, run.game, run.control.requests)
             run.hold(taken)
         run.writer.do(run.folder, lambda check: files.remove_leftovers(run.folder, lost))
         return None
@@ -155,7 +155,7 @@ def _insist_on_lock(run, ranks):
         try:
             return lock.Lock.take_over(run.folder, ranks, run.attempt, run.token, run.config.fault.hang_s)
         except OSError as error:
-            if not files.unavailable(error) or time.monotonic() > end or run.pulse.requests.stop:
+            if not files.unavailable(error) or time.monotonic() > end or run.control.requests.stop:
                 raise
             if not told:
                 run.logger.warning("paused: the lock of %s cannot be taken over: %s", run.folder, error)

@@ -84,7 +84,7 @@ def publish(run):
     if run.players:
         sent_before = run.world.sent_bytes
         _give_weights(run.players, run.network)
-        run.tally.publish_bytes += run.world.sent_bytes - sent_before
+        run.counters.publish_bytes += run.world.sent_bytes - sent_before
     checkpoint.check_finite(run.network.state_dict())
     run.load_weights(digests[0])
 
@@ -149,7 +149,7 @@ def leave(run):
         run.logger.error("stopped after %s; what came last is not on disk, %d games among it: %s", how_far(run),
                          run.writer.lost_games_num, run.writer.ended)
     else:
-        why = ": max_hours is nearly over" if run.pulse.requests.time_is_up() else ""
+        why = ": max_hours is nearly over" if run.control.requests.time_is_up() else ""
         run.say("stopped after %s%s; start the same command again to go on", how_far(run), why)
     resumable = run.world.share(run.writer is None or run.writer.resumable)
     run.status.end("stopped" if resumable else "failed")

@@ -14,16 +14,16 @@ from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import Requests
 from az_mpi.mpi import placement
-from az_mpi.mpi.control_channel import Pulse
+from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.network import engines, resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines import openvino_engine
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
 from az_mpi.report import console
+from az_mpi.report.counters import Counters
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
-from az_mpi.report.tally import Tally
 from az_mpi.run import partner_checkpoint
 from az_mpi.run.partner_checkpoint import Partner
 from az_mpi.search.tree import bytes_per_tree
@@ -67,12 +67,12 @@ class Run:
     logger: object
     metrics: Metrics
     timers: Timers
-    pulse: Pulse
+    control: ControlChannel
     status: Status
     loaded: deque  # (iteration, SHA-256) of the newest weights that self-play has used, oldest first
     progress: Progress = field(default_factory=Progress)
     before_play: Progress | None = None  # as `progress` was when the iteration began, see `resume.mark`
-    tally: Tally = field(default_factory=Tally)
+    counters: Counters = field(default_factory=Counters)
     lock: Lock | None = None  # root's, on the folder
     token: str | None = None  # the lock's, by which another rank takes it over
     best_engine: Engine | None = None  # the best network's, once it was played against
@@ -174,7 +174,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
         logger=logger,
         metrics=Metrics(folder, attempt, config.report.tensorboard, shown=writes),
         timers=Timers(world, status.enter),
-        pulse=Pulse(world, requests),
+        control=ControlChannel(world, requests),
         status=status,
         loaded=deque([(0, resnet.weights_hash(network))], maxlen=LOADED_NUM),
     )

@@ -28,13 +28,13 @@ def shares(total, weights):
 
 
 @watchdog.steps()
-def play_share(player, pulse, iteration, missing, weights, on_progress):
+def play_share(player, control, iteration, missing, weights, on_progress):
     """Play exactly the games with the indices `missing` (the same list on every rank), each rank its share.
 
     Each game is seeded by its index and finished, so what is played does not depend on the number of ranks.
     weights: of every rank, see `shares`.
     """
-    rank = pulse.world.rank
+    rank = control.world.rank
     share = shares(len(missing), weights)
     mine = missing[sum(share[:rank]) :][: share[rank]]
     player.allow()
@@ -53,17 +53,17 @@ def play_share(player, pulse, iteration, missing, weights, on_progress):
         player.step()
         watchdog.step()
         on_progress(player.finished_num - finished_before, len(mine))
-        total = pulse.look()
+        total = control.look()
         if total and over(total):
             break
     else:
-        total = pulse.wait(over, done=True)
+        total = control.wait(over, done=True)
     player.pause()
     return total._replace(save=saves)
 
 
 @watchdog.steps()
-def play_until(player, pulse, iteration, attempt, finished_before, games_num, on_progress, every_s=0.0):
+def play_until(player, control, iteration, attempt, finished_before, games_num, on_progress, every_s=0.0):
     """Play until the ranks together have finished `games_num` games more than the sum of their `finished_before`, or
     for about `every_s` seconds of root's clock (0: without such a limit). Games under way stay for the next call.
 
@@ -71,35 +71,35 @@ def play_until(player, pulse, iteration, attempt, finished_before, games_num, on
     its share of half of the games that are still missing, or one. Half, since a rank that has not seen the newest sum
     yet still acts on the one before.
     """
-    size = pulse.world.size
+    size = control.world.size
     player.allow(player.finished_num)  # until the first sum says how many games are missing
     begun = time.monotonic()
     while True:
-        _begin_games(player, pulse.world, iteration, attempt)
+        _begin_games(player, control.world, iteration, attempt)
         player.step()
         watchdog.step()
-        late = pulse.world.is_root and bool(every_s) and time.monotonic() - begun >= every_s
-        total = pulse.look(player.finished_num - finished_before, exchange=late)
+        late = control.world.is_root and bool(every_s) and time.monotonic() - begun >= every_s
+        total = control.look(player.finished_num - finished_before, exchange=late)
         if total:
             on_progress(total.finished, games_num)
             if total.finished >= games_num or total.exchange or total.save or total.stop:
                 player.pause()
                 return total
             share = max((games_num - total.finished) // (2 * size), 1)
-            player.allow(finished_before + pulse.told_finished + share)
+            player.allow(finished_before + control.told_finished + share)
         if not player.live.any():  # all games wait for the next sum
             time.sleep(IDLE_S)
 
 
 @watchdog.steps()
-def play_meanwhile(player, pulse, iteration, attempt, others_num):
+def play_meanwhile(player, control, iteration, attempt, others_num):
     """Play while `others_num` other ranks do something else, until all of those say that they are done."""
     player.allow()
     while True:
-        _begin_games(player, pulse.world, iteration, attempt)
+        _begin_games(player, control.world, iteration, attempt)
         player.step()
         watchdog.step()
-        total = pulse.look()
+        total = control.look()
         if total and total.done == others_num:
             player.pause()
             return total

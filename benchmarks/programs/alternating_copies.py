@@ -15,13 +15,13 @@ from az_mpi import loop
 def learn(run, function=loop.learn):
     """Train, in even iterations without copies. No rank is lost here, so that nothing is asked of the older ones."""
     partner, copies = run.partner, run.progress.iteration % 2 == 1
-    begun, before = time.perf_counter(), run.tally.meanwhile_num
+    begun, before = time.perf_counter(), run.counters.meanwhile_num
     run.partner = partner if copies else None
     steps = function(run)
     run.partner = partner
     took = time.perf_counter() - begun
     if run.progress.iteration and run.world.rank < 2 and steps:
-        line = [copies, took / steps, (run.tally.meanwhile_num - before) / took]
+        line = [copies, took / steps, (run.counters.meanwhile_num - before) / took]
         with open(f"{sys.argv[1]}.{run.world.rank}", "a") as file:
             file.write(json.dumps(line) + "\n")
     return steps

@@ -12,7 +12,7 @@ import pytest
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.core import files
-from az_mpi.doctor import checks, diagnosis, facts, folder, job, machine, sweep, trial
+from az_mpi.doctor import checks, diagnosis, facts, folder, job, machine, scratch, trial
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check
 from az_mpi.storage import lock
 
@@ -236,7 +236,7 @@ def test_folders_made_on_the_way_are_removed_and_others_stay(tmp_path):
     here, made = folder.make(tmp_path / "a" / "b")
     assert Path(here).parent == tmp_path / "a" / "b" and made == [str(tmp_path / "a/b"), str(tmp_path / "a")]
     (tmp_path / "a" / "somebody else's").write_text("")
-    with sweep.swept(here, made):
+    with scratch.removed_at_end(here, made):
         assert Path(here).exists()
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["somebody else's"]
     with pytest.raises(OSError):

@@ -25,7 +25,8 @@ def test_what_hangs_ends_the_process_and_says_where():
 def test_what_was_written_is_removed_also_when_the_process_is_killed(tmp_path):
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/file").write_text("")
-    program = f"import os\nfrom az_mpi.doctor.sweep import swept\nwith swept({str(tmp_path / 'a/b')!r}, " \
+    program = "import os\nfrom az_mpi.doctor.scratch import removed_at_end\n" \
+              f"with removed_at_end({str(tmp_path / 'a/b')!r}, " \
               f"[{str(tmp_path / 'a')!r}]):\n    os.kill(os.getpid(), 9)\n"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=50).returncode == -9
     folder.wait_for(lambda: not (tmp_path / "a").exists())

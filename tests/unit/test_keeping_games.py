@@ -85,7 +85,7 @@ def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, caplog):
     monkeypatch.setattr(time, "sleep", lambda s: None)
     requests = SimpleNamespace(stop=False)
     run = SimpleNamespace(config=make_config(), folder="run", attempt=1, token="t", logger=logging.getLogger("az_mpi"),
-                          pulse=SimpleNamespace(requests=requests))
+                          control=SimpleNamespace(requests=requests))
     assert recovery._insist_on_lock(run, []) == "the lock" and caplog.text.count("cannot be taken over") == 1
     for final in (OSError(errno.EFBIG, "too large"), LockLost("another job has it")):
         answers.append(final)

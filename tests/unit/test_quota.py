@@ -11,7 +11,7 @@ from helpers import by_id, make_config
 
 from az_mpi import games
 from az_mpi.core.signals import Requests
-from az_mpi.mpi.control_channel import Pulse, Total
+from az_mpi.mpi.control_channel import ControlChannel, Total
 from az_mpi.mpi.world import split_evenly
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.selfplay.player import Player
@@ -66,7 +66,7 @@ def test_shares_of_all_ranks_are_the_games_of_one(missing, size):
 
 
 class Others:
-    """The pulse of one of `size` ranks. The others have finished `others` games each time they are asked and are done
+    """The control channel of one of `size` ranks. The others have finished `others` games each time they are asked and are done
     at once; a total comes at every second look. `requests`: {number of a total: its fields that are not as usual}."""
 
     def __init__(self, rank=0, size=1, others=0, requests=None):
@@ -177,12 +177,12 @@ def test_a_slow_rank_makes_no_work_for_the_others(games_num, parallel_games, slo
     size, played, sums = 4, [[] for _ in range(3)], defaultdict(dict)
 
     def play(rank):
-        player, pulse = make_player(rank, parallel_games), Pulse(ThreadWorld(rank, size, sums), Requests())
-        look = pulse.look
+        player, control = make_player(rank, parallel_games), ControlChannel(ThreadWorld(rank, size, sums), Requests())
+        look = control.look
         if rank == slow:
-            pulse.look = lambda *what, **more: (time.sleep(0.02), look(*what, **more))[1]
+            control.look = lambda *what, **more: (time.sleep(0.02), look(*what, **more))[1]
         for iteration, ids in enumerate(played):
-            play_until(player, pulse, iteration, 1, player.finished_num, games_num, silent)
+            play_until(player, control, iteration, 1, player.finished_num, games_num, silent)
             ids += player.take().games["id"].tolist()
 
     ranks = [threading.Thread(target=play, args=(rank,)) for rank in range(size)]

@@ -16,11 +16,11 @@ import pytest
 
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import hosts, mpi_job, supervisor
-from az_mpi.launch.desk import Desk
+from az_mpi.launch.host_pool import HostPool
 from az_mpi.launch.mpirun import Mpirun
-from az_mpi.launch.pool import Pool
-from az_mpi.launch.reach import BySsh
+from az_mpi.launch.request_files import RequestFiles
 from az_mpi.launch.supervisor import Supervisor
+from az_mpi.launch.transport import Ssh
 from az_mpi.liveness.watchdog import ENDED_EARLY
 
 ROOT = Path(__file__).parents[2]
@@ -74,10 +74,10 @@ def launch(tmp_path, monkeypatch):
         (tmp_path / "plan").write_text(json.dumps(plan))
         options = {"max_restarts": 3, "no_check": True, "survive": False, "gpus": None, "nodes": None, "np": None,
                    "timeout": 20, "interface": None} | options  # fmt: skip
-        pool = Pool(read or (lambda: hosts.parse(given)), options["nodes"], options["gpus"], options["np"])
+        pool = HostPool(read or (lambda: hosts.parse(given)), options["nodes"], options["gpus"], options["np"])
         found = Mpirun(str(tmp_path / "mpirun"), "mpirun (Open MPI) 5.0.11", None)
         watch = Supervisor(Namespace(**options), ["x", "--fresh"], tmp_path / "run", found, pool, pool.wanted(), hours,
-                           reach or BySsh())  # fmt: skip
+                           reach or Ssh())  # fmt: skip
         status = watch.run(None)
         lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
         assert not (tmp_path / "run/launch.json").exists() and all(line[-2] == "x" for line in lines[:1])
@@ -124,7 +124,7 @@ def test_a_disk_that_fails_now_does_not_end_the_watch(launch, monkeypatch):
 
 
 def test_a_request_that_cannot_be_taken_away_now_is_taken_later(tmp_path, monkeypatch):
-    desk = Desk(tmp_path)
+    desk = RequestFiles(tmp_path)
     desk.ask({"id": 1})
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", lambda *_, **named: fail_with_eio())
@@ -219,7 +219,7 @@ def test_a_signal_between_two_jobs_ends_the_launch(launch, tmp_path):
         process.communicate()
 
 
-class Meeting(BySsh):
+class Meeting(Ssh):
     """Hosts of which it is known whether they are there. away: their names. told: signals for mpirun, each once."""
 
     knows = True
@@ -285,7 +285,7 @@ def test_what_cannot_even_begin_is_tried_less_often(launch):
 @pytest.fixture
 def pool():
     clock = Namespace(now=0.0)
-    made = Pool(lambda: hosts.parse("a:2,b:2"), np=3, clock=lambda: clock.now)
+    made = HostPool(lambda: hosts.parse("a:2,b:2"), np=3, clock=lambda: clock.now)
     made.time = clock
     return made
 
@@ -383,8 +383,8 @@ def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
 
 def test_what_is_said_of_hosts_while_the_job_is_started_again(launch, monkeypatch):
     """Between two jobs, and until the new one has told of itself, no host is in a job."""
-    said, say = [], Desk.say
-    monkeypatch.setattr(Desk, "say", lambda desk, content: said.append(content) or say(desk, content))
+    said, say = [], RequestFiles.say
+    monkeypatch.setattr(RequestFiles, "say", lambda desk, content: said.append(content) or say(desk, content))
     monkeypatch.setattr(supervisor, "TICK_S", 0.1)
     assert launch([{**RUNNING, "status": 137}, FINISHES], "a:1,b:1", no_check=False)[0] == 0
     told = [(content["up"], [row["state"] for row in content["hosts"]]) for content in said]

@@ -16,7 +16,7 @@ SAME = {"num_nodes": "--num_nodes", "np": "--np", "cwd": "the current folder", "
 
 
 class Meeting:
-    """Takes the place of `reach.BySsh`, whose methods say more.
+    """Takes the place of `transport.Ssh`, whose methods say more.
 
     node: node 0, a Node. others: the other nodes, all of which have come. A node that is lost may come again, as
     another process with the same index. Raises Refusal where the nodes do not agree, or cannot be called.

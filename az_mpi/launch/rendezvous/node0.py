@@ -8,7 +8,7 @@ import time
 
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import check, mpi_job, mpirun
-from az_mpi.launch.pool import Pool
+from az_mpi.launch.host_pool import HostPool
 from az_mpi.launch.rendezvous import agent, joiner
 from az_mpi.launch.rendezvous.meeting import Meeting
 from az_mpi.launch.rendezvous.nodes import COME_S, DEAD_S, POLL_S, SAY_EVERY_S, STALE_S, Node, Other
@@ -39,7 +39,7 @@ def lead(node, options, program, logdir, hours, timeout_s):
     try:
         wait_for(node, others, timeout_s)
         meeting = Meeting(node, others)
-        pool = Pool(meeting.hosts, np=options.np)
+        pool = HostPool(meeting.hosts, np=options.np)
         names = {host.name for host in pool.wanted()}
         chosen, np = pool.choose(names)
         found, answers = mpirun.find(), None

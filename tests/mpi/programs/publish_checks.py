@@ -9,7 +9,7 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
-from az_mpi.report.tally import Tally
+from az_mpi.report.counters import Counters
 from az_mpi.run import resume
 from az_mpi.run.setup import make_players
 
@@ -22,7 +22,8 @@ def check(world, trainers_num):
         with torch.no_grad():
             network.policy_out.weight.normal_(generator=torch.Generator().manual_seed(7))
     run = SimpleNamespace(world=world, trainers_num=trainers_num, players=make_players(world, trainers_num),
-                          tally=Tally(), network=network, learner=trains or None, progress=SimpleNamespace(step=0),
+                          counters=Counters(), network=network, learner=trains or None,
+                          progress=SimpleNamespace(step=0),
                           load_weights=lambda digest: loaded.append(resnet.weights_hash(network)))  # fmt: skip
     before, counted = resnet.weights_hash(network), World.sent_bytes
     resume.publish(run)
@@ -30,7 +31,7 @@ def check(world, trainers_num):
     assert (loaded == [before]) == trains
     size = sum(tensor.nbytes for tensor in network.state_dict().values())
     expected = size * (world.size - trainers_num) * world.is_root
-    assert run.tally.publish_bytes == expected == World.sent_bytes - counted
+    assert run.counters.publish_bytes == expected == World.sent_bytes - counted
 
 
 def main():

@@ -9,15 +9,15 @@ import sys
 
 
 @contextlib.contextmanager
-def swept(folder, parents=()):
+def removed_at_end(folder, parents=()):
     """Remove `folder`, and then `parents` that are empty, innermost first, when the block or this process ends."""
-    command = [sys.executable, "-m", "az_mpi.doctor.sweep", folder, *parents]
+    command = [sys.executable, "-m", "az_mpi.doctor.scratch", folder, *parents]
     # A session of its own: what is sent to this process's group is not meant for it.
-    sweeper = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, start_new_session=True)
+    remover = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield
     finally:
-        sweeper.communicate()
+        remover.communicate()
 
 
 def remove(folder, parents):

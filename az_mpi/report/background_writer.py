@@ -4,7 +4,7 @@ import queue
 import threading
 
 
-class Behind:
+class BackgroundWriter:
     """Has a thread call `do(item)` for one item after the other; `do` handles its own errors.
 
     The thread is a daemon: a file system that never answers must not keep a program alive that has ended.

@@ -8,7 +8,7 @@ import numpy as np
 
 
 @dataclass
-class Tally:
+class Counters:
     """This rank's counts; `games_num` to `staleness` are of the games that it gave to exchanges."""
 
     games_num: int = 0

@@ -6,7 +6,7 @@ from az_mpi.core.problems import Refusal
 from az_mpi.launch import check
 
 
-class BySsh:
+class Ssh:
     """Hosts that ssh reaches; whether they are there is known by asking them only."""
 
     agent = None  # what mpirun calls in place of ssh

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from az_mpi.core.signals import Requests, deadline
-from az_mpi.mpi.control_channel import Lockstep, Pulse
+from az_mpi.mpi.control_channel import ControlChannel, Lockstep
 
 
 def test_the_hours_count_from_the_start_of_the_process():
@@ -35,7 +35,8 @@ def test_ranks_hear_of_it_by_the_sums_they_exchange_anyway(world):
     lockstep = Lockstep(world, requests)
     lockstep.begin()
     assert lockstep.end().stop == 1
-    assert Pulse(world, Requests(time.monotonic() - 1)).wait(lambda total: total.stop, finished=3).finished == 3
+    late = ControlChannel(world, Requests(time.monotonic() - 1))
+    assert late.wait(lambda total: total.stop, finished=3).finished == 3
     lockstep = Lockstep(world, Requests(time.monotonic() + 1000))
     lockstep.begin()
     assert lockstep.end().stop == 0

@@ -14,7 +14,7 @@ STATE, REQUEST = "launch.json", "launch-request.json"
 BYTES_MAX = 2**16
 
 
-class Desk:
+class RequestFiles:
     """The two files of the run in `folder`."""
 
     def __init__(self, folder):

@@ -9,7 +9,7 @@ LOOK_S = 30  # between two looks for hosts that are not in the job
 RETURN_MAX_S = 3600
 
 
-class Pool:
+class HostPool:
     """The hosts that were given, and what has become of them.
 
     read: () -> the Hosts of --hosts, or of the hostfile as it is now. nodes, gpus, np: as given to launch; the job
