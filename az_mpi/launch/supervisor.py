@@ -13,8 +13,8 @@ from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import SHARE
 from az_mpi.launch import check, mpi_job, mpirun
+from az_mpi.launch.host_pool import LOOK_S, RETURN_MAX_S
 from az_mpi.launch.hosts import parse
-from az_mpi.launch.pool import LOOK_S, RETURN_MAX_S
 from az_mpi.launch.request_files import RequestFiles
 from az_mpi.launch.transport import Look
 

@@ -66,8 +66,10 @@ def test_shares_of_all_ranks_are_the_games_of_one(missing, size):
 
 
 class Others:
-    """The control channel of one of `size` ranks. The others have finished `others` games each time they are asked and are done
-    at once; a total comes at every second look. `requests`: {number of a total: its fields that are not as usual}."""
+    """The control channel of one of `size` ranks.
+
+    The others have finished `others` games each time they are asked and are done at once; a total comes at every second
+    look. `requests`: {number of a total: its fields that are not as usual}."""
 
     def __init__(self, rank=0, size=1, others=0, requests=None):
         self.world = self

@@ -172,7 +172,7 @@ def test_a_spare_host_takes_the_place_of_a_lost_one(launch):
 
 def test_a_host_that_is_back_is_taken_in(launch, monkeypatch):
     monkeypatch.setattr(supervisor, "LOOK_S", 0.5)
-    monkeypatch.setattr("az_mpi.launch.pool.LOOK_S", 0.5)
+    monkeypatch.setattr("az_mpi.launch.host_pool.LOOK_S", 0.5)
     away = launch.folder / "b"
     away.touch()
     monkeypatch.setattr(mpi_job, "say", lambda text: away.unlink(True) if "left out" in text else None)
@@ -252,7 +252,7 @@ def test_a_host_that_only_we_miss_is_left_out(launch, monkeypatch, first):
 
 def test_a_host_that_is_known_to_be_back_is_taken_in_unasked(launch, monkeypatch):
     monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
-    monkeypatch.setattr("az_mpi.launch.pool.LOOK_S", 0.3)
+    monkeypatch.setattr("az_mpi.launch.host_pool.LOOK_S", 0.3)
     reach = Meeting(launch.folder)
 
     def happen(names):
