@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from az_mpi import __version__
-from az_mpi.config.load import KEYS
+from az_mpi.config.load import KEYS, SECTIONS_ABOUT
 from az_mpi.core.problems import Refusal, escape, nearest, parse_json, show
 
 PROG = "run_dist.py"
@@ -149,25 +149,62 @@ def _parser():
                       "it with every default filled in")
     for names, make, about in (
             (["--help_config"], lambda _: help_config(), "print every configuration key with its default"),
+            (["--help_config_markdown"], lambda _: help_config_markdown(), "the same, as docs/configuration.md has it"),
             (["--version"], lambda _: f"az_mpi {__version__}\n", "print the version"),
             (["--help", "-h"], lambda parser: parser.format_help(), "print this")):
         tell.add_argument(*names, action=_Print, nargs=0, const=make, help=about)
     return parser
 
 
+def _sections():
+    """Yield (section, what it is for, [(dotted key, Key, its default in words)]); "" is the top of the file."""
+    for section, about in SECTIONS_ABOUT.items():
+        names = [name for name in KEYS if name.rpartition(".")[0] == section]
+        yield section, about, [(name, KEYS[name], json.dumps(KEYS[name].default) if KEYS[name].default is not ...
+                                else "(required)") for name in names]
+
+
 def help_config():
-    """Return the table of every configuration key, made from the models in `config`."""
-    lines = ["Every configuration key, its default and what it takes; a resumed run may change those marked *.",
+    """Return the table of every configuration key as text."""
+    lines = ["Every configuration key, its default and what it takes. A resumed run may change those marked *.",
              'A dotted key stands in its section: {"game": "connect4", "train": {"batch_size": 512}}.',
              "", f"{'key':<28} {'default':<12} allowed"]
-    section = None
-    for name, key in KEYS.items():
-        if section != (section := name.rpartition(".")[0]):
-            lines.append("")
-        default = "(required)" if key.default is ... else json.dumps(key.default)
-        lines.append(f"{name + ' *' * key.may_change:<28} {default:<12} {key.allowed}")
-        lines += textwrap.wrap(key.description, 110, initial_indent=" " * 4, subsequent_indent=" " * 4)
+    for _, about, rows in _sections():
+        lines += ["", *textwrap.wrap(about, 110)]
+        for name, key, default in rows:
+            lines.append(f"{name + ' *' * key.may_change:<28} {default:<12} {key.allowed}")
+            lines += textwrap.wrap(key.description, 110, initial_indent=" " * 4, subsequent_indent=" " * 4)
     return "\n".join(lines) + "\n"
+
+
+MARKDOWN = """\
+# Configuration
+
+What each key of a configuration does, its default, the values that it takes, and whether a resumed run may change it.
+
+A configuration is a JSON file, given by `--config_file`; [configs/](../configs) has four. Only `game` is required. A
+key with a dot stands in its section: `{"game": "connect4", "train": {"batch_size": 512}}`. On the command line
+`--set train.batch_size=512` changes any key and beats the file. `--check_config` lists what is wrong with a
+configuration, or prints it with every default filled in.
+
+A resumed run may change the keys marked *. Any other change is refused, and the keys that differ are listed.
+
+This page is made from `az_mpi/config/schema.py`, and a test compares the two. After a change there make it anew:
+`python run_dist.py --help_config_markdown >docs/configuration.md`
+"""
+
+
+def help_config_markdown():
+    """Return the same table as docs/configuration.md."""
+    lines = [MARKDOWN]
+    for section, about, rows in _sections():
+        lines += [f"## {section or 'Without a section'}", "", about, "",
+                  "| key | default | allowed | what it does |", "|---|---|---|---|"]
+        for name, key, default in rows:
+            cells = f"`{name}`" + " *" * key.may_change, f"`{default}`", key.allowed, key.description
+            lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _check_unknown(parser, extras):

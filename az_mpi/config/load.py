@@ -1,4 +1,4 @@
-"""The configuration: a JSON file read into the models of `settings`.
+"""The configuration: a JSON file read into the models of `schema`.
 
 A key is named by its dotted path ("train.batch_size"). All problems of a file are found and reported together.
 """
@@ -39,6 +39,8 @@ def _row(field):
 
 SECTIONS = {name: field.annotation.model_fields for name, field in Config.model_fields.items()
             if field.json_schema_extra is None}
+SECTIONS_ABOUT = {"": "What the run learns, and for how long."} | {
+    name: " ".join(Config.model_fields[name].annotation.__doc__.split()) for name in SECTIONS}
 KEYS = {name: _row(field) for name, field in Config.model_fields.items() if name not in SECTIONS} | {
     f"{section}.{name}": _row(field) for section, fields in SECTIONS.items() for name, field in fields.items()}
 

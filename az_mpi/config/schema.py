@@ -37,6 +37,8 @@ class Section(BaseModel):
 
 
 class Network(Section):
+    """The network, and what evaluates positions with it."""
+
     blocks: _whole(1, 80) = _fixed(5, "Residual blocks in the tower (the paper: 19).")
     channels: _whole(8, 1024, multiple_of=8) = _fixed(64, "Filters of each convolution (the paper: 256).")
     engine: Literal["auto", "openvino", "torch", "uniform", "rollout"] = _free("auto", (
@@ -50,7 +52,9 @@ class Network(Section):
                                      "the weights change; 0: none. An entry takes 4 bytes an action and 20 more.")
 
 
-class Search(Section):  # AlphaZero: Silver et al. 2018, Methods and pseudocode
+class Search(Section):
+    """The search for a move: PUCT, as in AlphaZero. "The paper" is Silver et al. 2018, with its pseudocode."""
+
     simulations: _whole(1, 100_000) = _fixed(100, "Simulations for each move (the paper: 800).")
     c_puct: float = _fixed(1.75, "Exploration: c_init of C(s) = log((1 + N(s) + c_base) / c_base) + c_init (the paper: "
                            "1.25).", gt=0)
@@ -70,44 +74,58 @@ class Search(Section):  # AlphaZero: Silver et al. 2018, Methods and pseudocode
 
 
 class Selfplay(Section):
-    games_num: _whole(1) = _free(512, "Games an iteration asks for: a TOTAL over all ranks. It gets fewer than one a "
-                                 "rank more, but for those that ranks play while others train. Training takes samples "
-                                 "for as many as were asked for.")
+    """The games that ranks play against themselves."""
+
+    games_num: _whole(1) = _free(512, "Games that an iteration asks for: a TOTAL over all ranks. It may get fewer than "
+                                 "one more for each rank, and those that ranks play while others train. Training "
+                                 "draws samples for games_num games.")
     parallel_games: _whole(1, 65_536) = _free(256, "Games each rank plays at once (on EACH rank).")
     deterministic: bool = _fixed(False, "Split games_num over the ranks exactly and seed each game by (seed, "
                                  "iteration, game index), so that any number of ranks makes the same games.")
-    max_plies: _whole(0) = _free(0, "A game longer than this many plies is ended and scored as a draw (value 0 for "
-                                 "both players); 0: as long as the game itself can last.")
+    max_plies: _whole(0) = _free(0, "A game that reaches this many plies ends as a draw (value 0 for both players); "
+                                 "0: no limit but the game's own.")
     weights: dict[str, Annotated[float, Field(gt=0)]] = _free({}, (
-        'Share of a deterministic quota for each rank of a host, such as {"node2": 2.0}; 1 where nothing is said.'))
+        'With selfplay.deterministic: the share of games of each rank of a host, such as {"node2": 2.0} for twice as '
+        'many as elsewhere. A host that is not named counts 1.'))
 
 
 class Exchange(Section):
-    every_s: float = _free(20.0, "Seconds of self-play after which finished games are stored and dealt to trainers, "
-                           "but for a deterministic quota; 0: when an iteration has all of its games.", ge=0)
+    """How finished games travel from the ranks that played them to root and to the trainers."""
+
+    every_s: float = _free(20.0, "Seconds of self-play between exchanges, which store finished games and send them to "
+                           "the trainers. 0, and always with selfplay.deterministic: one exchange, when the iteration "
+                           "has all of its games.", ge=0)
     compress: bool = _free(True, "Compress games on their way between ranks.")
-    chunk_bytes: _whole(1024, 2**31 - 1) = _free(2**28, "Most bytes one rank puts into one round of MPI messages.")
+    chunk_bytes: _whole(1024, 2**31 - 1) = _free(2**28, "Most bytes that one rank sends in one round of messages.")
 
 
-class Replay(Section):  # the window: the newest clamp(window_growth * positions so far, window_min, window_max)
+class Replay(Section):
+    """The window: the newest positions, from which training samples are drawn.
+
+    It holds window_growth of all positions made so far, but at least window_min and at most window_max.
+    """
+
     window_min: _whole(1) = _fixed(20_000, "Positions the window holds at least, once so many were made.")
     window_max: _whole(1) = _fixed(1_000_000, "Positions the window holds at most.")
     window_growth: float = _fixed(0.5, "Share of all positions made so far that the window holds.", ge=0, le=1)
 
 
 class Train(Section):
+    """Who trains, on what and how fast."""
+
     ranks: Literal["all", "root_host", "gpu"] | _whole(1) = _free("all", (
         'Who trains: "all" ranks, those on the "root_host", those that own a "gpu", or a number of ranks. The others '
         'go on playing meanwhile.'))
     root_host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=253)] = _free("", (
-        'The host of root, by name or IPv4 address: its ranks come first, so that train.ranks "root_host" and numbers '
-        'begin with it, and root writes the files of the run; "": the first host listed to mpirun or launch.'))
-    backend: Literal["horovod", "ddp"] = _free("horovod", 'What sums gradients over the train ranks; "ddp": torch.'
-                                               'distributed, where Horovod cannot be built.')
+        'The host of root, the rank that writes the files of the run: its name or IPv4 address. Its ranks come first, '
+        'so train.ranks "root_host" and numbers begin there. "": the first host listed to mpirun or launch.'))
+    backend: Literal["horovod", "ddp"] = _free("horovod", 'What sums gradients over the train ranks. "ddp" is '
+                                               'torch.distributed, for where Horovod cannot be built.')
     batch_size: _whole(1) = _free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
     replay_ratio: float = _fixed(4.0, "Samples drawn from the window for each new position.", gt=0)
-    root_value_share: float = _fixed(0.5, "Share of the search's root value q in the value target (1 - share) z + "
-                                     "share q, which evens out z's chance (the paper: 0).", ge=0, le=1)
+    root_value_share: float = _fixed(0.5, "Share of the search's root value q in the value target: (1 - share) z + "
+                                     "share q, where z is the result of the game. It makes the target less noisy "
+                                     "(the paper: 0).", ge=0, le=1)
     learning_rate: float = _free(0.002, "Learning rate at its peak, after the warm-up.", gt=0)
     warmup_steps: _whole(0) = _fixed(50, "Optimiser steps in which the learning rate rises to its peak.")
     schedule: Literal["constant", "cosine"] = _fixed("cosine", 'Learning rate after the warm-up; "cosine" falls over '
@@ -118,15 +136,19 @@ class Train(Section):
     value_loss_weight: float = _fixed(1.0, "Weight of the value loss (z - v)^2 beside the policy loss -pi log p; z and "
                                       "v are for the player to move, in [-1, 1].", gt=0)
     mixed_precision: Literal["auto"] | bool = _free("auto", (
-        'Training in bf16 autocast; "auto": where the processor or GPU has bf16; false: in fp32, on GPUs with torch\'s '
-        'TF32 convolutions. Self-play and matches: network.precision.'))
-    bad_steps_max: _whole(1) = _free(3, "Steps in a row skipped as not finite, after which the weights go back to the "
-                                     "last good checkpoint and the learning rate is halved; 3 times at most.")
-    max_steps: _whole(0) = _free(0, "Optimiser steps after which the run ends, with that iteration; 0: no limit.")
+        'Train in bf16 autocast. "auto": where the processor or GPU has bf16; false: in fp32, on GPUs with TF32 '
+        'convolutions. Self-play and matches have network.precision.'))
+    bad_steps_max: _whole(1) = _free(3, "A step whose loss or gradient is not finite is skipped. After so many in a "
+                                     "row training goes back to the last good checkpoint with half the learning rate, "
+                                     "at most 3 times in a run.")
+    max_steps: _whole(0) = _free(0, "The run ends with the iteration that reaches so many steps; 0: no limit.")
 
 
 class Evaluate(Section):
-    every: _whole(0) = _free(5, "Iterations between evaluations; the last is always followed by one; 0: by no other.")
+    """Matches and comparisons that say how well the network plays."""
+
+    every: _whole(0) = _free(5, "Iterations between evaluations. The last iteration is always followed by one; 0: only "
+                             "that one.")
     games_num: _whole(2, multiple_of=2) = _free(100, "Games against each opponent, half with each colour: a TOTAL over "
                                                 "all ranks.")
     simulations: _whole(0) = _free(0, "Simulations for each move of a match game; 0: search.simulations.")
@@ -135,29 +157,37 @@ class Evaluate(Section):
         '"rollout" values.', strict=False)  # strict would refuse JSON's list for a tuple
     rollout_simulations: _whole(1) = _free(400, 'Simulations for each move of the "rollout" opponent.')
     opening_plies: _whole(0) = _free(2, "Random plies before a match game; each opening is played with both colours.")
-    solver_positions: _whole(0) = _free(500, "Positions of the seeded set that are compared with the exact solver, "
-                                        "where there is one; 0: off.")
+    solver_positions: _whole(0) = _free(500, "Positions (the same for one seed) on which moves are compared with the "
+                                        "exact solver, if the game has one; 0: none.")
 
 
 class Checkpoint(Section):
+    """How often the state of the run is saved."""
+
     every: _whole(1) = _free(1, "Iterations between checkpoints.")
     keep: _whole(1) = _free(3, "Newest checkpoints that are kept.")
 
 
 class Storage(Section):
+    """What to do while the file system fails."""
+
     give_up_s: float = _free(600.0, "Seconds a run waits for a full or failing disk, then leaves with 75.", ge=0)
 
 
 class Fault(Section):
+    """Lost and hanging ranks. docs/reliability.md says what a run survives."""
+
     hang_s: float = _free(60.0, "Seconds without a sign of life after which a rank is killed; 0: never.", ge=0)
     copy_every: _whole(0) = _free(1, (
-        "Where one rank trains and others play: optimiser steps from one copy of its weights and optimiser on another "
-        "rank to the next, the most that its loss costs; 0: none, and it costs those since the last checkpoint. A step "
-        "waits for the copy before: more spares a GPU whose steps are short. Only where a job goes on after a loss "
-        "(mpirun --with-ft ulfm)."))
+        "Where one rank trains and others play: optimiser steps between partner checkpoints, copies of its weights and "
+        "optimiser in the memory of a second rank. If the trainer is lost, at most these steps are lost; with 0, no "
+        "copies, those since the last checkpoint. A step waits for the copy before it, so a larger number helps a GPU "
+        "with short steps. Only used where a job survives a lost rank (mpirun --with-ft ulfm)."))
 
 
 class Report(Section):
+    """Numbers for people."""
+
     summary_frequency: _whole(1) = _free(50, "Optimiser steps between summaries, which show the mean loss of "
                                     "their batches; 1: the loss of each batch.")
     tensorboard: bool = _free(True, "Write TensorBoard files beside metrics.jsonl.")

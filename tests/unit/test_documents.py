@@ -86,6 +86,16 @@ def test_links_lead_somewhere(name):
         assert not anchor or anchor in anchors(path), target
 
 
+def test_the_page_of_the_configuration_is_what_the_schema_says():
+    page = (ROOT / "docs/configuration.md").read_text()
+    made = command_line.help_config_markdown()
+    assert page == made, "run: python run_dist.py --help_config_markdown >docs/configuration.md"
+    for name, key in KEYS.items():
+        [row] = [line for line in page.splitlines() if line.startswith(f"| `{name}`")]
+        assert key.description in row and key.allowed in row and row.count(" | ") == 3
+        assert row.startswith(f"| `{name}` * |") == key.may_change
+
+
 def test_options_and_keys_of_the_tables_exist():
     """In docs/coming-from.md, the right column."""
     parsers = (command_line._parser(), launcher._parser())
