@@ -47,7 +47,7 @@ test-docker: ## build docker/Dockerfile and train on 2 ranks in it (docker, podm
 faults: setup ## ranks killed, stopped and starved of disk in a sample of trials (3 minutes; make test has it too)
 	python -m pytest tests/faults -q
 
-faults-long: setup ## random trials for HOURS=8; their counts go to docs/reliability.md, each result to faults.jsonl
+faults-long: setup ## random trials for HOURS=8; their counts go to docs/fault_trials.csv, each result to faults.jsonl
 	python tests/faults/long.py --hours $(HOURS)
 
 bench: setup ## every benchmark (15 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network

@@ -1,9 +1,10 @@
-"""Random trials for hours: their results as JSON lines, a summary by fault, and a row for each in docs/reliability.md.
+"""Random trials for hours: their results as JSON lines, a summary by fault, and one row each in docs/fault_trials.csv.
 
     python tests/faults/long.py --hours 8 --results results.jsonl
 """
 
 import argparse
+import csv
 import json
 import math
 import random
@@ -16,8 +17,7 @@ import catalogue
 import trial
 from trial import ROOT
 
-PAGE = ROOT / "docs" / "reliability.md"
-END = "<!-- faults-long: end of the table that tests/faults/long.py appends to -->\n"
+TABLE = ROOT / "docs" / "fault_trials.csv"
 CONFIDENCE = 0.95
 
 
@@ -61,23 +61,13 @@ def point(results, key, share):
     return percentile(values, share) if values else None
 
 
-def lines(rows, date, commit):
-    """Return the rows of a summary as those of the table in docs/reliability.md."""
-
-    def seconds(value):
-        return "" if value is None else f"{value:.2f}"
-
-    words = [(name, trials, broken, f"{100 * bound:.2g} %", *map(seconds, times))
-             for name, trials, broken, bound, *times in rows]
-    return [f"| {' | '.join(map(str, (date, commit, *row)))} |" for row in words]
-
-
-def append(page, new):
-    """Return the text of docs/reliability.md with lines added to its table."""
-    before, mark, after = page.partition(END)
-    if not mark:
-        raise ValueError(f"{PAGE} has no line {END.strip()}")
-    return before + "".join(f"{line}\n" for line in new) + mark + after
+def append(rows, date, commit, table=TABLE):
+    """Append the rows of a summary to docs/fault_trials.csv: the bound in percent, seconds with two decimals."""
+    with open(table, "a", newline="") as file:
+        for name, trials, broken, bound, *times in rows:
+            seconds = ["" if value is None else f"{value:.2f}" for value in times]
+            csv.writer(file, lineterminator="\n").writerow(
+                [date, commit, name, trials, broken, f"{100 * bound:.2g}", *seconds])
 
 
 def commit():
@@ -88,7 +78,7 @@ def commit():
 
 def main(arguments):
     parser = argparse.ArgumentParser(prog="python tests/faults/long.py", allow_abbrev=False,
-                                     description="Run random trials and append their counts to docs/reliability.md.")
+                                     description="Run random trials and append their counts to docs/fault_trials.csv.")
     parser.add_argument("--hours", type=float, required=True, help="no trial is begun after so long")
     parser.add_argument("--faults", nargs="+", choices=catalogue.FAULTS, metavar="FAULT", default=catalogue.FAULTS,
                         help="only seeds of these, by their names in catalogue.py (default: all)")
@@ -98,8 +88,7 @@ def main(arguments):
                         help="one JSON object a trial is appended here (default: %(default)s)")
     given = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 32) if given.first is None else given.first
-    page = PAGE.read_text()
-    append(page, [])  # to fail now, and not after hours
+    append([], None, None)  # to fail now, and not after hours
     results, what, end = [], commit(), time.monotonic() + 3600 * given.hours
     with open(given.results, "a") as file:
         while time.monotonic() < end:
@@ -109,9 +98,9 @@ def main(arguments):
                 file.flush()
                 say(results)
             seed += 1
-    rows = lines(summary(results), time.strftime("%Y-%m-%d"), what)
-    PAGE.write_text(append(PAGE.read_text(), rows))
-    print("\n".join(rows))
+    rows = summary(results)
+    append(rows, time.strftime("%Y-%m-%d"), what)
+    print("\n".join(map(str, rows)))
     return 1 if any(result["broken"] for result in results) else 0
 
 

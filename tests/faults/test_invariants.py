@@ -1,5 +1,6 @@
 """Each invariant holds where all is well, and tells of what it is there for; and how trials are made and counted."""
 
+import csv
 import json
 import os
 import socket
@@ -239,14 +240,14 @@ def test_bounds_and_percentiles():
     assert long.percentile(range(1, 101), 0.99) == 99 and long.percentile([3.0], 0.5) == 3.0
 
 
-def test_counts_are_appended_to_the_page():
+def test_counts_are_appended_to_the_table(tmp_path):
     one = {"fault": "kill", "injected": 1, "broken": [], "going_on_s": 0.5}
     rows = long.summary([one, one | {"broken": ["x"], "going_on_s": 1.5}, one | {"injected": 0}])
     assert [row[:3] for row in rows] == [("all of these", 2, 1), ("kill", 2, 1)]
     assert rows[1][4:] == (0.5, 1.5, None)
-    new = long.lines(rows, "2026-01-01", "abc")
-    assert new[1] == "| 2026-01-01 | abc | kill | 2 | 1 | 97 % | 0.50 | 1.50 |  |"
-    assert long.append(f"a\n{long.END}b", new) == f"a\n{new[0]}\n{new[1]}\n{long.END}b"
-    assert long.PAGE.read_text().count(long.END) == 1
-    with pytest.raises(ValueError):
-        long.append("a", new)
+    (tmp_path / "a.csv").write_text("before\n")
+    long.append(rows, "2026-01-01", "abc", tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_text().splitlines()[::2] == ["before", "2026-01-01,abc,kill,2,1,97,0.50,1.50,"]
+    table = list(csv.DictReader(long.TABLE.open()))
+    assert len(table) > 30 and all(row["fault"] in {"all of these", *catalogue.FAULTS} for row in table)
+    assert all(int(row["broken"]) <= int(row["trials"]) and None not in row for row in table)
