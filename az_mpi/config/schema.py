@@ -157,8 +157,8 @@ class Evaluate(Section):
         '"rollout" values.', strict=False)  # strict would refuse JSON's list for a tuple
     rollout_simulations: _whole(1) = _free(400, 'Simulations for each move of the "rollout" opponent.')
     opening_plies: _whole(0) = _free(2, "Random plies before a match game; each opening is played with both colours.")
-    solver_positions: _whole(0) = _free(500, "Positions (the same for one seed) on which moves are compared with the "
-                                        "exact solver, if the game has one; 0: none.")
+    solver_positions: _whole(0) = _free(500, "Positions (the same ones in every run) on which moves are compared with "
+                                        "the exact solver, if the game has one; 0: none.")
 
 
 class Checkpoint(Section):
