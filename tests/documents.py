@@ -9,13 +9,14 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ["README.md", "INSTALL.md", "slurm/README.md", "docker/README.md",
          *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
-ABOUT_HOSTS = ["docs/clusters.md", "docs/coming-from.md"]
+COMING_FROM = "docs/coming-from.md"
+ABOUT_HOSTS = [COMING_FROM, *(f"docs/{name}.md" for name in (
+    "several-hosts", "without-ssh", "shared-folder", "networks", "gpus", "site-software", "trouble"))]
 # Beginnings of commands that no test of documents runs, and why.
 BY_HAND = {
     "README.md": {
         "make train": "minutes; its set-up and its program are what `make test` runs",
         "make test": "CI runs it",
-        "tensorboard": "serves until Ctrl-C",
     },
     "INSTALL.md": dict.fromkeys(
         ["apt install", "make setup MPI_HOME=", "python3 -m venv venv", "source venv/", "pip ", "tar x", "cd ",

@@ -8,13 +8,13 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from documents import TINY, commands, make_checkout
+from documents import COMING_FROM, NAMES, TINY, commands, make_checkout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
 TRAIN, PLAY = "play, train", "play, also while others train"
 # By the last part of --logdir in docs/coming-from.md: what ranks 0 and 1 on node1, 2 and 3 on node2 do, and keys.
-COMING_FROM = {
+EXPECTED = {
     "native": ([TRAIN, TRAIN, PLAY, PLAY], {"train.ranks": "root_host", "selfplay.games_num": 100}),
     "horovod": ([TRAIN] * 4, {"train.ranks": "all", "selfplay.games_num": 100, "train.backend": "horovod"}),
     "ddp": ([TRAIN] * 4, {"train.backend": "ddp", "train.batch_size": 1024, "train.mixed_precision": False}),
@@ -71,33 +71,34 @@ def of_hosts(name):
     return [command.text for command in commands(name) if command.place == "hosts"]
 
 
-@pytest.mark.slow
-def test_the_readme(run, meet):
-    alone = [text for text in of_hosts("README.md") if "--rendezvous" not in text]
-    assert run("\n".join(alone)).stdout.count("complete: iteration 1 of 1") == len(alone) == 2
-    [meeting] = set(of_hosts("README.md")) - set(alone)
-    # Where the others have left a run, one that finds it complete would tell nothing.
-    assert "complete: iteration 1 of 1" in meet(meeting.replace("runs/a", "runs/b")).stdout
+def complete(text):
+    """Return how often a run was completed, by what was said."""
+    return text.count("complete: iteration 1 of 1")
 
 
 @pytest.mark.slow
-def test_clusters(run):
-    lines = of_hosts("docs/clusters.md")
-    assert len(lines) > 8
-    # A run of its own for each command.
-    texts = [text.replace("/shared/runs/connect4", f"/shared/runs/{k}") for k, text in enumerate(lines)]
-    done = run("\n".join(texts))
-    assert done.stdout.count("complete: iteration 1 of 1") == sum("run_dist.py" in text or " launch " in text
-                                                                  for text in lines)
+def test_the_pages_about_hosts_and_all_that_name_some(run, meet):
+    """Each command has a run of its own: one that finds its run complete would tell nothing."""
+    names = [name for name in NAMES if name != COMING_FROM]
+    alone, meetings = [], []
+    for k, text in enumerate(text for name in names for text in of_hosts(name)):
+        text = re.sub(r"/shared/runs/(connect4|met)\b", f"/shared/runs/{k}", text)
+        (meetings if "--rendezvous" in text else alone).append(text)
+    assert len(alone) > 8 and len(meetings) == 2
+    done = run("\n".join(alone))
+    assert complete(done.stdout) == sum("run_dist.py" in text or " launch " in text for text in alone)
     for host in ("node1", "node2"):  # the line that shows who is where
         assert len(re.findall(rf"^\d {host} \S*/python", done.stdout, re.MULTILINE)) == 2
+    first, second = meetings
+    assert re.sub(r"runs/\d+", "", second) == re.sub(r"runs/\d+", "", first).replace("--node_index 0", "--node_index 1")
+    assert complete(meet(first).stdout) == 1
 
 
 @pytest.mark.slow
 def test_coming_from_other_trainers(run, meet, checkout, tmp_path):
     (checkout / "cluster.yaml").write_text("# as JSON is YAML\n" + TINY)
     seen, before = set(), ""
-    for text in of_hosts("docs/coming-from.md"):
+    for text in of_hosts(COMING_FROM):
         if "--node_index 1" in text:
             assert text == before.replace("--node_index 0", "--node_index 1")  # it has been run with that one
             continue
@@ -108,7 +109,7 @@ def test_coming_from_other_trainers(run, meet, checkout, tmp_path):
         if "--watch" in text:
             assert re.search(r"^workers: .* finished$", done.stdout, re.MULTILINE) and "Workers active" in done.stdout
             continue
-        roles, keys = COMING_FROM[logdir[1]]
+        roles, keys = EXPECTED[logdir[1]]
         rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if re.match(r"  \d +node", line)]
         assert [(row[1], row[-1]) for row in rows] == list(zip(["node1", "node1", "node2", "node2"], roles))
         folder = tmp_path / "shared/runs" / logdir[1]
@@ -118,11 +119,11 @@ def test_coming_from_other_trainers(run, meet, checkout, tmp_path):
         [record] = [record for record in records if record["kind"] == "iteration"]
         assert record["steps_num"] > 0 and len(record["games_by_rank"]) == 4
         seen.add(logdir[1])
-    assert seen == set(COMING_FROM)
+    assert seen == set(EXPECTED)
 
 
 def test_the_line_for_gpus_is_refused_without_them(run, tmp_path):
-    [text] = [command.text for command in commands("docs/coming-from.md") if "--gpus" in command.text]
+    [text] = [command.text for command in commands(COMING_FROM) if "--gpus" in command.text]
     done = run(text, status=2)
     assert done.stderr.count("torch sees 0 GPUs, --gpus asks for 4") == 2
     assert not list((tmp_path / "shared").iterdir())
@@ -134,14 +135,14 @@ def test_slurm(slurm_machine, queue, checkout, tmp_path):
     small = 'sbatch() { command sbatch --cpus-per-task=4 --mem=1G --time=30 "$@"; }'
     wait = 'until [ -z "$(squeue --noheader)" ]; do sleep 1; done'
     lines, block = [], None
-    for command in commands("slurm/README.md"):
-        if command.place:
-            lines += [wait] * (command.block != block) + [command.text]
-            block = command.block
+    for command in [command for name in NAMES for command in commands(name)]:
+        if command.place == "slurm":
+            lines += [wait] * (command[:2] != block) + [command.text]
+            block = command[:2]
     text = localize("\n".join([small, "export REQUEUES_MAX=0", *lines, wait]), tmp_path)
     text = text.replace("--partition=gpu", "--partition=all")
     done = slurm_machine.run("bash", "-c", f"set -euxo pipefail\n{text}", cwd=checkout, timeout=1400)
     assert done.returncode == 0, done.stdout + done.stderr
     said = [path.read_text() for path in checkout.glob("az_*.out")]
-    assert len(said) == 7 and all("start 1 on node" in text for text in said)
-    assert [text.count("ended with status 0") for text in said] == [1] * 7, "\n".join(said)
+    assert len(said) == 8 and all("start 1 on node" in text for text in said)
+    assert [text.count("ended with status 0") for text in said] == [1] * 8, "\n".join(said)

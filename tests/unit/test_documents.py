@@ -69,21 +69,62 @@ def test_documents_are_read_as_they_are_written(tmp_path):
     assert join(["a", "", "b"]) == ["a", "b"]
 
 
-def anchors(path):
-    """Return what GitHub makes of a document's headings."""
-    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+def without_fences(text):
+    """Return a document without what stands between fences: no comment there is a heading."""
+    return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(text):
+    """Return what GitHub makes of a document's headings; the second of one name ends with -1."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)$", without_fences(text), re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.append(f"{anchor}-{again}" if (again := found.count(anchor)) else anchor)
+    return found
+
+
+def test_anchors_are_made_as_github_makes_them():
+    assert anchors("# A `b`: c-d (*e*)\n## Same\n```\n# no\n```\n## Same\n") == ["a-b-c-d-e", "same", "same-1"]
+
+
+LINKING = sorted({*NAMES, *(path.name for path in ROOT.glob("*.md"))})
+
+
+@pytest.mark.parametrize("name", LINKING)
+def test_links_lead_somewhere(name):
+    text = (ROOT / name).read_text()
+    targets = re.findall(r"\]\(([^)\s]+)\)", without_fences(text))
+    for target in targets:
+        if "://" not in target:
+            file, _, anchor = target.partition("#")
+            path = (ROOT / name).parent / file if file else ROOT / name
+            assert path.exists(), target
+            assert not anchor or anchor in anchors(path.read_text()), target
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_links_lead_somewhere(name):
-    for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / name).read_text()):
-        if "://" in target:
-            continue
-        file, _, anchor = target.partition("#")
-        path = (ROOT / name).parent / file if file else ROOT / name
-        assert path.exists(), target
-        assert not anchor or anchor in anchors(path), target
+def test_a_page_begins_with_what_it_is_for(name):
+    title, empty, first = (ROOT / name).read_text().splitlines()[:3]
+    assert title.startswith("# ") and empty == ""
+    assert re.match(r"[A-Z`*]", first) and not re.match(r"\*not run", first, re.IGNORECASE), first
+
+
+def test_the_readme_is_short_and_leads_to_every_page_and_room():
+    text = (ROOT / "README.md").read_text()
+    assert text.count("\n") <= 120
+    assert set(NAMES) - {"README.md"} <= set(re.findall(r"\]\(([^)#]+)", text))
+    rooms = {path.parent.name for path in (ROOT / "az_mpi").glob("*/__init__.py")}
+    assert set(re.findall(r"^  (\w+)/ ", text, re.MULTILINE)) == rooms
+    assert all((ROOT / name).exists() for name in re.findall(r"^([\w.]+)/? {2,}", text, re.MULTILINE))
+
+
+def test_pages_that_the_sources_name_are_there():
+    """Such as docs/reliability.md in a message or a comment."""
+    folders = ("az_mpi", "tests", "benchmarks", "tools", "slurm", "docker")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")]
+    for path in [*paths, ROOT / "Makefile", ROOT / "run_dist.py"]:
+        for name in re.findall(r"\b(?:docs|slurm|docker)/[\w-]+\.(?:md|csv)\b", path.read_text()):
+            assert (ROOT / name).is_file(), f"{path} names {name}"
 
 
 def test_the_page_of_the_configuration_is_what_the_schema_says():
