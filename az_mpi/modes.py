@@ -53,13 +53,13 @@ def train(arguments, config, world, requests):
         raise
     try:
         if world.is_root:
-            run.hold(taken[0])
-        run.token, run.ranks = world.share(run.lock and run.lock.token), ranks
-        kernels.compile_missing(run.world, config, run.game, run.cores, run.say)
+            run.files.hold(taken[0])
+        run.files.ranks, run.files.token = ranks, world.share(run.files.lock and run.files.lock.token)
+        kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
         _train(run)
     finally:
-        if run.lock:  # perhaps taken over from a root that was lost
-            run.lock.release()
+        if run.files.lock:  # perhaps taken over from a root that was lost
+            run.files.lock.release()
 
 
 _say = functools.partial(print, file=sys.stderr, flush=True)  # before there is a logger
@@ -71,19 +71,19 @@ def _train(run):
             loop.train(run)
         run.world.settle()
     except (Stopped, TrainingFailed):
-        run.metrics.close()
+        run.report.metrics.close()
         raise
     except BaseException:
         _rescue_games(run)
         raise
-    run.metrics.close()
+    run.report.metrics.close()
 
 
 def eval(arguments, config, world, requests):
-    """Judge the network of a run as its configuration says and print the result as one JSON object."""
+    """Evaluate the network of a run as its configuration says and print the result as one JSON object."""
     run = _open(arguments, config, world, requests)
     best = evaluations.load_best(run, before=run.progress.iteration)
-    result = evaluations.verdict(run, best)
+    result = evaluations.measure(run, best)
     if world.is_root:
         print(json.dumps(result))
 
@@ -91,10 +91,10 @@ def eval(arguments, config, world, requests):
 def selfplay(arguments, config, world, requests):
     """Play `selfplay.games_num` games with a run's newest network into RUN/selfplay and print what came of it."""
     run = _open(arguments, config, world, requests)
-    folder, index = run.folder / "selfplay", run.progress.iteration
+    folder, index = run.setup.folder / "selfplay", run.progress.iteration
     world.from_root(lambda: _prepare(folder))
-    begun, player = time.perf_counter(), run.player
-    shown = ProgressBar(run.logger, world.is_root, "self-play", "games")
+    begun, player = time.perf_counter(), run.playing.player
+    shown = ProgressBar(run.report.logger, world.is_root, "self-play", "games")
     if config.selfplay.deterministic:
         quota.play_share(player, run.control, index, np.arange(config.selfplay.games_num), [1] * world.size,
                          shown.update)
@@ -108,7 +108,7 @@ def selfplay(arguments, config, world, requests):
     simulations = world.sum(np.array([player.simulations_num], np.int64))[0]
     if not world.is_root:
         return
-    written = segment.write(folder, index, run.game, record, exchange.provenance(run, record))
+    written = segment.write(folder, index, run.setup.game, record, exchange.provenance(run, record))
     games_num, positions_num = len(record.games), len(record.positions)
     result = {"segment": str(written.path), "games_num": games_num, "positions_num": positions_num}
     result |= {"games_per_s": games_num / seconds, "simulations_per_s": simulations / seconds}
@@ -130,13 +130,13 @@ def _rescue_games(run):
     """Where root fails, let its writer end its work, in a bounded time, and log what it could not. Not collective.
 
     Where another rank fails, MPI ends root at once; the games that were not on disk yet are played again."""
-    if run.writer is None:
+    if run.files.writer is None:
         return
-    unwritten_num, error = run.writer.rescue()
+    unwritten_num, error = run.files.writer.rescue()
     if unwritten_num:
-        run.logger.error("%d segments were not written in time; their games are lost", unwritten_num)
+        run.report.logger.error("%d segments were not written in time; their games are lost", unwritten_num)
     if error:
-        run.logger.error("a segment could not be written", exc_info=error)
+        run.report.logger.error("a segment could not be written", exc_info=error)
 
 
 def _open(arguments, config, world, requests):
@@ -144,7 +144,7 @@ def _open(arguments, config, world, requests):
     folder = arguments.logdir
     world.from_root(lambda: run_folder.check_same_run(folder, config))
     run = assemble(config, world, folder, requests=requests)
-    kernels.compile_missing(run.world, config, run.game, run.cores, run.say)
+    kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
     if not resume.restore(run, set_aside=False):
         raise RunFolderError(f"--logdir {folder}: holds no whole checkpoint\n  train there first, or name another run")
     return run

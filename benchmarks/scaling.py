@@ -8,7 +8,7 @@ Each number of ranks is one run of the program, oversubscribed, of a few iterati
 games, batch and samples grow with the ranks; strong: they are as on one rank. `efficiency`: games/s a rank against
 one rank. Terms, seconds of an iteration: `search_s` (play without engine and tail), `play_tail_s` (waiting for the
 last rank at the end of play), `exchange_s`, `allreduce_s` (waiting for Horovod's sums), `train_rest_s` (Horovod's
-start, sampling, the optimiser), `publish_s`, `save_s`, `report_s`. What ranks that share cores cost each other is not
+start, sampling, the optimiser), `broadcast_s`, `save_s`, `report_s`. What ranks that share cores cost each other is not
 communication: `queued_s` is how long a rank's main thread was ready and had no core (by Linux's count),
 `processor_load` the ranks' processor seconds over those there are, `useful_share_own_core` the share without the
 queues (see `alone`).
@@ -30,9 +30,9 @@ import numpy as np
 from common import launch, machine, spread
 
 ROOT = Path(__file__).resolve().parents[1]
-TERMS = ("search_s", "play_tail_s", "exchange_s", "allreduce_s", "train_rest_s", "publish_s", "save_s", "report_s")
+TERMS = ("search_s", "play_tail_s", "exchange_s", "allreduce_s", "train_rest_s", "broadcast_s", "save_s", "report_s")
 PHASES = {"play": ("search_s",), "exchange": ("exchange_s",), "train": ("train_rest_s", "allreduce_s"),
-          "publish": ("publish_s",), "save": ("save_s",)}
+          "broadcast": ("broadcast_s",), "save": ("save_s",)}
 NAMES = ("useful_share", "useful_share_own_core", "queued_s", "processor_load")
 FAR = 1024
 
@@ -113,7 +113,7 @@ def terms(record, waits, ranks):
         "exchange_s": record["exchange_s"],
         "allreduce_s": allreduce,
         "train_rest_s": record["train_s"] - compute - allreduce,
-        "publish_s": record["publish_s"],
+        "broadcast_s": record["broadcast_s"],
         "save_s": record["save_s"],
         "report_s": whole - sum(record[f"{phase}_s"] for phase in PHASES),
     }

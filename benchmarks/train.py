@@ -28,6 +28,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
+from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
@@ -76,17 +77,16 @@ def main():
 
 def measure(learner, bare, replay, steps):
     """Return this rank's figures of one turn each. Collective."""
-    world, first = learner.world, learner.step_index
+    world, due = learner.world, Progress(samples_due=steps * learner.config.train.batch_size)
     # The generators that the learner will draw with.
-    rngs = [np.random.default_rng([learner.config.seed, first + k, world.rank]) for k in range(steps)]
+    rngs = [np.random.default_rng([learner.config.seed, k, world.rank]) for k in range(steps)]
     begun = time.perf_counter()
     batches = [learner.tensors(replay.sample(rng, learner.local_batch)) for rng in rngs]
     sample_s = (time.perf_counter() - begun) / steps
     learner.waited_s = 0.0
     world.barrier()
     begun = time.perf_counter()
-    learner.samples_due = steps * learner.config.train.batch_size
-    learner.train(replay, 0, lambda *what: None)
+    learner.train(replay, due, lambda *what: None)
     train_s = (time.perf_counter() - begun) / steps
     world.barrier()
     begun = time.perf_counter()

@@ -22,6 +22,7 @@ from az_mpi.report import console
 from az_mpi.run import kernels
 from az_mpi.run.setup import assemble
 from az_mpi.selfplay.record import game_ids
+from az_mpi.storage.checkpoint import Progress
 from az_mpi.train.replay import sample_dtype
 
 RANDOM_GAMES = 256
@@ -46,18 +47,19 @@ def measure(world, config, seconds):
             run_world = root_host.order(world, config.train.root_host)
             run_world, trainers_num = placement.place(config, run_world, placement.choose_device(run_world))
             run = assemble(config, run_world, Path(scratch), lambda network: 1, trainers_num=trainers_num)
-        kernels.compile_missing(run.world, config, run.game, run.cores, lambda *what: None)
+        game, replay = run.setup.game, run.training.replay
+        kernels.compile_missing(run_world, config, game, run.setup.cores, lambda *what: None)
         table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
         try:
-            rows, mean_length = random_samples(run.game, np.random.default_rng(world.rank))
-            with run.status:
+            rows, mean_length = random_samples(game, np.random.default_rng(world.rank))
+            with run:
                 figures = play(run, world, seconds) | train(run, world, rows, seconds)
         finally:
-            run.metrics.close()
-            console.start(run.world.is_root, run.log_name, None)  # closes the log files
+            run.report.metrics.close()
+            console.start(run_world.is_root, run.setup.log_name, None)  # closes the log files
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # from KiB
-    window = config.replay.window_max * sample_dtype(run.game).itemsize // sum(figures["trainers"])
-    rows = world.collect([world.host, peak, window if run.learner else 0])
+    window = config.replay.window_max * sample_dtype(game).itemsize // sum(figures["trainers"])
+    rows = world.collect([world.host, peak, window if replay else 0])
     figures["peak_bytes"] = [peak + window for _, peak, window in rows]
     if figures["mean_length"] is None:
         figures |= {"mean_length": mean_length, "length_from": "random games"}
@@ -67,7 +69,7 @@ def measure(world, config, seconds):
 def play(run, world, seconds):
     """Play on every rank at once; return moves and simulations a second, by rank, and the mean length of the games that
     ended, None where few did. Collective."""
-    player, ids = run.player, itertools.count(world.rank, world.size)
+    player, ids = run.playing.player, itertools.count(world.rank, world.size)
     play_for(player, ids, seconds / 3)  # kernels are compiled, and the games leave their common beginning
     player.pause()
     player.take()
@@ -79,7 +81,7 @@ def play(run, world, seconds):
     moves = (int(lengths.sum()) + int(player.ply[player.live].sum()) - plies) / took
     simulations = (player.simulations_num - simulations) / took
     if moves * took < player.live.sum():  # not one move each: count what a search asks for
-        moves = simulations / run.config.search.simulations
+        moves = simulations / run.setup.config.search.simulations
     rows = world.collect([moves, simulations, len(lengths), int(lengths.sum()), int(player.live.sum())])
     moves, simulations, games, length, live = zip(*rows)
     # Fewer games than are live would be the short ones.
@@ -105,18 +107,19 @@ def train(run, world, rows, seconds):
 
     rows: positions to train on, `sample_dtype` [n].
     """
-    if run.learner:
-        run.replay.add(rows)
+    learner, replay = run.training.learner, run.training.replay
+    if learner:
+        replay.add(rows)
     steps, step_s = STEPS_MIN, None
     for _ in range(3):  # kernels; a first estimate; about `seconds`
         world.barrier()
         begun = time.perf_counter()
-        if run.learner:
-            run.learner.samples_due = steps * run.config.train.batch_size
-            run.learner.train(run.replay, 0, lambda *what: None)
-        step_s = max(world.collect((time.perf_counter() - begun) / steps if run.learner else 0.0))
+        if learner:
+            due = Progress(samples_due=steps * run.setup.config.train.batch_size)
+            learner.train(replay, due, lambda *what: None)
+        step_s = max(world.collect((time.perf_counter() - begun) / steps if learner else 0.0))
         steps = min(max(int(seconds / step_s), STEPS_MIN), STEPS_MAX)
-    return {"step_s": step_s, "trainers": world.collect(run.learner is not None)}
+    return {"step_s": step_s, "trainers": world.collect(learner is not None)}
 
 
 def random_samples(game, rng):

@@ -1,7 +1,7 @@
-"""What ranks ask of each other while they work: counts that are added up again and again, for which nobody waits.
+"""What ranks tell each other while they work: counts that are summed again and again without blocking.
 
-A signal reaches one rank or all of them, at any moment. It is only noted (`signals.Requests`); the ranks act on it
-together, after the same sum that told all of them.
+A signal can reach one rank or all of them, at any moment. It is only noted (`signals.Requests`). The ranks act on it
+together, after the sum that told all of them.
 """
 
 import time
@@ -23,17 +23,17 @@ class Total(NamedTuple):
 
 
 class ControlChannel:
-    """Sums over the ranks of `world`, one after the other. All see the same totals in the same order: what follows from
-    a total alone, all of them decide alike. Collective: whoever looks until a total tells it to end, all do."""
+    """Sums over the ranks of `world`, one after another. All ranks see the same totals in the same order, so a decision
+    that depends on a total alone is the same on all of them. Collective: all ranks poll until the same total."""
 
     def __init__(self, world, requests):
         self.world, self.requests = world, requests
         self._pending, self._asked = None, 0.0
         self.told_finished = 0  # this rank's `finished` in the newest total
 
-    def look(self, finished=0, done=False, exchange=False):
-        """Return a `Total` where one has come in since the last call, else None; then begin the next with these counts
-        and this rank's requests. Never waits, and is cheap enough for every step."""
+    def poll(self, finished=0, done=False, exchange=False):
+        """Return a `Total` if one has come in since the last call, else None. If no sum is under way, start one with
+        these counts and this rank's requests. Never blocks; cheap enough for every step."""
         now = time.monotonic()
         if self._pending is None:
             counts = (finished, done, exchange, *self.requests.tell(self.world.is_root))
@@ -46,11 +46,11 @@ class ControlChannel:
         return None
 
     def wait(self, ended, **counts):
-        """Look with these counts until `ended(total)` and return that total; idle time, as in any collective."""
+        """Poll with these counts until `ended(total)`; return that total. Counts as waiting, like any collective."""
         totals = []
 
         def over():
-            total = self.look(**counts)
+            total = self.poll(**counts)
             totals[:] = [total]
             return total is not None and ended(total)
 
@@ -59,7 +59,7 @@ class ControlChannel:
 
 
 class Lockstep:
-    """Requests of ranks that go in step, such as trainers: `begin` before what they do together, `end` after it."""
+    """Requests of ranks that go in step, such as trainers. Call `begin` before each step and `end` after it."""
 
     def __init__(self, world, requests):
         self.world, self.requests, self._pending = world, requests, None
@@ -68,7 +68,7 @@ class Lockstep:
         self._pending = self.world.start_sum((0, 0, 0, *self.requests.tell(self.world.is_root)))
 
     def end(self):
-        """Return the `Total`. Waits for nobody, since all have begun before they did together what lies between."""
+        """Return the `Total`. Does not block: every rank started this sum before the step."""
         total = Total(*self._pending.total)
         self.requests.hear(total)
         return total

@@ -17,7 +17,7 @@ class Counters:
     staleness: int = 0  # summed; iterations between the weights a game began with and those at its exchange
     exchanges_num: int = 0
     exchange_bytes: int = 0  # sent to other ranks
-    publish_bytes: int = 0  # of weights, sent to other ranks
+    broadcast_bytes: int = 0  # of weights, sent to other ranks
     played_num: int = 0  # simulations, in self-play that all ranks take part in
     meanwhile_num: int = 0  # simulations, while others trained
     playing_s: float = 0.0  # in self-play, also while others trained; without waiting for other ranks

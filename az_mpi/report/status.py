@@ -76,14 +76,14 @@ class Status:
         if self.state == "Active" and self.phase == "play":
             self._played_s += now - self._begun
         if phase is None:
-            if self.phase == "publish":
+            if self.phase == "broadcast":
                 self._sync_s = now - self._begun
             self.state = "Syncing"
         else:
-            learner = self._run.learner if self._run else None
+            trains = self._run is not None and self._run.training.learner is not None
             self.phase, self._progress = phase, None
-            self.state = STATES.get(phase, "Syncing") if phase != "train" or learner else "Syncing"
-            self._first_step = learner.step_index if learner else 0
+            self.state = STATES.get(phase, "Syncing") if phase != "train" or trains else "Syncing"
+            self._first_step = self._run.progress.step if self._run else 0
         self._begun = now
 
     def advance(self, name, done, total, unit):
@@ -137,7 +137,7 @@ class Status:
 
     def _content(self):
         """Return what this rank tells root; called in the heartbeat's thread."""
-        player = self._run.player if self._run else None
+        player = self._run.playing.player if self._run else None
         playing = self.state == "Active" and self.phase == "play"
         played_s = self._played_s + (time.monotonic() - self._begun if playing else 0.0)
         return {"state": self.state, "games": player.finished_num if player else 0, "played_s": played_s,
@@ -264,10 +264,10 @@ class Status:
                 "games_num": content["games"], "games_per_s": round(rate, 2), "last_seen_s": round(beat.silent_s, 1)}
 
     def _phase_progress(self):
-        learner, progress = self._run.learner if self._run else None, self._progress
+        learner, progress = self._run.training.learner if self._run else None, self._progress
         if self.phase == "train" and learner and learner.end_index > self._first_step:
             total = learner.end_index - self._first_step
-            progress = ("training", learner.step_index - self._first_step, total, "steps")
+            progress = ("training", self._run.progress.step - self._first_step, total, "steps")
         return progress and dict(zip(("name", "done", "total", "unit"), progress))
 
     def _time_left(self, now):

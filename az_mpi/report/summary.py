@@ -13,7 +13,7 @@ def losses_text(values):
 
 def iteration_line(values):
     """Return the summary of an iteration's metrics."""
-    times = [name for name in ("play_s", "exchange_s", "train_s", "publish_s", "save_s") if name in values]
+    times = [name for name in ("play_s", "exchange_s", "train_s", "broadcast_s", "save_s") if name in values]
     hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
     losses = ", ".join(filter(None, [f"{values['steps_num']} steps", losses_text(values)]))

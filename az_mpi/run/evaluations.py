@@ -1,4 +1,4 @@
-"""Judging the network: matches and the exact solver, what they found on disk, and the best network so far.
+"""Evaluating the network: matches and the exact solver, their results on disk, and the best network so far.
 
 Every function here is collective: every rank calls it.
 """
@@ -16,116 +16,113 @@ from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.metrics import Timers
 from az_mpi.report.summary import evaluation_lines
-from az_mpi.run import resume
+from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
-from az_mpi.storage.writer import insist
 
 
-def judged(run):
-    """Return whether the network as it is now has been judged already, perhaps before a restart."""
+def is_done(run: Run) -> bool:
+    """Return whether the network as it is now was evaluated already, perhaps before a restart."""
     file = _evaluation_file(run)
-    return run.world.share(run.world.is_root and bool(insist(run.writer, file, lambda: files.is_there(file))))
+    return run.world.share(run.world.is_root and bool(run.files.read(file, lambda: files.is_there(file))))
 
 
-def evaluate(run):
-    """Play the configured matches, write their result, and keep the network if it is the best so far."""
-    world, iteration_index = run.world, run.progress.iteration
-    best = load_best(run, before=iteration_index)
-    timers = Timers(world, run.status.enter)
+def evaluate(run: Run, answer):
+    """Play the configured matches, write their result, and keep the network if it is the best so far.
+
+    answer(total): called with every `Total` of the control channel meanwhile; may raise Stopped, on every rank alike,
+    which loses the match under way and nothing else."""
+    timers = Timers(run.world, run.report.status.enter)
+    best = load_best(run, before=run.progress.iteration)
     with timers("evaluate"):
-        result = verdict(run, best)
+        result = measure(run, best, answer)
     times = timers.take()
-    if world.is_root:
+    if run.world.is_root:
         match = result["matches"].get("best")
         result["promoted"] = match is None or match["score"] >= 0.5
-        file = run.folder / "best" / f"{iteration_index:06d}.safetensors"
+        file, write = run.setup.folder / "best" / f"{run.progress.iteration:06d}.safetensors", run.files.writer.do
         if result["promoted"]:
-            tensors = checkpoint.to_bytes(run.network.state_dict())
-            run.writer.do(file, lambda check, file=file: files.write_bytes(file, tensors, before=check))
-        else:  # of an attempt that ended before it could save this iteration
-            run.writer.do(file, lambda check, file=file: file.unlink(missing_ok=True))
-        run.metrics.write("evaluation", run.progress.step, result | times)
-        # The file's appearance commits the evaluation: it comes last.
-        text = json.dumps(result, indent=1) + "\n"
-        file = _evaluation_file(run)
-        run.writer.do(file, lambda check, file=file: files.write_bytes(file, text.encode(), before=check))
-    return result
+            tensors = checkpoint.to_bytes(run.training.network.state_dict())
+            write(file, lambda check, file=file: files.write_bytes(file, tensors, before=check))
+        else:  # of a start that ended before it could save this iteration
+            write(file, lambda check, file=file: file.unlink(missing_ok=True))
+        run.report.metrics.write("evaluation", run.progress.step, result | times)
+        # The evaluation counts as done once this file is there: it comes last.
+        text, file = json.dumps(result, indent=1) + "\n", _evaluation_file(run)
+        write(file, lambda check: files.write_bytes(file, text.encode(), before=check))
 
 
-def verdict(run, best):
-    """Return what the configured matches and the exact solver say of the network as it is now."""
-    ours = NetworkEvaluator(run.game, run.engine)
-    result = evaluation.evaluate(run.world, run.config, run.game, ours, best, run.progress.iteration,
-                                 lambda *what: _Watched(run, *what))
+def measure(run: Run, best, answer=lambda total: None) -> dict:
+    """Return the results of the configured matches and of the exact solver for the network as it is now.
+
+    best: the evaluator of the best network so far, or None. answer: see `evaluate`."""
+    setup = run.setup
+    ours = NetworkEvaluator(setup.game, run.playing.engine)
+    result = evaluation.evaluate(run.world, setup.config, setup.game, ours, best, run.progress.iteration,
+                                 lambda *what: _Watch(run, answer, *what))
     for line in evaluation_lines(result):
-        run.say(line)
+        run.report.say(line)
     return result
 
 
-class _Watched:
-    """A match, or work with the solver, as `evaluation.evaluate` tells of it: a progress bar, and requests of
-    signals. To stop within loses nothing but the match."""
+class _Watch:
+    """Follows a match, or work with the solver, for `evaluation.evaluate`: a progress bar, and requests of signals."""
 
-    def __init__(self, run, name, unit):
-        self.run, self.bar = run, ProgressBar(run.logger, run.world.is_root, name, unit, run.status)
+    def __init__(self, run, answer, name, unit):
+        self.run, self.answer = run, answer
+        self.bar = ProgressBar(run.report.logger, run.world.is_root, name, unit, run.report.status)
 
     def update(self, done, total):
         self.bar.update(done, total)
         watchdog.tick()
-        if heard := self.run.control.look():
-            self._answer(heard)
+        if heard := self.run.control.poll():
+            self.answer(heard)
 
     def finish(self):
-        """This rank has done its part. Wait for the others, which may be asked to stop."""
-        self.run.control.wait(lambda heard: self._answer(heard) or heard.done == self.run.world.size, done=True)
+        """This rank has done its part. Wait for the others; a rank may be asked to stop meanwhile."""
+        self.run.control.wait(lambda heard: self.answer(heard) or heard.done == self.run.world.size, done=True)
         self.bar.close()
 
-    def _answer(self, heard):
-        if heard.save:
-            resume.answer_save(self.run)
-        if heard.stop:
-            resume.leave(self.run)
 
-
-def load_best(run, before):
+def load_best(run: Run, before: int):
     """Return an evaluator of the best network found before an iteration, or None where there is none."""
-    world = run.world
+    world, playing, network = run.world, run.playing, run.training.network
     tensors = None
 
     def look():
         nonlocal tensors
-        tensors = insist(run.writer, run.folder / "best", functools.partial(_newest_best, run, before))
+        folder = run.setup.folder / "best"
+        tensors = run.files.read(folder, functools.partial(_newest_best, folder, before, network, run.report.logger))
         return tensors is not None
 
     if not world.from_root(look):
         return None
-    network = copy.deepcopy(run.network)
+    network = copy.deepcopy(network)
     network.load_state_dict(checkpoint.broadcast(world, tensors))
-    if run.best_engine is None:
-        run.best_engine = run.make_engine(network)[0]
+    if playing.best_engine is None:
+        playing.best_engine = run.setup.make_engine(network)[0]
     else:  # an engine that is made anew each time can take memory that its library never gives back
-        run.best_engine.load(network)
-    return NetworkEvaluator(run.game, run.best_engine)
+        playing.best_engine.load(network)
+    return NetworkEvaluator(run.setup.game, playing.best_engine)
 
 
-def _newest_best(run, before):
+def _newest_best(folder, before, network, logger):
     """Return the tensors of the newest whole file of a best network before an iteration, or None. Raises OSError where
     the file system fails, perhaps for a while. Not collective."""
-    paths = [run.folder / "best" / name for name in files.names(run.folder / "best") if name.endswith(".safetensors")]
+    paths = [folder / name for name in files.names(folder) if name.endswith(".safetensors")]
     paths = [path for path in paths if path.stem.isdecimal() and int(path.stem) < before]
     for path in sorted(paths, reverse=True):
         try:
             tensors = checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
             checkpoint.check_finite(tensors)
-            if lines := checkpoint.differences(tensors, run.network.state_dict()):
+            if lines := checkpoint.differences(tensors, network.state_dict()):
                 raise ValueError(f"it is another network's: {lines[0]}")
             return tensors
         except (OSError, SafetensorError, ValueError) as error:
             if files.unavailable(error):
                 raise
-            run.logger.warning("damaged: %s: %s; an older best network is played, if there is one", path, error)
+            logger.warning("damaged: %s: %s; an older best network is played, if there is one", path, error)
     return None
 
 
 def _evaluation_file(run):
-    return run.folder / "evaluations" / f"{run.progress.iteration:06d}.json"
+    return run.setup.folder / "evaluations" / f"{run.progress.iteration:06d}.json"

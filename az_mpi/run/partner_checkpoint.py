@@ -1,9 +1,10 @@
-"""A copy of the only trainer's state on a second rank, its partner, so that its loss costs one optimiser step at most.
+"""The partner checkpoint: a copy of the only trainer's state on a second rank, so that losing the trainer costs at most
+one optimiser step.
 
-Where one rank trains and the others play, nobody else has its newest weights and moments of AdamW. So its partner takes
-a copy of them after each step (diskless checkpointing: Plank, Li and Puening 1998). Threads on both sides carry it
-while the next step is computed and games go on; the weights do not change again before it has arrived. A copy that
-breaks off leaves the one before it.
+Where one rank trains and the others play, no other rank has its newest weights and AdamW moments. So a second rank,
+the partner, takes a copy of them after each step (diskless checkpointing: Plank, Li and Puening 1998). Threads on both
+sides carry it while the next step is computed and games go on. The weights do not change before the copy has arrived. A
+copy that breaks off leaves the one before it.
 """
 
 import json
@@ -27,18 +28,21 @@ END = np.empty(0, np.uint8)
 
 
 def make(config, world, trainers_num):
-    """Return the `Partner` of rank 0, which trains, and of the next rank, of its host if there is one: without the host
-    the job ends anyway. None on the others, and on all where a lost trainer leaves another or ends the job. Collective.
+    """Return the `PartnerCheckpoint` of rank 0, which trains, and of its partner; None on the other ranks. Collective.
+
+    The partner is the next rank of the same host if there is one: without that host the job ends anyway. There is no
+    partner where a lost trainer leaves another one, or where any loss ends the job.
     """
     if not (world.survives and config.fault.copy_every and trainers_num == 1 < world.size):
         return None
     near = [rank for rank in range(1, world.size) if world.hosts[rank] == world.hosts[0]]
     pair = world.split(world.rank in (0, min(near, default=1)))
-    return pair and Partner(pair)
+    return pair and PartnerCheckpoint(pair)
 
 
-class Partner:
-    """One of the two ranks of the world `pair`: rank 0 sends its state during its training, rank 1 keeps it."""
+class PartnerCheckpoint:
+    """One side of the world `pair`: rank 0, the trainer, sends its state while it trains; rank 1, the partner, keeps
+    it."""
 
     def __init__(self, pair):
         self.pair = pair.beside()
@@ -46,18 +50,17 @@ class Partner:
         self._sent, self._content = None, None  # which state rank 0 sent last; that packed, or what rank 1 has
 
     def begin(self):
-        """Keep from now on what is sent, until the other's `finish`. On rank 1."""
+        """Keep what is sent from now on, until rank 0 calls `finish`. On rank 1."""
         self._start(self._receive)
 
     def send(self, progress, learner):
-        """Begin to send the learner's state, which `progress` describes, and return. `settle` has been called since its
-        last change."""
+        """Start sending the learner's state at `progress` and return. Call `settle` before the state changes."""
         state = Checkpoint(progress, learner.network.state_dict(), learner.optimizer_state())
         self._content, self._sent = _pack(state, self._content), _mark(progress)
         self._start(self._carry, self._content)
 
     def settle(self):
-        """Wait until nothing is under way. Raises PeerLost."""
+        """Wait until the copy under way has arrived. Raises PeerLost."""
         work, self._work = self._work, None
         if work:
             with watchdog.waiting():
@@ -65,7 +68,7 @@ class Partner:
             work.result()
 
     def finish(self, progress, learner):
-        """See to it that the other rank keeps this state, and end its keeping. On rank 0."""
+        """Make sure that rank 1 has this state, and let it stop listening. On rank 0."""
         self.settle()
         if self._sent != _mark(progress):
             self.send(progress, learner)
@@ -74,15 +77,16 @@ class Partner:
         self.settle()
 
     def keep(self, state):
-        """Hold a state, a `Checkpoint`, that this rank has already. On rank 1."""
+        """Keep a state, a `Checkpoint`, that this rank has already. On rank 1."""
         self._content = _pack(state)
 
     def kept(self):
-        """Return the newest state that rank 1 has as a whole, a `Checkpoint`; None without one of finite numbers."""
+        """Return the newest whole state on rank 1, a `Checkpoint`; None if there is none, or its numbers are not
+        finite."""
         return _unpack(self._content) if self._content is not None and not self.pair.is_root else None
 
     def close(self):
-        """Let the thread end, once the world has been revoked."""
+        """Wait for the thread to end, after the world has been revoked."""
         work, self._work = self._work, None
         if work:
             futures.wait([work], CLOSE_S)

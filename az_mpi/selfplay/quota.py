@@ -27,6 +27,35 @@ def shares(total, weights):
     return counts.tolist()
 
 
+class Quota:
+    """The games that an iteration still lacks, and how the ranks play them."""
+
+    def __init__(self, settings, world, iteration, stored_ids):
+        """settings: `config.selfplay`. stored_ids: on root, the ids of its games that are on disk already, uint64 [n].
+        Collective."""
+        self._settings, self._world, self._iteration = settings, world, iteration
+        stored = world.share(np.asarray(stored_ids).tolist() if world.is_root else None)
+        ids = game_ids(iteration, 0, np.arange(settings.games_num))
+        self._missing = np.flatnonzero(~np.isin(ids, np.array(stored, np.uint64)))  # where games are numbered
+        self._missing_num = settings.games_num - len(stored)
+
+    def play(self, player, control, attempt, finished_before, on_progress, every_s):
+        """Play until the quota is reached, an exchange is due or a rank has a request; return the `Total` that said so.
+
+        None where no game is missing. The arguments are those of `play_until`."""
+        if self._settings.deterministic:
+            weights = [self._settings.weights.get(host, 1.0) for host in self._world.hosts]
+            return play_share(player, control, self._iteration, self._missing, weights, on_progress)
+        if self._missing_num <= 0:
+            return None
+        return play_until(player, control, self._iteration, attempt, finished_before, self._missing_num, on_progress,
+                          every_s)
+
+    def reached(self, total):
+        """Return whether the games are complete after `play` has returned `total`."""
+        return self._settings.deterministic or total is None or total.finished >= self._missing_num
+
+
 @watchdog.steps()
 def play_share(player, control, iteration, missing, weights, on_progress):
     """Play exactly the games with the indices `missing` (the same list on every rank), each rank its share.
@@ -53,7 +82,7 @@ def play_share(player, control, iteration, missing, weights, on_progress):
         player.step()
         watchdog.step()
         on_progress(player.finished_num - finished_before, len(mine))
-        total = control.look()
+        total = control.poll()
         if total and over(total):
             break
     else:
@@ -79,7 +108,7 @@ def play_until(player, control, iteration, attempt, finished_before, games_num, 
         player.step()
         watchdog.step()
         late = control.world.is_root and bool(every_s) and time.monotonic() - begun >= every_s
-        total = control.look(player.finished_num - finished_before, exchange=late)
+        total = control.poll(player.finished_num - finished_before, exchange=late)
         if total:
             on_progress(total.finished, games_num)
             if total.finished >= games_num or total.exchange or total.save or total.stop:
@@ -99,7 +128,7 @@ def play_meanwhile(player, control, iteration, attempt, others_num):
         _begin_games(player, control.world, iteration, attempt)
         player.step()
         watchdog.step()
-        total = control.look()
+        total = control.poll()
         if total and total.done == others_num:
             player.pause()
             return total

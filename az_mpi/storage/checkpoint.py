@@ -41,6 +41,10 @@ class Progress:
     bad_steps: int = 0  # optimiser steps in a row that were skipped until now, not being finite
     rollbacks: int = 0  # of the weights, after bad steps; each halved the learning rate
 
+    def copy(self, **changes):
+        """Return a copy with these values changed."""
+        return dataclasses.replace(self, **changes)
+
 
 class NotFinite(ValueError):
     """Tensors that are to be stored or used hold numbers that are not finite."""

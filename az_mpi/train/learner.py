@@ -27,14 +27,11 @@ class Learner:
         # Weights stay in the plain layout: Horovod takes contiguous gradients only. The activations do not.
         self.network = network.to(self.device)
         settings = config.train
-        self.step_index = self.end_index = 0  # steps taken, and how many it will be when `train` returns
-        self.samples_due = 0.0  # to be trained on; what is less than a batch, or beyond max_steps, is carried over
+        self.end_index = 0  # how many steps it will be when `train` returns
         # This rank's figures, added up over the steps that were applied: since the last summary, perhaps in an earlier
         # iteration, and in the newest call of `train`.
         self._summary, self._iteration = _Sums(), _Sums()
-        self.bad_steps = 0  # in a row until now: each was skipped, its loss or gradient was not finite
-        self.good_until = 0  # the step up to which the weights were learnt: checkpoints before it may be gone back to
-        self.rate_factor = 1.0  # of the learning rate
+        self.good_until = 0  # the newest step that was applied: a rollback goes to a checkpoint before it
         self.failure = None  # why training cannot go on, in words; the same on every trainer
         shares = split_evenly(settings.batch_size, self.world.size)
         self.local_batch = shares[self.world.rank]
@@ -48,9 +45,16 @@ class Learner:
         with backend.session():
             self.optimizer = backend.wrap(optimizer, network.named_parameters())
 
-    def train(self, replay, iteration, on_summary, watch=UNWATCHED):
+    def load(self, progress, tensors):
+        """Go on from a checkpoint: its `Progress`, and what `optimizer_tensors` returned."""
+        self.load_optimizer(tensors)
+        self.good_until = progress.step - progress.bad_steps
+
+    def train(self, replay, progress, on_summary, watch=UNWATCHED):
         """Train on the samples that are due and return the number of steps.
 
+        progress: a `Progress`, the same on every trainer. Its `step`, `samples_due` and `bad_steps` are kept up to date
+        here: less than a batch, and what is beyond max_steps, stays due. `rollbacks` halve the learning rate.
         Every trainer takes the same steps whatever its shard holds. on_summary(step, metrics) is called on every
         trainer each `report.summary_frequency` steps with means over the global batches since the last call; those of
         the whole iteration are left to `iteration_losses`.
@@ -61,41 +65,42 @@ class Learner:
         optimiser. Skipped steps count. Training also ends where `failure` is set.
         """
         settings, self._iteration = self.config.train, _Sums()
-        steps = int(self.samples_due // settings.batch_size)
+        steps = int(progress.samples_due // settings.batch_size)
         if settings.max_steps:
-            steps = min(steps, settings.max_steps - self.step_index)
+            steps = min(steps, settings.max_steps - progress.step)
         local = self.local_batch if len(replay.rows) else 0
         batch_size = int(self.world.sum(np.array([local], np.int64))[0])
         if not batch_size or steps <= 0:
             return 0
-        first = self.step_index
+        first = progress.step
         self.network.train()
-        self.end_index = self.step_index + steps
+        self.end_index = first + steps
         with self.backend.session(), watchdog.steps():
-            for batch in self._batches(replay, local, steps):
-                rate = self.rate_factor * learning_rate(settings, self.step_index, iteration, self.config.iterations)
+            for batch in self._batches(replay, local, range(first, first + steps)):
+                rate = learning_rate(settings, progress.step, progress.iteration, self.config.iterations)
+                rate *= 0.5**progress.rollbacks
                 watch.begin()
                 applied, figures = self._step(batch, batch_size, rate, watch)
                 if self.failure:
                     watch.end()  # every trainer has begun it
                     break
-                self.step_index += 1
-                self.samples_due -= settings.batch_size
+                progress.step += 1
+                progress.samples_due -= settings.batch_size
                 if applied:
                     self._summary.add(figures)
                     self._iteration.add(figures)
-                    self.bad_steps, self.good_until = 0, self.step_index
+                    progress.bad_steps, self.good_until = 0, progress.step
                 else:
-                    self.bad_steps += 1
+                    progress.bad_steps += 1
                     with watchdog.aside():  # it asks the file system
                         watch.bad_step(batch, figures)
-                if self._summary.steps_num and self.step_index % self.config.report.summary_frequency == 0:
-                    on_summary(self.step_index, self._take_summary(rate))
+                if self._summary.steps_num and progress.step % self.config.report.summary_frequency == 0:
+                    on_summary(progress.step, self._take_summary(rate))
                 watchdog.step()
                 if watch.end() or self.failure:
                     break
         self._finish()
-        return self.step_index - first
+        return progress.step - first
 
     def iteration_losses(self):
         """Return {head_loss: this rank's part of the mean over the samples of the newest call of `train`}, {} where no
@@ -198,7 +203,7 @@ class Learner:
                 self.optimizer.state[parameter] = {key: t.to(self.device, copy=True) for key, t in mine.items()}
 
     def _batches(self, replay, local, steps):
-        """Yield the batches of the next `steps` steps; a thread makes each while the step before it runs."""
+        """Yield the batch of each of `steps`, a range; a thread makes it while the step before it runs."""
 
         def make(step):
             # Random numbers depend on the step, so that a resumed run draws what an unbroken one does.
@@ -209,12 +214,11 @@ class Learner:
             except torch.OutOfMemoryError:  # beside the step under way there was no room; its own step tries again
                 return batch
 
-        first, end = self.step_index, self.step_index + steps
         with ThreadPoolExecutor(1, "prefetch") as thread:
-            upcoming = thread.submit(make, first)
-            for step in range(first, end):
+            upcoming = thread.submit(make, steps[0])
+            for step in steps:
                 batch = upcoming.result()
-                upcoming = thread.submit(make, step + 1) if step + 1 < end else None
+                upcoming = thread.submit(make, step + 1) if step + 1 in steps else None
                 yield batch
 
     def _step(self, batch, batch_size, rate, watch):

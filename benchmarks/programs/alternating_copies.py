@@ -9,24 +9,24 @@ import sys
 import time
 
 import run_dist
-from az_mpi import loop
+from az_mpi.run import learning
 
 
-def learn(run, function=loop.learn):
+def learn(run, save, function=learning.learn):
     """Train, in even iterations without copies. No rank is lost here, so that nothing is asked of the older ones."""
-    partner, copies = run.partner, run.progress.iteration % 2 == 1
-    begun, before = time.perf_counter(), run.counters.meanwhile_num
-    run.partner = partner if copies else None
-    steps = function(run)
-    run.partner = partner
+    training, counters, copies = run.training, run.report.counters, run.progress.iteration % 2 == 1
+    partner, begun, before = training.partner, time.perf_counter(), counters.meanwhile_num
+    training.partner = partner if copies else None
+    outcome = function(run, save)
+    training.partner = partner
     took = time.perf_counter() - begun
-    if run.progress.iteration and run.world.rank < 2 and steps:
-        line = [copies, took / steps, (run.counters.meanwhile_num - before) / took]
+    if run.progress.iteration and run.world.rank < 2 and outcome.steps_num:
+        line = [copies, took / outcome.steps_num, (counters.meanwhile_num - before) / took]
         with open(f"{sys.argv[1]}.{run.world.rank}", "a") as file:
             file.write(json.dumps(line) + "\n")
-    return steps
+    return outcome
 
 
 if __name__ == "__main__":
-    loop.learn = learn
+    learning.learn = learn
     sys.exit(run_dist.main(sys.argv[2:]))

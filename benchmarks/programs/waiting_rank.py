@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 
 import run_dist
-from az_mpi import loop
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.network.resnet import ResNet
 from az_mpi.report.metrics import Timers
+from az_mpi.run import iteration_report
 from az_mpi.run import setup as run_module
 from az_mpi.train.learner import Learner
 
@@ -80,7 +80,7 @@ def phase_with_cpu(timers, name, phase=Timers.__call__):
     spent["queued_s"] += queued() - queued_before
 
 
-def report_and_tell(run, *what, report=loop.report):
+def report_and_tell(run, *what, report=iteration_report.report):
     report(run, *what)
     run.world.barrier()
     now = time.perf_counter()
@@ -98,5 +98,5 @@ def report_and_tell(run, *what, report=loop.report):
 run_module.engines.make = lambda network, **how: (WaitingEngine(), "waits")
 run_module.choose_evaluator = lambda config, game, engine, rank: WaitingEvaluator(game)
 ResNet.forward, Learner.__init__ = waiting_forward, init_timed
-Timers.__call__, loop.report = phase_with_cpu, report_and_tell
+Timers.__call__, iteration_report.report = phase_with_cpu, report_and_tell
 sys.exit(run_dist.main(sys.argv[4:]))

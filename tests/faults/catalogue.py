@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 # Phase: the highest passage that is drawn. A rank passes many times through what it does in a loop; what is passed once
 # an iteration is passed ITERATIONS times. "any" is no place in the program: the harness acts, this many tenths of a
 # second after the first iteration began.
-PHASES = {"start-up": 3, "play": 150, "exchange": 20, "train": 120, "publish": 6, "segment": 12, "checkpoint": 3,
+PHASES = {"start-up": 3, "play": 150, "exchange": 20, "train": 120, "broadcast": 6, "segment": 12, "checkpoint": 3,
           "evaluate": 8, "end": 2, "any": 45}  # fmt: skip
 COPY = "copy"  # in place of "train" in half of the trials where one rank trains alone: between the steps of a copy
 RECOVERY = 8  # passages through the steps of a recovery
@@ -66,15 +66,15 @@ FAULTS = {
     "TERM to one rank": _sent("self", signal.SIGTERM, 75, 0),
     "TERM to all ranks": _sent("all", signal.SIGTERM, 75, 0),
     "USR1 to one rank": _sent("self", signal.SIGUSR1, 0),
-    "short pause": Fault(("stop", 3), phases=("play", "exchange", "train", "publish")),
-    "hang": Fault(("stop", 0), phases=("play", "exchange", "train", "publish", "evaluate"),
+    "short pause": Fault(("stop", 3), phases=("play", "exchange", "train", "broadcast")),
+    "hang": Fault(("stop", 0), phases=("play", "exchange", "train", "broadcast", "evaluate"),
                   options={"fault.hang_s": 5}),
     "no space for a second": Fault(("disk", errno.ENOSPC, 1.0), phases=("segment", "checkpoint")),
     "EIO for good": Fault(("disk", errno.EIO, 0), (75,), phases=("segment", "checkpoint"), others_stay=False,
                           options={"storage.give_up_s": 2}),
     "one gradient not finite": Fault(("nan", 1), phases=("train",)),
     "gradients not finite for good": Fault(("nan", 0), (70,), phases=("train",)),
-    "exception": Fault(("raise",), (70,), phases=("play", "exchange", "train", "publish", "evaluate"),
+    "exception": Fault(("raise",), (70,), phases=("play", "exchange", "train", "broadcast", "evaluate"),
                        others_stay=False),
 }  # fmt: skip
 

@@ -50,8 +50,7 @@ def documented_status(outcome):
 
 
 def same_weights(outcome):
-    """Whatever ranks published at one point of the run, they published the same weights; and at the end all that were
-    left stood at the same point."""
+    """After each broadcast all ranks had the same weights; at the end all that were left stood at the same point."""
     broken = []
     for name, job in jobs(outcome):
         hashes, last = defaultdict(set), {}

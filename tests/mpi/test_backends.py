@@ -35,7 +35,7 @@ def test_a_subset_of_the_ranks_trains(mpirun, backend, tmp_path):
     assert "complete: iteration 2 of 2" in done.stdout and done.stdout.count("play, train") == 2
     # Root gives its weights to the one rank that only plays, not to the other trainer.
     lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
-    sent = [record["publish_bytes"] for record in lines if record["kind"] == "iteration"]
+    sent = [record["broadcast_bytes"] for record in lines if record["kind"] == "iteration"]
     tensors = checkpoint.read(tmp_path / "run" / "checkpoints" / "000002").model.values()
     assert sent == [sum(tensor.nbytes for tensor in tensors)] * 2
     assert {"horovod": "horovod 0", "ddp": "torch.distributed 2"}[backend] in done.stdout

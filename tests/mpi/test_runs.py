@@ -230,7 +230,7 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
            "--set", f"selfplay.deterministic={str(deterministic).lower()}", "--set", "iterations=3",
            "--set", "search.simulations=2", "--set", "selfplay.parallel_games=4", "--set", "train.replay_ratio=0.5")
     for record in records(tmp_path / "run", "iteration")[1:]:  # kernels are compiled in the first
-        for phase in ("play", "exchange", "train", "publish", "save"):
+        for phase in ("play", "exchange", "train", "broadcast", "save"):
             assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
         fast_s, slow_s = max(record["playing_s_by_rank"][:2]), record["playing_s_by_rank"][2]
         assert 0 < fast_s <= record["play_s"] + 0.05 and slow_s > 0.9 * record["play_s"]
@@ -290,7 +290,7 @@ def test_an_iteration_says_what_share_of_it_is_overhead(run_dist, tmp_path):
     first, second = records(tmp_path / "run", "iteration")
     assert "report_s" not in first and 0 < second["report_s"] < 10
     for record in (first, second):
-        phases = {name: record[f"{name}_s"] for name in ("play", "exchange", "train", "publish", "save")}
+        phases = {name: record[f"{name}_s"] for name in ("play", "exchange", "train", "broadcast", "save")}
         total = sum(phases.values()) + record.get("report_s", 0)
         expected = (total - phases["play"] - phases["train"]) / total
         assert record["overhead_share"] == pytest.approx(expected) and 0 < expected < 1

@@ -91,11 +91,11 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
     # Another mode goes on with it.
     again = mpirun(2, "run_dist.py", *options, "--set", "iterations=5", "--train_distributed")
     assert again.stdout.count("play, train") == 2 and "resumed after iteration 4" in again.stdout
-    assert iterations(tmp_path / "run")[-1]["publish_bytes"] == 0  # all have the weights that they trained
+    assert iterations(tmp_path / "run")[-1]["broadcast_bytes"] == 0  # all have the weights that they trained
 
 
 def test_weights_reach_those_that_play_and_only_them(program):
-    program(3, "publish_checks")
+    program(3, "broadcast_checks")
 
 
 def test_root_host_is_every_rank_of_one_host(mpirun, tmp_path):

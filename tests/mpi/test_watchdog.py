@@ -48,7 +48,7 @@ def start_hanging(start_mpirun, folder, where, *mpirun):
 
 
 @pytest.mark.parametrize("where, why", [("step", r"no sign of life for \d+ s in a step"),
-                                        ("publish", r"asleep for \d+ s, though the run's folder answers")])
+                                        ("broadcast", r"asleep for \d+ s, though the run's folder answers")])
 def test_a_rank_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_mpirun, tmp_path, where, why):
     process = start_hanging(start_mpirun, tmp_path / "run", where, "--with-ft", "ulfm")
     output = process.communicate(timeout=240)[0]
@@ -59,7 +59,7 @@ def test_a_rank_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_mpir
 
 
 def test_without_ulfm_a_rank_that_hangs_outside_of_steps_ends_the_job_resumable(start_mpirun, tmp_path):
-    process = start_hanging(start_mpirun, tmp_path / "run", "publish")
+    process = start_hanging(start_mpirun, tmp_path / "run", "broadcast")
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 75 and "asleep for" in output, output
 

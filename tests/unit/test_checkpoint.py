@@ -18,6 +18,7 @@ from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.network import resnet
 from az_mpi.run import bad_steps, resume
+from az_mpi.run.run_files import RunFiles
 from az_mpi.storage import checkpoint, run_folder
 from az_mpi.storage.checkpoint import Checkpoint, Progress
 
@@ -352,9 +353,11 @@ def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, capl
     checkpoint.save(tmp_path / "checkpoints", other, keep=3)
     network = resnet.build(games.make("tictactoe"), models.Network(blocks=1, channels=8), 1)
     world = SimpleNamespace(is_root=True, share=lambda values: values)
-    learner = SimpleNamespace(good_until=60, world=world, failure=None)
-    run = SimpleNamespace(learner=learner, progress=Progress(step=60), world=world, folder=tmp_path, network=network,
-                          writer=SimpleNamespace(ended=None), logger=logging.getLogger("test"))  # fmt: skip
+    learner, logger = SimpleNamespace(good_until=60, world=world, failure=None), logging.getLogger("test")
+    run = SimpleNamespace(
+        world=world, setup=SimpleNamespace(folder=tmp_path), files=RunFiles(tmp_path, None, 600.0, logger),
+        training=SimpleNamespace(learner=learner, network=network), progress=Progress(step=60),
+        report=SimpleNamespace(warn=logger.warning))  # fmt: skip
     bad_steps.roll_back(run, "6 steps in a row were not finite")
     assert "training cannot go on" in learner.failure and "another network's" in caplog.text
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000002"]
@@ -370,8 +373,8 @@ def test_games_that_were_under_way_are_told_of_once(tmp_path, monkeypatch, caplo
     for iteration in (2, 2, 2, 3):
         progress = make(iteration).progress
         attempt = run_folder.prepare(tmp_path, config, [], False, newest=f"{iteration:06d}")
-        run = SimpleNamespace(world=world, progress=progress, folder=tmp_path, writer=SimpleNamespace(ended=None),
-                              config=config, attempt=attempt, logger=logger, say=logger.info)  # fmt: skip
+        run = SimpleNamespace(world=world, progress=progress, files=RunFiles(tmp_path, None, 600.0, logger),
+                              attempt=attempt, report=SimpleNamespace(say=logger.info), how_far=lambda: "2 iterations")
         caplog.clear()
         resume.resume(run)
         told.append("lost: 3 games" in caplog.text)

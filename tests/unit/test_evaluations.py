@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from az_mpi.core import files
 from az_mpi.network.engines.engine import Engine
 from az_mpi.run import evaluations
+from az_mpi.run.run_files import RunFiles
 
 
 def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
@@ -20,11 +21,10 @@ def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
     (tmp_path / "best" / "000004.safetensors").write_bytes(b"torn")
     save_file({"w": torch.ones(3)}, tmp_path / "best" / "000005.safetensors")  # of another network
     save_file({"w": torch.ones(2)}, tmp_path / "best" / "copy of 000006.safetensors")  # a user's
-    network = SimpleNamespace(state_dict=lambda: {"w": torch.zeros(2)})
-    run = SimpleNamespace(folder=tmp_path, network=network, logger=logging.getLogger("az_mpi"))
-    assert evaluations._newest_best(run, before=7)["w"].tolist() == [2.0, 2.0]
+    network, logger = SimpleNamespace(state_dict=lambda: {"w": torch.zeros(2)}), logging.getLogger("az_mpi")
+    assert evaluations._newest_best(tmp_path / "best", 7, network, logger)["w"].tolist() == [2.0, 2.0]
     assert [text.split(".safetensors")[0][-6:] for text in caplog.messages] == ["000005", "000004", "000003"]
-    assert evaluations._newest_best(run, before=1) is None
+    assert evaluations._newest_best(tmp_path / "best", 1, network, logger) is None
 
 
 @pytest.mark.parametrize("where", ["listdir", "open"])
@@ -33,7 +33,7 @@ def test_a_best_network_that_cannot_be_read_now_is_none_to_pass_over(tmp_path, m
     (tmp_path / "best").mkdir()
     for number in (1, 2):
         save_file({"w": torch.full((2,), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
-    run = SimpleNamespace(folder=tmp_path, network=SimpleNamespace(state_dict=lambda: {"w": torch.zeros(2)}))
+    network = SimpleNamespace(state_dict=lambda: {"w": torch.zeros(2)})
     real = getattr(os, where)
 
     def fail(path, *how, **named):
@@ -45,8 +45,8 @@ def test_a_best_network_that_cannot_be_read_now_is_none_to_pass_over(tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(os, where, fail)
         with pytest.raises(OSError, match="Input/output"):
-            evaluations._newest_best(run, before=3)
-    assert evaluations._newest_best(run, before=3)["w"].tolist() == [2.0, 2.0]
+            evaluations._newest_best(tmp_path / "best", 3, network, None)
+    assert evaluations._newest_best(tmp_path / "best", 3, network, None)["w"].tolist() == [2.0, 2.0]
 
 
 def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
@@ -63,8 +63,11 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
         made[-1].load(network)
         return made[-1], "noting"
 
-    run = SimpleNamespace(folder=tmp_path, network=network, writer=None, world=world, game=None, best_engine=None,
-                          make_engine=make_engine, logger=logging.getLogger("az_mpi"))  # fmt: skip
+    logger = logging.getLogger("az_mpi")
+    run = SimpleNamespace(
+        world=world, setup=SimpleNamespace(folder=tmp_path, game=None, make_engine=make_engine),
+        playing=SimpleNamespace(best_engine=None), training=SimpleNamespace(network=network),
+        files=RunFiles(tmp_path, None, 600.0, logger), report=SimpleNamespace(logger=logger))  # fmt: skip
     for number in (1, 2, 3):
         save_file({"weight": torch.full((1, 1), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
         assert evaluations.load_best(run, before=number + 1).engine.weight == number

@@ -38,7 +38,8 @@ def test_what_was_under_way_is_completed_before_games_go_on_or_are_given_up(dete
     for _ in range(5):  # an odd number: one group's simulation is under way
         player.step()
     assert player._under_way
-    recovery._keep_games(SimpleNamespace(player=player, config=settings, world=SimpleNamespace(rank=0)))
+    recovery._keep_games(SimpleNamespace(playing=SimpleNamespace(player=player), world=SimpleNamespace(rank=0),
+                                         setup=SimpleNamespace(config=settings)))  # fmt: skip
     assert not player._under_way and player.rank == 0 and player.live.any() != deterministic
     if deterministic:
         player.start(player.free(), game_ids(2, 0, np.arange(4)), 2)
@@ -47,7 +48,7 @@ def test_what_was_under_way_is_completed_before_games_go_on_or_are_given_up(dete
 
 @pytest.mark.parametrize("survives", [True, False])
 def test_games_are_kept_where_a_rank_is_lost_in_their_exchange(survives):
-    """A recovery stores what is in `given` and not on disk, and asks no player."""
+    """A recovery stores the unacknowledged games that are not on disk, and asks no player."""
     settings = make_config(search={"simulations": 6}, selfplay={"parallel_games": 4})
     player = Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 1)
     player.start(player.free(), game_ids(2, 0, np.arange(4)), 2)
@@ -63,11 +64,12 @@ def test_games_are_kept_where_a_rank_is_lost_in_their_exchange(survives):
         gather = exchange
 
     Lossy.survives = survives
-    run = SimpleNamespace(player=player, config=settings, game=TICTACTOE, world=Lossy(), given=[],
-                          progress=SimpleNamespace(iteration=2, phase="train"))
+    playing = SimpleNamespace(player=player, unacknowledged=[])
+    run = SimpleNamespace(playing=playing, setup=SimpleNamespace(config=settings, game=TICTACTOE), world=Lossy(),
+                          games_iteration=3)
     with pytest.raises(PeerLost):
         exchange.store(run)
-    [(iteration, record)] = run.given
+    [(iteration, record)] = playing.unacknowledged
     assert iteration == 3 and record.games["id"].tolist() == game_ids(2, 0, np.arange(4)).tolist()
 
 
@@ -84,8 +86,9 @@ def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, caplog):
     monkeypatch.setattr(Lock, "take_over", take_over)
     monkeypatch.setattr(time, "sleep", lambda s: None)
     requests = SimpleNamespace(stop=False)
-    run = SimpleNamespace(config=make_config(), folder="run", attempt=1, token="t", logger=logging.getLogger("az_mpi"),
-                          control=SimpleNamespace(requests=requests))
+    setup, files = SimpleNamespace(config=make_config()), SimpleNamespace(folder="run", token="t")
+    run = SimpleNamespace(setup=setup, files=files, attempt=1, control=SimpleNamespace(requests=requests),
+                          report=SimpleNamespace(logger=logging.getLogger("az_mpi")))  # fmt: skip
     assert recovery._insist_on_lock(run, []) == "the lock" and caplog.text.count("cannot be taken over") == 1
     for final in (OSError(errno.EFBIG, "too large"), LockLost("another job has it")):
         answers.append(final)
@@ -96,7 +99,7 @@ def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, caplog):
     with pytest.raises(OSError):
         recovery._insist_on_lock(run, [])
     requests.stop = False
-    run.config = make_config(storage={"give_up_s": 0.0})
+    setup.config = make_config(storage={"give_up_s": 0.0})
     answers.extend([OSError(errno.ENOSPC, "no space")] * 2)
     with pytest.raises(OSError):
         recovery._insist_on_lock(run, [])

@@ -12,6 +12,7 @@ from helpers import make_config
 
 from az_mpi import games
 from az_mpi.network import resnet
+from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
@@ -42,13 +43,15 @@ def make_learner(request, world):
 def new_learner(world, name):
     config = make_config("connect4", seed=3, network={"blocks": 1, "channels": 8},
                          train={"batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False})
-    return Learner(config, CONNECT4, resnet.build(CONNECT4, config.network, 3),
-                   backends.make(name, world, world, "cpu"), "cpu")
+    learner = Learner(config, CONNECT4, resnet.build(CONNECT4, config.network, 3),
+                      backends.make(name, world, world, "cpu"), "cpu")
+    learner.progress = Progress()  # of the test
+    return learner
 
 
 def train(learner, replay, steps):
-    learner.samples_due = steps * BATCH
-    assert learner.train(replay, 0, lambda *what: None) == steps and learner.samples_due == 0
+    learner.progress.samples_due = steps * BATCH
+    assert learner.train(replay, learner.progress, lambda *what: None) == steps and learner.progress.samples_due == 0
 
 
 def plain_loop(learner, replay, steps, fused):
@@ -107,8 +110,8 @@ def test_training_goes_on_from_a_checkpoint_to_the_same_bits(make_learner, repla
     train(broken, replay, 2)
     tensors = broken.optimizer_tensors()
     resumed.network.load_state_dict(broken.network.state_dict())
-    resumed.load_optimizer(tensors)
-    resumed.step_index = broken.step_index
+    resumed.progress = broken.progress.copy()
+    resumed.load(resumed.progress, tensors)
     again = resumed.optimizer_tensors()
     assert again.keys() == tensors.keys() and all(torch.equal(again[key], tensors[key]) for key in again)
     train(resumed, replay, 3)
@@ -142,12 +145,12 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, repla
 
     failing, learner = Failing(CONNECT4), make_learner()
     failing.add(replay.rows)
-    learner.samples_due = 5 * BATCH
+    learner.progress.samples_due = 5 * BATCH
     with pytest.raises(MemoryError, match="third batch"):
-        learner.train(failing, 0, lambda *what: None)
-    assert learner.step_index == 2 and failing.drawn == 3
+        learner.train(failing, learner.progress, lambda *what: None)
+    assert learner.progress.step == 2 and failing.drawn == 3
     train(learner, replay, 1)
-    assert learner.step_index == 3
+    assert learner.progress.step == 3
 
 
 def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, replay):
@@ -155,11 +158,11 @@ def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, r
     calls, answers = [], iter([False, False, True])
     watch = SimpleNamespace(begin=lambda: calls.append("begin"), before_change=lambda: calls.append("before change"),
                             end=lambda: calls.append("end") or next(answers))
-    ended.samples_due = 5 * BATCH + 7
-    assert ended.train(replay, 0, lambda *what: None, watch) == 3
+    progress = Progress(samples_due=5 * BATCH + 7)
+    assert ended.train(replay, progress, lambda *what: None, watch) == 3
     assert calls == ["begin", "before change", "end"] * 3
-    assert ended.step_index == 3 and ended.samples_due == 2 * BATCH + 7
-    assert ended.train(replay, 0, lambda *what: None) == 2 and ended.samples_due == 7
+    assert progress.step == 3 and progress.samples_due == 2 * BATCH + 7
+    assert ended.train(replay, progress, lambda *what: None) == 2 and progress.samples_due == 7
     train(whole, replay, 5)
     for one, other in zip(ended.network.parameters(), whole.network.parameters()):
         assert torch.equal(one, other)
@@ -180,8 +183,7 @@ def test_nothing_of_a_step_has_changed_when_its_watch_is_told(world, replay):
     watch = watching([])
     watch.before_change = lambda: seen.append(state())
     watch.begin = lambda: seen.append(state())
-    learner.samples_due = 3 * BATCH
-    learner.train(replay, 0, lambda *what: None, watch)
+    learner.train(replay, Progress(samples_due=3 * BATCH), lambda *what: None, watch)
     assert len(seen) == 6
     for begun, told in zip(seen[::2], seen[1::2]):
         assert len(begun) == len(told) and all(torch.equal(*pair) for pair in zip(begun, told))
@@ -203,13 +205,13 @@ def test_an_infinite_loss_is_skipped_though_its_gradient_is_finite(make_learner,
     norms = [parameter.grad.norm() for parameter in learner.network.parameters()]
     assert value_loss.isinf() and torch.stack(norms).isfinite().all() and max(norms) > 0
     before = weights(learner)
-    learner.samples_due = 2 * BATCH
-    assert learner.train(huge, 0, lambda *what: pytest.fail("a summary of nothing"), watching(told)) == 2
+    learner.progress.samples_due = 2 * BATCH
+    assert learner.train(huge, learner.progress, lambda *what: pytest.fail("a summary of nothing"), watching(told)) == 2
     assert all(torch.equal(*pair) for pair in zip(before, weights(learner), strict=True))
     assert [np.isposinf(figures[1]) for figures in told] == [True, True] and learner.optimizer_tensors() == {}
-    assert (learner.step_index, learner.samples_due, learner.bad_steps, learner.good_until) == (2, 0, 2, 0)
+    assert learner.progress == Progress(step=2, bad_steps=2) and learner.good_until == 0
     train(learner, replay, 1)
-    assert (learner.step_index, learner.bad_steps, learner.good_until) == (3, 0, 3)
+    assert learner.progress == Progress(step=3) and learner.good_until == 3
     assert not all(torch.equal(*pair) for pair in zip(before, weights(learner), strict=True))
 
 
@@ -242,8 +244,7 @@ def test_a_batch_that_found_no_room_on_the_device_is_brought_there_by_its_step(m
         return tensors(batch)
 
     short.tensors = full_at_first
-    short.samples_due = 3 * BATCH
-    assert short.train(replay, 0, lambda *what: None, watching(told)) == 3
+    assert short.train(replay, Progress(samples_due=3 * BATCH), lambda *what: None, watching(told)) == 3
     assert told == [[0]] and short.micro_batch == BATCH // 2
     assert calls == {"prefetch": [np.ndarray] * 3, "step": [np.ndarray] * 2}
     for one, other in zip(weights(whole), weights(short), strict=True):

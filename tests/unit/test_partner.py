@@ -8,7 +8,7 @@ from helpers import make_config
 
 from az_mpi.mpi.peers import PeerLost
 from az_mpi.run import partner_checkpoint
-from az_mpi.run.partner_checkpoint import Partner
+from az_mpi.run.partner_checkpoint import PartnerCheckpoint
 from az_mpi.storage.checkpoint import Checkpoint, Progress
 
 
@@ -37,7 +37,7 @@ def state(**more):
 
 @pytest.mark.parametrize("names", [0, 100])  # with so many, what is said of them is longer than partner.WORDS
 def test_a_copy_is_the_state_to_the_last_bit(names):
-    one, before = Partner(Pair()), state(**{f"block {k}": torch.randn(k, 2) for k in range(names)})
+    one, before = PartnerCheckpoint(Pair()), state(**{f"block {k}": torch.randn(k, 2) for k in range(names)})
     before.model["bias"][:] = -0.0
     one.keep(before)
     after = one.kept()
@@ -60,14 +60,14 @@ def test_the_place_of_a_copy_is_used_again_while_it_is_as_large():
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_numbers_that_are_not_finite_are_no_state_to_go_on_from(number):
-    one = Partner(Pair())
+    one = PartnerCheckpoint(Pair())
     assert one.kept() is None
     one.keep(state(more=torch.tensor(number)))
     assert one.kept() is None
 
 
 def test_a_loss_is_told_where_its_end_is_waited_for_and_anything_else_ends_the_job(capfd):
-    one = Partner(Pair())
+    one = PartnerCheckpoint(Pair())
     one.pair.error = PeerLost("rank 0")
     one.begin()
     with pytest.raises(PeerLost, match="rank 0"):

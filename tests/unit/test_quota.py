@@ -76,7 +76,7 @@ class Others:
         self.rank, self.size, self.is_root, self.others, self.requests = rank, size, rank == 0, others, requests or {}
         self.asked, self.looks, self.exchanges, self.told_finished = [], 0, [], 0
 
-    def look(self, finished=0, done=False, exchange=False):
+    def poll(self, finished=0, done=False, exchange=False):
         self.looks += 1
         if self.looks % 2:
             return None
@@ -88,7 +88,7 @@ class Others:
 
     def wait(self, ended, **counts):
         while True:
-            total = self.look(**counts)
+            total = self.poll(**counts)
             if total and ended(total):
                 return total
 
@@ -180,9 +180,9 @@ def test_a_slow_rank_makes_no_work_for_the_others(games_num, parallel_games, slo
 
     def play(rank):
         player, control = make_player(rank, parallel_games), ControlChannel(ThreadWorld(rank, size, sums), Requests())
-        look = control.look
+        poll = control.poll
         if rank == slow:
-            control.look = lambda *what, **more: (time.sleep(0.02), look(*what, **more))[1]
+            control.poll = lambda *what, **more: (time.sleep(0.02), poll(*what, **more))[1]
         for iteration, ids in enumerate(played):
             play_until(player, control, iteration, 1, player.finished_num, games_num, silent)
             ids += player.take().games["id"].tolist()

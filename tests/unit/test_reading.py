@@ -3,16 +3,14 @@
 import errno
 import logging
 import os
-from types import SimpleNamespace
 
 from helpers import Hashed, make_config, play_games
 
 from az_mpi import games
 from az_mpi.core import files
-from az_mpi.run import exchange
+from az_mpi.run.run_files import RunFiles
 from az_mpi.selfplay.player import Player
 from az_mpi.storage import segment
-from az_mpi.storage.writer import Writer
 
 GAME = games.make("tictactoe")
 
@@ -25,7 +23,8 @@ def play(ids):
 def test_what_cannot_be_read_for_a_while_is_waited_for_and_not_set_aside(tmp_path, monkeypatch, caplog):
     records = [play(range(3)), play(range(10, 15))]
     (tmp_path / "games").mkdir()
-    segments = Writer(tmp_path / "games", tmp_path / "games.h5", GAME)
+    stored = RunFiles(tmp_path, GAME, 600.0, logging.getLogger("az_mpi"))
+    segments = stored.open_writer(None)
     caplog.set_level(logging.INFO, "az_mpi")
     segments.submit(7, records[0], {})
     segments.submit(7, records[1], {})
@@ -43,14 +42,13 @@ def test_what_cannot_be_read_for_a_while_is_waited_for_and_not_set_aside(tmp_pat
     monkeypatch.setattr(files, "READ_PAUSES_S", (0.0,))
     monkeypatch.setattr(segment, "open", refusing(open), raising=False)
     monkeypatch.setattr(os, "open", refusing(os.open))
-    run = SimpleNamespace(folder=segments.folder.parent, game=GAME, writer=segments, logger=logging.getLogger("az_mpi"))
-    assert exchange.stored(run, 7).games["id"].tolist() == [i for r in records for i in r.games["id"].tolist()]
+    assert stored.games_of(7).games["id"].tolist() == [i for r in records for i in r.games["id"].tolist()]
     assert not refusals and sorted(segments.folder.iterdir()) == there
     assert "games cannot be read: Stale file handle" in caplog.text and "games: read now" in caplog.text
     refusals.extend([errno.EACCES] * 5)
-    assert len(exchange.segments(run, 7)) == 2 and not refusals and sorted(segments.folder.iterdir()) == there
+    assert len(stored.segments(7)) == 2 and not refusals and sorted(segments.folder.iterdir()) == there
     refusals.append(errno.ELOOP)  # such as a link
-    assert [s.path.name for s in exchange.segments(run, 7)] == ["000007-000.h5", "000007-001.h5"]
+    assert [s.path.name for s in stored.segments(7)] == ["000007-000.h5", "000007-001.h5"]
     refusals.extend([errno.ELOOP] * 2)
-    assert [s.path.name for s in exchange.segments(run, 7)] == ["000007-001.h5"]
+    assert [s.path.name for s in stored.segments(7)] == ["000007-001.h5"]
     assert (segments.folder / "000007-000.h5.damaged").exists()

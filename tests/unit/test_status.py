@@ -166,7 +166,8 @@ class OneRank:
 
 def fake_run(learner=None):
     progress = SimpleNamespace(iteration=0, step=0, games_num=0, positions_num=0)
-    return SimpleNamespace(progress=progress, player=SimpleNamespace(finished_num=0), learner=learner, writer=None)
+    playing, training = SimpleNamespace(player=SimpleNamespace(finished_num=0)), SimpleNamespace(learner=learner)
+    return SimpleNamespace(progress=progress, playing=playing, training=training)
 
 
 @pytest.fixture
@@ -203,9 +204,9 @@ def test_whoever_may_not_write_any_more_leaves_the_status_of_another_alone(root,
 
 def test_states_follow_the_phases(root):
     told = []
-    for learner in (None, SimpleNamespace(step_index=5, end_index=5)):
+    for learner in (None, SimpleNamespace(end_index=5)):
         root.begin(fake_run(learner), [("here", "cpu", "play")])
-        for phase in ("play", None, "exchange", None, "train", None, "publish", None, "save", None, "evaluate", None):
+        for phase in ("play", None, "exchange", None, "train", None, "broadcast", None, "save", None, "evaluate", None):
             root.enter(phase)
             told.append(root._content()["state"])
     no_trainer = ["Active", "Syncing", *["Syncing"] * 8, "Active", "Syncing"]
@@ -216,7 +217,7 @@ def test_states_follow_the_phases(root):
 def test_only_time_in_self_play_counts_for_games_per_second(root):
     run = fake_run()
     root.begin(run, [("here", "cpu", "play")])
-    for phase, seconds in (("play", 4), (None, 2), ("exchange", 3), ("evaluate", 5), ("publish", 7), (None, 1)):
+    for phase, seconds in (("play", 4), (None, 2), ("exchange", 3), ("evaluate", 5), ("broadcast", 7), (None, 1)):
         root.enter(phase)
         root.now += seconds
     assert root._content()["played_s"] == 4
@@ -230,7 +231,7 @@ def test_only_time_in_self_play_counts_for_games_per_second(root):
     assert values["ranks"][0]["games_per_s"] == values["games_per_s"] == 4.0
     root.beats = [Beat(content("Training", games=22, played_s=5.5), 0.1)]
     assert root._values()["games_per_s"] == 4.0  # as fast as it last played
-    assert values["model_sync_s"] == 7  # publish, without the wait at its end
+    assert values["model_sync_s"] == 7  # broadcast, without the wait at its end
 
 
 def test_silence_and_totals(root):
@@ -280,15 +281,17 @@ def test_the_time_left_is_that_of_the_iterations_to_come(root):
 
 
 def test_progress_of_training_is_that_of_the_learner(root):
-    learner = SimpleNamespace(step_index=100, end_index=100)
-    root.begin(fake_run(learner), [("here", "cpu", "play, train")])
+    learner = SimpleNamespace(end_index=100)
+    run = fake_run(learner)
+    run.progress.step = 100
+    root.begin(run, [("here", "cpu", "play, train")])
     root.beats = [Beat(content(), 0.1)]
     root.enter("play")
     root.advance("self-play", 3, 8, "games")
     assert root._values()["progress"] == {"name": "self-play", "done": 3, "total": 8, "unit": "games"}
     root.enter("train")
     assert root._values()["progress"] is None  # how many steps it will be is not known yet
-    learner.end_index, learner.step_index = 150, 120
+    learner.end_index, run.progress.step = 150, 120
     assert root._values()["progress"] == {"name": "training", "done": 20, "total": 50, "unit": "steps"}
 
 

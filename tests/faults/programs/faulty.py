@@ -22,9 +22,9 @@ from az_mpi.core.signals import Stopped
 from az_mpi.mpi import placement
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
-from az_mpi.run import evaluations, exchange, recovery, resume
-from az_mpi.run.partner_checkpoint import Partner
-from az_mpi.run.setup import Run
+from az_mpi.run import evaluations, exchange, recovery, resume, weights
+from az_mpi.run.partner_checkpoint import PartnerCheckpoint
+from az_mpi.run.state import Playing, Run
 from az_mpi.selfplay.player import Player
 from az_mpi.storage import checkpoint
 from az_mpi.train.learner import Learner
@@ -34,15 +34,15 @@ RANK = environment_rank()
 MINE = [injection for injection in PLAN["injections"] if injection["rank"] == RANK]
 # Where each phase is passed: (of what, name of the function, whether behind it).
 PHASES = {
-    "start-up": [(placement, "place", True), (modes, "assemble", True), (resume, "mark", False)],
+    "start-up": [(placement, "place", True), (modes, "assemble", True), (Run, "mark", False)],
     "play": [(Player, "step", False)],
     "exchange": [(exchange, "store", False), (exchange, "_deal", False)],
     "train": [(Learner, "_backward", True)],  # Horovod's sums are under way then
-    "copy": [(Partner, "send", True), (Partner, "settle", False), (Partner, "finish", False),
-             (Partner, "finish", True)],
-    "publish": [(resume, "publish", False), (Run, "load_weights", False)],
-    "evaluate": [(evaluations, "load_best", False), (evaluations._Watched, "update", False),
-                 (evaluations._Watched, "finish", False), (evaluations, "verdict", True)],
+    "copy": [(PartnerCheckpoint, "send", True), (PartnerCheckpoint, "settle", False),
+             (PartnerCheckpoint, "finish", False), (PartnerCheckpoint, "finish", True)],
+    "broadcast": [(weights, "broadcast_weights", False), (Playing, "load_weights", False)],
+    "evaluate": [(evaluations, "load_best", False), (evaluations._Watch, "update", False),
+                 (evaluations._Watch, "finish", False), (evaluations, "measure", True)],
     "recovery": [(recovery, name, False) for name in (
         "_take_over", "_note_attempt", "_keep_games", "make_backend", "_restate", "_store_what_is_missing", "_recount",
         "say_ranks")] + [(recovery, "_rebuild", True)],
@@ -175,20 +175,25 @@ def save(run, function=resume.save):
     return function(run)
 
 
-def publish(run, function=resume.publish):
+def broadcast_weights(run, function=weights.broadcast_weights):
     function(run)
     progress = run.progress
     key = [run.attempt, progress.iteration, progress.phase, progress.step]
-    note("weights", key=key, hash=resnet.weights_hash(run.network))
+    note("weights", key=key, hash=resnet.weights_hash(run.training.network))
+
+
+def train(learner, replay, progress, *arguments, function=Learner.train):
+    learner.progress = progress
+    return function(learner, replay, progress, *arguments)
 
 
 def step(learner, *arguments, function=Learner._step):
     result = function(learner, *arguments)
-    note("step", number=learner.step_index + 1)
+    note("step", number=learner.progress.step + 1)
     return result
 
 
-def rescue(run, world, function=recovery._rescue, broadcast=checkpoint.broadcast):
+def rescue(run, world, *held, function=recovery._rescue, broadcast=checkpoint.broadcast):
     """Pass "rescue" behind each message by which the survivors share the newest state."""
 
     def watched(*arguments):
@@ -198,7 +203,7 @@ def rescue(run, world, function=recovery._rescue, broadcast=checkpoint.broadcast
 
     checkpoint.broadcast = watched
     try:
-        function(run, world)
+        return function(run, world, *held)
     finally:
         checkpoint.broadcast = broadcast
 
@@ -219,9 +224,9 @@ def started(function=World.start.__func__):
 
 
 os.open, Player.take = open_file, take
-Learner._loss, Learner._step = loss, step
+Learner._loss, Learner._step, Learner.train = loss, step, train
 exchange.store, recovery.recover, recovery._rescue = store, recover, rescue
-resume.save, resume.publish = save, publish
+resume.save, weights.broadcast_weights = save, broadcast_weights
 exchange.exchange, resume.leave = note_given(exchange.exchange), note_given(resume.leave)
 World.start = started
 for phase, places in PHASES.items():

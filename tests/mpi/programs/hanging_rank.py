@@ -1,6 +1,6 @@
-"""run_dist.py where the last of three ranks hangs, alive: hanging_rank.py {step,publish} OPTIONS…
+"""run_dist.py where the last of three ranks hangs, alive: hanging_rank.py {step,broadcast} OPTIONS…
 
-step: in its own part of a training step. publish: in a system call that never returns, between training and play.
+step: in its own part of a training step. broadcast: in a system call that never returns, between training and play.
 """
 
 import os
@@ -8,7 +8,7 @@ import sys
 
 import run_dist
 from az_mpi.config.command_line import environment_rank
-from az_mpi.run import resume
+from az_mpi.run import weights
 from az_mpi.train.learner import Learner
 
 LAST = 2
@@ -31,5 +31,5 @@ def hanging(function, call):
 if sys.argv[1] == "step":
     Learner._backward = hanging(Learner._backward, 30)
 else:
-    resume.publish = hanging(resume.publish, 1)
+    weights.broadcast_weights = hanging(weights.broadcast_weights, 1)
 sys.exit(run_dist.main(sys.argv[2:]))

@@ -13,6 +13,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.mpi.world import World, split_evenly
 from az_mpi.network import resnet
+from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.replay import Replay, sample_dtype
@@ -41,8 +42,8 @@ def new_learner(world, backend, frequency, learning_rate):
 def train(world, learner, replay, steps):
     """Return the iteration's mean losses, their parts added up over ranks, and the summaries."""
     summaries = []
-    learner.samples_due = steps * BATCH
-    assert learner.train(replay, 0, lambda step, values: summaries.append(values)) == steps
+    due = Progress(samples_due=steps * BATCH)
+    assert learner.train(replay, due, lambda step, values: summaries.append(values)) == steps
     parts = world.collect(learner.iteration_losses())
     return {name: sum(part[name] for part in parts) for name in parts[0]}, summaries
 

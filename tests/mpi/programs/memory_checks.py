@@ -16,6 +16,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
+from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.replay import Replay, sample_dtype
@@ -74,8 +75,8 @@ def check(world, backend, moment):
     if moment == "first_part":
         whole.micro_batch = short.micro_batch = (whole.local_batch + 1) // 2
     for learner in (whole, short):
-        learner.samples_due = STEPS * BATCH
-        assert learner.train(replay, 0, lambda step, values: summaries.append(values), watch) == STEPS
+        due = Progress(samples_due=STEPS * BATCH)
+        assert learner.train(replay, due, lambda step, values: summaries.append(values), watch) == STEPS
 
     # Halved together, for the rest of the run, until the last rank has room.
     sizes, size = [], -(-BATCH // world.size)
@@ -99,8 +100,8 @@ def check(world, backend, moment):
     if last:
         limit_memory(none.network, moment, 0)
     watch.short_of_memory = lambda ranks: None
-    none.samples_due = STEPS * BATCH
-    assert none.train(replay, 0, lambda *what: None, watch) == 0 and none.samples_due == STEPS * BATCH
+    due = Progress(samples_due=STEPS * BATCH)
+    assert none.train(replay, due, lambda *what: None, watch) == 0 and due == Progress(samples_due=STEPS * BATCH)
     assert none.micro_batch == 1 and f"out of memory on trainer [{world.size - 1}]" in none.failure
 
 

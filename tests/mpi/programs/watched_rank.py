@@ -11,7 +11,7 @@ import run_dist
 from az_mpi.config.command_line import environment_rank, parse
 from az_mpi.liveness import heartbeat
 from az_mpi.report import status
-from az_mpi.run import resume
+from az_mpi.run import weights
 from az_mpi.selfplay.player import Player
 from az_mpi.train.learner import Learner
 
@@ -38,5 +38,5 @@ def step(player, step=Player.step):
 
 Player.step = step
 Learner.train = slow(Learner.train, 0.7)
-resume.publish = slow(resume.publish, 0.7)
+weights.broadcast_weights = slow(weights.broadcast_weights, 0.7)
 sys.exit(run_dist.main(sys.argv[1:]))

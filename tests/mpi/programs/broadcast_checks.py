@@ -1,4 +1,4 @@
-"""Whoever trains, after publishing every rank has root's weights to the bit, and they travel only to those that did
+"""Whoever trains, after a broadcast every rank has root's weights to the bit, and they travel only to those that did
 not have them."""
 
 from types import SimpleNamespace
@@ -6,12 +6,13 @@ from types import SimpleNamespace
 import torch
 
 from az_mpi import games
+from az_mpi.config import load as configuration
 from az_mpi.config import schema as models
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
 from az_mpi.report.counters import Counters
-from az_mpi.run import resume
-from az_mpi.run.setup import make_players
+from az_mpi.run import weights
+from az_mpi.run.state import Training
 
 
 def check(world, trainers_num):
@@ -21,17 +22,20 @@ def check(world, trainers_num):
     if trains:  # values that no shorter format has
         with torch.no_grad():
             network.policy_out.weight.normal_(generator=torch.Generator().manual_seed(7))
-    run = SimpleNamespace(world=world, trainers_num=trainers_num, players=make_players(world, trainers_num),
-                          counters=Counters(), network=network, learner=trains or None,
-                          progress=SimpleNamespace(step=0),
-                          load_weights=lambda digest: loaded.append(resnet.weights_hash(network)))  # fmt: skip
+    setup = SimpleNamespace(config=configuration.validate({"game": "connect4", "fault": {"copy_every": 0}}, "test"),
+                            game=None)
+    training, report = Training.make(setup, world, None, trainers_num, network), SimpleNamespace(counters=Counters())
+    training.learner = trains or None
+    playing = SimpleNamespace(load_weights=lambda network, *_: loaded.append(resnet.weights_hash(network)))
+    run = SimpleNamespace(world=world, training=training, report=report, playing=playing, games_iteration=0,
+                          progress=SimpleNamespace(step=0))
     before, counted = resnet.weights_hash(network), World.sent_bytes
-    resume.publish(run)
+    weights.broadcast_weights(run)
     assert world.agree(loaded) == [] and len(loaded) == 1
     assert (loaded == [before]) == trains
     size = sum(tensor.nbytes for tensor in network.state_dict().values())
     expected = size * (world.size - trainers_num) * world.is_root
-    assert run.counters.publish_bytes == expected == World.sent_bytes - counted
+    assert report.counters.broadcast_bytes == expected == World.sent_bytes - counted
 
 
 def main():

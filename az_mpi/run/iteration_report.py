@@ -1,0 +1,65 @@
+"""What an iteration did: a record in metrics.jsonl and a line in the log."""
+
+import resource
+
+from az_mpi.report.summary import iteration_line, losses_text
+from az_mpi.run.state import Run
+
+
+def report(run: Run, new_positions: int, steps_num: int):
+    """Write down what the iteration that just ended did. Collective."""
+    learner, counters = run.training.learner, run.report.counters.take(run.world)
+    losses = learner.iteration_losses() if learner else {}  # this rank's part
+    mine = [*run.playing.take_cache_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, losses]
+    asked, evaluated, peak, losses = zip(*run.world.collect(mine))  # ru_maxrss is in KiB
+    games_num = int(counters["games_num"].sum())
+    values = {"iteration": run.progress.iteration, "games_num": games_num, "positions_num": new_positions}
+    values |= {"games_asked_num": run.setup.config.selfplay.games_num}
+    values |= {"steps_num": steps_num} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
+    values |= {"mean_length": counters["positions_num"].sum() / max(games_num, 1)}
+    values |= {"first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / max(games_num, 1)}
+    values |= {"mean_staleness": counters["staleness"].sum() / max(games_num, 1)}
+    run.report.status.staleness = values["mean_staleness"]
+    values |= (spent := run.report.timers.take())
+    values |= _rates(run, counters, spent, games_num, sum(asked), sum(evaluated))
+    values |= {"bad_steps_num": int(counters["bad_steps_num"][0]), "rollbacks_num": run.progress.rollbacks}
+    values |= {"exchanges_num": int(counters["exchanges_num"][0])}
+    values |= {f"{name}_bytes": int(counters[f"{name}_bytes"].sum()) for name in ("exchange", "broadcast")}
+    values |= {"peak_resident_bytes": int(max(peak))}  # of the largest rank since it started
+    values |= {f"{name}_by_rank": counters[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}
+    values["playing_s_by_rank"] = counters["playing_s"].round(4).tolist()
+    if not run.files.writes_no_more:  # else the iteration is not on disk, and will be done again
+        run.report.metrics.write("iteration", run.progress.step, values)
+    if run.world.is_root:
+        run.report.logger.info(iteration_line(values))
+    else:
+        run.report.logger.info(_line_of_rank(run.world.rank, values, counters))
+
+
+def _rates(run, counters, spent, games_num, asked_num, evaluated_num):
+    """Return how fast the iteration was. spent: {phase_s: seconds}; counters: {count: float [ranks]}."""
+    play_s, train_s = spent.get("play_s", 0.0), spent["train_s"]
+    whole_s = sum(value for name, value in spent.items() if "_idle_" not in name)
+    values = {"overhead_share": 1 - (play_s + train_s) / whole_s}
+    # Of ranks that play while others train, and of the same ranks while all play.
+    meanwhile, alone = counters["meanwhile_num"].sum(), counters["played_num"][run.training.trainers_num :].sum()
+    searching_s = play_s + (train_s if meanwhile else 0.0)
+    if play_s:  # not in an iteration that was resumed in its training
+        values |= {"games_per_s": games_num / searching_s, "simulations_per_s": counters["played_num"].sum() / play_s}
+    if meanwhile:
+        values["meanwhile_simulations_per_s"] = meanwhile / train_s
+    if meanwhile and alone:
+        values["meanwhile_share"] = meanwhile / train_s / (alone / play_s)
+    if asked_num:
+        values["cache_hit_rate"] = 1 - evaluated_num / asked_num
+    if asked_num and searching_s:
+        values["evaluations_per_s"] = evaluated_num / searching_s
+    return values
+
+
+def _line_of_rank(rank, values, counters):
+    games, positions, played, meanwhile = (
+        counters[f"{name}_num"][rank] for name in ("games", "positions", "played", "meanwhile"))
+    text = (f"iteration {values['iteration']}: this rank gave {games:.0f} games, {positions:.0f} positions; "
+            f"{played + meanwhile:.0f} simulations, {meanwhile:.0f} of them while others trained")
+    return "; ".join(filter(None, [text, losses_text(values)]))

@@ -1,0 +1,62 @@
+"""A run's folder as root uses it: the writer, the lock on the folder, and the games that are on disk."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from az_mpi.core import files
+from az_mpi.selfplay.record import Record
+from az_mpi.storage import lock as locks
+from az_mpi.storage import segment
+from az_mpi.storage.writer import Writer, insist
+
+
+class RunFiles:
+    """Root reads and writes a run's folder through this. Other ranks have neither a writer nor a lock. Nothing here is
+    collective."""
+
+    def __init__(self, folder: Path, game, give_up_s: float, logger):
+        self.folder, self.game, self.logger, self._give_up_s = folder, game, logger, give_up_s
+        self.writer: Writer | None = None
+        self.lock: locks.Lock | None = None
+        self.token: str | None = None  # of the lock, on every rank: with it another rank takes the lock over
+        self.ranks: list[Any] = []  # `lock.me()` of all ranks of this start, lost ones too
+
+    def open_writer(self, requests):
+        """Start the thread that writes. requests: where it asks for a stop once it has given up."""
+        self.writer = Writer(self.folder / "games", self.folder / "games.h5", self.game, requests, self._give_up_s)
+        return self.writer
+
+    def hold(self, lock):
+        """Write only as long as this lock on the folder is ours."""
+        self.lock, self.writer.may_appear = lock, lock.check
+
+    def read(self, path, look):
+        """Return what `look()`, which reads `path`, returns; None once the writer has given up on the file system."""
+        return insist(self.writer, path, look)
+
+    @property
+    def writes_no_more(self) -> bool:
+        """Whether this is root and its writer has ended: what comes from now on is not on disk."""
+        return self.writer is not None and self.writer.ended is not None
+
+    def segments(self, iteration: int | None = None):
+        """Return the segments of the run, or of an iteration, oldest first. Damaged ones are set aside."""
+        folder = self.folder / "games"
+        return self.read(folder, functools.partial(segment.find, folder, iteration, self._set_aside)) or []
+
+    def games_of(self, iteration: int) -> Record:
+        """Return the games of an iteration that are on disk."""
+        return Record.join(self.game, [self.games_in(found.path) for found in self.segments(iteration)])
+
+    def games_in(self, path) -> Record:
+        """Return the games in a segment; none where it is damaged, and it is set aside."""
+        try:
+            found = self.read(path, lambda: segment.read(path, self.game))
+        except segment.SegmentError as error:
+            self._set_aside(path, error)
+            found = None
+        return Record.empty(self.game) if found is None else found
+
+    def _set_aside(self, path, error):
+        self.logger.warning("damaged: %s; it is kept as %s, its games are missing", error, files.set_aside(path).name)

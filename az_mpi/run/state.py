@@ -1,0 +1,174 @@
+"""The state of a run on one rank: what is fixed, what is this rank's own, and what is made anew when ranks are lost."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from az_mpi.mpi.control_channel import ControlChannel
+from az_mpi.network.cache import CachedEvaluator
+from az_mpi.network.engines.engine import Engine
+from az_mpi.network.evaluators import RolloutEvaluator
+from az_mpi.report.counters import Counters
+from az_mpi.report.metrics import Metrics, Timers
+from az_mpi.report.status import Status
+from az_mpi.run import partner_checkpoint
+from az_mpi.run.partner_checkpoint import PartnerCheckpoint
+from az_mpi.run.run_files import RunFiles
+from az_mpi.selfplay.player import Player
+from az_mpi.storage.checkpoint import Progress
+from az_mpi.train.learner import Learner
+from az_mpi.train.replay import Replay
+
+WEIGHTS_NUM = 100  # newest weights whose SHA-256 is remembered: a game can be under way for several iterations
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What stays the same on this rank from the start of a job to its end."""
+
+    config: Any
+    folder: Path
+    game: Any
+    device: str  # of torch
+    cores: int
+    make_engine: Callable  # network -> (engine, the choice in words)
+    engine_choice: str  # what self-play evaluates with, in words
+    log_name: str
+
+
+@dataclass
+class Playing:
+    """This rank's self-play. It goes on when other ranks are lost."""
+
+    player: Player
+    engine: Engine
+    evaluate: Any  # what the search calls: a cache, the engine, or another evaluator
+    weights_used: deque = field(default_factory=lambda: deque(maxlen=WEIGHTS_NUM))  # (iteration, SHA-256), oldest first
+    unacknowledged: list = field(default_factory=list)  # (iteration, Record): exchanged, perhaps not on disk yet
+    best_engine: Engine | None = None  # of the best network, once it was played against
+
+    def load_weights(self, network, iteration: int, digest: str):
+        """Play with this network from now on, in games of `iteration`. digest: its SHA-256."""
+        self.engine.load(network)
+        self.weights_used.append((iteration, digest))
+        if isinstance(self.evaluate, CachedEvaluator):
+            self.evaluate.clear()
+
+    def played_with(self, iteration: int) -> list[str]:
+        """Return the SHA-256 of all weights used since games of `iteration` began, oldest first."""
+        first = max((i for i, (begun, _) in enumerate(self.weights_used) if begun <= iteration), default=0)
+        return list(dict.fromkeys(digest for _, digest in list(self.weights_used)[first:]))
+
+    def restart_evaluator(self, seed: list[int]):
+        """Seed the evaluator's random numbers, if it draws any, so that they depend on `seed` alone."""
+        if isinstance(self.evaluate, RolloutEvaluator):
+            self.evaluate.rng = np.random.default_rng(seed)
+
+    def take_cache_counts(self) -> tuple[int, int]:
+        """Return (positions asked for, positions evaluated) since the last call; (0, 0) without a cache."""
+        return self.evaluate.take_counts() if isinstance(self.evaluate, CachedEvaluator) else (0, 0)
+
+
+@dataclass
+class Training:
+    """Who trains, and this rank's part in it. Made for one set of ranks."""
+
+    trainers_num: int  # the first ranks of the world train
+    network: torch.nn.Module
+    players: Any  # the world in which root sends weights to the ranks that only play; None on trainers but root
+    learner: Learner | None  # None on ranks that do not train
+    replay: Replay | None
+    partner: PartnerCheckpoint | None  # on the only trainer and on the rank that keeps its state
+
+    @classmethod
+    def make(cls, setup: Setup, world, backend, trainers_num: int, network):
+        """Return this rank's part in the training of `network`. Collective.
+
+        backend: what sums gradients, see `setup.make_backend`; None on ranks that do not train."""
+        config, game = setup.config, setup.game
+        apart = trainers_num < world.size
+        return cls(
+            trainers_num=trainers_num,
+            network=network,
+            players=world.split(world.is_root or world.rank >= trainers_num) if apart else None,
+            learner=backend and Learner(config, game, network, backend, setup.device),
+            replay=backend and Replay(game),
+            partner=partner_checkpoint.make(config, world, trainers_num),
+        )
+
+    def close(self):
+        """End the threads and connections between trainers, once their world has been revoked."""
+        if self.partner:
+            self.partner.close()
+        if self.learner:
+            self.learner.backend.close()
+
+
+@dataclass
+class Report:
+    """Where this rank tells what it does."""
+
+    world: Any
+    logger: Any
+    metrics: Metrics
+    status: Status
+    timers: Timers
+    counters: Counters = field(default_factory=Counters)
+
+    def say(self, text, *values):
+        """Log a line on root."""
+        if self.world.is_root:
+            self.logger.info(text, *values)
+
+    def warn(self, text, *values):
+        """Log a warning on root."""
+        if self.world.is_root:
+            self.logger.warning(text, *values)
+
+
+@dataclass
+class Run:
+    """One rank's part of a run. `recovery` replaces what was made for ranks of which some are lost."""
+
+    setup: Setup
+    playing: Playing
+    files: RunFiles
+    # Made anew for the ranks that are left:
+    world: Any
+    attempt: int | None  # the number of this start; None for a run that is only looked at
+    training: Training
+    control: ControlChannel
+    report: Report
+    progress: Progress = field(default_factory=Progress)
+    before_play: Progress | None = None  # `progress` when this iteration began: a checkpoint saved in play resumes here
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        """Let the status say how the run ended."""
+        self.report.status.__exit__(*error)
+
+    @property
+    def games_iteration(self) -> int:
+        """The iteration that games played now belong to: while one is trained, games are played for the next."""
+        return self.progress.iteration + (self.progress.phase == "train")
+
+    def mark(self):
+        """Remember `progress`: a checkpoint saved in the play that begins now resumes there."""
+        self.before_play = self.progress.copy()
+
+    def restart_evaluator(self):
+        """Make the evaluator's random numbers depend on the seed, the iteration and the rank alone."""
+        self.playing.restart_evaluator([self.setup.config.seed, self.progress.iteration, self.world.rank])
+
+    def how_far(self) -> str:
+        """Return in words how far the run has come."""
+        progress = self.progress
+        return (f"iteration {progress.iteration} of {self.setup.config.iterations}, {progress.games_num:,} games, "
+                f"{progress.positions_num:,} positions, {progress.step:,} steps")

@@ -1,0 +1,41 @@
+"""Every rank plays with root's weights."""
+
+import torch
+
+from az_mpi.network import resnet
+from az_mpi.run.state import Run
+from az_mpi.storage import checkpoint
+
+
+class WeightsDiffer(Exception):
+    """After training, some trainers hold other weights than root: the run cannot be trusted to go on."""
+
+
+def broadcast_weights(run: Run):
+    """Send root's weights to the ranks that only play, and load every rank's into its engine. Collective.
+
+    Raises WeightsDiffer where trainers disagree, NotFinite where a weight is not finite."""
+    world, training = run.world, run.training
+    digests = world.collect(resnet.weights_hash(training.network) if training.learner or world.is_root else None)
+    if differing := [rank for rank in range(training.trainers_num) if digests[rank] != digests[0]]:
+        raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
+    if training.players:
+        sent_before = world.sent_bytes
+        _send(training.players, training.network)
+        run.report.counters.broadcast_bytes += world.sent_bytes - sent_before
+    checkpoint.check_finite(training.network.state_dict())
+    run.playing.load_weights(training.network, run.games_iteration, digests[0])
+
+
+def _send(world, network):
+    """Give every rank's network root's weights, bit by bit. Collective over `world`.
+
+    They are not compressed: exact compression saves a fifth of the bytes and takes longer than sending them over any
+    network above 0.3 Gbit/s (benchmarks/weights.py). bf16 would save half, but a rank that evaluates in fp32 would then
+    play with another network than root."""
+    tensors = list(network.state_dict().values())
+    whole = torch.cat([tensor.reshape(-1) for tensor in tensors]).cpu().numpy() if world.is_root else None
+    whole = torch.from_numpy(world.broadcast(whole))
+    if not world.is_root:
+        for tensor, part in zip(tensors, whole.split([tensor.numel() for tensor in tensors])):
+            tensor.copy_(part.view_as(tensor))
