@@ -26,7 +26,7 @@ def train(arguments, config, world, requests):
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
     world, trainers_num = placement.place(config, world, placement.choose_device(world))
     watchdog.expect(config.fault.hang_s, world.rank)
-    ranks, taken = world.collect(lock.me()), []  # taken: root's lock
+    ranks, taken, newest = world.collect(lock.me()), [], [None]  # on root: its lock, and the newest checkpoint
 
     def wait():
         watchdog.tick()
@@ -38,10 +38,11 @@ def train(arguments, config, world, requests):
     def begin(network):
         anew = arguments.without_checkpoint
         try:
-            newest = checkpoint.refuse_unusable(folder / "checkpoints", anew, network.state_dict())
+            newest[:] = [checkpoint.refuse_unusable(folder / "checkpoints", anew, network.state_dict())]
         except OSError as error:
             raise run_folder.unusable(folder, error) from error
-        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say, newest)
+        name = newest[0] and checkpoint.path_of(folder, newest[0].progress).name
+        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say, name)
         taken.append(mine)
         return attempt
 
@@ -54,6 +55,7 @@ def train(arguments, config, world, requests):
     try:
         if world.is_root:
             run.files.hold(taken[0])
+            run.files.newest = newest[0]
         run.files.ranks, run.files.token = ranks, world.share(run.files.lock and run.files.lock.token)
         kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
         _train(run)

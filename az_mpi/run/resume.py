@@ -13,12 +13,11 @@ def restore(run: Run, set_aside: bool) -> bool:
     set_aside: see `checkpoint.load_newest`. Raises Refusal where the checkpoint is another network's, or where a run
     that is only looked at cannot be read; Stopped where the writer has given up reading.
     """
-    newest, files = None, run.files
+    newest = None
 
     def look():
         nonlocal newest
-        folder, ours = files.folder / "checkpoints", run.training.network.state_dict()
-        found = files.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
+        found = run.files.newest_checkpoint(set_aside, run.training.network.state_dict())
         newest, lines = found or (None, [])
         for line in lines:
             run.report.warn(line)

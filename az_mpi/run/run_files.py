@@ -6,8 +6,9 @@ from typing import Any
 
 from az_mpi.core import files
 from az_mpi.selfplay.record import Record
+from az_mpi.storage import checkpoint, segment
 from az_mpi.storage import lock as locks
-from az_mpi.storage import segment
+from az_mpi.storage.checkpoint import Checkpoint
 from az_mpi.storage.writer import Writer, insist
 
 
@@ -21,6 +22,7 @@ class RunFiles:
         self.lock: locks.Lock | None = None
         self.token: str | None = None  # of the lock, on every rank: with it another rank takes the lock over
         self.ranks: list[Any] = []  # `lock.me()` of all ranks of this start, lost ones too
+        self.newest: Checkpoint | None = None  # root read it when the job started, and it is to be restored
 
     def open_writer(self, requests):
         """Start the thread that writes. requests: where it asks for a stop once it has given up."""
@@ -34,6 +36,13 @@ class RunFiles:
     def read(self, path, look):
         """Return what `look()`, which reads `path`, returns; None once the writer has given up on the file system."""
         return insist(self.writer, path, look)
+
+    def newest_checkpoint(self, set_aside, ours):
+        """Return what `checkpoint.load_newest` does; None once the writer has given up on the file system."""
+        folder, (known, self.newest) = self.folder / "checkpoints", (self.newest, None)
+        if known and checkpoint.find(folder)[-1:] == [checkpoint.path_of(folder, known.progress)]:
+            return known, []
+        return self.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
 
     @property
     def writes_no_more(self) -> bool:

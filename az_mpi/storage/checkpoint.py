@@ -248,21 +248,15 @@ def traces(folder):
 
 
 def refuse_unusable(folder, anew, ours=None):
-    """Return the name of the checkpoint with which a run goes on, or None where it has none yet.
+    """Return the newest whole `Checkpoint`, with which a run goes on, or None where it has none yet.
 
     Raises Refusal where the newest whole one is another network's (see `check_fits`), and where there were some and
     none is whole, unless the run is to begin `anew`: a run that has come far does not start from nothing without being
     told to. Raises OSError where the file system fails."""
-    for path in reversed(find(folder)):
-        try:
-            check_fits(path, read(path), ours)
-            return path.name
-        except (OSError, ValueError) as error:
-            if files.unavailable(error):  # also where it is to begin anew: what cannot be read now may be whole
-                raise
-    if not anew and (lines := traces(folder)):
+    found, _ = load_newest(folder, set_aside=False, ours=ours)
+    if found is None and not anew and (lines := traces(folder)):
         raise Refusal("\n  ".join([
             f"--logdir {Path(folder).parent}: no checkpoint of this run is whole", *lines, "put a whole copy of one "
             "there; or begin again with new weights and the games that are stored: --without_checkpoint;",
             "or begin a new run: give another --logdir"]))
-    return None
+    return found

@@ -42,12 +42,11 @@ def look(path, config, fresh, say, wait):
 def start(path, config, hosts, fresh, ranks, dead, say, newest=None):
     """Take the lock of a run's folder and prepare the folder; return (the number of this attempt, the `Lock`).
 
-    To be called by root alone. ranks, dead: see `Lock.take`. newest: see `prepare`. Raises LockHeld, and as `prepare`
+    For root alone, after `look`. ranks, dead: see `Lock.take`. newest: see `prepare`. Raises LockHeld, and as `prepare`
     does.
     """
     path = Path(path)
     try:
-        check(path, config, fresh)
         held = lock.Lock.take(path, ranks, _next_attempt(path / "attempts"), dead, config.fault.hang_s)
     except OSError as error:
         raise unusable(path, error) from error
@@ -105,7 +104,7 @@ def prepare(path, config, hosts, fresh, say=lambda text: None, newest=None):
     """
     path = Path(path)
     try:
-        check(path, config, fresh)
+        check(path, config, fresh)  # also where `look` did before: another job may have had the folder until now
         for name in FOLDERS:
             (path / name).mkdir(parents=True, exist_ok=True)
         remove_leftovers(path)
