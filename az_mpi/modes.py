@@ -22,7 +22,7 @@ from az_mpi.storage.run_folder import RunFolderError
 
 
 def train(arguments, config, world, requests):
-    """Start the run in --logdir, or go on with the one that is there; stop or save where signals ask for it."""
+    """Start the run in --logdir, or resume the one that is there. Signals ask to stop or to save."""
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
     world, trainers_num = placement.place(config, world, placement.choose_device(world))
     watchdog.expect(config.fault.hang_s, world.rank)
@@ -101,7 +101,7 @@ def selfplay(arguments, config, world, requests):
         quota.play_share(player, run.control, index, np.arange(config.selfplay.games_num), [1] * world.size,
                          shown.update)
     else:
-        # Training counts its attempts from 1; these calls count from the upper half, so that no id is given twice.
+        # Ids of games contain the number of the attempt. Training counts from 1, these calls from 0x800.
         call = 0x800 + world.share(len(list(folder.glob("*.h5"))))
         quota.play_until(player, run.control, index, call, 0, config.selfplay.games_num, shown.update)
     shown.close()
@@ -129,9 +129,9 @@ def _prepare(folder):
 
 
 def _rescue_games(run):
-    """Where root fails, let its writer end its work, in a bounded time, and log what it could not. Not collective.
+    """Let the writer of a failing root finish, in a bounded time, and log what it could not write. Not collective.
 
-    Where another rank fails, MPI ends root at once; the games that were not on disk yet are played again."""
+    If another rank fails, MPI ends root at once; games that were not on disk are played again."""
     if run.files.writer is None:
         return
     unwritten_num, error = run.files.writer.rescue()

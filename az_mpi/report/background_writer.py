@@ -1,13 +1,13 @@
-"""Writing what a run goes on without (logs, metrics) in a thread: where its file system hangs, the rank does not."""
+"""A thread that writes logs and metrics, so that a file system that hangs does not stop the rank."""
 
 import queue
 import threading
 
 
 class BackgroundWriter:
-    """Has a thread call `do(item)` for one item after the other; `do` handles its own errors.
+    """A thread that calls `do(item)` for one item after another; `do` handles its own errors.
 
-    The thread is a daemon: a file system that never answers must not keep a program alive that has ended.
+    It is a daemon: a file system that never answers must not keep a finished program alive.
     """
 
     def __init__(self, name, do):
@@ -16,18 +16,18 @@ class BackgroundWriter:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def put(self, item):
-        """Let the thread do this, which is not None, after all that came before."""
+        """Queue an item, not None."""
         with self._changed:
             self._unfinished_num += 1
         self._items.put(item)
 
     def flush(self, within_s):
-        """Wait until all is done, for so long at most, and return whether it is."""
+        """Wait at most this long until all is done; return whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._unfinished_num, within_s)
 
     def close(self, within_s):
-        """End the thread when all is done; wait and return as `flush` does."""
+        """Let the thread end when all is done; wait and return as `flush` does."""
         self._items.put(None)
         return self.flush(within_s)
 

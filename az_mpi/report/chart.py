@@ -28,7 +28,7 @@ def lines(title, x_label, y_label, series, marks=(), limits=None, empty="nothing
     Long lines are shown by means of neighbouring points, at most POINTS_MAX of them. Where all points have the same x
     they are numbers in a table. empty: what is said where there are none.
     """
-    # The numbers keep a name its colour in charts of the same names, whichever of them has nothing to show.
+    # A name keeps its colour in all charts with the same names, also where some of them have nothing to show.
     series = {k: _thin(one) for k, one in enumerate(series) if any(y is not None for y in one.y)}
     if not series:
         return _figure(title, {}, f'<p class="empty">{escape(empty)}</p>')
@@ -47,8 +47,8 @@ def lines(title, x_label, y_label, series, marks=(), limits=None, empty="nothing
 
 
 def stacked(title, x_label, y_label, x, parts, marks=()):
-    """Return a <figure> of stacked bars. parts: {name: heights, one for each x}. Of many, neighbours are averaged; of a
-    single x the heights are numbers in a table."""
+    """Return a <figure> of stacked bars. parts: {name: heights, one for each x}. Where there are many, neighbours are
+    averaged. A single x becomes a table of numbers."""
     parts = {name: heights for name, heights in parts.items() if any(heights)}
     if not x or not parts:
         return _figure(title, {}, '<p class="empty">nothing yet</p>')
@@ -78,7 +78,7 @@ def ticks(low, high, wanted=5):
 
 
 class _Axes:
-    """Where numbers lie in the picture. With `grow` the ends of y become round numbers."""
+    """The scales of a picture. With `grow` the ends of y become round numbers."""
 
     def __init__(self, x, y, grow=True):
         self.x0, self.x1 = min(x), max(x)

@@ -9,7 +9,7 @@ from pathlib import Path
 from az_mpi.core.files import open_plain
 from az_mpi.report.background_writer import BackgroundWriter
 
-LAST_LINES_S = 2.0  # that the log files are given at the end
+LAST_LINES_S = 2.0  # for the log files at the end
 PLAIN_EVERY = 0.25  # of the work between two progress lines where there is no terminal
 
 
@@ -43,9 +43,9 @@ def start(is_root, name, run_dir):
 
 
 class _Files(QueueHandler):
-    """Has a thread write the lines to `files`, descriptors.
+    """Writes lines to `files`, descriptors, in a thread.
 
-    These are no handlers of their own: logging would wait at the end for one that its file system does not let go."""
+    The files are not handlers of their own: at the end logging would wait for one whose file system hangs."""
 
     def __init__(self, files):
         super().__init__(BackgroundWriter("log", lambda record: [_write(file, f"{record.msg}\n") for file in files]))
@@ -56,7 +56,7 @@ class _Files(QueueHandler):
         self.queue.put(record)
 
     def close(self):
-        """Write what is waiting, for LAST_LINES_S at most, and close the files."""
+        """Write what is queued, for at most LAST_LINES_S, and close the files."""
         if self.queue.close(LAST_LINES_S):
             for file in self._files:
                 os.close(file)
@@ -65,7 +65,7 @@ class _Files(QueueHandler):
 
 
 def _write(file, text):
-    """Write a line; where the disk is full it is lost without a word."""
+    """Write a line. Where the disk is full it is lost silently."""
     data = text.encode(errors="backslashreplace")
     try:
         while data:
@@ -75,10 +75,10 @@ def _write(file, text):
 
 
 def on_terminal():
-    """Return whether a person's terminal shows this rank's standard output.
+    """Return whether this rank's standard output reaches a terminal.
 
-    Open MPI gives every rank a terminal of its own and copies from it to mpirun's output, which may be a file; so
-    under mpirun the launcher's output decides. A launcher on another host has none here.
+    Open MPI gives every rank a pseudo-terminal and copies from it to mpirun's output, which may be a file. So under
+    mpirun the output of mpirun decides. If mpirun runs on another host, this returns False.
     """
     if "OMPI_COMM_WORLD_RANK" not in os.environ:
         return sys.stdout.isatty()
@@ -109,7 +109,7 @@ class ProgressBar:
             if self.bar is None:
                 from tqdm import tqdm
 
-                # mpirun holds back standard error until a line ends. The terminal it gives a rank has no size.
+                # mpirun holds back standard error until a line ends. Its pseudo-terminal has no size.
                 place = {"file": sys.stdout, "ncols": 100, "nrows": 20, "leave": False}
                 self.bar = tqdm(total=total, desc=self.name, unit=f" {self.unit}", **place)
             self.bar.update(min(done, total) - self.bar.n)

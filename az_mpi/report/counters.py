@@ -1,4 +1,4 @@
-"""What a rank did since the last report: counts that the loop adds to where things happen."""
+"""What a rank did since the last report."""
 
 import time
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass
 class Counters:
-    """This rank's counts; `games_num` to `staleness` are of the games that it gave to exchanges."""
+    """This rank's counts. `games_num` to `staleness` are about the games that it exchanged."""
 
     games_num: int = 0
     positions_num: int = 0
@@ -32,7 +32,7 @@ class Counters:
 
     @contextmanager
     def playing(self, world):
-        """Count the seconds of this block, but those in which this rank waits for others, as `playing_s`."""
+        """Count the seconds of this block as `playing_s`, without those in which this rank waits for others."""
         start = time.perf_counter() - world.waited_s
         yield
         self.playing_s += time.perf_counter() - world.waited_s - start

@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 def draw(folder):
-    """Draw losses, matches and the solver's judgement from RUN/metrics.jsonl; return the picture's path."""
+    """Draw losses, matches and the comparison with the solver from RUN/metrics.jsonl; return the picture's path."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,6 +1,6 @@
 """Numbers for programs: RUN/metrics.jsonl, one JSON object a line, and TensorBoard beside it. Written by root.
 
-A file system that fails or hangs holds up no run here: lines wait in memory, TensorBoard's files end.
+A file system that fails or hangs does not stop the run: lines wait in memory, and TensorBoard's files end.
 """
 
 import json
@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from az_mpi.core import files
 from az_mpi.report.background_writer import BackgroundWriter
 
-PATIENCE_S = 1.0  # that a write may take before the run goes on without it
-LAST_LINES_S = 5.0  # and what is left at the end
+PATIENCE_S = 1.0  # a write may take so long before the run goes on without it
+LAST_LINES_S = 5.0  # and the last lines so long, at the end
 
 
 class Metrics:
@@ -34,7 +34,7 @@ class Metrics:
         if self.dropped:
             return
         if self._board_dir is not None and self._board is None:
-            with suppress(Exception):  # of which the thread tells; slow, and no part of what may take PATIENCE_S
+            with suppress(Exception):  # the thread reports it. Imported here since it takes longer than PATIENCE_S.
                 import torch.utils.tensorboard  # noqa: F401
         line = json.dumps({"kind": kind, "time": round(time.time(), 3), "step": step, **values}) + "\n"
         hangs = not self._background.flush(0.0)
@@ -80,7 +80,7 @@ class Metrics:
                 logging.getLogger("az_mpi").warning("%s: %s; it is not written", self._path, error.strerror)
             self._unwritten, self._told = b"", True
         except OSError:
-            pass  # the writer of games tells of it
+            pass  # the writer of games reports it
 
     def _write_board(self, kind, step, values):
         if self._board is None:  # an attempt with nothing to do leaves none
@@ -94,7 +94,7 @@ class Metrics:
 
 
 def _append(path):
-    """Return the descriptor of a file of lines to add to; a last line that a crash cut off is ended first."""
+    """Open a file of lines to append to; return its descriptor. A last line that a crash cut off is ended first."""
     file = files.open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         size = os.fstat(file).st_size
@@ -116,9 +116,9 @@ def flat(values):
 
 
 class Timers:
-    """Seconds spent in named phases since the last `take`, and those of them in which a rank waited for others.
+    """Seconds spent in named phases since the last `take`, and how many of them a rank waited for others.
 
-    A phase ends with a barrier over `world`, so that whoever is done early is idle in this phase, not in the next.
+    A phase ends with a barrier over `world`: a rank that is done early is idle in this phase, not in the next.
     """
 
     def __init__(self, world, on_change=lambda phase: None):
@@ -156,8 +156,8 @@ class Timers:
 
 
 def read(path):
-    """Return the records of a metrics file in order; a last line cut off by a crash, and any other that is no record,
-    is left out. Raises OSError."""
+    """Return the records of a metrics file in order. Lines that are not records, such as a last one cut off by a crash,
+    are left out. Raises OSError."""
     records = []
     for line in files.read(path, files.LINES_BYTES_MAX).splitlines():
         with suppress(ValueError):
@@ -168,6 +168,6 @@ def read(path):
 
 
 def newest(records, kind, key):
-    """Return the records of one kind ordered by `key`; of several with the same, a resumed run's count."""
+    """Return the records of one kind ordered by `key`. Of several with the same key the last counts."""
     chosen = {record[key]: record for record in records if record["kind"] == kind and key in record}
     return [chosen[value] for value in sorted(chosen)]

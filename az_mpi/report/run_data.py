@@ -12,7 +12,8 @@ from az_mpi.report import metrics
 
 class RunData(NamedTuple):
     """config: {dotted key: value}. train, iterations, evaluations: records of metrics.jsonl, in order; of an iteration
-    that was done twice the newer. attempts: what attempts/NNN.json say, with "number". status: status.json or {}."""
+    that was done twice, the newer one. attempts: the content of attempts/NNN.json, with "number". status: status.json
+    or {}."""
 
     folder: Path
     config: dict
@@ -28,7 +29,7 @@ class RunData(NamedTuple):
         return list(dict.fromkeys(name[:-7] for name in timed if name.endswith("_idle_s")))
 
     def phase_seconds(self):
-        """Return {phase: seconds in each iteration}; an evaluation counts to the iteration that it follows."""
+        """Return {phase: seconds in each iteration}. An evaluation belongs to the iteration before it."""
         judged = {record["iteration"]: record for record in self.evaluations}
         rows = [record | {k: v for k, v in judged.get(record["iteration"], {}).items() if k.startswith("evaluate_")}
                 for record in self.iterations]
@@ -40,7 +41,7 @@ class RunData(NamedTuple):
                 / max(sum(record.get(f"{name}_s", 0.0) for name in self.phases()), 1e-9) for record in self.iterations]
 
     def marks(self, records, key):
-        """Return (place, text) between the two records of which an attempt began, for every attempt but the first."""
+        """Return (place, text) for every start but the first. place: between the records before and after it."""
         found = []
         for attempt in self.attempts[1:]:
             began = datetime.strptime(attempt["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()

@@ -1,4 +1,4 @@
-"""A few games of a run, to be drawn: from its first iteration and from its newest one."""
+"""A few games of a run for its report: from its first iteration and from its newest one."""
 
 from pathlib import Path
 from typing import NamedTuple

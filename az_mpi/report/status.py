@@ -1,4 +1,4 @@
-"""What every rank of a run is doing: told to root by heartbeats, kept by root in RUN/status.json and RUN/status.txt."""
+"""What every rank of a run is doing: heartbeats tell root, which writes RUN/status.json and RUN/status.txt."""
 
 import json
 import math

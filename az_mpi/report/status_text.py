@@ -7,7 +7,7 @@ BAR = 24  # characters
 
 
 def render(values):
-    """Return the content of status.json as lines for people. Everything from outside is escaped."""
+    """Return the content of status.json as lines for people. Control characters are escaped."""
     iteration = "-" if values["iteration"] is None else min(values["iteration"] + 1, values["iterations"])
     said = {name: escape(str(values[name])) for name in ("run", "game", "attempt", "job", "written", "phase")}
     lines = [f"{said['run']}: {said['game']}, attempt {said['attempt']}, {said['job']}",

@@ -2,7 +2,7 @@
 
 
 def loss_names(records):
-    """Return the names of the losses, one a head, in some records of metrics, in order."""
+    """Return the names of the losses in records of metrics, in order; one a head."""
     return list(dict.fromkeys(name for record in records for name in record if name.endswith("_loss")))
 
 
@@ -17,7 +17,7 @@ def iteration_line(values):
     hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
     losses = ", ".join(filter(None, [f"{values['steps_num']} steps", losses_text(values)]))
-    rates = ["", ""]  # of an iteration that had its games when it was resumed
+    rates = ["", ""]  # an iteration that was resumed in its training played no games
     if "games_per_s" in values:
         rates = [f" ({values['games_per_s']:.1f}/s)", f", {values['simulations_per_s']:,.0f} simulations/s"]
     if "meanwhile_simulations_per_s" in values:
@@ -32,7 +32,7 @@ def iteration_line(values):
 
 
 def evaluation_lines(result):
-    """Return a line for each match and for the exact solver's judgement."""
+    """Return a line for each match and one for the comparison with the exact solver."""
     lines = []
     for name, match in result["matches"].items():
         elo = "" if match["elo"] is None else f", Elo {match['elo']:+.0f} [{_bounds(match)}]"

@@ -1,7 +1,7 @@
-"""Compiling the kernels before they are needed: one rank of those that share a cache compiles, the others wait.
+"""Compiles the kernels before they are needed. Of the ranks that share a cache, one compiles and the others wait.
 
-Numba compiles a kernel when it is first called, and keeps it in a folder (`az_mpi/__init__.py` says which). Left to the
-first games, every rank would compile every kernel. `python -m az_mpi.run.kernels [GAME ...]` compiles without MPI;
+Numba compiles a kernel when it is first called, and caches it in a folder (`az_mpi/__init__.py` sets it). Without this,
+every rank would compile every kernel in its first game. `python -m az_mpi.run.kernels [GAME ...]` compiles without MPI;
 `make setup` runs it.
 """
 
@@ -33,10 +33,10 @@ SAID = "compiling the kernels, first start only: %d of %d (%.0f s)"
 
 
 def compile_missing(world, config, game, threads, say):
-    """Have all kernels compiled, unless a file in the cache says that they are. Collective.
+    """Compile all kernels, unless a file in the cache says that this was done. Collective.
 
     The first rank of each host compiles. Where hosts of one kind of processor share the cache, one of them does.
-    threads: of this rank's search. say(text, *values): called on every rank, with how far it is.
+    threads: of this rank's search. say(text, *values): called with the progress, on every rank.
     """
     parallel = max(world.collect(threads)) > 1
     mark = _mark(game, parallel) if world.local_rank == 0 else None
@@ -57,10 +57,10 @@ def compile_missing(world, config, game, threads, say):
 
 
 def rehearse(config, game, parallel):
-    """Call every kernel that self-play, matches and training use, with the types that these use. A generator: compiles
-    in PARTS parts, of a second or two each.
+    """Call every kernel that self-play, matches and training use, with the same types. A generator of PARTS parts that
+    take a second or two each.
 
-    parallel: also the kernels of a search of several threads.
+    parallel: compile the kernels of a search of several threads too.
     """
     settings = config.search.model_copy(update={"simulations": 4, "reuse_tree": True})
     evaluate = CachedEvaluator(game, _Blank(game), entries=4)
@@ -97,7 +97,7 @@ def rehearse(config, game, parallel):
 
 
 class _Blank(Evaluator):
-    """In place of an engine: logits and values of 0."""
+    """A stand-in for an engine: logits and values of 0."""
 
     def __init__(self, game):
         self.num_actions = game.num_actions
@@ -107,8 +107,8 @@ class _Blank(Evaluator):
 
 
 def _mark(game, parallel):
-    """Return the file in the cache that says that all kernels are compiled: another one for other sources, another
-    processor, another place of the sources, another Numba or Python, as the kernels are."""
+    """Return the file in the cache that says that all kernels are compiled. Its name depends on what the kernels depend
+    on: sources and their place, processor, Numba, Python."""
     place = inspect.getfile(type(game))
     processor = cpu_target.target_context.codegen().magic_tuple()
     content = hashlib.sha256(Path(place).read_bytes()).hexdigest()
@@ -118,7 +118,7 @@ def _mark(game, parallel):
 
 
 def _claim(path):
-    """Return whether this process is the first one that makes the file; also where none can be made."""
+    """Return whether this process is the first to make the file; true where the file cannot be made."""
     try:
         files.create(path, b"")
     except FileExistsError:
@@ -129,7 +129,7 @@ def _claim(path):
 
 
 def _compiled(mark):
-    """Note in the cache that the kernels are compiled; without a word where it cannot be written to."""
+    """Note in the cache that the kernels are compiled. Does nothing where the cache cannot be written."""
     with suppress(OSError):
         mark.touch()
 

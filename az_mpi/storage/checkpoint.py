@@ -1,8 +1,8 @@
 """Checkpoints: RUN/checkpoints/IIIIII/ with model.safetensors, optimizer.safetensors, state.json and sha256.
 
-IIIIII iterations are complete; IIIIII-SSSSSSSS was saved in the training of the next one, after step SSSSSSSS.
+IIIIII counts the complete iterations. IIIIII-SSSSSSSS was saved in the training of the next one, after step SSSSSSSS.
 
-A folder that can be seen is whole; one whose sums do not match was damaged later and is set aside, not used.
+A folder appears only when it is whole. One whose SHA-256 sums do not match was damaged later: it is set aside.
 """
 
 import dataclasses
@@ -31,15 +31,15 @@ SHOWN_MAX = 4  # tensors that differ
 class Progress:
     """How far a run has come. Everything random is keyed by these numbers and the seed."""
 
-    iteration: int = 0  # completed ones; also the index of the next
-    phase: str = "play"  # what that one does next: "play" its games, or "train", when it has them
+    iteration: int = 0  # complete iterations; also the index of the next one
+    phase: str = "play"  # what that iteration does next: "play" or "train"
     step: int = 0  # optimiser steps taken
-    samples_due: float = 0.0  # of the replay ratio, not yet trained on
+    samples_due: float = 0.0  # samples that the replay ratio asks for and that were not trained on yet
     games_num: int = 0  # in segments
     positions_num: int = 0  # in segments; the window is counted back from here
-    unfinished_games: int = 0  # under way when this was saved; given up if the run ends here
-    bad_steps: int = 0  # optimiser steps in a row that were skipped until now, not being finite
-    rollbacks: int = 0  # of the weights, after bad steps; each halved the learning rate
+    unfinished_games: int = 0  # games under way when this was saved; lost if the run ends here
+    bad_steps: int = 0  # the newest optimiser steps in a row that were skipped because they were not finite
+    rollbacks: int = 0  # how often the weights went back to a checkpoint; each time halved the learning rate
 
     def copy(self, **changes):
         """Return a copy with these values changed."""
@@ -47,7 +47,7 @@ class Progress:
 
 
 class NotFinite(ValueError):
-    """Tensors that are to be stored or used hold numbers that are not finite."""
+    """Tensors to be stored or used hold numbers that are not finite."""
 
 
 @dataclass
@@ -127,13 +127,11 @@ def find(folder):
 
 
 def load_newest(folder, set_aside, ours=None, before_step=None):
-    """Return (the newest whole `Checkpoint` or None, a line about each damaged one after it).
+    """Return (the newest whole `Checkpoint` or None, a line about each damaged one that is newer).
 
-    before_step: leave out those of that many optimiser steps or more.
-
-    A checkpoint is judged by its sums before anything of it is used. set_aside: rename the damaged ones, which the run
-    that writes here must do before it writes another of the same name; whoever only looks leaves them. ours: see
-    `check_fits`. Raises Refusal where that one is another network's, OSError where the file system fails for a while.
+    set_aside: rename the damaged ones. The run that writes here must do so before it writes one of the same name; a
+    command that only reads must not. ours: see `check_fits`. before_step: only look at those of fewer optimiser steps.
+    Raises Refusal where the newest whole one is another network's, OSError where the file system fails for a while.
     """
     lines = []
     for path in reversed(find(folder)):
@@ -176,7 +174,7 @@ def read(path):
         return found
     except ValueError:
         raise
-    except Exception as error:  # with sums that match, and yet not what this program writes
+    except Exception as error:  # the sums match, but this program did not write it
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
@@ -202,7 +200,7 @@ def _damage_now(path):
 
 
 def differences(tensors, ours):
-    """Return where tensors differ from a network's, {name: tensor} both, in name, type or shape: a line each."""
+    """Return a line for each tensor that differs in name, type or shape. Both arguments are {name: tensor}."""
     rows = [(name, _kind(tensors.get(name)), _kind(ours.get(name))) for name in sorted(tensors.keys() | ours.keys())]
     return [f"{name} is {there}, in this run's network {here}" for name, there, here in rows if there != here]
 
@@ -212,8 +210,8 @@ def _kind(tensor):
 
 
 def check_fits(path, found, ours):
-    """Raise Refusal where a `Checkpoint`, read from `path` and whole, is not of the network whose tensors are `ours`,
-    {name: tensor}; None: of any."""
+    """Raise Refusal where the `Checkpoint` that was read from `path` is not of the network with the tensors `ours`,
+    {name: tensor}. None: any network will do."""
     if ours is None:
         return
     lines = [f"model.safetensors: {line}" for line in differences(found.model, ours)]
@@ -232,8 +230,8 @@ def check_fits(path, found, ours):
 
 
 def traces(folder):
-    """Return why a run must have had checkpoints, although none may be whole now: a line for each that is there or was
-    set aside, or one where metrics.jsonl tells of one with training in it; [] where no such one was saved yet."""
+    """Return the evidence that a run had checkpoints, though none may be whole now: a line for each that is there or
+    was set aside, else one line if metrics.jsonl tells of one with training in it. [] where none was saved yet."""
     there = [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
     if there:
         return [f"{path}: {_damage_now(path) or 'it is whole'}" for path in there]
@@ -248,11 +246,10 @@ def traces(folder):
 
 
 def refuse_unusable(folder, anew, ours=None):
-    """Return the newest whole `Checkpoint`, with which a run goes on, or None where it has none yet.
+    """Return the newest whole `Checkpoint`, from which a run goes on, or None where it has none yet.
 
-    Raises Refusal where the newest whole one is another network's (see `check_fits`), and where there were some and
-    none is whole, unless the run is to begin `anew`: a run that has come far does not start from nothing without being
-    told to. Raises OSError where the file system fails."""
+    Raises Refusal where that one is another network's (see `check_fits`). Raises it also where there were checkpoints
+    and none is whole, unless the user asked to begin `anew`. Raises OSError where the file system fails."""
     found, _ = load_newest(folder, set_aside=False, ours=ours)
     if found is None and not anew and (lines := traces(folder)):
         raise Refusal("\n  ".join([

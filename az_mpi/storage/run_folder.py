@@ -29,7 +29,7 @@ class RunFolderError(Refusal):
 
 
 def look(path, config, fresh, say, wait):
-    """Check as `check` does and return the locks in a run's folder that are dead, see `lock.look`. Writes nothing.
+    """Check the folder as `check` does; return the dead locks in it, see `lock.look`. Writes nothing.
     Raises LockHeld, RunFolderError, NotNow."""
     path = Path(path)
     try:
@@ -58,7 +58,7 @@ def start(path, config, hosts, fresh, ranks, dead, say, newest=None):
 
 
 def check(path, config, fresh):
-    """Raise RunFolderError where this command may not go on with what is in the folder; OSError, NotNow."""
+    """Raise RunFolderError where this command may not go on with what is in the folder. Raises OSError, NotNow too."""
     check_folders(path)
     if path.exists() and os.geteuid() not in (0, path.stat().st_uid):
         raise RunFolderError(f"--logdir {path}: the folder is another user's\n  give a --logdir of your own")
@@ -72,7 +72,8 @@ def check(path, config, fresh):
 
 
 def check_folders(path, names=ALL_FOLDERS):
-    """Raise RunFolderError where a run's folder, one above it, or one of these in it is something else; OSError."""
+    """Raise RunFolderError unless a run's folder, those above it and `names` in it are folders or do not exist.
+    Raises OSError where that cannot be known."""
     path = Path(path)
     if found := [place for place in (*path.parents, path, *(path / name for name in names)) if _is_no_folder(place)]:
         raise RunFolderError("\n".join([
@@ -84,11 +85,11 @@ def check_folders(path, names=ALL_FOLDERS):
 
 
 def _is_no_folder(place):
-    """Return whether something that is no folder has this name, such as a file or a link to nothing. Raises OSError."""
+    """Return whether something else than a folder has this name: a file, or a link to nothing. Raises OSError."""
     try:
         return not stat.S_ISDIR(os.stat(place).st_mode)
     except NotADirectoryError:
-        return False  # it lies in what is no folder, which is told of
+        return False  # something above it is not a folder, and is named instead
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ELOOP):
             raise
@@ -98,9 +99,9 @@ def _is_no_folder(place):
 def prepare(path, config, hosts, fresh, say=lambda text: None, newest=None):
     """Create the folder of a run or join one that is there, and return the number of this attempt, from 1.
 
-    To be called by root alone. Newest descriptions of starts that are damaged are set aside, which `say` is told.
-    newest: the name of the checkpoint with which this start goes on, None where there is none.
-    Raises RunFolderError before anything is written; NotNow where the file system of a run that is there fails.
+    For root alone. Damaged descriptions of the newest starts are set aside; `say` is called with a line about each.
+    newest: the name of the checkpoint that this start goes on from, None without one.
+    Raises RunFolderError before anything is written; NotNow where a run is there and its file system fails.
     """
     path = Path(path)
     try:
@@ -119,12 +120,12 @@ def prepare(path, config, hosts, fresh, say=lambda text: None, newest=None):
 
 
 def note_attempt(path, config, hosts):
-    """Write down that a run goes on with other ranks, and return the number of this attempt. For root alone."""
+    """Record that a run goes on with other ranks; return the number of this attempt. For root alone."""
     return _write_attempt(Path(path) / "attempts", json.dumps(describe(config, hosts), indent=2) + "\n")
 
 
 def unusable(path, error):
-    """Return the exception that says why a run's folder cannot be used."""
+    """Return the exception that tells the user why a run's folder cannot be used."""
     text = f"--logdir {path}: {error.strerror}: {error.filename}"
     if passes(error) and holds_run(path):
         return NotNow(f"{text}\n  the same command goes on once its file system works")
@@ -132,7 +133,7 @@ def unusable(path, error):
 
 
 def holds_run(path):
-    """Return whether a run lies in a folder, also where that cannot be known now."""
+    """Return whether a folder holds a run; true where that cannot be known now."""
     try:
         return is_there(Path(path) / "config.json") or bool(attempts(path))
     except OSError:
@@ -140,15 +141,15 @@ def holds_run(path):
 
 
 def attempts(path):
-    """Return the descriptions of a run's starts, paths, oldest first. Raises OSError."""
+    """Return the files that describe a run's starts, oldest first. Raises OSError."""
     folder = Path(path) / "attempts"
     stems = [name.removesuffix(".json") for name in names(folder) if name.endswith(".json")]
     return [folder / f"{stem}.json" for stem in sorted((stem for stem in stems if stem.isdecimal()), key=int)]
 
 
 def went_on_before(path, newest):
-    """Return whether the start before the newest one went on with the same checkpoint, of the name `newest`. Starts of
-    earlier versions, which did not say so, and what survivors of a loss wrote down, count as others. Raises OSError."""
+    """Return whether the start before the newest one went on from the same checkpoint, `newest`. Descriptions without a
+    checkpoint are skipped: earlier versions wrote none, nor do survivors of a loss. Raises OSError."""
     for file in reversed(attempts(path)[:-1]):
         with suppress(ValueError, FileNotFoundError):
             if "checkpoint" in (content := description(file)):
@@ -157,7 +158,7 @@ def went_on_before(path, newest):
 
 
 def description(path):
-    """Return what the description of a start says. Raises ValueError where it is damaged; OSError."""
+    """Return the content of the description of a start. Raises ValueError where it is damaged; OSError."""
     content = read_json(path)
     if not isinstance(content, dict) or "config" not in content:
         raise ValueError("no description of a start")
@@ -165,8 +166,8 @@ def description(path):
 
 
 def recorded_config(path, overrides=None, sources=None):
-    """Return the configuration of the newest attempt in a run's folder whose description is whole. Raises
-    RunFolderError, ConfigError, NotNow."""
+    """Return the configuration of the newest start whose description is whole. Raises RunFolderError, ConfigError,
+    NotNow."""
     path = Path(path)
     try:
         known = [path / "config.json", *attempts(path)]
@@ -182,8 +183,9 @@ def recorded_config(path, overrides=None, sources=None):
 
 
 def check_room(path, checkpoint_bytes, keep, games_bytes):
-    """Raise RunFolderError, or NotNow for a run that is there, where the file system of a run's folder lacks room for
-    `keep` checkpoints, one more while the oldest is still there, and games; checkpoints that are there need none."""
+    """Raise RunFolderError where the file system of a run's folder has no room for the games and for `keep` checkpoints
+    plus one, which is written before the oldest is removed. Checkpoints that are there need no more room. Raises NotNow
+    instead where a run is there that fits the file system when it is empty."""
     path = Path(path)
     try:
         there = next(parent for parent in (path.absolute(), *path.absolute().parents) if is_there(parent))
@@ -203,7 +205,7 @@ def check_room(path, checkpoint_bytes, keep, games_bytes):
 
 
 def describe(config, hosts):
-    """Return what a run's reader wants to know later: configuration, versions, hosts, commit; JSON-able."""
+    """Return the description of a start, for JSON: configuration, versions, hosts, commit."""
     packages = ("torch", "numpy", "numba", "h5py", "mpi4py", "horovod", "openvino", "safetensors")
     return {
         "config": json.loads(configuration.to_json(config)),
@@ -224,7 +226,7 @@ def _version(name):
 
 
 def check_same_run(path, config):
-    """Raise RunFolderError unless `path` holds a run that this configuration can go on with; NotNow."""
+    """Raise RunFolderError unless `path` holds a run that this configuration can go on with. Also raises NotNow."""
     try:
         check_folders(path)
     except OSError as error:
@@ -241,8 +243,8 @@ def check_same_run(path, config):
 
 
 def _whole(paths, damaged=lambda path, error: None):
-    """Give (description, path) of each of `paths` that is whole; `damaged` is called for the others. Raises OSError for
-    what cannot be read: that is not damaged."""
+    """Yield (description, path) of each of `paths` that is whole; call `damaged(path, error)` for the others. Raises
+    OSError for one that cannot be read: it is not damaged."""
     for path in paths:
         try:
             yield description(path), path
@@ -257,7 +259,7 @@ def _set_aside(say, path, error):
 
 
 def _write_attempt(folder, text):
-    """Write the description of this start under a number that no start had, and return the number."""
+    """Write the description of this start under the next free number; return the number."""
     number = _next_attempt(folder)
     while True:
         try:
@@ -268,7 +270,7 @@ def _write_attempt(folder, text):
 
 
 def _next_attempt(folder):
-    # Also of one that was set aside: games are named by the number of their attempt.
+    # Numbers of damaged ones are not used again: the ids of games contain the number of their attempt.
     found = [re.match(r"(\d+)\.json", name) for name in names(folder)]
     return 1 + max((int(match[1]) for match in found if match), default=0)
 

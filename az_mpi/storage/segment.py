@@ -2,8 +2,8 @@
 
 P positions, M policy entries; the columns are those of `selfplay.record`. In `policy`, `offset` int64 [P + 1] says
 where each position's entries begin. Every dataset is compressed by gzip, which all HDF5 tools can read, and has a
-Fletcher-32 checksum: a flipped bit is an error, not data. Behind what HDF5 reads, a file ends with its SHA-256, so that
-nothing damaged is ever given to HDF5 to understand.
+Fletcher-32 checksum: a flipped bit is an error, not data. A file ends with its SHA-256, after the part that HDF5 reads;
+the sum is checked before HDF5 opens the file.
 """
 
 import hashlib

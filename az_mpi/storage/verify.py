@@ -61,16 +61,16 @@ def main(arguments):
 
 
 def unreadable(error):
-    """Return an OSError that may pass as a line: what cannot be read now may be whole, and stays where it is."""
+    """Return an OSError as a line. A file that cannot be read now may be whole: it stays where it is."""
     return f"it cannot be read now ({error.strerror}); look again once its file system works and you may"
 
 
 def repaired(run, game):
-    """Mend what can be in a run's folder and return its `Findings` afterwards. Raises LockHeld, LockLost, OSError."""
+    """Mend what can be mended in a run's folder; return its `Findings` then. Raises LockHeld, LockLost, OSError."""
     from az_mpi.storage import lock, segment
 
     say = functools.partial(print, file=sys.stderr, flush=True)
-    # Brief: a job that is to start meanwhile, perhaps by a launch that looks after the run, had better be tried again.
+    # Held briefly: a job that starts meanwhile is refused, and has to be started again.
     held = lock.Lock.take(run, [lock.me()], "none (repair)", lock.look(run, say), hang_s=60.0, brief=True)
     try:
         before, done = Findings(run, game), []
@@ -108,7 +108,7 @@ def _ending(folder, end):
 
 
 class Findings:
-    """What a run's folder holds: `problems`, (path, what is wrong) each; `damaged`, paths to be set aside; counts.
+    """What is in a run's folder: `problems`, (path, what is wrong) each; `damaged`, paths to be set aside; counts.
     Raises OSError where a folder cannot be read."""
 
     def __init__(self, run, game):
@@ -146,7 +146,7 @@ class Findings:
             self.damaged.append(path)
 
     def _unusable(self, path, error, damaged):
-        """Take in why a file could not be read; `damaged` unless that says nothing of what is in it."""
+        """Note why a file could not be read. It counts as `damaged` unless only its file system fails."""
         if files.unavailable(error):
             self._wrong(path, unreadable(error))
         else:
@@ -239,7 +239,7 @@ class Findings:
             self._can_be_read(path, lambda path: os.close(files.open_plain(path)))
 
     def _lines(self, path):
-        """Note how many lines of metrics.jsonl are no records."""
+        """Note how many lines of metrics.jsonl are not records."""
         lines, bad = files.read(path, files.LINES_BYTES_MAX).splitlines(), 0
         for line in lines:
             try:
