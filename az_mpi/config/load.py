@@ -5,22 +5,27 @@ A key is named by its dotted path ("train.batch_size"). All problems of a file a
 
 import json
 from difflib import get_close_matches
+from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from az_mpi.config.schema import NOT_MORE, Config, contradict, flat
-from az_mpi.core.problems import ConfigError, Problem, allowed, choices, escape, nearest, read_json, read_text, show
+from az_mpi.config.words import allowed, choices, registry_of
+from az_mpi.core.problems import ConfigError, Problem, escape, nearest, read_json, read_text, show
+from az_mpi.core.registry import Registry, parse
 
 
 class Key(NamedTuple):
-    """One row of the table of all keys; `choices` are the words it takes; a default of `...` says there is none."""
+    """One row of the table of all keys; `choices` are the words it takes; a default of `...` says there is none.
+    registry: where the names that it takes are looked up."""
 
     default: object
     allowed: str
     choices: list
     may_change: bool
     description: str
+    registry: Registry | None
 
 
 class Change(NamedTuple):
@@ -34,7 +39,8 @@ class Change(NamedTuple):
 
 def _row(field):
     return Key(... if field.is_required() else field.default, allowed(field.annotation, field.metadata),
-               choices(field.annotation), field.json_schema_extra["may_change"], field.description)
+               choices(field.annotation), field.json_schema_extra["may_change"], field.description,
+               registry_of(field.annotation, field.metadata))
 
 
 SECTIONS = {name: field.annotation.model_fields for name, field in Config.model_fields.items()
@@ -61,9 +67,53 @@ def _misplaced(key, value, source=""):
 
 def _invalid(key, value, source):
     """Return the problem of a value that its key does not take."""
-    near = get_close_matches(value.lower(), KEYS[key].choices, 1) if isinstance(value, str) else []
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return Problem(key, "(missing)" if value is ... else show(value), f"allowed: {KEYS[key].allowed}{hint}", source)
+    row = KEYS[key]
+    near = get_close_matches(value.lower(), row.choices, 1) if isinstance(value, str) else []
+    message = f"allowed: {row.allowed}" + (f"; did you mean {near[0]}?" if near else "")
+    if row.registry:
+        message = next(filter(None, map(row.registry.problem, _names(value))), message)
+    return Problem(key, "(missing)" if value is ... else show(value), message, source)
+
+
+def _names(value):
+    """Return the names in the value of a key that takes one name or a list of them."""
+    return [name for name in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(name, str)]
+
+
+def plugins(config):
+    """Return (key, registry, name) of everything that a configuration names in a registry, in the order of the keys."""
+    values = flat(config)
+    return [(key, row.registry, name) for key, row in KEYS.items() if row.registry for name in _names(values[key])]
+
+
+def map_names(values, change):
+    """Return {dotted key: value} with change(key, name) in place of each name that is looked up in a registry."""
+    mapped = dict(values)
+    for key in values.keys() & {key for key, row in KEYS.items() if row.registry}:
+        value = values[key]
+        if isinstance(value, str):
+            mapped[key] = change(key, value)
+        elif isinstance(value, (list, tuple)):
+            mapped[key] = [change(key, name) if isinstance(name, str) else name for name in value]
+    return mapped
+
+
+def _place(given, folders, problems, origin):
+    """Return the values with relative paths of a user's own files made absolute: each lies in the first of `folders`
+    that has it. Append the problems of those that lie in none."""
+
+    def change(key, text):
+        if KEYS[key].registry.problem(text) or not parse(text).is_file:
+            return text
+        name = parse(text)
+        paths = [Path(folder).absolute() / name.place for folder in folders]
+        found = [path for path in paths if path.is_file()]
+        if not found:
+            where = " or ".join(dict.fromkeys(escape(str(path)) for path in paths))
+            problems.append(Problem(key, show(text), f"there is no file {where}", origin.get(key, "")))
+        return str(name._replace(place=str(found[0]))) if found else text
+
+    return map_names(given, change) if folders else given
 
 
 def _flatten(data, problems):
@@ -95,11 +145,12 @@ def _broken(given):
     return list(dict.fromkeys(keys)), None  # a list or a choice of types has several errors for one key
 
 
-def validate(data, name, overrides=None, sources=None):
+def validate(data, name, overrides=None, sources=None, folders=()):
     """Return the Config of `data` (as read from JSON). Raises ConfigError with all its problems.
 
     `overrides`: {dotted key: value} in place of `data`'s; `sources`: {dotted key: the option it came from}, for
-    messages (default "--set"). `name` is what the message calls the file."""
+    messages (default "--set"). `name` is what the message calls the file. `folders`: where files of the user's own are
+    looked for; without any, names are taken as they are."""
     if not isinstance(data, dict):
         raise ConfigError(name, [Problem("", "", f'not an object such as {{"game": "connect4"}}, but {show(data)}')])
     problems, overrides = [], overrides or {}
@@ -107,6 +158,7 @@ def validate(data, name, overrides=None, sources=None):
     given = _flatten(data, problems)
     problems += [_misplaced(key, value, origin[key]) for key, value in overrides.items() if key not in KEYS]
     given |= {key: value for key, value in overrides.items() if key in KEYS}
+    given = _place(given, folders, problems, origin)
     broken, config = _broken(given)
     problems += [_invalid(key, given.get(key, ...), origin.get(key, "")) for key in broken]
     values = {key: given.get(key, row.default) for key, row in KEYS.items() if key not in broken}
@@ -126,8 +178,10 @@ def loads(text, name="configuration", overrides=None, sources=None):
 
 
 def load(path, overrides=None, sources=None):
-    """Return the Config of a JSON file; the rest as `validate`."""
-    return loads(read_text(path), escape(str(path)), overrides, sources)
+    """Return the Config of a JSON file; the rest as `validate`. Files of the user's own are looked for beside it, then
+    in the current folder."""
+    name, folders = escape(str(path)), (Path(path).parent, Path.cwd())
+    return validate(read_json(read_text(path), name), name, overrides, sources, folders)
 
 
 def to_json(config):
@@ -136,6 +190,7 @@ def to_json(config):
 
 
 def changes(old, new):
-    """Return the Change of every key whose value differs between two configurations."""
-    before, after = flat(old), flat(new)
+    """Return the Change of every key whose value differs between two configurations. A file of the user's own may have
+    moved: what is in it is compared by `sources`."""
+    before, after = (map_names(flat(config), lambda key, name: parse(name).short()) for config in (old, new))
     return [Change(key, before[key], after[key], KEYS[key].may_change) for key in KEYS if before[key] != after[key]]

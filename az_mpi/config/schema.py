@@ -1,10 +1,11 @@
 """The keys of a configuration as typed, documented, strict models. Every default lives here and nowhere else."""
 
+import functools
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from az_mpi.games import NAMES
+from az_mpi.core.registry import GAMES
 
 LARGEST = 2**63 - 1  # of any whole number: what an int64 in a message or a file can hold
 
@@ -22,6 +23,17 @@ def _free(default, description, **limits):
 def _whole(low, high=LARGEST, **more):
     """Return the type of a whole number from `low` to `high`."""
     return Annotated[int, Field(ge=low, le=high, **more)]
+
+
+def _named(registry):
+    """Return the type of a name that is looked up in a registry."""
+    return Annotated[str, registry, AfterValidator(functools.partial(_known, registry))]
+
+
+def _known(registry, name):
+    if problem := registry.problem(name):
+        raise ValueError(problem)
+    return name
 
 
 def _distinct(items):
@@ -196,7 +208,7 @@ class Report(Section):
 class Config(Section):
     """The whole configuration. Only `game` has no default."""
 
-    game: Literal[NAMES] = _fixed(..., "The game to learn.")
+    game: _named(GAMES) = _fixed(..., "The game to learn.")
     seed: _whole(0) = _fixed(1, "Seed of everything random.")
     iterations: _whole(1) = _free(40, "Iterations of the run; each is one round of self-play and training.")
     max_hours: float = _free(0.0, "Hours that one start of the run may take: at 0.99 of them it stores what is "

@@ -1,16 +1,13 @@
-"""Games by name. Importing this package is cheap: a game's kernels are loaded by `make`."""
+"""Rules of games, looked up by name. Importing this package is cheap: a game's kernels are loaded by `make`."""
 
-from importlib import import_module
+from az_mpi.core.registry import GAMES
 
-# The names a configuration may use; each is a module here with a class `Rules`.
-NAMES = ("connect4", "tictactoe")
+NAMES = tuple(GAMES.names)
 
 
 def make(name):
-    """Return the `Game` called `name`. Raises KeyError for a name that is not in NAMES."""
-    if name not in NAMES:
-        raise KeyError(f"no game called {name!r}; there are {', '.join(NAMES)}")
-    return import_module(f"az_mpi.games.{name}").Rules()
+    """Return the `Game` of a name, such as "connect4" or "own_game.py:Rules(size=5)". Raises Refusal."""
+    return GAMES.make(name)
 
 
 def check(game, games_num=64, seed=0):

@@ -45,7 +45,7 @@ BELONGS = {
     "h5py": {"storage.segment"},
     "matplotlib": {"report.curve"},
     "tqdm": {"report.console"},
-    "pydantic": {"config.load", "config.schema", "core.problems"},
+    "pydantic": {"config.load", "config.schema"},
     "bitbully": {"evaluate.solver"},
     "safetensors": {"run.bad_steps", "storage.checkpoint", "run.evaluations"},
 }
@@ -140,7 +140,7 @@ def loaded(*arguments):
     return {name.split(".")[0] for name in names} & BIG
 
 
-@pytest.mark.parametrize("module", ["config.load", "config.command_line", "games", "core.problems"])
+@pytest.mark.parametrize("module", ["config.load", "config.command_line", "games", "core.problems", "core.registry"])
 def test_configuration_and_command_line_load_nothing_big(module):
     assert loaded("-c", f"import az_mpi.{module}") == set()
 

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from az_mpi.config.load import KEYS, Config, ConfigError, changes, flat, load, loads, to_json, validate
 from az_mpi.core.problems import NotNow
-from az_mpi.games import NAMES
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LEAST = '{"game": "connect4"}'
@@ -28,7 +27,10 @@ def problems(data, **more):
 
 # (section, key, value, what must be said): one for each kind of limit.
 BAD_VALUES = [
-    (None, "game", "conect4", 'allowed: "connect4" or "tictactoe"; did you mean connect4?'),
+    (None, "game", "conect4", 'allowed: "connect4" or "tictactoe", or a class of your own, package.module:Class or '
+     "path/file.py:Class; did you mean connect4?"),
+    (None, "game", "own_game.py", "a class of your own is written package.module:Class or path/file.py:Class"),
+    (None, "game", "tictactoe(3)", "arguments are written (key=value, ...)"),
     (None, "game", ["connect4"], '"connect4" or "tictactoe"'),
     (None, "game", None, '"connect4" or "tictactoe"'),
     (None, "seed", -1, "a whole number from 0 to 2^63-1"),
@@ -127,7 +129,7 @@ def test_the_block_names_file_count_key_value_and_help():
     assert str(caught.value).split("\n") == [
         "my.json: 3 problems in the configuration",
         '  game = "go"',
-        '      allowed: "connect4" or "tictactoe"',
+        '      allowed: "connect4" or "tictactoe", or a class of your own, package.module:Class or path/file.py:Class',
         "  seed = -1",
         "      allowed: a whole number from 0 to 2^63-1",
         "  checkpoint.keep = 0  (from --keep)",
@@ -271,7 +273,6 @@ def test_a_configuration_does_not_change():
 
 
 def test_every_key_says_what_it_is():
-    assert KEYS["game"].choices == list(NAMES)
     for name, key in KEYS.items():
         assert len(key.description) > 15 and key.description.endswith("."), name
         assert (key.default is ...) == (name == "game"), name
@@ -301,6 +302,33 @@ def test_changes_lists_what_differs_and_whether_it_may():
     new = loads(LEAST, overrides={"train.batch_size": 64, "search.c_puct": 2.0, "seed": 1})
     assert changes(old, old) == []
     assert changes(old, new) == [("search.c_puct", 1.75, 2.0, False), ("train.batch_size", 1024, 64, True)]
+
+
+def test_a_file_of_ones_own_is_looked_for_beside_the_configuration_then_here(tmp_path, monkeypatch):
+    """The configuration names it by its whole path then: every rank, and every later start, finds the same one."""
+    beside, here = tmp_path / "beside", tmp_path / "here"
+    for folder in (beside, here):
+        folder.mkdir()
+        (folder / "both.py").touch()
+    (here / "here.py").touch()
+    monkeypatch.chdir(here)
+    path = beside / "my.json"
+    for written, found in (("both.py:Rules", beside / "both.py"), ("here.py:Rules", here / "here.py"),
+                           ("../here/both.py:Rules", beside / "../here/both.py")):
+        path.write_text(json.dumps({"game": f"{written}(n=3, text='a:b')"}))
+        assert load(path).game == f"{found}:Rules(n=3, text='a:b')"
+    path.write_text('{"game": "none.py:Rules"}')
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert f"there is no file {beside}/none.py or {here}/none.py" in str(caught.value)
+
+
+def test_a_file_that_has_moved_is_no_change_of_the_configuration():
+    one, other = (loads(json.dumps({"game": f"{folder}/own.py:Rules(b=1, a=2)"})) for folder in ("/a", "/b/c"))
+    assert changes(one, other) == []
+    for game in ("/a/own.py:Rules(a=3, b=1)", "/a/own.py:Other(a=2, b=1)", "/a/other.py:Rules(a=2, b=1)"):
+        [change] = changes(one, loads(json.dumps({"game": game})))
+        assert (change.key, change.may_change) == ("game", False)
 
 
 def test_importing_it_loads_nothing_heavy():

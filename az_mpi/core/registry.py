@@ -1,0 +1,228 @@
+"""What can be plugged in, looked up by name: games, engines, searches, opponents, metrics sinks and the like.
+
+A name in a configuration is one of
+
+    connect4                            built in
+    own_game.py:Rules                   a class in a file of the user's own
+    package.module:Rules                a class in an installed module
+    own_game.py:Rules(size=5, komi=7)   any of these with arguments: Python literals; nothing is evaluated
+
+A built-in name stands for "package.module:attribute". It is imported when it is first asked for, so that reading a
+configuration imports neither NumPy nor torch.
+"""
+
+import ast
+import functools
+import hashlib
+import importlib
+import inspect
+import re
+import sys
+import traceback
+import types
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from az_mpi.core.files import passes
+from az_mpi.core.problems import NotNow, Refusal, escape
+
+_NAME = re.compile(r"(?:(.*?\.py|[A-Za-z_][\w.]*):)?([A-Za-z_]\w*)\s*(?:\((.*)\))?", re.DOTALL)
+HOW = "package.module:Class or path/file.py:Class"
+
+
+class Name(NamedTuple):
+    """A name, taken apart. place: a path that ends in ".py", a dotted module, or "" for what is built in."""
+
+    place: str
+    attribute: str
+    arguments: dict
+
+    @property
+    def is_file(self):
+        return self.place.endswith(".py")
+
+    def __str__(self):
+        place = f"{self.place}:" if self.place else ""
+        values = ", ".join(f"{key}={value!r}" for key, value in sorted(self.arguments.items()))
+        return f"{place}{self.attribute}" + f"({values})" * bool(values)
+
+    def short(self):
+        """Return the name without the folder of its file: what is shown, and what two starts of a run compare."""
+        return str(self._replace(place=Path(self.place).name if self.is_file else self.place))
+
+
+class Source(NamedTuple):
+    """A user's own file or module as it was loaded: its path, its content and the SHA-256 of that, hexadecimal."""
+
+    path: str
+    content: bytes
+    sha256: str
+
+
+def parse(text):
+    """Return the `Name` that `text` writes. Raises ValueError, which says what is wrong with it."""
+    match = _NAME.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"a class of your own is written {HOW}")
+    place, attribute, arguments = match.groups(default="")
+    return Name(place, attribute, _arguments(arguments))
+
+
+def _arguments(text):
+    """Return {name: value} of "size=9, komi=7". Raises ValueError."""
+    wrong = ValueError(f"({text}): arguments are written (key=value, ...), each value a Python literal such as 7, "
+                       "2.5, 'text', True, None or [1, 2]")
+    try:
+        call = ast.parse(f"f({text})", mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+            raise wrong
+        names = [keyword.arg for keyword in call.keywords]
+        if None in names or len(set(names)) < len(names):  # **more, or one twice
+            raise wrong
+        return {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        raise wrong from None
+
+
+@functools.cache
+def load(place):
+    """Return (module, `Source`) of a file or an installed module; it is run once in a process, whatever becomes of the
+    file afterwards. Raises Refusal; NotNow where its file system fails, perhaps for a while."""
+    try:
+        if not place.endswith(".py"):
+            module = importlib.import_module(place)
+            path = getattr(module, "__file__", None)
+            return module, _source(path, Path(path).read_bytes() if path else b"")
+        source = _source(place, Path(place).read_bytes())
+        # Numba keeps what it compiles by the module's name: another content must have another one.
+        module = types.ModuleType(f"own_{re.sub(r'[^0-9a-zA-Z]', '_', Path(place).stem)}_{source.sha256[:12]}")
+        module.__file__ = place
+        sys.modules[module.__name__] = module
+        exec(compile(source.content, place, "exec"), vars(module))
+        return module, source
+    except Refusal:
+        raise
+    except Exception as error:
+        own = isinstance(error, OSError) and getattr(error, "filename", None) == place
+        why = f"{escape(place)} cannot be read: {error.strerror}" if own else _failure(place, error)
+        raise (NotNow if passes(error) else Refusal)(f"{why}\n  {_cure(place, error)}") from error
+
+
+def _source(path, content):
+    return Source(str(path), content, hashlib.sha256(content).hexdigest())
+
+
+def _failure(place, error):
+    """Return in one line what a user's module raised when it was run, and where."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
+    lines += [error.lineno] if isinstance(error, SyntaxError) and error.filename == place else []
+    where = f", line {lines[-1]}" if lines else ""
+    return f"{escape(place)}{where}: {type(error).__name__}: {error}"
+
+
+def _cure(place, error):
+    if isinstance(error, FileNotFoundError):
+        return "every host must see the file under this path; copy it there, or put it on a shared file system"
+    if not isinstance(error, ModuleNotFoundError):
+        return "mend the file; `python FILE` shows the whole error" if place.endswith(".py") else "mend the module"
+    return ("a file is loaded by itself: make a package of several files, install it, and name it package.module:Class"
+            if place.endswith(".py") else "install it on every host, or set PYTHONPATH to its folder")
+
+
+class Registry:
+    """The names that one key of the configuration takes.
+
+    key: that key, for messages. base: "package.module:Class", of which a user's own class must be a subclass; None: any
+    class. built_in: {name: "package.module:attribute"}.
+    """
+
+    def __init__(self, key, base, built_in):
+        self.key, self.base, self.built_in = key, base, built_in
+
+    @property
+    def names(self):
+        """The built-in names."""
+        return list(self.built_in)
+
+    @property
+    def allowed(self):
+        """What the key takes, in words."""
+        names = " or ".join(f'"{name}"' for name in self.built_in)
+        return f"{names}, or " * bool(names) + f"a class of your own, {HOW}"
+
+    def problem(self, text):
+        """Return what is wrong with a name, as far as that can be told without importing anything; None: nothing."""
+        try:
+            name = parse(text)
+        except ValueError as error:
+            return f"{error}; allowed: {self.allowed}"
+        if name.place or name.attribute in self.built_in:
+            return None
+        near = get_close_matches(name.attribute.lower(), self.built_in, 1)
+        return f"allowed: {self.allowed}" + "".join(f"; did you mean {other}?" for other in near)
+
+    def find(self, text):
+        """Return the class or function that a name stands for; it is imported now. Raises Refusal."""
+        if problem := self.problem(text):
+            raise self._refusal(text, problem)
+        name = parse(text)
+        if not name.place:
+            return _attribute(self.built_in[name.attribute])
+        try:
+            module, _ = load(name.place)
+        except Refusal as error:
+            raise self._refusal(text, str(error), type(error)) from error
+        found = getattr(module, name.attribute, None)
+        base = self.base and _attribute(self.base)
+        if isinstance(found, type) and issubclass(found, base or object) and found is not base:
+            return found
+        own = [key for key, value in vars(module).items() if isinstance(value, type) and value is not base and
+               issubclass(value, base or object) and value.__module__ == module.__name__]  # fmt: skip
+        what = f"is no subclass of {self.base.replace(':', '.')}" if found is not None and base else "is no class there"
+        raise self._refusal(text, f"{name.attribute} {what}" + f"; did you mean {' or '.join(own)}?" * bool(own))
+
+    def check(self, text, given=()):
+        """Raise Refusal unless `make` can be called with these arguments, of which `given` are the program's."""
+        self._bind(text, given)
+
+    def make(self, text, **given):
+        """Return what the class or function that a name stands for makes of its arguments: those in the name, and of
+        `given`, which the program offers, those that it takes. Raises Refusal."""
+        found, arguments, taken = self._bind(text, given)
+        try:
+            return found(**arguments, **{key: given[key] for key in taken})
+        except (ValueError, TypeError) as error:
+            if not parse(text).place and not arguments:
+                raise  # our own mistake
+            raise self._refusal(text, f"{type(error).__name__}: {error}") from error
+
+    def _bind(self, text, given):
+        """Return (what a name stands for, its own arguments, the names of those in `given` that it takes)."""
+        found, arguments = self.find(text), parse(text).arguments
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        parameters = {key: item for key, item in inspect.signature(found).parameters.items() if item.kind in kinds}
+        own = {key: item for key, item in parameters.items() if key not in given}
+        takes = ", ".join(str(item) for item in own.values()) or "none"
+        if wrong := [key for key in arguments if key not in own]:
+            hint = "".join(f"; did you mean {near}?" for near in get_close_matches(wrong[0], own, 1))
+            raise self._refusal(text, f"{found.__name__} takes no argument {wrong[0]}{hint}\n  it takes: {takes}")
+        missing = [key for key, item in own.items() if item.default is item.empty and key not in arguments]
+        if missing:
+            raise self._refusal(text, f"{found.__name__} needs {', '.join(missing)}\n  it takes: {takes}")
+        return found, arguments, [key for key in parameters if key in given]
+
+    def _refusal(self, text, why, kind=Refusal):
+        return kind(f'{self.key} = "{escape(text)}"\n  {why}')
+
+
+def _attribute(place):
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+# What is built in. A new one is a file and a line here; one of a user's own is only a file.
+GAMES = Registry("game", "az_mpi.games.base:Game", {
+    "connect4": "az_mpi.games.connect4:Rules",
+    "tictactoe": "az_mpi.games.tictactoe:Rules",
+})  # fmt: skip

@@ -1,0 +1,158 @@
+"""The registry: names, arguments, files and modules of the user's own, and what is said of wrong ones."""
+
+import sys
+
+import pytest
+
+from az_mpi.core import registry
+from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.core.registry import Registry, parse
+
+
+class Base:
+    """What the plug-ins of these tests are: they take a size, and of the program a seed."""
+
+
+class Plain(Base):
+    def __init__(self, seed, size=3, *, komi=7.5):
+        self.made = seed, size, komi
+
+
+class Bare(Base):
+    pass
+
+
+THINGS = Registry("thing", f"{__name__}:Base", {"plain": f"{__name__}:Plain", "bare": f"{__name__}:Bare"})
+
+
+def refusal(call, *arguments, kind=Refusal, **more):
+    with pytest.raises(kind) as caught:
+        call(*arguments, **more)
+    assert caught.value.status == kind.status
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("text, place, attribute, arguments", [
+    ("go", "", "go", {}),
+    (" go ( ) ", "", "go", {}),
+    ("go(size=9,komi=-7.5)", "", "go", {"size": 9, "komi": -7.5}),
+    ("a.b_1:Rules", "a.b_1", "Rules", {}),
+    ("own.py:Rules(text='x:y(1)', pair=(1, [2, None]), yes=True)", "own.py", "Rules",
+     {"text": "x:y(1)", "pair": (1, [2, None]), "yes": True}),
+    ("/a b/c:d(1)/own.py:Rules(a={'b': 1})", "/a b/c:d(1)/own.py", "Rules", {"a": {"b": 1}}),
+])  # fmt: skip
+def test_names_as_they_may_be_written(text, place, attribute, arguments):
+    name = parse(text)
+    assert name == (place, attribute, arguments) and parse(str(name)) == name
+    assert name.is_file == place.endswith(".py")
+
+
+def test_a_short_name_has_neither_folder_nor_order():
+    assert parse("/a/b/own.py:Rules(b=1, a='x')").short() == parse("own.py:Rules(a='x',b=1)").short()
+    assert parse("a.b:Rules").short() == "a.b:Rules" and parse("go()").short() == "go"
+
+
+@pytest.mark.parametrize("text", [
+    "", "go(9)", "go(size)", "go(size=)", "go(size=9", "go)", "go(size=9)(komi=7)", "go(**{'a': 1})", "go(a=1, a=2)",
+    "go(size=other)", "go(size=1+1j*2)", "go(size=__import__('os').getpid())", "go(size=[i for i in (1,)])",
+    "go(size=f'{1}')", "go(size=9); print()", "own.py", "own.py:", "own.py:Rules.inner", "a b:Rules",
+    "9go", "go-9", "go(size=" + "[" * 5000 + "]" * 5000 + ")",
+])  # fmt: skip
+def test_what_is_no_name_is_refused_and_nothing_is_evaluated(text, monkeypatch):
+    monkeypatch.setattr("os.getpid", lambda: pytest.fail("it was evaluated"))
+    with pytest.raises(ValueError):
+        parse(text)
+    assert THINGS.problem(text) and 'thing = "' in refusal(THINGS.find, text)
+
+
+def test_built_in_names_take_their_own_arguments_and_what_the_program_offers():
+    assert THINGS.make("plain", seed=5, rank=1).made == (5, 3, 7.5)
+    assert THINGS.make("plain(size=9, komi=0)", seed=5).made == (5, 9, 0)
+    assert type(THINGS.make("bare", seed=5)) is Bare and THINGS.names == ["plain", "bare"]
+    assert THINGS.problem("plain(nothing=1)") is None, "arguments are looked at when it is imported"
+
+
+def test_a_wrong_name_or_argument_gets_the_nearest_one():
+    assert "did you mean plain?" in refusal(THINGS.make, "plian")
+    said = refusal(THINGS.make, "quite_else")
+    assert "did you mean" not in said and '"plain" or "bare", or a class of your own' in said
+    said = refusal(THINGS.make, "plain(sise=4)", seed=1)
+    assert "Plain takes no argument sise; did you mean size?" in said and "it takes: size=3, komi=7.5" in said
+    assert "takes no argument seed" in refusal(THINGS.make, "plain(seed=4)", seed=1)  # which is not the user's
+    assert "it takes: none" in refusal(THINGS.make, "bare(size=4)")
+
+
+OWN = f"""
+from {__name__} import Base
+
+class Rules(Base):
+    def __init__(self, seed, size, deep=False):
+        if size < 1:
+            raise ValueError(f"size is {{size}}, and must be at least 1")
+        self.made = seed, size, deep
+
+class Else:
+    pass
+
+def function():
+    pass
+"""
+
+
+def test_a_file_of_the_users_own(tmp_path):
+    path = tmp_path / "own rules.py"
+    path.write_text(OWN)
+    name = f"{path}:Rules"
+    THINGS.check(f"{name}(size=4)", ["seed"])
+    made = THINGS.make(f"{name}(size=4)", seed=2, rank=0)
+    assert made.made == (2, 4, False) and isinstance(made, Base)
+    assert type(made) is THINGS.find(name), "it is run once"
+    module, source = registry.load(str(path))
+    assert source.content.decode() == OWN and module.Rules is type(made) and sys.modules[module.__name__] is module
+    path.write_text("changed")
+    assert registry.load(str(path))[1] == source, "what was loaded is what is told of"
+    assert "Rules needs size" in refusal(THINGS.check, name, ["seed"])
+    assert "ValueError: size is 0, and must be at least 1" in refusal(THINGS.make, f"{name}(size=0)", seed=1)
+    assert "did you mean Rules?" in refusal(THINGS.find, f"{path}:Ruls")
+    for wrong in ("Else", "function", "Base"):
+        assert "did you mean Rules?" in refusal(THINGS.find, f"{path}:{wrong}")
+
+
+def test_files_that_cannot_be_loaded(tmp_path):
+    for number, (text, said, kind) in enumerate((
+            ("x = (", "line 1: SyntaxError", Refusal), ("\n\n1 / 0", "line 3: ZeroDivisionError", Refusal),
+            ("import no_such_module_1", "line 1: ModuleNotFoundError", Refusal),
+            ("raise OSError(28, 'full')", "full", NotNow))):
+        path = tmp_path / f"own{number}.py"
+        path.write_text(text)
+        assert said in refusal(THINGS.find, f"{path}:Rules", kind=kind)
+    assert "cannot be read: No such file" in refusal(THINGS.find, f"{tmp_path}/none.py:Rules")
+
+
+def test_modules_that_are_installed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_package_1").mkdir()
+    (tmp_path / "own_package_1" / "rules.py").write_text(OWN)
+    name = "own_package_1.rules:Rules(size=1)"
+    assert THINGS.make(name, seed=1).made == (1, 1, False)
+    assert registry.load("own_package_1.rules")[1].content.decode() == OWN
+    assert "own_package_1.other" in refusal(THINGS.find, "own_package_1.other:Rules")
+    assert "install it on every host" in refusal(THINGS.find, "no_such_module_1:Rules")
+    assert "is no subclass" in refusal(THINGS.find, "os:system") + refusal(THINGS.find, "subprocess:Popen")
+
+
+def test_two_files_of_one_name_are_two_modules(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "own.py").write_text(OWN + f"\nplace = {folder!r}\n")
+    modules = [registry.load(f"{tmp_path}/{folder}/own.py")[0] for folder in ("a", "b")]
+    assert [module.place for module in modules] == ["a", "b"]
+    assert all(module.Rules.__module__ == module.__name__ for module in modules)
+
+
+def test_every_built_in_name_leads_somewhere():
+    found = [item for item in vars(registry).values() if isinstance(item, Registry)]
+    assert found
+    for one in found:
+        for name in one.names:
+            assert callable(one.find(name)), f"{one.key}: {name}"
