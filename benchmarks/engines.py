@@ -33,7 +33,7 @@ def main():
     game = games.make(arguments.game)
     settings = models.Network(blocks=arguments.blocks, channels=arguments.channels)
     network = resnet.build(game, settings, seed=1)
-    made = {name: engines.make(network, game, name, "cpu", threads=1) for name in arguments.engines}
+    made = {name: engines.make(name, network, game, "cpu", threads=1) for name in arguments.engines}
     figures = [measure(made, network, game, arguments.batches) for _ in range(arguments.runs)]
     choices = ", ".join(choice for _, choice in made.values())
     tell(f"engines {game.name} {settings.blocks}x{settings.channels}, {choices}",

@@ -27,8 +27,7 @@ from az_mpi.core.problems import parse_json
 from az_mpi.doctor.trial import play_for
 from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
-from az_mpi.network.cache import CachedEvaluator
-from az_mpi.network.evaluators import NetworkEvaluator
+from az_mpi.network.cache import network_evaluator
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage import checkpoint, run_folder
@@ -58,10 +57,8 @@ def main():
     if arguments.run:
         newest, _ = checkpoint.load_newest(arguments.run / "checkpoints", set_aside=False)
         network.load_state_dict(newest.model)
-    engine, choice = engines.make(network, game, arguments.engine, "cpu", threads=1)
-    entries = config.network.cache_entries
-    evaluate = CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)
-    player = Player(config, game, evaluate, world.rank)
+    engine, choice = engines.make(arguments.engine, network, game, "cpu", threads=1)
+    player = Player(config, game, network_evaluator(game, engine, config.network), world.rank)
     ids = itertools.count()
     play(player, ids, 0.0)  # compiles kernels
     spread_games(player, ids, arguments.seconds)
@@ -91,16 +88,14 @@ def compare(world, player, ids, seconds):
 
 def measure(player, ids, seconds):
     """Return the figures of one turn of self-play; the cache begins empty."""
-    counted = isinstance(player.search.evaluate, CachedEvaluator)
-    if counted:
-        player.search.evaluate.clear()
-        player.search.evaluate.take_counts()
+    player.search.evaluate.clear()
+    player.search.evaluate.take_counts()
     simulations, finished = player.simulations_num, player.finished_num
     took, positions = play(player, ids, seconds)
     figures = {"simulations_per_s": (player.simulations_num - simulations) / took}
     figures |= {"games_per_s": (player.finished_num - finished) / took, "positions_per_s": positions / took}
-    if counted:
-        asked, evaluated = player.search.evaluate.take_counts()
+    asked, evaluated = player.search.evaluate.take_counts()
+    if asked:
         figures |= {"evaluations_per_s": evaluated / took, "cache_hit_rate": 1 - evaluated / asked}
     return figures
 

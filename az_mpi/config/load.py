@@ -98,6 +98,13 @@ def map_names(values, change):
     return mapped
 
 
+def _modern(given):
+    """Return the values with what earlier versions wrote in other keys: network.engine named evaluators, too."""
+    if given.get("network.engine") in ("uniform", "rollout"):
+        return {"selfplay.evaluator": given["network.engine"]} | given | {"network.engine": "auto"}
+    return given
+
+
 def _place(given, folders, problems, origin):
     """Return the values with relative paths of a user's own files made absolute: each lies in the first of `folders`
     that has it. Append the problems of those that lie in none."""
@@ -158,7 +165,7 @@ def validate(data, name, overrides=None, sources=None, folders=()):
     given = _flatten(data, problems)
     problems += [_misplaced(key, value, origin[key]) for key, value in overrides.items() if key not in KEYS]
     given |= {key: value for key, value in overrides.items() if key in KEYS}
-    given = _place(given, folders, problems, origin)
+    given = _place(_modern(given), folders, problems, origin)
     broken, config = _broken(given)
     problems += [_invalid(key, given.get(key, ...), origin.get(key, "")) for key in broken]
     values = {key: given.get(key, row.default) for key, row in KEYS.items() if key not in broken}

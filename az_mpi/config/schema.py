@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from az_mpi.core.registry import GAMES
+from az_mpi.core.registry import ENGINES, EVALUATORS, GAMES
 
 LARGEST = 2**63 - 1  # of any whole number: what an int64 in a message or a file can hold
 
@@ -53,10 +53,9 @@ class Network(Section):
 
     blocks: _whole(1, 80) = _fixed(5, "Residual blocks in the tower (the paper: 19).")
     channels: _whole(8, 1024, multiple_of=8) = _fixed(64, "Filters of each convolution (the paper: 256).")
-    engine: Literal["auto", "openvino", "torch", "uniform", "rollout"] = _free("auto", (
-        'What evaluates positions in self-play. "auto": the network, by the fastest engine there is (a GPU, else '
-        'OpenVINO, else torch); "uniform": equal priors and value 0, no network, deterministic, for tests; "rollout": '
-        'random play-outs.'))
+    engine: _named(ENGINES) = _free("auto", (
+        'What runs the network in self-play and matches. "auto": the fastest there is (a GPU, else OpenVINO, else '
+        'torch).'))
     precision: Literal["auto", "fp32", "bf16"] = _free("auto", (
         'What the engine computes in, in self-play and matches; train.mixed_precision is about training. "auto": bf16 '
         'where the processor or GPU has it, else fp32.'))
@@ -92,6 +91,9 @@ class Selfplay(Section):
                                  "one more for each rank, and those that ranks play while others train. Training "
                                  "draws samples for games_num games.")
     parallel_games: _whole(1, 65_536) = _free(256, "Games each rank plays at once (on EACH rank).")
+    evaluator: _named(EVALUATORS) = _free("network", (
+        'What judges positions in self-play; matches are played by the network. "uniform": equal priors and value 0, '
+        'deterministic, for tests; "rollout": random play-outs.'))
     deterministic: bool = _fixed(False, "Split games_num over the ranks exactly and seed each game by (seed, "
                                  "iteration, game index), so that any number of ranks makes the same games.")
     max_plies: _whole(0) = _free(0, "A game that reaches this many plies ends as a draw (value 0 for both players); "

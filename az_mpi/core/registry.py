@@ -226,3 +226,13 @@ GAMES = Registry("game", "az_mpi.games.base:Game", {
     "connect4": "az_mpi.games.connect4:Rules",
     "tictactoe": "az_mpi.games.tictactoe:Rules",
 })  # fmt: skip
+ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine", {
+    "auto": "az_mpi.network.engines:fastest",
+    "openvino": "az_mpi.network.engines:with_openvino",
+    "torch": "az_mpi.network.engines:with_torch",
+})  # fmt: skip
+EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator", {
+    "network": "az_mpi.network.cache:network_evaluator",
+    "uniform": "az_mpi.network.evaluators:UniformEvaluator",
+    "rollout": "az_mpi.network.evaluators:RolloutEvaluator",
+})  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.symmetry import permute
-from az_mpi.network.evaluators import Evaluator
+from az_mpi.network.evaluators import Evaluator, NetworkEvaluator
 
 WAYS = 4  # entries a key may be in; the oldest of them makes way
 NOBODY = 0  # batches are numbered from 1
@@ -21,8 +21,16 @@ NOBODY = 0  # batches are numbered from 1
 Table = namedtuple("Table", ["keys", "oldest", "logits", "value", "claimed_by", "claimed_row"])
 
 
+def network_evaluator(game, engine, settings):
+    """Return the network through an engine, with the cache that `config.network` asks for."""
+    return CachedEvaluator(game, engine, settings.cache_entries) if settings.cache_entries else (
+        NetworkEvaluator(game, engine))
+
+
 class CachedEvaluator(Evaluator):
     """The network through an engine and a table of at least `entries` entries; `clear` when the weights change."""
+
+    describe = ""
 
     def __init__(self, game, engine, entries):
         self.game, self.engine, self.in_background = game, engine, engine.in_background
@@ -44,7 +52,6 @@ class CachedEvaluator(Evaluator):
         self._table.claimed_by[:] = NOBODY
 
     def take_counts(self):
-        """Return (positions asked for, positions that the engine evaluated) since the last call."""
         counts = self.positions_num, self.evaluations_num
         self.positions_num = self.evaluations_num = 0
         return counts

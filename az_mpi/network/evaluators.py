@@ -7,9 +7,18 @@ import numpy as np
 
 
 class Evaluator:
-    """What a search asks. One of the two methods is to be given."""
+    """What a search asks: give `__call__`, or `begin` where a device works meanwhile.
+
+    Made with those of these arguments that it names: game (`Game`), engine (of this rank: logits and value of planes),
+    seed (a list of whole numbers), settings (`config.network`), and its own from the configuration.
+    """
 
     in_background = False  # whether `begin` returns while a device is still at work
+
+    @property
+    def describe(self):
+        """What it is, for the start-up table; "" for the network, whose engine is shown."""
+        return type(self).__name__
 
     def __call__(self, states):
         """Return (logits, value) of states."""
@@ -21,9 +30,21 @@ class Evaluator:
         result = self(states)
         return lambda: result
 
+    def restart(self, seed):
+        """An iteration begins: what is drawn from now on depends on `seed`, a list of whole numbers, alone."""
+
+    def clear(self):
+        """The engine has new weights: forget what the old ones said."""
+
+    def take_counts(self):
+        """Return (positions asked for, positions that the engine evaluated) since the last call; 0, 0 if uncounted."""
+        return 0, 0
+
 
 class NetworkEvaluator(Evaluator):
     """The network, through an engine."""
+
+    describe = ""
 
     def __init__(self, game, engine):
         self.game, self.engine = game, engine
@@ -35,6 +56,8 @@ class NetworkEvaluator(Evaluator):
 
 class UniformEvaluator(Evaluator):
     """Equal priors and value 0: deterministic, so that searches with it can be compared to the last bit."""
+
+    describe = "uniform"
 
     def __init__(self, game):
         self.num_actions = game.num_actions
@@ -49,8 +72,14 @@ class RolloutEvaluator(Evaluator):
     seed: whole numbers; play-outs are drawn one after the other in the order in which they are asked for.
     """
 
+    describe = "rollout"
+
     def __init__(self, game, seed):
-        self.game, self.rng = game, np.random.default_rng(seed)
+        self.game = game
+        self.restart(seed)
+
+    def restart(self, seed):
+        self.rng = np.random.default_rng(seed)
 
     def __call__(self, states):
         game, n = self.game, len(states)

@@ -10,7 +10,7 @@ def report(run: Run, new_positions: int, steps_num: int):
     """Write down what the iteration that just ended did. Collective."""
     learner, counters = run.training.learner, run.report.counters.take(run.world)
     losses = learner.iteration_losses() if learner else {}  # this rank's part
-    mine = [*run.playing.take_cache_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, losses]
+    mine = [*run.playing.evaluate.take_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, losses]
     asked, evaluated, peak, losses = zip(*run.world.collect(mine))  # ru_maxrss is in KiB
     games_num = int(counters["games_num"].sum())
     values = {"iteration": run.progress.iteration, "games_num": games_num, "positions_num": new_positions}

@@ -8,13 +8,12 @@ import torch
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
+from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
 from az_mpi.mpi import placement
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.network import engines, resnet
-from az_mpi.network.cache import CachedEvaluator
-from az_mpi.network.engines import openvino_engine
-from az_mpi.network.evaluators import NetworkEvaluator, RolloutEvaluator, UniformEvaluator
+from az_mpi.network.engines.engine import Unavailable
 from az_mpi.report import console
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
@@ -42,12 +41,14 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     placement.open_device(world, device)
     game = games.make(config.game)
     network = resnet.build(game, config.network, config.seed)
-    make_engine = engine_maker(config, world, game, device, cores)
-    engine, choice = make_engine(network)
-    if config.network.engine in ("uniform", "rollout"):  # what self-play searches with instead
-        choice = f"{config.network.engine} (as configured)"
+    make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores,
+                                    precision=config.network.precision)
+    engine, choice = first_engine(config, world, make_engine, network)
+    evaluate = EVALUATORS.make(config.selfplay.evaluator, game=game, engine=engine, seed=[config.seed, 0, world.rank],
+                               settings=config.network)
+    if evaluate.describe:  # what self-play searches with instead
+        choice = f"{evaluate.describe} (as configured)"
     setup = Setup(config, folder, game, device, cores, make_engine, choice, f"rank-{world.rank:03d}")
-    evaluate = choose_evaluator(config, game, engine, world.rank)
     backend = make_backend(config, world, device, trainers_num)
     attempt = prepare and world.from_root(lambda: _check_room(setup, network) or prepare(network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
@@ -98,31 +99,19 @@ def _check_room(setup, network):
                           config.selfplay.games_num * game.max_plies * row)
 
 
-def engine_maker(config, world, game, device, cores):
-    """Return a function from a network to (an engine for it on this rank, the choice in words). Collective."""
-    name = config.network.engine
-    wanted = name if name in ("openvino", "torch") else "auto"
-    precision = config.network.precision
-    problems = {
-        "engine": (openvino_engine.missing() if wanted == "openvino" else None, "install it (make setup does), or "),
-        "precision": (engines.lacks(wanted, device, precision), ""),
-    }
-    for key, (problem, cure) in problems.items():
-        found = world.collect(problem)
-        if ranks := [rank for rank, reason in enumerate(found) if reason]:
-            raise Refusal(f'network.{key}: "{getattr(config.network, key)}" cannot be had on rank {ranks}: '
-                          f"{found[ranks[0]]}\n  {cure}let each rank choose with --set network.{key}=auto")
-    return functools.partial(engines.make, game=game, wanted=wanted, device=device, threads=cores, precision=precision)
-
-
-def choose_evaluator(config, game, engine, rank):
-    """Return what self-play searches with."""
-    if config.network.engine == "uniform":
-        return UniformEvaluator(game)
-    if config.network.engine == "rollout":
-        return RolloutEvaluator(game, [config.seed, 0, rank])
-    entries = config.network.cache_entries
-    return CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)
+def first_engine(config, world, make, network):
+    """Return what `make` does for the network. Collective. Raises Refusal on every rank where one cannot have it."""
+    made = problem = None
+    try:
+        made = make(network)
+    except Unavailable as error:
+        problem = [error.key, str(error), error.cure]
+    found = world.collect(problem)
+    if ranks := [rank for rank, reason in enumerate(found) if reason]:
+        key, why, cure = found[ranks[0]]
+        raise Refusal(f'network.{key}: "{getattr(config.network, key)}" cannot be had on rank {ranks}: {why}\n'
+                      f"  {cure}let each rank choose with --set network.{key}=auto")
+    return made
 
 
 def say_ranks(run: Run):

@@ -6,13 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from az_mpi.mpi.control_channel import ControlChannel
-from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
-from az_mpi.network.evaluators import RolloutEvaluator
 from az_mpi.report.counters import Counters
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
@@ -56,22 +53,12 @@ class Playing:
         """Play with this network from now on, in games of `iteration`. digest: its SHA-256."""
         self.engine.load(network)
         self.weights_used.append((iteration, digest))
-        if isinstance(self.evaluate, CachedEvaluator):
-            self.evaluate.clear()
+        self.evaluate.clear()
 
     def played_with(self, iteration: int) -> list[str]:
         """Return the SHA-256 of all weights used since games of `iteration` began, oldest first."""
         first = max((i for i, (begun, _) in enumerate(self.weights_used) if begun <= iteration), default=0)
         return list(dict.fromkeys(digest for _, digest in list(self.weights_used)[first:]))
-
-    def restart_evaluator(self, seed: list[int]):
-        """Seed the evaluator's random numbers, if it draws any, so that they depend on `seed` alone."""
-        if isinstance(self.evaluate, RolloutEvaluator):
-            self.evaluate.rng = np.random.default_rng(seed)
-
-    def take_cache_counts(self) -> tuple[int, int]:
-        """Return (positions asked for, positions evaluated) since the last call; (0, 0) without a cache."""
-        return self.evaluate.take_counts() if isinstance(self.evaluate, CachedEvaluator) else (0, 0)
 
 
 @dataclass
@@ -165,7 +152,7 @@ class Run:
 
     def restart_evaluator(self):
         """Make the evaluator's random numbers depend on the seed, the iteration and the rank alone."""
-        self.playing.restart_evaluator([self.setup.config.seed, self.progress.iteration, self.world.rank])
+        self.playing.evaluate.restart([self.setup.config.seed, self.progress.iteration, self.world.rank])
 
     def how_far(self) -> str:
         """Return in words how far the run has come."""

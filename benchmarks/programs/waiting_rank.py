@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 
 import run_dist
+from az_mpi.core.registry import ENGINES, EVALUATORS
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.network.resnet import ResNet
 from az_mpi.report.metrics import Timers
 from az_mpi.run import iteration_report
-from az_mpi.run import setup as run_module
 from az_mpi.train.learner import Learner
 
 FILE, BATCH_S, SAMPLE_S = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
@@ -31,6 +31,8 @@ last = [0.0]
 
 class WaitingEngine(Engine):
     """What self-play would search with: all it does here is to take over weights."""
+
+    describe = "waits"
 
     def load(self, network):
         time.sleep(LOAD_S)
@@ -95,8 +97,7 @@ def report_and_tell(run, *what, report=iteration_report.report):
     last[0] = time.perf_counter()
 
 
-run_module.engines.make = lambda network, **how: (WaitingEngine(), "waits")
-run_module.choose_evaluator = lambda config, game, engine, rank: WaitingEvaluator(game)
+ENGINES.built_in["auto"], EVALUATORS.built_in["network"] = "__main__:WaitingEngine", "__main__:WaitingEvaluator"
 ResNet.forward, Learner.__init__ = waiting_forward, init_timed
 Timers.__call__, iteration_report.report = phase_with_cpu, report_and_tell
 sys.exit(run_dist.main(sys.argv[4:]))

@@ -43,7 +43,9 @@ BAD_VALUES = [
     ("network", "blocks", 81, "a whole number from 1 to 80"),
     ("network", "channels", 60, "a whole number from 8 to 1024, a multiple of 8"),
     ("network", "channels", 1032, "a whole number from 8 to 1024, a multiple of 8"),
-    ("network", "engine", "Torch", '"auto" or "openvino" or "torch" or "uniform" or "rollout"; did you mean torch?'),
+    ("network", "engine", "Torch", 'allowed: "auto" or "openvino" or "torch", or a class of your own, '
+     "package.module:Class or path/file.py:Class; did you mean torch?"),
+    ("selfplay", "evaluator", "unifrom", "did you mean uniform?"),
     ("search", "simulations", 100_001, "a whole number from 1 to 100000"),
     ("search", "c_puct", 0, "a finite number above 0"),
     ("search", "c_puct", "1.75", "a finite number above 0"),
@@ -280,10 +282,10 @@ def test_every_key_says_what_it_is():
 
 def test_the_keys_that_may_change_when_a_run_is_resumed():
     sections = ("exchange", "evaluate", "checkpoint", "storage", "fault", "report")
-    single = {"iterations", "max_hours", "network.engine", "network.precision", "network.cache_entries",
-              "selfplay.games_num", "selfplay.parallel_games", "selfplay.max_plies", "selfplay.weights",
-              "train.ranks", "train.root_host", "train.backend", "train.batch_size", "train.learning_rate",
-              "train.mixed_precision", "train.bad_steps_max", "train.max_steps"}
+    single = {"iterations", "max_hours", "selfplay.evaluator", "network.engine", "network.precision",
+              "network.cache_entries", "selfplay.games_num", "selfplay.parallel_games", "selfplay.max_plies",
+              "selfplay.weights", "train.ranks", "train.root_host", "train.backend", "train.batch_size",
+              "train.learning_rate", "train.mixed_precision", "train.bad_steps_max", "train.max_steps"}
     for name, key in KEYS.items():
         assert key.may_change == (name in single or name.partition(".")[0] in sections), name
 
@@ -295,6 +297,15 @@ def test_a_run_of_before_network_precision_goes_on_as_it_was():
     for precision in ("fp32", "bf16"):
         [change] = changes(loads(LEAST), loads(LEAST, overrides={"network.precision": precision}))
         assert (change.key, change.may_change) == ("network.precision", True)
+
+
+@pytest.mark.parametrize("evaluator", ["uniform", "rollout"])
+def test_earlier_versions_named_evaluators_as_engines(evaluator):
+    config = loads(json.dumps({"game": "connect4", "network": {"engine": evaluator}}))
+    assert (config.network.engine, config.selfplay.evaluator) == ("auto", evaluator)
+    assert loads(to_json(config)) == config
+    config = loads(LEAST, overrides={"network.engine": evaluator, "selfplay.evaluator": "network"})
+    assert config == loads(LEAST)
 
 
 def test_changes_lists_what_differs_and_whether_it_may():

@@ -13,7 +13,7 @@ from az_mpi.config import schema as models
 from az_mpi.network import engines
 from az_mpi.network.engines import torch_engine
 from az_mpi.network.engines.cuda_engine import CudaEngine
-from az_mpi.network.engines.engine import pieces
+from az_mpi.network.engines.engine import Unavailable, pieces
 from az_mpi.network.engines.openvino_engine import OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine
 
@@ -140,7 +140,7 @@ def test_sizes_are_few_and_hold_their_pieces():
 
 
 def choice(wanted, precision="auto"):
-    return engines.make(trained(), CONNECT4, wanted, "cpu", 1, precision)
+    return engines.make(wanted, trained(), CONNECT4, "cpu", 1, precision)
 
 
 def test_auto_is_openvino_where_it_is_there():
@@ -171,7 +171,7 @@ def test_the_precision_is_the_one_configured_and_the_choice_says_which(monkeypat
     network, states = trained(), positions(64)
     with torch.inference_mode():
         exact = network(float_planes(states))[0].numpy()
-    expected = {"auto": "bf16" if has_bf16 else "fp32", "fp32": "fp32", "bf16": "bf16"}
+    expected = {"auto": "bf16", "fp32": "fp32", "bf16": "bf16"} if has_bf16 else {"auto": "fp32", "fp32": "fp32"}
     for wanted, used in expected.items():
         engine, text = choice("torch", wanted)
         error = np.abs(engine.evaluate(CONNECT4.planes(states))[0] - exact).max() / np.abs(exact).max()
@@ -183,8 +183,49 @@ def test_the_precision_is_the_one_configured_and_the_choice_says_which(monkeypat
 @pytest.mark.parametrize("has_bf16", [False, True])
 def test_bf16_is_lacking_only_where_it_is_asked_for_and_not_there(monkeypatch, has_bf16):
     monkeypatch.setattr(engines, "has_bf16", lambda device: has_bf16 and device.type == "cpu")
-    assert engines.lacks("auto", "cpu", "auto") is engines.lacks("auto", "cpu", "fp32") is None
-    assert (engines.lacks("auto", "cpu", "bf16") is None) == has_bf16
-    # OpenVINO evaluates on the processor also on a rank that has a GPU.
-    assert (engines.lacks("openvino", "cuda:0", "bf16") is None) == has_bf16
-    assert "GPU" in engines.lacks("auto", "cuda:0", "bf16")
+    choice("torch", "auto"), choice("torch", "fp32")
+
+    def lacking(wanted, device):
+        with pytest.raises(Unavailable) as caught:
+            engines.make(wanted, trained(), CONNECT4, device, 1, "bf16")
+        return caught.value.key, str(caught.value)
+
+    if has_bf16:
+        choice("torch", "bf16")
+    else:
+        assert lacking("torch", "cpu") == ("precision", "no bf16 instructions on this processor (AVX512-BF16 or AMX)")
+    for wanted in ("auto", "torch"):
+        assert "GPU" in lacking(wanted, "cuda:0")[1]
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    assert lacking("openvino", "cpu")[0] == "engine"
+
+
+def test_openvino_evaluates_on_the_processor_also_where_there_is_a_gpu():
+    pytest.importorskip("openvino", reason="optional; it could not be installed here")
+    engine, _ = engines.make("openvino", trained(), CONNECT4, "cuda:0", 1, "fp32")
+    assert isinstance(engine, OpenVinoEngine) and len(engine.evaluate(CONNECT4.planes(positions(3)))[1]) == 3
+
+
+OWN = """
+import numpy as np
+from az_mpi.network.engines.engine import Engine
+
+class Half(Engine):
+    describe = "half"
+
+    def __init__(self, network, planes_shape, by=2.0):
+        self.network, self.by, self.shape = network, by, planes_shape
+
+    def load(self, network):
+        self.network = network
+
+    def evaluate(self, planes):
+        return np.zeros((len(planes), 7), np.float32), np.full(len(planes), 1 / self.by, np.float32)
+"""
+
+
+def test_an_engine_of_ones_own(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    engine, text = engines.make(f"{tmp_path}/own.py:Half(by=4.0)", trained(), CONNECT4, "cpu", 1)
+    assert text == "half (as configured)" and engine.shape == (2, 6, 7)
+    assert engine.evaluate(CONNECT4.planes(positions(3)))[1].tolist() == [0.25] * 3

@@ -1,44 +1,64 @@
-"""Which engine evaluates a network here, and in which precision."""
+"""Which engine evaluates a network here, and in which precision.
+
+The built-in engines of the registry are functions here: they choose the precision, and say what this rank lacks.
+"""
 
 import torch
 
+from az_mpi.core.registry import ENGINES
 from az_mpi.network.engines import openvino_engine
+from az_mpi.network.engines.engine import Unavailable
 from az_mpi.network.engines.openvino_engine import OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16
 
 
-def make(network, game, wanted, device, threads, precision="auto"):
+def make(name, network, game, device, threads, precision="auto"):
     """Return (an engine with the weights of `network`, the choice and its reason in words).
 
-    wanted: "openvino", "torch" or "auto", the fastest there is. device: of torch. threads: of engines on a processor.
-    precision: "fp32", "bf16" or "auto", bf16 where the device has it; see `lacks`.
+    name: `network.engine`. device: of torch. threads: of engines on a processor. precision: "fp32", "bf16" or "auto",
+    bf16 where the device has it. Raises Unavailable where this rank cannot have it; Refusal.
     """
-    device = _place(wanted, device)
-    without_openvino = openvino_engine.missing() if wanted == "auto" and device.type == "cpu" else None
-    used, why = precision, " (as configured)"
-    if precision == "auto":
-        used, why = ("bf16", "") if has_bf16(device) else ("fp32", " (no bf16 instructions here)")
-    if wanted == "openvino" or wanted == "auto" and device.type == "cpu" and not without_openvino:
-        engine = OpenVinoEngine(network, game.planes_shape, threads, used)
-        reason = "the fastest on processors"
-    elif device.type == "cuda":
+    engine = ENGINES.make(name, network=network, game=game, planes_shape=game.planes_shape, device=torch.device(device),
+                          threads=threads, precision=precision)  # fmt: skip
+    return engine, engine.choice or f"{engine.describe} (as configured)"
+
+
+def fastest(network, planes_shape, device, threads, precision):
+    """Return the fastest engine there is."""
+    without_openvino = openvino_engine.missing() if device.type == "cpu" else "there is a GPU"
+    if without_openvino:
+        return with_torch(network, planes_shape, device, precision, f"auto: {without_openvino}")
+    return with_openvino(network, planes_shape, threads, precision, "auto: the fastest on processors")
+
+
+def with_openvino(network, planes_shape, threads, precision, reason="as configured"):
+    """Return OpenVINO on the processor, also on a rank that has a GPU."""
+    if problem := openvino_engine.missing():
+        raise Unavailable("engine", problem, "install it (make setup does), or ")
+    precision, why = _precision(torch.device("cpu"), precision)
+    return _chosen(OpenVinoEngine(network, planes_shape, threads, precision), why, reason)
+
+
+def with_torch(network, planes_shape, device, precision, reason="as configured"):
+    """Return torch on a rank's GPU, or on the processor where it has none."""
+    precision, why = _precision(device, precision)
+    if device.type == "cuda":
         from az_mpi.network.engines.cuda_engine import CudaEngine
 
-        engine, reason = CudaEngine(network, game.planes_shape, device, used), "there is a GPU"
-    else:
-        engine, reason = TorchEngine(network, game.planes_shape, used), without_openvino
-    return engine, f"{engine.describe}{why} ({f'auto: {reason}' if wanted == 'auto' else 'as configured'})"
+        return _chosen(CudaEngine(network, planes_shape, device, precision), why, reason)
+    return _chosen(TorchEngine(network, planes_shape, precision), why, reason)
 
 
-def lacks(wanted, device, precision):
-    """Return why `make` must not be asked for an engine of this precision here, or None."""
-    device = _place(wanted, device)
-    if precision != "bf16" or has_bf16(device):
-        return None
-    what = "GPU (compute capability below 8.0)" if device.type == "cuda" else "processor (AVX512-BF16 or AMX)"
-    return f"no bf16 instructions on this {what}"
+def _precision(device, wanted):
+    """Return ("fp32" or "bf16", why in words)."""
+    if wanted == "bf16" and not has_bf16(device):
+        what = "GPU (compute capability below 8.0)" if device.type == "cuda" else "processor (AVX512-BF16 or AMX)"
+        raise Unavailable("precision", f"no bf16 instructions on this {what}")
+    if wanted != "auto":
+        return wanted, " (as configured)"
+    return ("bf16", "") if has_bf16(device) else ("fp32", " (no bf16 instructions here)")
 
 
-def _place(wanted, device):
-    """Return the torch device on which an engine evaluates where a rank has `device`."""
-    return torch.device("cpu" if wanted == "openvino" else device)
+def _chosen(engine, why, reason):
+    engine.choice = f"{engine.describe}{why} ({reason})"
+    return engine
