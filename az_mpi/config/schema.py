@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from az_mpi.core.registry import ENGINES, EVALUATORS, GAMES
+from az_mpi.core.registry import ENGINES, EVALUATORS, GAMES, SEARCHES
 
 LARGEST = 2**63 - 1  # of any whole number: what an int64 in a message or a file can hold
 
@@ -66,6 +66,7 @@ class Network(Section):
 class Search(Section):
     """The search for a move: PUCT, as in AlphaZero. "The paper" is Silver et al. 2018, with its pseudocode."""
 
+    algorithm: _named(SEARCHES) = _fixed("puct", "The search, in self-play and in matches.")
     simulations: _whole(1, 100_000) = _fixed(100, "Simulations for each move (the paper: 800).")
     c_puct: float = _fixed(1.75, "Exploration: c_init of C(s) = log((1 + N(s) + c_base) / c_base) + c_init (the paper: "
                            "1.25).", gt=0)

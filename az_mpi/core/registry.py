@@ -236,3 +236,4 @@ EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator
     "uniform": "az_mpi.network.evaluators:UniformEvaluator",
     "rollout": "az_mpi.network.evaluators:RolloutEvaluator",
 })  # fmt: skip
+SEARCHES = Registry("search.algorithm", None, {"puct": "az_mpi.search.puct:Search"})

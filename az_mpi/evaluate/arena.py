@@ -14,7 +14,7 @@ import numpy as np
 from az_mpi.evaluate.openings import openings, random_actions
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import split_evenly
-from az_mpi.search.puct import Search
+from az_mpi.search import make_search
 
 GAMES_AT_ONCE = 256  # on one rank: bounds the memory of the trees
 
@@ -39,7 +39,7 @@ class SearchPlayer:
 
 class _SearchSeat:
     def __init__(self, player, game, states):
-        self.search = Search(game, player.evaluate, player.settings, len(states), noise=False)
+        self.search = make_search(game, player.evaluate, player.settings, len(states), noise=False)
         self.search.reset(np.arange(len(states)), states, np.zeros(len(states), np.uint64))
 
     def choose(self, slots):

@@ -24,8 +24,7 @@ from az_mpi.config import load as configuration
 from az_mpi.core import files
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.evaluators import Evaluator
-from az_mpi.search import streams
-from az_mpi.search.puct import Search
+from az_mpi.search import make_search, streams
 from az_mpi.train.replay import Replay, sample_dtype
 
 PARTS = 8  # of `rehearse`
@@ -64,7 +63,8 @@ def rehearse(config, game, parallel):
     """
     settings = config.search.model_copy(update={"simulations": 4, "reuse_tree": True})
     evaluate = CachedEvaluator(game, _Blank(game), entries=4)
-    searches = [Search(game, evaluate, settings, 2, noise=True, threads=n) for n in ([1, 2] if parallel else [1])]
+    threads = [1, 2] if parallel else [1]
+    searches = [make_search(game, evaluate, settings, 2, noise=True, threads=n) for n in threads]
     slots = np.arange(2)
     states = game.initial(2)
     game.play(states, np.argmax(game.legal(states), axis=1))

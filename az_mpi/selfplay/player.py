@@ -13,8 +13,7 @@ from collections import deque
 
 import numpy as np
 
-from az_mpi.search import streams
-from az_mpi.search.puct import Search
+from az_mpi.search import make_search, streams
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 
 
@@ -27,7 +26,7 @@ class Player:
     def __init__(self, config, game, evaluate, rank, threads=1, groups_num=1):
         self.config, self.game, self.rank = config, game, rank
         games_num = config.selfplay.parallel_games
-        self.search = Search(game, evaluate, config.search, games_num, noise=True, threads=threads)
+        self.search = make_search(game, evaluate, config.search, games_num, noise=True, threads=threads)
         groups_num = min(groups_num, games_num)
         self._groups = deque(np.arange(first, games_num, groups_num) for first in range(groups_num))
         self._under_way = deque()  # (slots, function that completes their simulation), oldest first

@@ -227,3 +227,28 @@ def test_pause_completes_what_is_under_way():
     player.step()
     player.pause()
     assert (visits - before).tolist() == [1, 0] * 4
+
+
+OWN_SEARCH = """
+from az_mpi.search.puct import Search
+
+class Leftmost(Search):
+    '''Plays the first legal move whatever was found.'''
+
+    def __init__(self, game, evaluate, settings, num_trees, noise, threads, last=False):
+        super().__init__(game, evaluate, settings, num_trees, noise, threads)
+        self.last = last
+
+    def choose(self, slots, temperature):
+        legal = self.game.legal(self.trees.state[slots, 0])
+        return legal.shape[1] - 1 - legal[:, ::-1].argmax(axis=1) if self.last else legal.argmax(axis=1)
+"""
+
+
+def test_a_search_of_ones_own_is_what_games_are_played_with(tmp_path):
+    (tmp_path / "own.py").write_text(OWN_SEARCH)
+    for arguments, actions in (("", [0, 1, 2, 3, 4, 5, 6]), ("(last=True)", [8, 7, 6, 5, 4, 3, 2])):
+        settings = make_config(search={"algorithm": f"{tmp_path}/own.py:Leftmost{arguments}", "simulations": 3},
+                               selfplay={"parallel_games": 2})  # fmt: skip
+        record = play_games(Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 0), [5])
+        assert record.positions["action"].tolist() == actions
