@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from az_mpi.core.registry import ENGINES, EVALUATORS, GAMES, SEARCHES
+from az_mpi.core.registry import ENGINES, EVALUATORS, GAMES, OPPONENTS, SEARCHES, SOLVERS
 
 LARGEST = 2**63 - 1  # of any whole number: what an int64 in a message or a file can hold
 
@@ -34,6 +34,11 @@ def _known(registry, name):
     if problem := registry.problem(name):
         raise ValueError(problem)
     return name
+
+
+def _list_of(registry):
+    """Return the type of a list of names that are looked up in a registry."""
+    return Annotated[tuple[_named(registry), ...], AfterValidator(_distinct)]
 
 
 def _distinct(items):
@@ -167,11 +172,12 @@ class Evaluate(Section):
     games_num: _whole(2, multiple_of=2) = _free(100, "Games against each opponent, half with each colour: a TOTAL over "
                                                 "all ranks.")
     simulations: _whole(0) = _free(0, "Simulations for each move of a match game; 0: search.simulations.")
-    opponents: Annotated[tuple[Literal["best", "random", "rollout"], ...], AfterValidator(_distinct)] = _free(
+    opponents: _list_of(OPPONENTS) = _free(
         ("best", "random", "rollout"), 'Who is played: the "best" network so far, "random" moves, a search on '
         '"rollout" values.', strict=False)  # strict would refuse JSON's list for a tuple
     rollout_simulations: _whole(1) = _free(400, 'Simulations for each move of the "rollout" opponent.')
     opening_plies: _whole(0) = _free(2, "Random plies before a match game; each opening is played with both colours.")
+    solver: _named(SOLVERS) = _free("auto", 'The exact solver; "auto": the one that the game names, if it names one.')
     solver_positions: _whole(0) = _free(500, "Positions (the same ones in every run) on which moves are compared with "
                                         "the exact solver, if the game has one; 0: none.")
 

@@ -31,8 +31,6 @@ def allowed(kind, limits=()):
         return " or ".join(allowed(part) for part in parts)
     if origin is Literal:
         return " or ".join(json.dumps(part) for part in parts)
-    if origin is tuple:
-        return f"a list of any of {', '.join(map(json.dumps, choices(kind)))}; each at most once"
     if origin is dict:
         return f'an object such as {{"name": 1}}; each value {allowed(parts[1])}'
     if kind is str:

@@ -237,3 +237,13 @@ EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator
     "rollout": "az_mpi.network.evaluators:RolloutEvaluator",
 })  # fmt: skip
 SEARCHES = Registry("search.algorithm", None, {"puct": "az_mpi.search.puct:Search"})
+OPPONENTS = Registry("evaluate.opponents", "az_mpi.evaluate.opponents:Opponent", {
+    "best": "az_mpi.evaluate.opponents:best_so_far",
+    "random": "az_mpi.evaluate.opponents:random_moves",
+    "rollout": "az_mpi.evaluate.opponents:rollout",
+})  # fmt: skip
+SOLVERS = Registry("evaluate.solver", "az_mpi.evaluate.solver:Solver", {
+    "auto": "az_mpi.evaluate.solver:of_game",
+    "enumerate": "az_mpi.evaluate.solver:Enumeration",
+    "bitbully": "az_mpi.evaluate.solver:BitBully",
+})  # fmt: skip

@@ -1,9 +1,7 @@
 """Matches between two players: every opening is played twice, once with each colour.
 
 The games of a rank are played at once. The players take turns, each moving in all games where it is its turn, so that
-every search runs over as many trees as it can. A player offers `seat(game, states, indices)`: what plays the games
-`indices` of a match from `states` on, with `choose(slots) -> actions` and `advance(slots, actions)`.
-Shapes: S numbers a state.
+every search runs over as many trees as it can. The players are `opponents.Opponent`.
 """
 
 from dataclasses import dataclass
@@ -11,67 +9,11 @@ from functools import partial
 
 import numpy as np
 
-from az_mpi.evaluate.openings import openings, random_actions
+from az_mpi.evaluate.openings import openings
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import split_evenly
-from az_mpi.search import make_search
 
 GAMES_AT_ONCE = 256  # on one rank: bounds the memory of the trees
-
-
-@dataclass(frozen=True)
-class SearchPlayer:
-    """Plays the most visited move of a search without noise, the first of equals.
-
-    evaluate: states [n, S] -> (logits, value), as for `Search`. settings: a `config.search`.
-    """
-
-    evaluate: object
-    settings: object
-
-    def seat(self, game, states, indices):
-        return _SearchSeat(self, game, states)
-
-    def best_actions(self, game, states):
-        """Return the move the player makes in each state, searched from nothing, int64 [n]. states: [n, S]."""
-        return self.seat(game, states, None).choose(np.arange(len(states)))
-
-
-class _SearchSeat:
-    def __init__(self, player, game, states):
-        self.search = make_search(game, player.evaluate, player.settings, len(states), noise=False)
-        self.search.reset(np.arange(len(states)), states, np.zeros(len(states), np.uint64))
-
-    def choose(self, slots):
-        self.search.run(slots)
-        return self.search.choose(slots, np.zeros(len(slots)))
-
-    def advance(self, slots, actions):
-        self.search.advance(slots, actions)
-
-
-@dataclass(frozen=True)
-class RandomPlayer:
-    """Plays uniformly random legal moves; a game's moves depend on `seed`, whole numbers, and its index alone."""
-
-    seed: tuple
-
-    def seat(self, game, states, indices):
-        return _RandomSeat(self, game, states, indices)
-
-
-class _RandomSeat:
-    def __init__(self, player, game, states, indices):
-        self.game, self.states, self.ply = game, states.copy(), np.zeros(len(states), np.int64)
-        draws = [np.random.default_rng([*player.seed, i]).random(game.max_plies) for i in indices]
-        self.draws = np.stack(draws)  # [n, max_plies]
-
-    def choose(self, slots):
-        return random_actions(self.game.legal(self.states[slots]), self.draws[slots, self.ply[slots]])
-
-    def advance(self, slots, actions):
-        self.states[slots] = self.game.play(self.states[slots], actions)
-        self.ply[slots] += 1
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """One evaluation of the network: matches against the opponents of `config.evaluate`, and the exact solver."""
 
-from az_mpi.evaluate import solver
-from az_mpi.evaluate.arena import RandomPlayer, SearchPlayer, play_match
+from az_mpi.core.registry import OPPONENTS, SOLVERS, parse
+from az_mpi.evaluate.arena import play_match
+from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
 from az_mpi.evaluate.rating import summary
-from az_mpi.network.evaluators import RolloutEvaluator
 
 
 def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, progress):
@@ -13,38 +13,29 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, pr
     network_evaluate, best_evaluate: states [n, S] -> (logits, value), of the network and of the best so far; the latter
     may be None, on all ranks or none, and is not played then. progress(name, unit) begins what is told of
     a match, with `update` and `finish` as the last arguments of `play_match`, and of what is done with the solver.
-    The dict has "iteration", "simulations", "matches": {opponent: `rating.summary`} and, where `game` has a solver
-    on every rank, "solver": `optimal_share`. All opponents meet the same openings, other ones in each iteration.
+    The dict has "iteration", "simulations", "matches": {opponent's name: `rating.summary`} and, where there is an exact
+    solver on every rank, "solver": `optimal_share`. All opponents meet the same openings, other ones in each iteration.
     """
     settings = config.evaluate
     simulations = settings.simulations or config.search.simulations
     search = config.search.model_copy(update={"simulations": simulations})
-    player, seed = SearchPlayer(network_evaluate, search), (config.seed, iteration)
-    opponents = _opponents(world, config, game, best_evaluate, search, seed)
-    matches = {}
+    player, seed, matches = SearchPlayer(network_evaluate, search), (config.seed, iteration), {}
     for name in settings.opponents:
-        if name in opponents:
+        opponent = OPPONENTS.make(name, game=game, seed=seed, rank=world.rank, settings=settings, search=search,
+                                  best=best_evaluate)  # fmt: skip
+        if opponent is not None:
+            name = parse(name).short()
             shown = progress(f"match against {name}", "games")
-            result = play_match(world, game, player, opponents[name], settings.games_num, settings.opening_plies, seed,
+            result = play_match(world, game, player, opponent, settings.games_num, settings.opening_plies, seed,
                                 shown.update, shown.finish)
             matches[name] = summary(result)
     report = {"iteration": iteration, "simulations": simulations, "matches": matches}
+    solver = SOLVERS.make(settings.solver, game=game) if settings.solver_positions else None
     # Asked on every rank, since a solver may be missing on some host.
-    if settings.solver_positions and all(world.collect(solver.solvable(game))):
+    if solver and not any(world.collect(solver.missing())):
         shown = progress("solving positions", "positions")
-        solved = solver.share(game, settings.solver_positions, world.rank, world.size, shown.update)
+        solved = solver.share(settings.solver_positions, world.rank, world.size, shown.update)
         shown.finish()
         shown = progress("comparison with the solver", "positions")
         report["solver"] = optimal_share(world, game, player, solved, shown.update, shown.finish)
     return report
-
-
-def _opponents(world, config, game, best_evaluate, search, seed):
-    """Return the players by the names that `evaluate.opponents` uses; "best" only if there is one."""
-    rollout = search.model_copy(update={"simulations": config.evaluate.rollout_simulations})
-    players = {
-        "random": RandomPlayer((*seed, 1)),
-        # Play-outs are drawn in the order in which they are asked for, so each rank has its own.
-        "rollout": SearchPlayer(RolloutEvaluator(game, (*seed, 2, world.rank)), rollout),
-    }
-    return players if best_evaluate is None else players | {"best": SearchPlayer(best_evaluate, search)}

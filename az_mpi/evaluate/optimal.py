@@ -23,7 +23,7 @@ def optimal_share(world, game, player, solved, on_progress=silent, on_finish=sil
     for start in range(0, positions_num, GAMES_AT_ONCE):
         on_progress(start, positions_num)
         states = solved.states[start : start + GAMES_AT_ONCE]
-        searched.append(player.best_actions(game, states))
+        searched.append(player.actions(game, states))
         logits.append(player.evaluate(states)[0])
     on_finish()
     searched, logits = np.concatenate(searched), np.concatenate(logits)

@@ -1,4 +1,4 @@
-"""Exact values to compare a player with: small games whole, Connect Four by the solver BitBully where it is installed.
+"""Exact values to compare a player with: small games whole, Connect Four by the package BitBully where it is installed.
 
 Shapes: P positions, S numbers a state, A actions. All values are -1, 0 or 1 for the player to move.
 """
@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from az_mpi.core.registry import SOLVERS
 from az_mpi.evaluate.arena import silent
 from az_mpi.evaluate.openings import distinct
 
@@ -16,7 +17,7 @@ from az_mpi.evaluate.openings import distinct
 POSITIONS_SEED = 0
 # Before ply 4 there is little to choose from; after ply 30 hardly any move can go wrong.
 CONNECT4_PLIES = 4, 30
-# What `share` has solved, by its arguments. A job asks for one share, and for another one after each loss of a rank.
+# What `Solver.share` has solved. A job asks for one share, and for another one after each loss of a rank.
 SOLVED = {}
 
 
@@ -44,25 +45,51 @@ class Solved:
         return Solved(self.states[rank::size].copy(), self.legal[rank::size], self.action_values[rank::size])
 
 
-def solvable(game):
-    """Return whether this rank can solve positions of `game`."""
-    return game.name == "tictactoe" or game.name == "connect4" and find_spec("bitbully") is not None
+class Solver:
+    """Solves positions of one game exactly. A user's own is made with `game`, and gives `solve`."""
+
+    def __init__(self, game):
+        self.game = game
+
+    def missing(self):
+        """Return why this rank cannot solve positions, or None."""
+        return None
+
+    def solve(self, positions_num, rank, size, on_progress):
+        """Return this rank's share of the positions, a `Solved`: every `size`-th one, from number `rank` on. They are
+        the same in every run, some `positions_num` of them. on_progress(done, total): called before each that takes
+        long, some seconds at most."""
+        raise NotImplementedError
+
+    def share(self, positions_num, rank, size, on_progress=silent):
+        """Return what `solve` does, kept for the next time."""
+        key = type(self), self.game.name, positions_num, rank, size
+        if key not in SOLVED:
+            SOLVED[key] = self.solve(positions_num, rank, size, on_progress)
+        return SOLVED[key]
 
 
-def share(game, positions_num, rank, size, on_progress=silent):
-    """Return this rank's share of the solved positions of a `solvable` game, kept for the next time.
+def of_game(game):
+    """Return the solver that a game names, None where it names none."""
+    return SOLVERS.make(game.solver, game=game) if game.solver else None
 
-    Tic-tac-toe: of all positions in play. Connect Four: of a fixed set of `positions_num`, of which one may take
-    seconds; on_progress: as for `solve_connect4`.
-    """
-    key = game.name, positions_num, rank, size
-    if key not in SOLVED:
-        if game.name == "tictactoe":
-            SOLVED[key] = enumerate_all(game).part(rank, size)
-        else:
-            states = positions(game, positions_num, POSITIONS_SEED, *CONNECT4_PLIES)
-            SOLVED[key] = solve_connect4(game, states[rank::size].copy(), on_progress)
-    return SOLVED[key]
+
+class Enumeration(Solver):
+    """Solves every position in play that can be reached, whatever `positions_num` is: for small games."""
+
+    def solve(self, positions_num, rank, size, on_progress):
+        return enumerate_all(self.game).part(rank, size)
+
+
+class BitBully(Solver):
+    """Connect Four: a fixed set of `positions_num` positions, by the package BitBully where it is installed."""
+
+    def missing(self):
+        return None if find_spec("bitbully") else "the package bitbully is not installed"
+
+    def solve(self, positions_num, rank, size, on_progress):
+        states = positions(self.game, positions_num, POSITIONS_SEED, *CONNECT4_PLIES)
+        return solve_connect4(self.game, states[rank::size].copy(), on_progress)
 
 
 def positions(game, n, seed, first_ply, last_ply):

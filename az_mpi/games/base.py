@@ -60,6 +60,7 @@ class Game(ABC):
     state_size: int  # S
     state_dtype: np.dtype
     max_plies: int  # no game is longer
+    solver = ""  # what solves it exactly, as `evaluate.solver` names it; "": nothing does
     # Row k of each table is one symmetry of the board, row 0 the identity. With cells = symmetry_cells[k] and
     # actions = symmetry_actions[k], the turned board is planes[..., cells] and its policy is policy[..., actions].
     symmetry_cells: np.ndarray  # int32 [K, H*W]

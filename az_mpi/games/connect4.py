@@ -24,6 +24,7 @@ class Rules(Game):
     state_size = 2
     state_dtype = np.dtype(np.uint64)
     max_plies = ROWS * COLUMNS
+    solver = "bitbully"
     symmetry_cells = np.stack([np.arange(42).reshape(ROWS, COLUMNS), np.arange(42).reshape(ROWS, COLUMNS)[:, ::-1]])
     symmetry_cells = np.ascontiguousarray(symmetry_cells.reshape(2, -1), np.int32)
     symmetry_actions = np.array([range(7), range(6, -1, -1)], np.int32)

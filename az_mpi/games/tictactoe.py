@@ -32,6 +32,7 @@ class Rules(Game):
     state_size = 2
     state_dtype = np.dtype(np.uint16)
     max_plies = 9
+    solver = "enumerate"
     symmetry_cells = _symmetries()
     symmetry_actions = symmetry_cells
 

@@ -53,7 +53,8 @@ def _losses(records):
 
 def _matches(evaluations):
     found = []
-    for k, opponent in enumerate(("random", "rollout", "best")):
+    opponents = dict.fromkeys(["random", "rollout", "best", *(name for r in evaluations for name in r["matches"])])
+    for k, opponent in enumerate(opponents):  # each has its colour in every run
         played = [(r["iteration"], r["matches"][opponent]) for r in evaluations if opponent in r["matches"]]
         score = [m["score"] for _, m in played]
         spread = [[m["score"] - m["score_low"] for _, m in played], [m["score_high"] - m["score"] for _, m in played]]

@@ -10,10 +10,12 @@ import pytest
 from az_mpi import games
 from az_mpi.config import load
 from az_mpi.config import schema as models
+from az_mpi.core.registry import OPPONENTS
 from az_mpi.evaluate import arena
-from az_mpi.evaluate.arena import RandomPlayer, SearchPlayer, play_match
+from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.evaluation import evaluate
 from az_mpi.evaluate.openings import openings, random_actions
+from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
 from az_mpi.games.tictactoe import Rules
 from az_mpi.network.evaluators import RolloutEvaluator, UniformEvaluator
 
@@ -174,7 +176,7 @@ def test_search_takes_the_win(world):
     state = CONNECT4.initial(1)
     for column in (3, 0, 3, 1, 3, 0):
         state = CONNECT4.play(state, np.array([column]))
-    assert searcher(CONNECT4, 50).best_actions(CONNECT4, state).tolist() == [3]
+    assert searcher(CONNECT4, 50).actions(CONNECT4, state).tolist() == [3]
 
 
 def test_any_result_above_zero_is_a_win(world):
@@ -232,10 +234,53 @@ def test_evaluation_does_what_is_asked_only(world):
 def test_no_solver_where_one_rank_lacks_it():
     class Lacking(Part):
         def collect(self, item):
-            return [item, False]
+            return [item, "not installed there"]
 
     report = evaluate(Lacking(0, 2), settings(opponents=[]), TICTACTOE, UniformEvaluator(TICTACTOE), None, 0, None)
     assert "solver" not in report
+
+
+OWN = """
+import numpy as np
+from az_mpi.evaluate.opponents import Opponent
+from az_mpi.evaluate.solver import Solved, Solver
+
+class First(Opponent):
+    def __init__(self, last=False):
+        self.last = last
+
+    def actions(self, game, states):
+        legal = game.legal(states)
+        return legal.shape[1] - 1 - legal[:, ::-1].argmax(axis=1) if self.last else legal.argmax(axis=1)
+
+class Start(Solver):
+    def solve(self, positions_num, rank, size, on_progress):
+        states = self.game.initial(1)[rank::size]
+        legal = self.game.legal(states)
+        return Solved(states, legal, np.where(legal, 0, np.nan).astype(np.float32))
+"""
+
+
+def test_an_opponent_and_a_solver_of_ones_own(world, tmp_path):
+    """Seven in a row from the left: the first of two such players has a line when it takes the seventh cell."""
+    (tmp_path / "own.py").write_text(OWN)
+    uniform, own = UniformEvaluator(TICTACTOE), f"{tmp_path}/own.py"
+    chosen = settings(opponents=[f"{own}:First", "random", f"{own}:First(last=True)"], solver=f"{own}:Start")
+    report = evaluate(world, chosen, TICTACTOE, uniform, None, 0, Shown())
+    assert list(report["matches"]) == ["own.py:First", "random", "own.py:First(last=True)"]
+    assert all(match["games_num"] == 6 for match in report["matches"].values())
+    assert report["solver"]["positions_num"] == 1 and report["solver"]["overall"] == 1.0
+    first = OPPONENTS.make(f"{own}:First")
+    assert play_match(world, TICTACTOE, first, first, 2, 0, (1,)) == arena.MatchResult((1, 0, 0), (0, 0, 1))
+    assert "solver" in evaluate(world, settings(opponents=[], solver="enumerate"), TICTACTOE, uniform, None, 0, Shown())
+
+
+def test_a_game_that_names_no_solver_has_none(world):
+    class Unsolved(Rules):
+        solver = ""
+
+    uniform = UniformEvaluator(TICTACTOE)
+    assert "solver" not in evaluate(world, settings(opponents=[]), Unsolved(), uniform, None, 0, None)
 
 
 def test_a_match_is_watched_by_turns_of_both_players(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.evaluate import solver
-from az_mpi.evaluate.arena import SearchPlayer
+from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
 from az_mpi.network.evaluators import UniformEvaluator
 
@@ -23,7 +23,7 @@ def whole():
 @pytest.fixture(scope="module")
 def connect4():
     pytest.importorskip("bitbully")
-    return solver.share(CONNECT4, 60, 0, 1)
+    return solver.of_game(CONNECT4).share(60, 0, 1)
 
 
 def worth(solved, state):
@@ -174,7 +174,7 @@ def test_positions_stop_where_there_are_no_more():
 
 def test_shares_of_all_ranks_are_the_whole(connect4, whole):
     for game, all_of_it in ((CONNECT4, connect4), (TICTACTOE, whole)):
-        parts = [solver.share(game, 60, rank, 4) for rank in range(4)]
+        parts = [solver.of_game(game).share(60, rank, 4) for rank in range(4)]
         states = np.concatenate([part.states for part in parts])
         assert sorted(map(bytes, states)) == sorted(map(bytes, all_of_it.states))
         values = np.concatenate([part.action_values for part in parts])
@@ -187,9 +187,9 @@ def test_a_share_is_solved_once_and_heard_before_each_position(monkeypatch):
     pytest.importorskip("bitbully")
     monkeypatch.setattr(solver, "SOLVED", {})
     told = []
-    first = solver.share(CONNECT4, 21, 1, 3, lambda *what: told.append(what))
+    first = solver.of_game(CONNECT4).share(21, 1, 3, lambda *what: told.append(what))
     assert told == [(i, 7) for i in range(7)]
-    assert solver.share(CONNECT4, 21, 1, 3, lambda *what: told.append(what)) is first and len(told) == 7
+    assert solver.of_game(CONNECT4).share(21, 1, 3, lambda *what: told.append(what)) is first and len(told) == 7
 
 
 # shares of optimal moves
@@ -202,7 +202,7 @@ class Oracle:
     solved: solver.Solved
     sign: int
 
-    def best_actions(self, game, states):
+    def actions(self, game, states):
         values = np.stack([worth(self.solved, state) for state in states])
         return np.nanargmax(self.sign * values, axis=1)
 
