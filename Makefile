@@ -17,7 +17,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 endif
 
-.PHONY: help setup train test test-long test-cluster test-mpich test-docker faults faults-long bench lint clean
+.PHONY: help setup train test test-rest test-all test-long test-cluster test-mpich test-docker faults faults-long bench lint clean
 
 help: ## list the targets (this is the default)
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile
@@ -28,8 +28,13 @@ setup: ## make .venv: packages, MPI, Horovod (MPI_HOME=/path/to/mpi: with your s
 train: setup ## set up and train with NP ranks on this machine (NP=2 CONFIG=... LOGDIR=...)
 	mpirun -np $(NP) -H localhost:$(NP) python run_dist.py --config_file $(CONFIG) --logdir $(LOGDIR)
 
-test: setup ## set up and run every test (TESTS=tests/unit: only those)
-	python -m pytest $(TESTS) -q
+test: setup ## set up and run the quick tests: units, a run on 2 ranks, a resume, a lost rank (5 minutes on 2 cores)
+	python -m pytest $(TESTS) -q -m "quick and not slow" --durations=10
+
+test-rest: setup ## the tests that `make test` leaves out: real processes, MPI jobs, faults, hosts, documents (30 minutes)
+	python -m pytest $(TESTS) -q -m "not quick and not slow" --durations=20
+
+test-all: test test-rest ## both
 
 test-long: setup ## tests that take longer: every command of the documents, more faults, what the shipped configurations reach
 	python -m pytest $(TESTS) -q -m slow
@@ -44,7 +49,7 @@ test-mpich: setup ## the tests of worlds and backends under MPICH, from .venv-mp
 test-docker: ## build docker/Dockerfile and train on 2 ranks in it (docker, podman, or as root buildah; docker/README.md)
 	tools/test_docker.sh
 
-faults: setup ## ranks killed, stopped and starved of disk in a sample of trials (3 minutes; make test has it too)
+faults: setup ## ranks killed, stopped and starved of disk in a sample of trials (3 minutes; make test-rest has it too)
 	python -m pytest tests/faults -q
 
 faults-long: setup ## random trials for HOURS=8; their counts go to docs/fault_trials.csv, each result to faults.jsonl
@@ -64,8 +69,9 @@ bench: setup ## every benchmark (15 minutes); BENCH_RUN=runs/connect4_quick: sel
 	python benchmarks/copies.py
 	python benchmarks/scaling.py --ranks 1,2,4,8
 
-lint: setup ## check the style
+lint: setup ## check the style (ruff) and the types (mypy)
 	ruff check .
+	mypy
 
 clean: ## remove .venv and caches; runs, and wheels already built, stay
 	rm -rf .venv .venv-mpich .pytest_cache .ruff_cache build *.egg-info

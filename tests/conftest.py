@@ -8,6 +8,13 @@ from pathlib import Path
 import pytest
 
 
+def pytest_collection_modifyitems(items):
+    """Unit tests are quick, unless they say that they start processes."""
+    for item in items:
+        if item.path.parent.name == "unit" and not item.get_closest_marker("process"):
+            item.add_marker("quick")
+
+
 @pytest.fixture(autouse=True)
 def nothing_of_killed_launchers():
     """Remove the folders of mpiruns and their daemons that were killed, which is what many tests do to them.

@@ -17,6 +17,8 @@ BY_HAND = {
     "README.md": {
         "make train": "minutes; its set-up and its program are what `make test` runs",
         "make test": "CI runs it",
+        "make test-rest": "CI runs it",
+        "make test-all": "CI runs both its parts",
     },
     "INSTALL.md": dict.fromkeys(
         ["apt install", "make setup MPI_HOME=", "python3 -m venv venv", "source venv/", "pip ", "tar x", "cd ",
@@ -29,7 +31,7 @@ BY_HAND = {
     },
     "docs/operations.md": {"tensorboard": "serves until Ctrl-C"},
     "docs/reliability.md": {
-        "make faults": "`make test` runs what it runs; faults-long takes hours, and tests/faults tests its parts",
+        "make faults": "`make test-rest` runs what it runs; faults-long takes hours, and tests/faults tests its parts",
         "python tests/faults": "takes a trial or more; tests/faults/test_faults.py runs some",
     },
     "docker/README.md": {"docker ": "`make test-docker` runs them, by hand"},

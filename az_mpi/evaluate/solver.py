@@ -6,6 +6,7 @@ Shapes: P positions, S numbers a state, A actions. All values are -1, 0 or 1 for
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ POSITIONS_SEED = 0
 # Before ply 4 there is little to choose from; after ply 30 hardly any move can go wrong.
 CONNECT4_PLIES = 4, 30
 # What `Solver.share` has solved. A job asks for one share, and for another one after each loss of a rank.
-SOLVED = {}
+SOLVED: dict[tuple, Any] = {}
 
 
 @dataclass(frozen=True)

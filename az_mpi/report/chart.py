@@ -4,6 +4,7 @@ Colours are CSS variables of the page, --c0 … --c7.
 """
 
 import math
+from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -16,10 +17,10 @@ class Series(NamedTuple):
     """One line: y over x, numbers; low and high: its band, where either may be None; y None: no point there."""
 
     name: str
-    x: list
-    y: list
-    low: list = ()
-    high: list = ()
+    x: Sequence
+    y: Sequence
+    low: Sequence = ()
+    high: Sequence = ()
 
 
 def lines(title, x_label, y_label, series, marks=(), limits=None, empty="nothing yet"):

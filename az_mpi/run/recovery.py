@@ -30,7 +30,9 @@ from az_mpi.storage.checkpoint import Checkpoint, Progress
 def recover(run: Run):
     """Change `run` to what it is for the ranks that are left. Called where PeerLost was raised. Raises Stopped where
     they cannot go on."""
-    begun, before, rebuilt, rescued = time.monotonic(), run.world.size, [], []
+    begun, before = time.monotonic(), run.world.size
+    rebuilt: list[Run] = []
+    rescued: list[Checkpoint | None] = []
     run.world.revoke()  # first: a rank whose sums broke off asks MPI whether that is a loss
     run.report.status.settle()
     _close(run)

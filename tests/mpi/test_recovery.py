@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from jobs import PROGRAMS, ids
-from marks import slow
+from marks import quick, slow
 
 pytestmark = pytest.mark.mpi
 
@@ -68,7 +68,7 @@ def check_whole(folder, iterations):
 
 
 @pytest.mark.parametrize("phase, victim, backend", [
-    ("play", 0, "horovod"), slow("play", 2, "horovod"), slow("train", 0, "horovod"), slow("train", 2, "horovod"),
+    quick("play", 0, "horovod"), slow("play", 2, "horovod"), slow("train", 0, "horovod"), slow("train", 2, "horovod"),
     ("train", 0, "ddp"), slow("train", 2, "ddp"), slow("evaluate", 0, "horovod"), slow("evaluate", 2, "horovod"),
 ])  # fmt: skip
 def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, backend):

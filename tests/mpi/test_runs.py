@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 from jobs import PROGRAMS
-from marks import slow
+from marks import quick, slow
 
 pytestmark = pytest.mark.mpi
 
@@ -66,7 +66,7 @@ def assert_same_result(one, other):
         assert np.array_equal(ours[name], theirs[name]), name
 
 
-@pytest.mark.parametrize("ranks", [1, slow(2), 3, slow(8)])
+@pytest.mark.parametrize("ranks", [1, quick(2), 3, slow(8)])
 def test_a_run_completes_and_then_has_nothing_to_do(run_dist, tmp_path, ranks):
     first = run_dist(ranks, tmp_path / "run")
     assert f"\n  {ranks - 1}     " in first.stdout  # the table has a row for the last rank
@@ -117,6 +117,7 @@ def test_a_quota_counts_all_ranks_and_ids_stay_unique(run_dist, tmp_path):
     assert rows["games/iteration"].max() == 1
 
 
+@pytest.mark.quick
 def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path):
     options = [*SMALL, "--set", "iterations=6", "--games_num", 64, "--set", "search.simulations=32"]
     run_dist(1, tmp_path / "whole", *options)
