@@ -17,8 +17,6 @@ BY_HAND = {
     "README.md": {
         "make train": "minutes; its set-up and its program are what `make test` runs",
         "make test": "CI runs it",
-        "make test-rest": "CI runs it",
-        "make test-all": "CI runs both its parts",
     },
     "INSTALL.md": dict.fromkeys(
         ["apt install", "make setup MPI_HOME=", "python3 -m venv venv", "source venv/", "pip ", "tar x", "cd ",

@@ -1,4 +1,4 @@
-"""A sample of the trials of tests/faults, which `make faults` and `make test-rest` run; `make faults-long` runs others."""
+"""A sample of the trials of tests/faults; `make faults` and `make test-rest` run it. `make faults-long` runs others."""
 
 import json
 import re
