@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +26,8 @@ def _cache_folder():
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK | os.X_OK):
                 return folder
+    import tempfile  # here, since it is slow to load and rarely needed
+
     temporary = Path(tempfile.gettempdir()) / f"az_mpi-{os.getuid()}"
     with suppress(OSError):
         temporary.mkdir(mode=0o700, exist_ok=True)

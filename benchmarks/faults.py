@@ -27,6 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common import mpirun, spread, tell
 
+from az_mpi.liveness import watchdog
+
 ROOT = Path(__file__).resolve().parents[1]
 SAME = ("selfplay.deterministic=true", "evaluate.every=0", "evaluate.opponents=[]", "evaluate.solver_positions=0",
         "report.tensorboard=false")  # fmt: skip
@@ -90,7 +92,7 @@ class Job:
     def watching_s(self):
         """Return the seconds of processor time that its watchdogs have taken."""
         times = [process.cpu_times() for process in psutil.Process(self.process.pid).children(recursive=True)
-                 if any(word.endswith("watchdog.py") for word in process.cmdline())]  # fmt: skip
+                 if watchdog.PROGRAM in process.cmdline()]  # fmt: skip
         return sum(each.user + each.system for each in times)
 
     def kill(self):

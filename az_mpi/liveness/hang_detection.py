@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from az_mpi.core import files
+from az_mpi.core.silence import SilenceTimer
 from az_mpi.liveness import watchdog
 
 ASK = 0.4  # of hang_s: who is held up for so long lets all ranks try
@@ -103,22 +104,23 @@ class Fence:
 
 
 class Sleep:
-    """How long this process's main thread has been asleep in one wait of its own, for which no other thread works."""
+    """Measures how long this process's main thread has been asleep in one wait while no other thread works."""
 
     def __init__(self):
         self._status = Path(f"/proc/self/task/{threading.main_thread().native_id}/status")
-        self._seen, self._since, self._used = None, 0.0, 0.0
+        self._timer, self._used_s = SilenceTimer(), 0.0
 
     def seconds(self):
-        """Return it; 0.0 where this kernel does not tell. To be called again and again, by one other thread."""
-        now, used, seen = time.monotonic(), time.process_time(), self._look()
-        if seen is None or seen != self._seen or watchdog.is_waiting():
-            self._seen, self._since, self._used = seen, now, used
-        slept_s = now - self._since
-        return slept_s if used - self._used <= BUSY * slept_s else 0.0
+        """Return the seconds; 0.0 if this kernel does not tell. To be called again and again, by one other thread."""
+        seen, used_s = self._look(), time.process_time()
+        if seen is None or seen != self._timer.value or watchdog.is_waiting():
+            self._timer.hear()
+            self._used_s = used_s
+        slept_s = self._timer.look(seen)
+        return slept_s if used_s - self._used_s <= BUSY * slept_s else 0.0
 
     def _look(self):
-        """Return what changes as soon as the main thread does anything."""
+        """Return what changes as soon as the main thread does anything; None if this kernel does not tell."""
         try:
             lines = self._status.read_text().splitlines()
         except OSError:

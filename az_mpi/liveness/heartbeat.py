@@ -1,8 +1,8 @@
-"""Signs of life: every rank sends root a small UDP datagram a second, from a thread that knows nothing of MPI.
+"""Heartbeats: every rank sends root a small UDP datagram a second, from a thread that does not use MPI.
 
-A datagram is a truncated HMAC-SHA256 under the run's token, then JSON. Root answers each one, from which a rank learns
-which of root's addresses reaches it, and what root tells all ranks. How long a rank has been silent is measured by
-root's monotonic clock alone: no clocks of two hosts are compared.
+A datagram is a truncated HMAC-SHA256 under the run's token, followed by JSON. Root answers each one. From the answer a
+rank learns by which of root's addresses it reaches root, and what root tells all ranks. Silence is measured by the
+receiver's own clock: clocks of two hosts are never compared.
 """
 
 import hmac
@@ -15,6 +15,8 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
+from az_mpi.core.silence import SilenceTimer
+
 EVERY_S = 1.0  # between two beats of a rank
 SILENT_S = 5.0  # without a new beat: Offline
 FAREWELLS = 3  # datagrams can be lost
@@ -25,7 +27,7 @@ _LOOK_EVERY_S = 0.5
 
 
 class Beat(NamedTuple):
-    """The newest beat of a rank: what it said (None: it was never heard) and for how many seconds it is silent now."""
+    """The newest beat of a rank: its content (None: never heard) and the seconds of silence since then."""
 
     content: dict | None
     silent_s: float
@@ -34,11 +36,11 @@ class Beat(NamedTuple):
 def start(world, content, on_urgent=None, silence_s=math.inf, on_silence=None, reply=dict, on_reply=None):
     """Start the heartbeats of every rank and return (root's Listener, None elsewhere; this rank's Sender). Collective.
 
-    content(): what the rank has to say, a dict whose JSON is below 1 KiB; called in the thread. on_urgent: see
-    `Listener`. on_silence(rank): called in the thread, once, where root hears nothing more of a rank, or another rank
-    nothing more of root, for `silence_s` in which it was awake itself. Who was never heard is not missed.
-    reply(): what root says to whom it has heard, a small dict, of keys of its own; called in root's thread.
-    on_reply(reply): called with each new one, in the thread that hears it.
+    content(): what the rank tells root, a dict whose JSON is below 1 KiB; called in the thread. on_urgent: see
+    `Listener`. on_silence(rank): called in the thread, once, when root has heard nothing of a rank, or another rank
+    nothing of root, for `silence_s`. Ranks that were never heard from do not time out. reply(): what root's answers
+    tell the ranks, a small dict with keys of its own; called in root's thread. on_reply(reply): called with each new
+    answer, in the thread.
     """
     listener, place = None, None
     if world.is_root:
@@ -53,7 +55,7 @@ def start(world, content, on_urgent=None, silence_s=math.inf, on_silence=None, r
 
 
 def own_addresses():
-    """Return this host's IPv4 addresses without its loopback ones; first what its own name resolves to."""
+    """Return this host's IPv4 addresses but for loopback ones; first those that its own name resolves to."""
     import psutil
 
     try:
@@ -66,13 +68,13 @@ def own_addresses():
 
 
 def pack(token, message):
-    """Return the datagram of a JSON-able dict, signed."""
+    """Return a JSON-able dict as a signed datagram."""
     body = json.dumps(message).encode()
     return _signature(token, body) + body
 
 
 def unpack(token, datagram):
-    """Return the dict in a datagram, or None for one that is not of this run."""
+    """Return the dict in a datagram, or None if it does not belong to this run."""
     signature, body = datagram[:_SIGNATURE_BYTES], datagram[_SIGNATURE_BYTES:]
     if len(datagram) > _DATAGRAM_BYTES or not hmac.compare_digest(signature, _signature(token, body)):
         return None
@@ -84,16 +86,19 @@ def _signature(token, body):
 
 
 class Listener:
-    """Root's ear: hears `size` ranks on UDP `port`, in a daemon thread.
+    """Root's end: receives the beats of `size` ranks on UDP `port`, in a daemon thread.
 
-    on_urgent(rank, content): called in that thread for a rank's last words, before they are answered.
+    on_urgent(rank, content): called in that thread with the last words of a rank, before they are answered.
     """
 
-    def __init__(self, token, size, on_urgent=None, silence_s=math.inf, on_silence=None, reply=dict):
+    def __init__(self, token, size, on_urgent=None, silence_s=math.inf, on_silence=None, reply=dict,
+                 clock=time.monotonic):
         self._token, self._on_urgent, self._silence_s, self._on_silence = token, on_urgent, silence_s, on_silence
         self._reply = reply
-        self._left = set()  # the ranks that have said that they end
-        self._last = [(0, None, time.monotonic())] * size  # by rank: counter, content, when the counter moved
+        self._left = set()  # the ranks that have announced their end
+        self._contents = [None] * size  # by rank: what its newest beat said
+        # By rank; the value is the number of its newest beat.
+        self._timers = [SilenceTimer(2 * _LOOK_EVERY_S, clock) for _ in range(size)]
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("", 0))
         self._socket.settimeout(_LOOK_EVERY_S)
@@ -104,19 +109,18 @@ class Listener:
 
     def beats(self):
         """Return the `Beat` of each rank, by rank. May be called from any thread."""
-        now = time.monotonic()
-        return [Beat(content, now - moved) for _, content, moved in self._last]
+        return [Beat(content, timer.seconds()) for content, timer in zip(self._contents, self._timers)]
 
     def close(self):
-        """Stop listening; what was heard stays readable."""
+        """Stop listening; `beats` can still be called."""
         self._closed = True
         with suppress(OSError):
-            self._socket.sendto(b"", ("127.0.0.1", self.port))  # it need not wait for its time to be up
+            self._socket.sendto(b"", ("127.0.0.1", self.port))  # wakes the thread up
         self._thread.join(2 * _LOOK_EVERY_S)  # it may be busy with last words and a slow disk
         self._socket.close()
 
     def _listen(self):
-        looked = compared = time.monotonic()
+        looked = time.monotonic()
         while not self._closed:
             try:
                 datagram, sender = self._socket.recvfrom(_DATAGRAM_BYTES + 1)
@@ -126,25 +130,22 @@ class Listener:
                 if self._closed:
                     return
                 raise
-            now = time.monotonic()
-            if now - looked > SILENT_S / 2:  # it was this process that slept: what came meanwhile is yet to be read
-                self._last = [(count, content, now) for count, content, _ in self._last]
-            looked = now
             message = unpack(self._token, datagram)
             if message and "content" in message:  # not one of our own answers, sent back
-                self._take(message, sender, now)
-            if now - compared < _LOOK_EVERY_S:
+                self._take(message, sender)
+            if (now := time.monotonic()) - looked < _LOOK_EVERY_S:
                 continue
-            compared = now
-            for rank, (_, content, moved) in enumerate(self._last):
-                if content and rank not in self._left and now - moved > self._silence_s:
+            looked = now
+            for rank, timer in enumerate(self._timers):
+                if timer.look(timer.value) > self._silence_s and self._contents[rank] and rank not in self._left:
                     self._on_silence(rank)
                     return
 
-    def _take(self, message, sender, now):
+    def _take(self, message, sender):
         rank, count = message["rank"], message["count"]
-        if count > self._last[rank][0]:  # else a copy, or overtaken on the way
-            self._last[rank] = (count, message["content"], now)
+        if count > (self._timers[rank].value or 0):  # else a copy, or a datagram that was overtaken
+            self._contents[rank] = message["content"]
+            self._timers[rank].look(count)
             if message["last"]:
                 self._left.add(rank)
             if message["urgent"] and self._on_urgent:
@@ -153,21 +154,22 @@ class Listener:
         try:
             self._socket.sendto(answer, sender)
         except OSError:
-            pass  # it will ask again
+            pass  # the rank's next beat asks again
 
 
 class Sender:
-    """A rank's heart: sends `content()` to root each second, in a daemon thread.
+    """A rank's end: sends `content()` to root each second, in a daemon thread.
 
-    addresses: (host, port) of root, the likeliest first. All are tried until root's answer says which one it heard, and
-    again when it has been silent for SILENT_S.
+    addresses: (host, port) of root, the likeliest first. All are used until root's answer says which one reached it,
+    and again after SILENT_S without a new answer.
     """
 
     def __init__(self, addresses, token, rank, content, silence_s=math.inf, on_silence=None, on_reply=None):
         self._addresses, self._token, self._rank, self._content = addresses, token, rank, content
         self._on_reply = on_reply
         self._silence_s, self._on_silence = silence_s, on_silence
-        self._count, self._heard, self._route, self._answered = 0, 0, None, time.monotonic()
+        self._count, self._heard, self._route = 0, 0, None  # beats sent; the newest that was answered; of `addresses`
+        self._answers = SilenceTimer(2 * EVERY_S)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._stop = threading.Event()
@@ -176,11 +178,11 @@ class Sender:
 
     @property
     def route(self):
-        """The (host, port) at which root hears this rank; None while that is not known."""
+        """The (host, port) by which this rank reaches root; None while that is not known."""
         return None if self._route is None else self._addresses[self._route]
 
     def close(self):
-        """Stop beating, and say so, that nobody misses this rank."""
+        """Stop, and tell root so: this rank does not time out."""
         self._stop.set()
         self._thread.join()
         for _ in range(FAREWELLS):
@@ -188,7 +190,7 @@ class Sender:
         self._socket.close()
 
     def close_with_last_words(self):
-        """Stop, and say `content()` once more; return whether root has taken notice, within LAST_WORDS_S."""
+        """Stop, and send `content()` once more; return whether root has answered within LAST_WORDS_S."""
         self._stop.set()
         self._thread.join(_LOOK_EVERY_S)
         first, until = self._count + 1, time.monotonic() + LAST_WORDS_S
@@ -205,8 +207,7 @@ class Sender:
             self._beat()
             self._stop.wait(EVERY_S)
             self._hear()
-            # Beats are counted, not seconds: this process may have slept.
-            if self._heard and (self._count - self._heard) * EVERY_S > self._silence_s:
+            if self._answers.look(self._heard) > self._silence_s and self._heard:
                 self._on_silence(0)
                 return
 
@@ -214,16 +215,16 @@ class Sender:
         self._count += 1
         message = {"rank": self._rank, "count": self._count, "urgent": urgent, "last": last}
         message["content"] = self._content()
-        if time.monotonic() - self._answered > SILENT_S:
+        if self._answers.seconds() > SILENT_S:
             self._route = None
         for route in range(len(self._addresses)) if self._route is None else [self._route]:
             try:
                 self._socket.sendto(pack(self._token, message | {"route": route}), self._addresses[route])
             except OSError:
-                pass  # no way there now; the next beat tries again
+                pass  # not reachable now; the next beat tries again
 
     def _hear(self):
-        """Read the answers that have come."""
+        """Read the answers that have arrived."""
         while True:
             try:
                 answer = unpack(self._token, self._socket.recv(_DATAGRAM_BYTES + 1))
@@ -232,6 +233,6 @@ class Sender:
             if answer and "heard" in answer:
                 if self._on_reply and answer["heard"] > self._heard:
                     self._on_reply(answer)
-                self._heard, self._answered = max(self._heard, answer["heard"]), time.monotonic()
+                self._heard = max(self._heard, answer["heard"])
                 if self._route is None or answer["route"] < self._route:
                     self._route = answer["route"]

@@ -1,16 +1,16 @@
-"""A watchdog beside each rank: a small process that kills the rank (SIGKILL) when it no longer gets on.
+"""The watchdog: a small process beside each rank that kills the rank (SIGKILL) when it hangs.
 
-A rank that is stopped, or hangs in a file system or in a kernel, holds up every other one, and MPI does not tell. Of a
-dead rank it tells, and the rest go on or are started again. The watchdog needs no thread of the rank's and no network:
-it reads a counter in memory that it shares with the rank. Only the standard library, as it is a program too.
+A rank that is stopped, or hangs in a file system or in a kernel, holds up all others, and MPI does not report it. MPI
+does report a dead rank; then the others go on, or the job is started again. The watchdog needs no thread of the rank
+and no network: it reads a counter in memory that it shares with the rank. It imports only the standard library.
 
-A rank that is stopped (SIGSTOP) is killed after `hang_s` at any time. In self-play, matches and training, which are
-steps of one length, and where it waits for its own GPU alone, one that is silent for `hang_s` is, or for LONGER times
-its longest step so far. Elsewhere, where it compiles, loads, asks a file system or waits for others, it is killed after
-PATIENCE_S; sooner, it may be found asleep there (hang_detection.py).
+A rank that is stopped (SIGSTOP) is killed after `hang_s`, whatever it is doing. In self-play, matches and training,
+which consist of steps of equal length, and while it waits for its own GPU, a rank is killed when it is silent for
+`hang_s`, or for LONGER times its longest step so far if that is longer. Elsewhere, where it compiles, loads, uses a
+file system or waits for others, it is killed after PATIENCE_S; hang_detection.py may find it asleep there sooner.
 
-Until a rank has joined the MPI job, MPI tells of nobody: under ULFM all others wait in MPI_Init for one that a signal
-has ended. The watchdogs of its host end the job then.
+Until all ranks have joined the MPI job, MPI reports no loss: under ULFM all ranks wait in MPI_Init for one that was
+killed. Then the watchdogs of its host end the job.
 """
 
 import math
@@ -23,34 +23,38 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from az_mpi.core.silence import SilenceTimer
 
 LOOK_EVERY_S = 0.25
 PATIENCE_S = 900.0
 LONGER = 10
-JOIN_S = 5.0  # that mpirun is given to end a job by itself, of which a rank has ended before all had joined
+JOIN_S = 5.0  # for mpirun to end by itself a job of which a rank has ended before all had joined
 _COUNT, _STEPS, _HANG_MS, _JOINED, _RANK, _WORDS = 0, 1, 2, 3, 4, 5  # u64: signs of life; steps, 0 outside of them; …
 ENDED_EARLY = "a rank ended before all had joined"
 LAUNCHERS = ("prterun", "prted", "mpirun", "orted")
-FAMILIAR = 2  # steps, the first of which may compile and the second is measured, before the others are judged
+FAMILIAR = 2  # steps before a step can count as a hang: the first may compile, the second is measured
+PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from az_mpi.liveness import watchdog; watchdog.main()"
 
 _words = [0] * _WORDS  # until `start` shares them
 _waits = 0  # blocks of `waiting` that this process is in
 
 
 def tick():
-    """Say that this rank gets on."""
+    """Give a sign of life."""
     _words[_COUNT] += 1
 
 
 def step():
-    """Say that a step is done, in a block of `steps`."""
+    """Give a sign of life at the end of a step, in a block of `steps`."""
     _words[_COUNT] += 1
     _words[_STEPS] += 1
 
 
 @contextmanager
 def steps():
-    """A block, or a function, of steps that take about as long as one another, but for the first, which may compile."""
+    """Mark a block, or a function, of steps of about equal length; only the first may take longer, to compile."""
     try:
         yield
     finally:
@@ -60,7 +64,7 @@ def steps():
 
 @contextmanager
 def brief():
-    """A block that compiles nothing, and waits for no other rank and no file system, such as for this rank's GPU."""
+    """Mark a block that neither compiles nor waits for other ranks or a file system, but for this rank's GPU, say."""
     done, _words[_STEPS] = _words[_STEPS], FAMILIAR
     tick()
     try:
@@ -72,19 +76,19 @@ def brief():
 
 @contextmanager
 def aside():
-    """A part of a step that is not of its length, such as one that asks a file system."""
+    """Mark a part of a step whose length varies, such as one that uses a file system."""
     done, _words[_STEPS] = _words[_STEPS], 0
     tick()
     try:
         yield
     finally:
-        tick()  # first, so that these seconds are never counted as the step's
+        tick()  # first: these seconds must not count as the step's
         _words[_STEPS] = done
 
 
 @contextmanager
 def waiting():
-    """A block, or a part of a step, in which a rank waits for others: it may take as long as they do."""
+    """Mark a block, or a part of a step, in which this rank waits for others, as long as they take."""
     global _waits
     with aside():
         _waits += 1
@@ -95,7 +99,7 @@ def waiting():
 
 
 def is_waiting():
-    """Return whether this rank waits for others in a block of `waiting`."""
+    """Return whether this rank is in a block of `waiting`."""
     return _waits > 0
 
 
@@ -105,55 +109,54 @@ def signs():
 
 
 def start(rank):
-    """Begin to watch this process, which messages call rank `rank`; before `expect`, with PATIENCE_S alone."""
+    """Start this process's watchdog. Until `expect` is called the limit is PATIENCE_S. rank: for messages."""
     global _words
     memory = os.memfd_create("watchdog")
     os.ftruncate(memory, mmap.PAGESIZE)
     _words = memoryview(mmap.mmap(memory, mmap.PAGESIZE)).cast("Q")
-    # Its standard input ends when this process does. In a session of its own it is spared what the job is sent.
-    # It holds none of this process's outputs: mpirun waits until nobody does.
     _words[_RANK] = rank
-    words = [str(number) for number in (memory, os.getpid(), os.getppid())]
-    subprocess.Popen([sys.executable, "-I", "-S", __file__, *words],
-                     stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[memory],
-                     start_new_session=True)
+    words = [str(word) for word in (Path(__file__).parents[2], memory, os.getpid(), os.getppid())]
+    # Its standard input ends when this process ends. It has a session of its own, so that signals to the job do not
+    # reach it, and none of this process's outputs, which mpirun waits for.
+    subprocess.Popen([sys.executable, "-I", "-S", "-c", PROGRAM, *words], stdin=subprocess.PIPE,
+                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[memory], start_new_session=True)
     os.close(memory)
 
 
 def joined():
-    """Say that this rank is in the MPI job: from now on MPI tells of lost ranks."""
+    """Note that this rank has joined the MPI job: from now on MPI reports lost ranks."""
     _words[_JOINED] = 1
 
 
 def expect(hang_s, rank):
-    """From now on `hang_s` seconds of silence are too many; 0: never. rank: what this process is in the run's world."""
+    """Set the limit of silence in seconds; 0: no limit but PATIENCE_S. rank: this process's rank in the run's world."""
     _words[_HANG_MS], _words[_RANK] = round(1000 * hang_s), rank
     tick()
 
 
-class Patience:
-    """What the watchdog knows of its rank. `judge` is told of each look and says when it is over."""
+class HangRule:
+    """Decides from looks at a rank, LOOK_EVERY_S apart, when it hangs."""
 
-    def __init__(self):
-        self.count, self.steps = None, 0
-        self.silent_s = self.stopped_s = self.longest_s = 0.0
+    def __init__(self, clock=time.monotonic):
+        self.silence, self.stop = (SilenceTimer(2 * LOOK_EVERY_S, clock) for _ in range(2))
+        self.steps, self.longest_s = 0, 0.0
 
-    def judge(self, passed_s, count, steps, hang_s, stopped):
-        """Return why the rank is to be killed, or None. passed_s: since the look before, in which this process too has
-        been awake; count, steps: the rank's words; stopped: whether a signal holds it."""
-        self.stopped_s = self.stopped_s + passed_s if stopped else 0.0
-        if not stopped:
-            self.silent_s += passed_s
-        if count != self.count:
-            if self.steps:
-                self.longest_s = max(self.longest_s, self.silent_s)
-            self.count, self.silent_s = count, 0.0
-        self.steps = steps
+    def look(self, count, steps, hang_s, stopped):
+        """Return why the rank is to be killed, or None. count, steps, hang_s: as the rank has set them. stopped:
+        whether a signal has stopped it."""
+        if stopped:
+            self.silence.rest()
+        else:
+            self.stop.hear()
+        stopped_s, before_s, changed = self.stop.look(), self.silence.seconds(), count != self.silence.value
+        if changed and self.steps:
+            self.longest_s = max(self.longest_s, before_s)
+        self.steps, silent_s = steps, self.silence.look(count)
         limit_s = max(hang_s, LONGER * self.longest_s) if steps >= FAMILIAR and hang_s else PATIENCE_S
-        if self.stopped_s > (hang_s or math.inf):
-            return f"stopped by a signal for {self.stopped_s:.0f} s"
-        if self.silent_s > limit_s:
-            return f"no sign of life for {self.silent_s:.0f} s" + (" in a step" if steps else "")
+        if stopped_s > (hang_s or math.inf):
+            return f"stopped by a signal for {stopped_s:.0f} s"
+        if silent_s > limit_s:
+            return f"no sign of life for {silent_s:.0f} s" + (" in a step" if steps else "")
         return None
 
 
@@ -165,29 +168,28 @@ def _stat(pid):
 
 
 class StartUp:
-    """The ranks of this host, until this one has joined. `look` ends a job that waits for a rank which is no more."""
+    """Watches the ranks of this host until this one has joined, and ends the job if one of them has ended before."""
 
     def __init__(self, launcher):
-        """launcher: the process that started the rank, which may be mpirun or its daemon on another host."""
-        self.launcher, self.missed_s, self.most_num = launcher, 0.0, 0
+        """launcher: the process that started the rank: mpirun, or its daemon on another host."""
+        self.launcher, self.most_num, self.missing = launcher, 0, SilenceTimer(2 * LOOK_EVERY_S)
         survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")  # else mpirun itself ends the job
         self.expected_num = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 0)) if survives else 0
         place = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
-        self.limit_s = JOIN_S * (1 + place)  # one after the other: a second signal is taken for impatience
+        self.limit_s = JOIN_S * (1 + place)  # one after the other: mpirun ends at once when a second signal comes
 
-    def look(self, passed_s):
-        """Return whether to look again, `passed_s` seconds after the look before."""
+    def look(self):
+        """Return whether to look again, LOOK_EVERY_S later."""
         try:
             if not self.expected_num or _stat(self.launcher)[0] not in LAUNCHERS:
                 return False
             ranks_num = self.ranks_num()
-        except (OSError, IndexError):  # it has ended, or this kernel does not list children
+        except (OSError, IndexError):  # the launcher has ended, or this kernel does not list children
             return False
         if ranks_num >= self.expected_num or ranks_num > self.most_num:  # they are started one after the other
-            self.missed_s, self.most_num = 0.0, max(ranks_num, self.most_num)
-            return True
-        self.missed_s += passed_s
-        if self.missed_s <= self.limit_s:
+            self.most_num = max(ranks_num, self.most_num)
+            self.missing.hear()
+        if self.missing.look() <= self.limit_s:
             return True
         say(self.launcher, f"{socket.gethostname()}: {ENDED_EARLY}: the job ends\n")
         with suppress(ProcessLookupError):
@@ -195,7 +197,7 @@ class StartUp:
         return False
 
     def ranks_num(self):
-        """Return how many ranks of this host the launcher has now, or a process that may be one."""
+        """Return how many processes the launcher has on this host that are ranks, or may become one."""
         children = set()
         for task in os.listdir(f"/proc/{self.launcher}/task"):
             try:
@@ -220,27 +222,24 @@ class StartUp:
 
 def _watch(memory, pid, launcher):
     words = memoryview(mmap.mmap(memory, mmap.PAGESIZE)).cast("Q")
-    patience, before = Patience(), time.monotonic()
-    start_up, starting = StartUp(launcher), True
-    while not select.select([0], [], [], LOOK_EVERY_S)[0]:  # nothing is ever written: it is the end
-        now = time.monotonic()
-        passed_s, before = min(now - before, 2 * LOOK_EVERY_S), now
+    rule, start_up, starting = HangRule(), StartUp(launcher), True
+    while not select.select([0], [], [], LOOK_EVERY_S)[0]:  # readable when the rank has ended: nothing is written
         try:
             steps = words[_STEPS]  # before the count: see `aside`
-            why = patience.judge(passed_s, words[_COUNT], steps, words[_HANG_MS] / 1000, _stat(pid)[1] == "T")
-        except (OSError, IndexError):  # it has just ended
+            why = rule.look(words[_COUNT], steps, words[_HANG_MS] / 1000, _stat(pid)[1] == "T")
+        except (OSError, IndexError):  # the rank has just ended
             break
         if why:
             say(pid, f"rank {words[_RANK]} on {socket.gethostname()}: {why}: killed (fault.hang_s)\n")
             os.kill(pid, signal.SIGKILL)
             return
-        starting = starting and not words[_JOINED] and start_up.look(passed_s)
-    while starting and not words[_JOINED] and start_up.look(LOOK_EVERY_S):
+        starting = starting and not words[_JOINED] and start_up.look()
+    while starting and not words[_JOINED] and start_up.look():
         time.sleep(LOOK_EVERY_S)
 
 
 def say(pid, text):
-    """Write to a process's standard error, if it takes it at once."""
+    """Write to a process's standard error, unless that would block."""
     try:
         descriptor = os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
         os.write(descriptor, text.encode())
@@ -249,8 +248,7 @@ def say(pid, text):
         pass
 
 
-if __name__ == "__main__":
-    try:
-        _watch(*(int(word) for word in sys.argv[1:]))
-    except KeyboardInterrupt:
-        pass
+def main():
+    """Be the watchdog of a process. Arguments: az_mpi's folder, the shared memory, the process, its launcher."""
+    with suppress(KeyboardInterrupt):
+        _watch(*(int(word) for word in sys.argv[2:]))

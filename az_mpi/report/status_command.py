@@ -8,10 +8,11 @@ from pathlib import Path
 
 from az_mpi.core.files import Foreign, read_json
 from az_mpi.core.problems import Refusal, escape
+from az_mpi.core.silence import SilenceTimer
 from az_mpi.report.status_text import render
 
 PROG = "python -m az_mpi status"
-STALLED_S = 6.0  # root writes every 2 s: without a new count for so long it is taken as dead
+STALLED_S = 6.0  # root writes every 2 s: without a new count for so long it counts as dead
 LOOK_EVERY_S, WATCH_EVERY_S = 0.25, 2.0
 EPILOG = """\
 states: Active (plays or evaluates), Training, Syncing (exchanges, or waits for others), Error, Offline (no heartbeat
@@ -47,26 +48,22 @@ def main(arguments):
 
 
 class Watched:
-    """A run's status.json, looked at again and again: root lives as long as its count moves, by the reader's clock."""
+    """A run's status.json, read again and again. Root lives as long as its count changes."""
 
     def __init__(self, folder):
-        self.folder, self._count, self._moved = folder, None, None
+        self.folder, self._timer = folder, SilenceTimer(2 * WATCH_EVERY_S)
 
     def look(self):
-        """Return the status as it is now; of a root that has been silent for STALLED_S, as `dead` says."""
+        """Return the status as it is now, or as `dead` shows it if root has been silent for STALLED_S."""
         values = read(self.folder)
-        place = (values["attempt"], values["count"])
-        if place != self._count:
-            self._count, self._moved = place, time.monotonic()
-        if values["job"] in ("starting", "running") and time.monotonic() - self._moved > STALLED_S:
-            return dead(values, time.monotonic() - self._moved)
-        return values
+        silent_s = self._timer.look((values["attempt"], values["count"]))
+        return dead(values, silent_s) if values["job"] in ("starting", "running") and silent_s > STALLED_S else values
 
     def settle(self, values):
-        """Return the status once it is known whether root lives: at once if the run has ended, else as soon as the
-        count moves."""
-        first = self._count
-        while values["job"] in ("starting", "running") and self._count == first:
+        """Return the status once it is known whether root lives: at once if the run has ended, else when its count
+        changes or has not changed for STALLED_S."""
+        first = self._timer.value
+        while values["job"] in ("starting", "running") and self._timer.value == first:
             time.sleep(LOOK_EVERY_S)
             values = self.look()
         return values

@@ -19,6 +19,7 @@ from pathlib import Path
 from az_mpi.core import files
 from az_mpi.core.files import Forbidden
 from az_mpi.core.problems import NotNow, Refusal, escape
+from az_mpi.core.silence import SilenceTimer
 
 BEAT_S = 1.0  # between two beats of a holder
 LOOK_S = 6.0  # a beat of another host that stands still for so long is dead; see above for longer
@@ -119,32 +120,31 @@ def _silent_s(holder):
 
 
 def _watch(path, say=lambda text: None, wait=lambda: None):
-    """Return the token of a lock once it is proved dead, None once it is gone. Raises LockHeld once it is alive."""
-    begun, first, told = time.monotonic(), None, False
+    """Return the token of a lock once its job is proved dead, None once the lock is gone. Raises LockHeld once the job
+    is proved alive."""
+    timer, first, told = SilenceTimer(SLOW_S), None, False
     while True:
-        asked = time.monotonic()
         found = _read(path)
         if found is None:
             return None
-        begun += max(time.monotonic() - asked - SLOW_S, 0.0)
         beat, holder = found
         token, ranks = holder.get("token", ""), holder.get("ranks", [])
-        if first is None or first[1].get("token", "") != token:  # one that was being written is another now
-            begun, first = time.monotonic(), found
-        if beat != first[0] and ranks:
+        if first is None or timer.value != token:  # another lock, or one that was being written
+            first = beat
+        waited_s = timer.look(token)
+        if beat != first and ranks:
             raise _held(path, holder, "its lock is renewed")
         lives = [_alive(rank) for rank in ranks]
         if lives and lives[0]:
             raise _held(path, holder, "the process lives")
-        waited = time.monotonic() - begun
         if lives and not any(life is not False for life in lives):
             return token
-        if True in lives and waited > DYING_S:
+        if True in lives and waited_s > DYING_S:
             raise _held(path, holder | ranks[lives.index(True)], "a rank of the job lives")
         silent_s = _silent_s(holder)
-        if waited > silent_s:
+        if waited_s > silent_s:
             return token
-        if waited > TELL_S and not told:
+        if waited_s > TELL_S and not told:
             told = True
             say(f"{path}: process {holder.get('pid')} on {escape(str(holder.get('host')))} had this run; looking for "
                 f"{silent_s:.0f} s whether it lives")

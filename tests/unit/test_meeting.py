@@ -97,71 +97,73 @@ def fail(*_, **named):
     raise OSError(5, "Input/output error")
 
 
+class Seen:
+    """Another node whose file the test writes, looked at by a clock of the test's."""
+
+    def __init__(self, path):
+        self.folder, self.now, self.beat = PrivateFolder(path), 0.0, 0
+        self.other = Other(self.folder, 1, lambda: self.now)
+
+    def look(self, seconds, beats=False):
+        """Look each second for so many seconds; return whether the node is lost."""
+        for _ in range(seconds):
+            self.now += 1
+            if beats:
+                self.beat += 1
+                PrivateFolder.write(self.folder, "node-1", {"id": "a", "beat": self.beat})
+            self.other.look()
+        return self.other.is_lost("a")
+
+
+@pytest.fixture
+def seen(tmp_path):
+    seen = Seen(tmp_path / "meet")
+    assert not seen.look(3, beats=True) and seen.other.lives
+    return seen
+
+
+def test_a_node_whose_file_stands_still_is_lost(seen):
+    assert not seen.look(nodes.DEAD_S) and seen.look(1)
+    assert not seen.look(1, beats=True)
+
+
 @pytest.mark.parametrize("what", ["names", "read"])
-def test_a_folder_that_cannot_be_read_makes_nobody_silent(start, monkeypatch, what):
-    monkeypatch.setattr(nodes, "DEAD_S", 0.4)
-    with start(0, "host0") as root:
-        with start(1, "host1"):
-            meeting = meet(root)
-            with monkeypatch.context() as patch:
-                patch.setattr(root.folder, what, fail)
-                until = time.monotonic() + 1
-                while time.monotonic() < until:
-                    assert meeting.attend({"host1"}) == ([], False)
-            until = time.monotonic() + 1
-            while time.monotonic() < until:
-                assert meeting.attend({"host1"}) == ([], False)
-        wait_until(lambda: meeting.attend({"host1"}) == ([], True))
-
-
-def test_a_folder_that_hangs_makes_nobody_silent(start, monkeypatch):
-    """All nodes hang in it and come back at about the same time; the first of them must not miss the others."""
-    monkeypatch.setattr(nodes, "DEAD_S", 0.4)
-    monkeypatch.setattr(nodes, "SLOW_S", 0.2)
-    with start(0, "host0") as root:
-        with start(1, "host1"):
-            meeting = meet(root)
-            names, until = root.folder.names, time.monotonic() + 1
-
-            def hang():
-                time.sleep(max(until - time.monotonic(), 0))
-                return names()
-
-            monkeypatch.setattr(root.folder, "names", hang)
-            for _ in range(100):
-                assert meeting.attend({"host1"}) == ([], False)
-                time.sleep(0.01)
-        wait_until(lambda: meeting.attend({"host1"}) == ([], True))
-
-
-def test_a_folder_that_is_never_read_again_is_given_up(start, monkeypatch):
-    monkeypatch.setattr(nodes, "BLIND_S", 0.3)
-    with start(0, "host0") as root, start(1, "host1"):
-        meeting = meet(root)
+def test_a_folder_that_cannot_be_read_makes_nobody_silent(seen, monkeypatch, what):
+    """But one that is never read again is given up, and nobody is back who cannot be seen."""
+    for _ in range(5):
         with monkeypatch.context() as patch:
-            patch.setattr(root.folder, "read", fail)
-            wait_until(lambda: meeting.attend({"host1"}) == ([], True))
-            for _ in range(10):
-                assert meeting.attend({"host1"}) == ([], True), "nobody is back who cannot be seen"
-        wait_until(lambda: meeting.attend({"host1"}) == ([], False))
+            patch.setattr(seen.folder, what, fail)
+            assert not seen.look(nodes.BLIND_S - 1)
+        assert not seen.look(5)
+    assert seen.look(nodes.DEAD_S)
+    assert not seen.look(1, beats=True)
+    monkeypatch.setattr(seen.folder, what, fail)
+    assert seen.look(nodes.BLIND_S + 1) and seen.other.failed
 
 
-def test_a_full_disk_makes_nobody_silent(start, monkeypatch):
+def test_a_folder_that_hangs_makes_nobody_silent(seen, monkeypatch):
+    """All nodes hang in it and come back at about the same time; the first of them must not miss the others."""
+    names = seen.folder.names
+
+    def hang():
+        seen.now += 100
+        return names()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(seen.folder, "names", hang)
+        assert not seen.look(nodes.DEAD_S // nodes.SLOW_S - 1)
+    assert seen.look(nodes.DEAD_S)
+
+
+def test_a_full_disk_makes_nobody_silent(seen, monkeypatch):
     """Nobody can write a beat; the run waits for room too."""
-    monkeypatch.setattr(nodes, "DEAD_S", 0.4)
-    with start(0, "host0") as root:
-        with start(1, "host1"):
-            meeting = meet(root)
-            with monkeypatch.context() as patch:
-                patch.setattr("os.rename", fail)
-                until = time.monotonic() + 1.5
-                while time.monotonic() < until:
-                    assert meeting.attend({"host1"}) == ([], False)
-                    time.sleep(0.02)
-            until = time.monotonic() + 1
-            while time.monotonic() < until:
-                assert meeting.attend({"host1"}) == ([], False)
-        wait_until(lambda: meeting.attend({"host1"}) == ([], True))
+    with monkeypatch.context() as patch:
+        patch.setattr("os.rename", fail)
+        with pytest.raises(OSError):
+            seen.folder.write("node-0", {})
+        assert not seen.look(10 * nodes.DEAD_S)
+    seen.folder.write("node-0", {})
+    assert seen.look(nodes.DEAD_S + 1)
 
 
 def test_a_node_does_what_it_is_asked_for_once_the_folder_can_be_read(start, monkeypatch, capfd):

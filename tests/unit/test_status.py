@@ -12,6 +12,7 @@ from az_mpi import __main__ as commands
 from az_mpi.config.load import Config
 from az_mpi.core.files import Forbidden
 from az_mpi.core.problems import Refusal
+from az_mpi.core.silence import SilenceTimer
 from az_mpi.liveness.heartbeat import Beat
 from az_mpi.report import status, status_command, status_text
 from az_mpi.report.status import Status
@@ -72,40 +73,34 @@ def test_durations(seconds, words):
     assert status_text.duration(seconds) == words
 
 
-class Clock:
-    """time.monotonic and time.sleep of a reader, who never really sleeps."""
-
-    def __init__(self, monkeypatch):
-        self.now = 100.0
-        monkeypatch.setattr(status_command, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep))
-
-    def sleep(self, seconds):
-        self.now += seconds
+@pytest.fixture
+def slept(monkeypatch):
+    """The pauses of a reader, who never really sleeps: its clock goes on by them."""
+    slept = []
+    monkeypatch.setattr(status_command, "time", SimpleNamespace(sleep=slept.append))
+    monkeypatch.setattr(status_command, "SilenceTimer", lambda gap_s: SilenceTimer(gap_s, lambda: sum(slept)))
+    return slept
 
 
-def test_a_root_that_lives_is_believed_as_soon_as_its_count_moves(folder, monkeypatch):
-    clock = Clock(monkeypatch)
+def test_a_root_that_lives_is_believed_as_soon_as_its_count_moves(folder, slept, monkeypatch):
     watched = status_command.Watched(folder)
-    first, calls = watched.look(), []
+    first = watched.look()
 
     def sleep(seconds):
-        calls.append(clock.now)
-        clock.now += seconds
-        if len(calls) == 8:  # 2 s later
+        slept.append(seconds)
+        if sum(slept) == 2:
             (folder / "status.json").write_text(json.dumps(VALUES | {"count": 8}))
 
     status_command.time.sleep = sleep
-    assert watched.settle(first) == VALUES | {"count": 8}
-    assert len(calls) == 8
+    assert watched.settle(first) == VALUES | {"count": 8} and sum(slept) == 2
 
 
-def test_of_a_dead_job_every_rank_is_offline(folder, monkeypatch):
-    clock = Clock(monkeypatch)
+def test_of_a_dead_job_every_rank_is_offline(folder, slept):
     rows = [VALUES["ranks"][0], VALUES["ranks"][1] | {"state": "Error"}]
     (folder / "status.json").write_text(json.dumps(VALUES | {"ranks": rows}))
     watched = status_command.Watched(folder)
     dead = watched.settle(watched.look())
-    assert clock.now - 100 <= 8 < 10
+    assert 6 <= sum(slept) <= 8
     assert [row["state"] for row in dead["ranks"]] == ["Offline", "Error"]  # which rank failed stays known
     assert (dead["job"], dead["workers_active"], dead["games_per_s"]) == ("dead", 0, 0.0)
     assert dead["ranks"][0]["last_seen_s"] > status_command.STALLED_S and "dead" in dead["failures"][-1]
@@ -114,19 +109,17 @@ def test_of_a_dead_job_every_rank_is_offline(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("job", ["finished", "stopped", "failed"])
-def test_an_ended_run_says_so_at_once(folder, monkeypatch, capsys, job):
-    clock = Clock(monkeypatch)
+def test_an_ended_run_says_so_at_once(folder, slept, capsys, job):
     (folder / "status.json").write_text(json.dumps(VALUES | {"job": job}))
     for options in ([], ["--watch"], ["--json"]):
         assert status_command.main([str(folder), *options]) == 0
-    assert clock.now == 100
+    assert slept == []
     text = capsys.readouterr().out
     assert text.count(f"demo: connect4, attempt 2, {job}\n") == 2
     assert json.loads(text.splitlines()[-1]) == VALUES | {"job": job}
 
 
-def test_a_watcher_sees_the_job_die(folder, monkeypatch, capsys):
-    Clock(monkeypatch)
+def test_a_watcher_sees_the_job_die(folder, slept, capsys):
     assert status_command.main([str(folder), "--watch", "--json"]) == 0
     shown = [json.loads(line)["job"] for line in capsys.readouterr().out.splitlines()]
     assert shown == ["running"] * 4 + ["dead"]  # looked at after 0, 2, 4, 6 and 8 s

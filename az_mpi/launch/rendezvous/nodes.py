@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from az_mpi.core.files import passes
 from az_mpi.core.problems import NotNow, Refusal, escape
+from az_mpi.core.silence import SilenceTimer
 from az_mpi.launch import mpi_job
 
 BEAT_S = 1
@@ -96,43 +97,42 @@ class Node:
 
 
 class Other:
-    """Another node as its file tells. `content` is what it said last, `lives` whether it has been seen to change."""
+    """Another node as its file shows it. content: what the file said last. lives: whether the file has been seen to
+    change. failed: whether it could not be read at the last look."""
 
-    def __init__(self, folder, index):
+    def __init__(self, folder, index, clock=time.monotonic):
         self.folder, self.index = folder, index
         self.content, self.lives, self.failed = None, False, False
-        self.changed = self.looked = time.monotonic()
+        self.silence, self.readable = SilenceTimer(SLOW_S, clock), SilenceTimer(clock=clock)
 
     def look(self):
-        """Read the file again and return what it says, None where there is none; what it said last where it cannot be
-        read now."""
+        """Read the file again and return its content, None if there is none; the last content if it cannot be read."""
+        failed_before, self.failed = self.failed, False
         try:
             self.folder.names()
             content = self.folder.read(f"node-{self.index}")
         except OSError:
             self.failed = True
-            return self.content
-        now = time.monotonic()
-        counted_s = 0 if self.failed or self.folder.failing else SLOW_S
-        self.changed += max(now - self.looked - counted_s, 0)
-        self.looked, self.failed = now, False
-        if content is None or self.content is None or content.get("id") != self.content.get("id"):
-            if content != self.content:
-                self.content, self.lives, self.changed = content, False, now
-        elif content.get("beat") != self.content.get("beat"):
-            self.content, self.lives, self.changed = content, True, now
-        return content
+        if self.failed or failed_before or self.folder.failing:  # the other node may be unable to write, too
+            self.silence.rest()
+        if not self.failed:
+            before, beat = self.silence.value, content and (content.get("id"), content.get("beat"))
+            self.lives = bool(beat and before and beat[0] == before[0] and (self.lives or beat != before))
+            self.content = content
+            self.readable.hear()
+            self.silence.look(beat)
+        return self.content
 
     def silent_s(self):
         """Return for how many seconds looks have found nothing new."""
-        return self.looked - self.changed
+        return self.silence.seconds()
 
     def blind_s(self):
-        """Return for how many seconds it could not be read."""
-        return time.monotonic() - self.looked
+        """Return for how many seconds the file could not be read."""
+        return self.readable.seconds()
 
     def is_lost(self, id_):
-        """Return whether the process `id_`, which was this node, is so no more, or will never be seen. After `look`."""
+        """Return whether the process `id_`, which was this node, has ended or cannot be seen any more. After `look`."""
         if self.blind_s() > BLIND_S:
             return True
         if self.content is None:
