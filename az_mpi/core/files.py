@@ -1,4 +1,5 @@
-"""Writing files that are whole whenever they can be seen: temporary name, fsync, rename, fsync of the folder."""
+"""Files that are whole whenever they can be seen (temporary name, fsync, rename, fsync of the folder), and what to do
+while a file system fails."""
 
 import errno
 import hashlib
@@ -10,30 +11,51 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# What a file system may say for a while and then no more: it is full, its server is away, a cable is out.
+# Errors of a file system that may pass by themselves: it is full, its server is away, a cable is out.
 PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR,
            errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOLCK,
            errno.ENOMEM, errno.EREMOTEIO}  # fmt: skip
-# What it says to somebody who may not, or may not any more: the ticket (Kerberos, AFS) of a long job has ended.
+# Errors that say that this user has no access, or has it no longer: the ticket (Kerberos, AFS) of a long job has ended.
 REFUSED = {errno.EACCES, errno.EPERM, errno.ENOKEY, errno.EKEYEXPIRED, errno.EKEYREVOKED, errno.EKEYREJECTED}
-MAY_NOT = "see that this user may use it, and that its ticket (Kerberos, AFS) has not ended"
+MAY_NOT = "give this user access, and see that its ticket (Kerberos, AFS) has not ended"
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}  # of file systems without hard links
-READ_PAUSES_S = (0.1, 0.5, 2.0)  # before a file that cannot be read is tried again
-# The largest file that is read, by kind. Each is far above what a run writes: whatever is larger is not one of ours.
+READ_S = 2.5  # for how long a file that cannot be read is tried again
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0  # between two tries
+# The largest file that is read, by kind. Each is far above what a run writes: a larger file is not one of ours.
 TEXT_BYTES_MAX = 2**24  # JSON and sums: 10,000 ranks need some 3 MB
 LINES_BYTES_MAX = 2**30  # metrics.jsonl: a million records need some 300 MB
 DATA_BYTES_MAX = 2**33  # tensors of a checkpoint; games of one exchange, compressed
 
 
-def passes(error):
-    """Return whether an exception is what a file system may say for a while and then no more."""
+def passes(error: BaseException) -> bool:
+    """Return whether an exception is an error of a file system that may pass by itself."""
     return isinstance(error, OSError) and error.errno in PASSING
 
 
-def unavailable(error):
-    """Return whether an exception says of a file that it cannot be used now, and nothing of what is in it: its file
-    system fails, or this user may not. A run that is going waits for both."""
+def unavailable(error: BaseException) -> bool:
+    """Return whether an exception says that a file cannot be used now, and nothing about its content: its file system
+    fails, or this user has no access. A run under way waits for both to pass."""
     return passes(error) or isinstance(error, OSError) and error.errno in REFUSED
+
+
+def retry_while_unavailable(action, give_up_s, say=lambda error: None, unavailable=unavailable, sleep=time.sleep,
+                            clock=time.monotonic):
+    """Return what `action()` returns; call it again while it raises an error that `unavailable(error)` accepts.
+
+    give_up_s: seconds after which such an error is raised, as all others are at once. say(error): called with the
+    first one. sleep: called with the seconds of each pause; they double from FIRST_PAUSE_S to LONGEST_PAUSE_S.
+    """
+    end, pause_s = clock() + give_up_s, FIRST_PAUSE_S
+    while True:
+        try:
+            return action()
+        except Exception as error:
+            if not unavailable(error) or clock() >= end:
+                raise
+            if pause_s == FIRST_PAUSE_S:
+                say(error)
+        sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 class Forbidden(Exception):
@@ -203,20 +225,19 @@ def open_plain(path, flags=os.O_RDONLY):
 
 
 def read(path, bytes_max=TEXT_BYTES_MAX):
-    """Return the bytes of a file that `open_plain` opens; nothing is waited for but READ_PAUSES_S, in which errors may
-    pass. Raises OSError; Foreign for what is no plain file, or larger than `bytes_max`, or than memory."""
-    for pause in (*READ_PAUSES_S, None):
-        try:
-            with open(open_plain(path), "rb") as file:
-                if os.fstat(file.fileno()).st_size > bytes_max:
-                    raise Foreign(errno.EFBIG, f"larger than {bytes_max:,} bytes", str(path))
-                return file.read()
-        except MemoryError as error:
-            raise Foreign(errno.EFBIG, "larger than this machine's free memory", str(path)) from error
-        except OSError as error:
-            if pause is None or not passes(error):
-                raise
-            time.sleep(pause)
+    """Return the bytes of a file that `open_plain` opens. An error that may pass is waited for up to READ_S.
+
+    Raises OSError; Foreign for what is no plain file, or larger than `bytes_max` or than memory."""
+    def look():
+        with open(open_plain(path), "rb") as file:
+            if os.fstat(file.fileno()).st_size > bytes_max:
+                raise Foreign(errno.EFBIG, f"larger than {bytes_max:,} bytes", str(path))
+            return file.read()
+
+    try:
+        return retry_while_unavailable(look, READ_S, unavailable=passes)
+    except MemoryError as error:
+        raise Foreign(errno.EFBIG, "larger than this machine's free memory", str(path)) from error
 
 
 def parse_json(text, **hooks):

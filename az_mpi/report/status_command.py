@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from az_mpi.core.files import Foreign, read_json
+from az_mpi.core.files import Foreign, read_json, retry_while_unavailable
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.core.silence import SilenceTimer
 from az_mpi.report.status_text import render
@@ -72,18 +72,18 @@ class Watched:
 def read(folder):
     """Return the content of RUN/status.json. Raises Refusal."""
     path = Path(folder) / "status.json"
-    for last_try in (False, True):
-        try:
-            values = read_json(path)
-            render(values)  # whole and of this version
-            return values
-        except Foreign as error:
-            raise Refusal(_refusal(folder, error.strerror)) from error
-        except OSError as error:
-            if last_try:  # on NFS a file that was just replaced may be gone under one's hands once
-                raise Refusal(_refusal(folder, error.strerror or error)) from error
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise Refusal(_refusal(folder, "is not a status of this version")) from error
+    try:
+        # On NFS a file that was just replaced may be missing for a moment.
+        values = retry_while_unavailable(lambda: read_json(path), 0.05,
+                                         unavailable=lambda error: isinstance(error, FileNotFoundError))
+        render(values)  # whole and of this version
+        return values
+    except Foreign as error:
+        raise Refusal(_refusal(folder, error.strerror)) from error
+    except OSError as error:
+        raise Refusal(_refusal(folder, error.strerror or error)) from error
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise Refusal(_refusal(folder, "is not a status of this version")) from error
 
 
 def _refusal(folder, reason):

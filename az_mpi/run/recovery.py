@@ -135,7 +135,7 @@ def _take_over(run, world):
     def hold():
         if held.lock is None:
             try:
-                taken = _insist_on_lock(run, ranks)
+                taken = _take_lock(run, ranks)
             except (lock.LockLost, OSError) as error:
                 return str(error)
             held.open_writer(run.control.requests)
@@ -150,22 +150,20 @@ def _take_over(run, world):
         raise Stopped
 
 
-def _insist_on_lock(run, ranks):
+def _take_lock(run, ranks):
     """Return the lost root's lock, taken over; the file system may fail for `storage.give_up_s`, as for the writer, but
     not beyond a request to stop."""
-    config, told = run.setup.config, False
-    end = time.monotonic() + config.storage.give_up_s
-    while True:
-        try:
-            return lock.Lock.take_over(run.files.folder, ranks, run.attempt, run.files.token, config.fault.hang_s)
-        except OSError as error:
-            if not files.unavailable(error) or time.monotonic() > end or run.control.requests.stop:
-                raise
-            if not told:
-                run.report.logger.warning("paused: the lock of %s cannot be taken over: %s", run.files.folder, error)
-            told = True
+    held, config, say = run.files, run.setup.config, run.report.logger.warning
+
+    def sleep(seconds):
         watchdog.tick()
-        time.sleep(0.5)
+        time.sleep(min(seconds, 0.5))
+
+    return files.retry_while_unavailable(
+        lambda: lock.Lock.take_over(held.folder, ranks, run.attempt, held.token, config.fault.hang_s),
+        config.storage.give_up_s,
+        lambda error: say("paused: the lock of %s cannot be taken over: %s", held.folder, error),
+        lambda error: files.unavailable(error) and not run.control.requests.stop, sleep)
 
 
 def _note_attempt(run, world):

@@ -9,7 +9,7 @@ from az_mpi.selfplay.record import Record
 from az_mpi.storage import checkpoint, segment
 from az_mpi.storage import lock as locks
 from az_mpi.storage.checkpoint import Checkpoint
-from az_mpi.storage.writer import Writer, insist
+from az_mpi.storage.writer import Writer, read_through
 
 
 class RunFiles:
@@ -35,7 +35,7 @@ class RunFiles:
 
     def read(self, path, look):
         """Return what `look()`, which reads `path`, returns; None once the writer has given up on the file system."""
-        return insist(self.writer, path, look)
+        return read_through(self.writer, path, look)
 
     def newest_checkpoint(self, set_aside, ours):
         """Return what `checkpoint.load_newest` does; None once the writer has given up on the file system."""

@@ -1,12 +1,13 @@
-"""Files written by a thread, from a bounded queue, with patience: a slow or failing disk does not stop the search.
+"""Files written by a thread, from a bounded queue: a slow or failing disk does not stop the search.
 
-What a file system says for a while only (it is full, its server is away, a ticket has ended) is waited for. Play goes
-on until the queue is full or a checkpoint is due; then the run pauses, and goes on by itself or, after
-`storage.give_up_s`, stops.
+While the file system is unavailable (it is full, its server is away, a ticket has ended) the thread tries again. Play
+goes on until the queue is full or a checkpoint is due. Then the run pauses; it goes on when the file system works
+again, or stops after `storage.give_up_s`.
 """
 
 import errno
 import logging
+import math
 import os
 import threading
 import time
@@ -14,23 +15,22 @@ from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
-from az_mpi.core.files import MAY_NOT, REFUSED, Forbidden, passes, unavailable
+from az_mpi.core.files import MAY_NOT, REFUSED, Forbidden, passes, retry_while_unavailable, unavailable
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.liveness import watchdog
 from az_mpi.storage import segment
 from az_mpi.storage.segment import SegmentError
 
 QUEUE_MAX = 4  # records in memory that are not yet on disk, the one being written among them
-RESCUE_S = 5.0  # that a failing run waits for the file system
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0  # between tries
-STALL_S = 10.0  # a file system that has not answered for so long is told of
-STOP_S = 3.0  # that a run which was asked to stop waits for a file system that fails
+RESCUE_S = 5.0  # for how long a failing run waits for the file system
+STALL_S = 10.0  # a file system that has not answered for so long is reported
+STOP_S = 3.0  # for how long a run that was asked to stop waits for a file system that fails
 ADVICE = {"ENOSPC": "make room there", "EDQUOT": "remove files of yours there, or have your quota raised",
           "EROFS": "have it mounted for writing again"}  # fmt: skip
 
 
 class _Job:
-    """Something to write: `steps`, (path, action) each, done one after the other. games_num: what is lost with it."""
+    """Something to write: `steps`, (path, action) each, done in order. games_num: how many games are lost with it."""
 
     def __init__(self, steps, games_num=0, what="written"):
         self.steps, self.games_num, self.what, self.waited = steps, games_num, what, False
@@ -189,7 +189,7 @@ class Writer:
                 job = self._unwritten[0]
             try:
                 for path, action in job.steps:
-                    job.result = self._insist(path, action, job.what)
+                    job.result = self._perform(path, action, job.what)
             except BaseException as raised:  # whatever it is, it belongs to the thread that handed this over
                 job.error = raised
             job.steps = self._begun = None  # with the record
@@ -202,46 +202,49 @@ class Writer:
                 self._changed.notify_all()
             del job
 
-    def _insist(self, path, action, what):
-        """Return what `action()` returns, called until it raises no error that may pass; None once the writer ends."""
-        pause, self._begun = FIRST_PAUSE_S, time.monotonic()
-        while self.ended is None:
+    def _perform(self, path, action, what):
+        """Return what `action()` returns, called until the file system is available; None once the writer ends."""
+        self._begun = time.monotonic()
+
+        def attempt():
+            if self.ended is not None:
+                return None
             self._path, self._tried = path, time.monotonic()
             try:
-                try:
-                    result = action()
-                except OSError as error:
-                    if not unavailable(error):
-                        self.may_appear()  # raises Forbidden where the run's folder is gone, which is why then
-                    raise
-            except Forbidden as error:
-                with self._changed:
-                    if self.ended is None:
-                        self.resumable = error.resumable
-                        self._end(str(error))
+                return action()
             except OSError as error:
-                if not unavailable(error):
-                    raise
-                text = describe(path, error)
-                if self._failure is None:
-                    kept = "it is kept in memory and " if what == "written" else ""
-                    self._log.warning("%s cannot be %s: %s; %stried again", path, what, text, kept)
-                with self._changed:
-                    self._failure = text
-                    self._changed.wait_for(lambda: self.ended is not None, pause)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
-            else:
-                if self._failure is not None:
-                    self._failure = None
-                    self._log.info("%s: %s now", path, what)
-                return result
-        return None
+                if unavailable(error):
+                    self._failure = describe(path, error)
+                else:
+                    self.may_appear()  # raises Forbidden where the run's folder is gone, which is the cause then
+                raise
+
+        def say(error):
+            kept = "it is kept in memory and " if what == "written" else ""
+            self._log.warning("%s cannot be %s: %s; %stried again", path, what, self._failure, kept)
+
+        def sleep(seconds):
+            with self._changed:
+                self._changed.wait_for(lambda: self.ended is not None, seconds)
+
+        try:
+            result = retry_while_unavailable(attempt, math.inf, say, sleep=sleep)
+        except Forbidden as error:
+            with self._changed:
+                if self.ended is None:
+                    self.resumable = error.resumable
+                    self._end(str(error))
+            return None
+        if self._failure is not None and self.ended is None:
+            self._log.info("%s: %s now", path, what)
+            self._failure = None
+        return result
 
 
-def insist(writer, path, look):
-    """Return what `look()`, which reads `path`, returns; `writer` calls it again while the file system fails.
+def read_through(writer, path, look):
+    """Return what `look()`, which reads `path`, returns; `writer` calls it again while the file system is unavailable.
 
-    None where the writer has given up, and the run is to stop. writer None: without patience, raises Refusal."""
+    None where the writer has given up, and the run is to stop. writer None: called once. Raises Refusal."""
     try:
         return look()
     except OSError as error:
@@ -254,7 +257,7 @@ def insist(writer, path, look):
 
 
 def describe(path, error):
-    """Return an OSError as what is wrong, how much room there is, and what helps."""
+    """Return an OSError in words: what is wrong, how much room there is, and what helps."""
     name = errno.errorcode.get(error.errno, "")
     try:
         room = os.statvfs(path if os.path.isdir(path) else os.path.dirname(path))

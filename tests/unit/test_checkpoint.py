@@ -158,7 +158,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_left_where_it_is(tmp_path, monk
     def refuse(path, *how):
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(files, "READ_PAUSES_S", ())
+    monkeypatch.setattr(files, "READ_S", 0.0)
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(OSError, match=os.strerror(code)):
         checkpoint.load_newest(tmp_path, set_aside=True)

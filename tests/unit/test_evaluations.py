@@ -41,7 +41,7 @@ def test_a_best_network_that_cannot_be_read_now_is_none_to_pass_over(tmp_path, m
             raise OSError(5, "Input/output error")
         return real(path, *how, **named)
 
-    monkeypatch.setattr(files, "READ_PAUSES_S", ())
+    monkeypatch.setattr(files, "READ_S", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(os, where, fail)
         with pytest.raises(OSError, match="Input/output"):

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import math
 import os
 import subprocess
 import sys
@@ -261,6 +262,54 @@ def test_text_that_is_no_utf_8_is_written_all_the_same(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"\xc3\xa4 ?"
 
 
+class Clock:
+    """time.monotonic and time.sleep of somebody who waits; each call of `act` answers with the next of `answers`."""
+
+    def __init__(self, *answers):
+        self.now, self.pauses, self.answers, self.said = 100.0, [], list(answers), []
+
+    def sleep(self, seconds):
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def act(self):
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def retry(self, give_up_s, **how):
+        return files.retry_while_unavailable(self.act, give_up_s, self.said.append, sleep=self.sleep,
+                                             clock=lambda: self.now, **how)  # fmt: skip
+
+
+FULL, AWAY, NO_ACCESS, DAMAGED = (OSError(n, "") for n in (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EFBIG))
+
+
+def test_what_is_unavailable_is_tried_again_with_growing_pauses_and_told_of_once():
+    clock = Clock(FULL, AWAY, NO_ACCESS, *[FULL] * 5, "done")
+    assert clock.retry(math.inf) == "done" and clock.said == [FULL]
+    assert clock.pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+def test_what_is_unavailable_for_too_long_is_given_up():
+    clock = Clock(AWAY)
+    with pytest.raises(OSError) as raised:
+        clock.retry(20.0)
+    assert raised.value is AWAY and 20 <= clock.now - 100 < 20 + files.LONGEST_PAUSE_S
+    with pytest.raises(OSError):
+        Clock(AWAY).retry(0.0)
+
+
+@pytest.mark.parametrize("error", [DAMAGED, ValueError(), FileNotFoundError(errno.ENOENT, "")])
+def test_what_is_wrong_for_good_is_not_tried_again(error):
+    clock = Clock(FULL, error, "done")
+    with pytest.raises(type(error)):
+        clock.retry(math.inf)
+    assert clock.pauses == [0.1]
+    assert Clock(error, "done").retry(1.0, unavailable=lambda found: found is error) == "done"
+
+
 def test_an_error_that_passes_while_reading_is_waited_for(tmp_path, monkeypatch):
     files.create(tmp_path / "a", b"1")
     errors, opened = [errno.ESTALE, errno.EIO], os.open
@@ -270,6 +319,5 @@ def test_an_error_that_passes_while_reading_is_waited_for(tmp_path, monkeypatch)
             raise OSError(errors.pop(), "away")
         return opened(*arguments)
 
-    monkeypatch.setattr(files, "READ_PAUSES_S", (0.0, 0.0, 0.0))
     monkeypatch.setattr(os, "open", flaky)
     assert files.read(tmp_path / "a") == b"1" and errors == []

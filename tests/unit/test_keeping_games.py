@@ -89,17 +89,17 @@ def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, caplog):
     setup, files = SimpleNamespace(config=make_config()), SimpleNamespace(folder="run", token="t")
     run = SimpleNamespace(setup=setup, files=files, attempt=1, control=SimpleNamespace(requests=requests),
                           report=SimpleNamespace(logger=logging.getLogger("az_mpi")))  # fmt: skip
-    assert recovery._insist_on_lock(run, []) == "the lock" and caplog.text.count("cannot be taken over") == 1
+    assert recovery._take_lock(run, []) == "the lock" and caplog.text.count("cannot be taken over") == 1
     for final in (OSError(errno.EFBIG, "too large"), LockLost("another job has it")):
         answers.append(final)
         with pytest.raises(type(final)):
-            recovery._insist_on_lock(run, [])
+            recovery._take_lock(run, [])
     requests.stop = True  # somebody waits for this job to end
     answers.append(OSError(errno.ENOSPC, "no space"))
     with pytest.raises(OSError):
-        recovery._insist_on_lock(run, [])
+        recovery._take_lock(run, [])
     requests.stop = False
     setup.config = make_config(storage={"give_up_s": 0.0})
     answers.extend([OSError(errno.ENOSPC, "no space")] * 2)
     with pytest.raises(OSError):
-        recovery._insist_on_lock(run, [])
+        recovery._take_lock(run, [])

@@ -39,7 +39,7 @@ def test_what_cannot_be_read_for_a_while_is_waited_for_and_not_set_aside(tmp_pat
 
         return call
 
-    monkeypatch.setattr(files, "READ_PAUSES_S", (0.0,))
+    monkeypatch.setattr(files, "READ_S", 0.0)
     monkeypatch.setattr(segment, "open", refusing(open), raising=False)
     monkeypatch.setattr(os, "open", refusing(os.open))
     assert stored.games_of(7).games["id"].tolist() == [i for r in records for i in r.games["id"].tolist()]

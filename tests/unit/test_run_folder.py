@@ -110,7 +110,7 @@ def test_a_run_whose_file_system_fails_now_goes_on_later(tmp_path, monkeypatch, 
                 begin()
         return caught.type
 
-    monkeypatch.setattr(files, "READ_PAUSES_S", ())
+    monkeypatch.setattr(files, "READ_S", 0.0)
     assert fails_with(code) is (NotNow if where == "listdir" else RunFolderError)  # what is not listed may be a run
     begin()[1].release()
     assert fails_with(code) is NotNow

@@ -138,7 +138,7 @@ def test_what_cannot_be_read_now_stays_where_it_is(run, capsys, monkeypatch, cod
             raise OSError(code, os.strerror(code), path)
         return real(path, *how, **named)
 
-    monkeypatch.setattr(files, "READ_PAUSES_S", ())
+    monkeypatch.setattr(files, "READ_S", 0.0)
     (run / "evaluations/000001.json").write_text("{}")
     (run / "best/000001.safetensors").write_bytes(b"")
     run_folder.prepare(run, make_config(), ["node1"], fresh=False)

@@ -320,7 +320,7 @@ def test_a_folder_that_is_gone_ends_the_writer_and_is_no_error_of_its_own(segmen
     segments.submit(7, records[0], {})
     segments.flush()
     assert segments.ended == "the run's folder is gone" and segments.resumable == resumable
-    assert writer.insist(segments, segments.folder, lambda: list(segments.folder.iterdir())) is None
+    assert writer.read_through(segments, segments.folder, lambda: list(segments.folder.iterdir())) is None
     assert not segments.folder.exists() and segments.requests.stop
 
 

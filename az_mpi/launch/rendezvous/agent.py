@@ -8,13 +8,13 @@ import secrets
 import sys
 import time
 
-from az_mpi.core.files import passes
+from az_mpi.core.files import passes, retry_while_unavailable
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 
 FOLDER = "AZ_MPI_RENDEZVOUS"  # tells this program the folder
 POLL_S = 0.1
-FAILS_S = 20.0  # that a file system may fail for before there is nobody to be called
+FAILS_S = 20.0  # for how long a file system may fail
 
 
 def main(arguments):
@@ -23,11 +23,11 @@ def main(arguments):
     # As ssh does: one shell command, whatever the number of words.
     text = "" if sys.stdin.isatty() else sys.stdin.read()
     try:
-        folder = insist(lambda: PrivateFolder(os.environ[FOLDER]))
-        members = (insist(lambda: folder.read("node-0")) or {}).get("members", [])
+        folder = retry(lambda: PrivateFolder(os.environ[FOLDER]))
+        members = (retry(lambda: folder.read("node-0")) or {}).get("members", [])
         member = next(member for member in members if member["host"] == host)
         key = f"{member['id']}-{secrets.token_hex(8)}"
-        insist(lambda: folder.write(f"command-{key}", {"command": " ".join(arguments[1:]), "input": text}))
+        retry(lambda: folder.write(f"command-{key}", {"command": " ".join(arguments[1:]), "input": text}))
     except (KeyError, Refusal, StopIteration, OSError) as error:
         print(f"no node {host} in the rendezvous: {error}", file=sys.stderr)
         return 255
@@ -41,16 +41,9 @@ def main(arguments):
     return 255  # whoever asked is gone
 
 
-def insist(action):
-    """Return what `action()` returns, called again for FAILS_S where the file system fails. Raises OSError."""
-    until = time.monotonic() + FAILS_S
-    while True:
-        try:
-            return action()
-        except (OSError, NotNow) as error:
-            if not (isinstance(error, NotNow) or passes(error)) or time.monotonic() > until:
-                raise
-        time.sleep(POLL_S)
+def retry(action):
+    """Return what `action()` returns, called again for FAILS_S while the file system fails. Raises OSError, NotNow."""
+    return retry_while_unavailable(action, FAILS_S, unavailable=lambda e: isinstance(e, NotNow) or passes(e))
 
 
 def look(folder, name):
