@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 
+from az_mpi.core.exit_codes import DONE, USAGE
 from az_mpi.core.files import have_home, keep_private
 from az_mpi.core.problems import Refusal, escape, nearest, print_anything
 
@@ -17,7 +18,6 @@ COMMANDS = {
     "report": ("az_mpi.report.page", "make one HTML page of a run"),
     "verify": ("az_mpi.storage.verify", "check every file of a run, and mend what can be"),
 }
-USAGE = 2
 
 
 def main(argv=None):
@@ -25,7 +25,7 @@ def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
         print(help_text())
-        return 0 if argv else USAGE
+        return DONE if argv else USAGE
     name, arguments = argv[0], argv[1:]
     keep_private()
     have_home()
@@ -40,7 +40,7 @@ def main(argv=None):
         return error.status
     except BrokenPipeError:  # the reader of our output, such as `head`, has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return DONE
 
 
 def help_text():

@@ -9,7 +9,7 @@ from collections import Counter
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from az_mpi.core import files
+from az_mpi.core import exit_codes, files
 from az_mpi.core.files import passes
 
 FILE_BYTES_MAX = 2**16  # a larger file is no configuration (and /dev/zero would never end)
@@ -33,13 +33,13 @@ class Problem(NamedTuple):
 class Refusal(Exception):
     """What was asked cannot be done as it was asked. str() is one block for the user, `status` the exit status."""
 
-    status = 2
+    status = exit_codes.USAGE
 
 
 class NotNow(Refusal):
     """What was asked cannot be done now; the same command goes on once that has passed."""
 
-    status = 75
+    status = exit_codes.RESUMABLE
 
 
 class ConfigError(Refusal):

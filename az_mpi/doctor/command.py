@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 
 from az_mpi import __version__
+from az_mpi.core.exit_codes import DONE, PROBLEMS, USAGE
 from az_mpi.core.problems import Refusal, escape, parse_json, show
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
 from az_mpi.report import console
 
 PROG = "python -m az_mpi doctor"
-STARTS, STARTS_NOT, USAGE = 0, 1, 2
 LAST_WORDS_S, OTHERS_WAIT_S = 1.0, 10.0
 SECONDS, SHORT_S = 5.0, 0.2  # of the trial: of a given configuration, and where none is given
 # What is tried where no configuration is given: whether a run starts, not how fast it is.
@@ -89,7 +89,7 @@ def main(arguments):
     examine(world, why_alone, launcher, options, text, report)
     report.finish()
     world.barrier()  # mpirun ends the others with the first that fails
-    return STARTS if report.would_start else STARTS_NOT
+    return DONE if report.would_start else PROBLEMS
 
 
 def parse(arguments):
@@ -128,7 +128,7 @@ def tell_only(why_alone):
     print(f"rank {environment_rank()} on {socket.gethostname()} ({sys.executable}): {why_alone}", file=sys.stderr)
     facts.import_libraries(0)  # as long as it takes rank 0
     time.sleep(OTHERS_WAIT_S)
-    return STARTS_NOT
+    return PROBLEMS
 
 
 def examine(world, why_alone, launcher, options, text, report):
@@ -205,7 +205,7 @@ def try_run(world, ranks, options, text, report):
         words = f"rank {world.rank} on {world.host}: {in_words(error)}"
         if world.size > 1:  # the others wait for this rank
             print(f"doctor: the trial fails on {words}; a run would not start here", file=sys.stderr, flush=True)
-            world.abort(STARTS_NOT)
+            world.abort(PROBLEMS)
         return report.add("Trial", [Check("start", PROBLEM, f"the trial fails on {words}", "as it says")])
     found, lines, more = trial.examine(ranks, config, figures, bool(options.config_file))
     report.add("Trial", found, [*table, *lines] if options.config_file else [], **more)

@@ -6,10 +6,11 @@ import socket
 import sys
 import threading
 
+from az_mpi.core.exit_codes import PROBLEMS
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor.checks import in_words
 
-HANG_S, ENDED = 300.0, 1
+HANG_S = 300.0
 
 
 class Alone:
@@ -78,7 +79,7 @@ def watch(what, said_to=None, limit_s=HANG_S):
               "ends\n  ranks that wait for each other for ever often use a network that does not connect them: name\n"
               "  the right one with --mca btl_tcp_if_include INTERFACE, and see that no firewall is between the hosts",
               file=sys.stderr, flush=True)
-        os._exit(ENDED)
+        os._exit(PROBLEMS)
 
     if said_to:
         print(f"doctor: {what} …", file=said_to, flush=True)

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from az_mpi.config import command_line
 from az_mpi.config import load as configuration
+from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.problems import Refusal, escape, nearest
 from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.launch.host_pool import HostPool
 from az_mpi.launch.rendezvous import node0
-from az_mpi.launch.supervisor import RESTARTS_MAX, RESUMABLE, Supervisor
+from az_mpi.launch.supervisor import RESTARTS_MAX, Supervisor
 from az_mpi.launch.transport import Ssh
 from az_mpi.storage.run_folder import recorded_config
 

@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import NamedTuple
 
+from az_mpi.core.exit_codes import INTERNAL, RESUMABLE, STOPPED_EARLY
 from az_mpi.liveness import watchdog
 
 LOOK_EVERY_S, LAST_WORDS_S = 0.2, 2
@@ -16,10 +17,6 @@ STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 # What Open MPI says when a host is lost; seen with 5.0.11: its exit status is 0 then. And what a watchdog says.
 LOSSES = (b"has lost communication with a remote daemon", watchdog.ENDED_EARLY.encode())
-# How mpirun ends where USR2 comes before it, or a rank, takes it, and where it is still starting its daemons (seen with
-# 5.0.11): no rank has begun then.
-STOPPED_EARLY = (128 + signal.SIGUSR2, 250)
-INTERNAL, RESUMABLE = 70, 75
 
 
 class Ended(NamedTuple):

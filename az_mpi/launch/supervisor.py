@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from az_mpi.core import files
+from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, KILLED, RESUMABLE, USAGE
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import SHARE
 from az_mpi.launch import check, mpi_job, mpirun
@@ -27,7 +28,6 @@ TICK_S = 1.0
 STOPS = ((0, signal.SIGUSR2), (120, signal.SIGTERM), (150, signal.SIGKILL))
 # And how one that has lost a host, which mpirun may not see by itself.
 ENDS = ((0, signal.SIGTERM), (30, signal.SIGKILL))
-USAGE, INTERNAL, RESUMABLE, INTERRUPTED, KILLED = 2, 70, 75, 130, 137
 
 
 class Supervisor:
@@ -277,9 +277,9 @@ class Supervisor:
         if request["restart"] or (hosts, np) != (self.chosen, self.np):
             text = f"restarting on {shown(hosts)}: {np} rank{'s' * (np != 1)}"
             self.change(f"as asked: {text}")
-            self.reply(0, text)
+            self.reply(DONE, text)
         else:
-            self.reply(0, f"no change for the job, which runs on {shown(self.chosen)}")
+            self.reply(DONE, f"no change for the job, which runs on {shown(self.chosen)}")
 
     def reply(self, status, text):
         self.answer = {"id": self.request["id"], "status": status, "text": text}

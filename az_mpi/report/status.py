@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 
+from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.files import Forbidden, write_bytes
 from az_mpi.core.problems import Refusal
 from az_mpi.liveness import heartbeat, watchdog
@@ -16,7 +17,6 @@ from az_mpi.report.status_text import render
 
 NAME, TEXT_NAME = "status.json", "status.txt"
 SCHEMA_VERSION = 1
-RESUMABLE = 75  # the job's exit status
 WRITE_EVERY_S = 2.0
 LAST_WRITE_S = 5.0  # a disk that hangs does not hold up the end for longer
 LEAVE_S = 8.0  # nor the end of a job that it, or a lost host, brings about; for the games too

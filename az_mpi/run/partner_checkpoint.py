@@ -16,6 +16,7 @@ from concurrent import futures
 import numpy as np
 import torch
 
+from az_mpi.core.exit_codes import INTERNAL
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.peers import PeerLost
 from az_mpi.mpi.world import wait
@@ -102,7 +103,7 @@ class PartnerCheckpoint:
             future.set_exception(error)
             if not isinstance(error, PeerLost) and not self.pair.is_root:  # who would wait for this rank for ever
                 traceback.print_exc()
-                self.pair.give_up(70)
+                self.pair.give_up(INTERNAL)
 
     def _carry(self, content):
         self.pair.broadcast(content)

@@ -12,10 +12,10 @@ from collections import Counter
 from pathlib import Path
 
 from az_mpi.core import files
+from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.problems import NotNow, Refusal
 
 PROG = "python -m az_mpi verify"
-WHOLE, DAMAGED = 0, 1
 EPILOG = """\
 checked: the sums, schema and content of checkpoints; the sum, schema, columns and counts of every segment; that no game
 is stored twice; that segments hold the games and positions that the newest whole checkpoint counts; the links of
@@ -57,7 +57,7 @@ def main(arguments):
         print(json.dumps(found.values(), indent=1))
     else:
         print("\n".join(found.lines()))
-    return DAMAGED if found.problems else WHOLE
+    return PROBLEMS if found.problems else DONE
 
 
 def unreadable(error):

@@ -7,12 +7,12 @@ import sys
 import tempfile
 import time
 
+from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch import mpi_job
 from az_mpi.launch.rendezvous.nodes import POLL_S, SAY_EVERY_S, Other
 
 OUTPUT_BYTES_MAX = 2**16
-LOST = 75  # the same command on every node, or on this one, goes on
 
 
 def serve(node, waiting_s):
@@ -42,12 +42,12 @@ def serve(node, waiting_s):
                     say_at += SAY_EVERY_S
             elif root.is_lost(joined):
                 mpi_job.say(f"node {node.index}: node 0 is lost: ending")
-                return LOST
+                return RESUMABLE  # start the same command again, on every node or on this one
             elif content is None:
                 pass  # for a moment
             elif not mine:
                 mpi_job.say(f"node {node.index}: node 0 took this node for lost and goes on without: ending")
-                return LOST
+                return RESUMABLE  # start the same command again, on every node or on this one
             elif end := content.get("end"):
                 if end["text"]:
                     print(f"node 0: {end['text']}", file=sys.stderr)

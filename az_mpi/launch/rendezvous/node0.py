@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 
+from az_mpi.core.exit_codes import INTERNAL, RESUMABLE
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import check, mpi_job, mpirun
 from az_mpi.launch.host_pool import HostPool
@@ -13,7 +14,7 @@ from az_mpi.launch.rendezvous import agent, joiner
 from az_mpi.launch.rendezvous.meeting import Meeting
 from az_mpi.launch.rendezvous.nodes import COME_S, DEAD_S, POLL_S, SAY_EVERY_S, STALE_S, Node, Other
 from az_mpi.launch.rendezvous.private_folder import PrivateFolder
-from az_mpi.launch.supervisor import INTERNAL, RESUMABLE, Supervisor
+from az_mpi.launch.supervisor import Supervisor
 
 
 def run(options, program, given, hours):

@@ -1,0 +1,14 @@
+"""The exit codes of every command. mpirun passes on those of its ranks."""
+
+import signal
+
+DONE = 0
+PROBLEMS = 1  # of doctor and verify: they have found a problem
+USAGE = 2  # wrong options or configuration: nothing was started
+INTERNAL = 70  # an error of the program itself
+RESUMABLE = 75  # stopped, or not possible now: the same command goes on
+INTERRUPTED = 128 + signal.SIGINT  # by a second SIGINT
+KILLED = 128 + signal.SIGKILL
+# Of mpirun where SIGUSR2 reaches it, or a rank, before any rank has begun (seen with Open MPI 5.0.11; 250: while it
+# starts its daemons).
+STOPPED_EARLY = (128 + signal.SIGUSR2, 250)
