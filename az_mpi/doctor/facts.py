@@ -1,28 +1,26 @@
-"""What one rank knows of itself without asking another: versions, libraries, launchers, cores and memory."""
+"""What one rank knows of itself without asking others: its host, libraries, launchers, cores and memory."""
 
-import hashlib
 import json
 import os
-import platform
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from az_mpi import __version__
+from az_mpi.core.host_facts import HostFacts
 from az_mpi.doctor import probe
 from az_mpi.doctor.checks import attempt
 
 PROBE_S, TOOL_S = 300, 20  # that imports may take on a slow file system, and a launcher to say its version
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_PROC_BIND",
                     "OMP_PLACES", "KMP_AFFINITY")
-PACKAGE = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def gather(local_rank, with_launchers):
-    """Return everything, JSON-able. with_launchers: also ask the launchers on PATH, which one rank does for all."""
+    """Return {what: fact}, JSON-able: those of `HostFacts`, the sources as one hash, and more. with_launchers: also ask
+    the launchers on PATH, which one rank does for all."""
     load = os.getloadavg()[0]  # before our own work counts
     libraries = import_libraries(local_rank)
     after_start, error = attempt(probe.mpi) if "error" not in libraries["mpi4py"] else (None, None)
@@ -30,20 +28,16 @@ def gather(local_rank, with_launchers):
         libraries["mpi4py"]["error"] = error
     elif after_start:
         libraries["mpi4py"] |= after_start
-    return {
-        "host": socket.gethostname(),
-        "az_mpi": __version__,
-        "sources": sources_hash(PACKAGE),
-        "folder": str(PACKAGE),
-        "python": platform.python_version(),
+    facts = HostFacts.look(CHECKOUT)
+    return facts.to_dict() | {
+        "sources": facts.sources_hash(),
+        "folder": str(CHECKOUT / "az_mpi"),
         "executable": sys.executable,
-        "libc": " ".join(platform.libc_ver()),
-        "kernel": platform.release(),
-        "processor": processor(),
         "libraries": libraries,
         "launchers": launchers() if with_launchers else None,
-        "cores": {"host": os.cpu_count(), "allowed": sorted(os.sched_getaffinity(0)), "quota": cpu_quota(),
-                  "load": load},
+        "cores_num": os.cpu_count(),
+        "quota": cpu_quota(),
+        "load": load,
         "memory": memory(),
         "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         "gpu_files": Path("/dev/nvidiactl").exists(),
@@ -74,21 +68,6 @@ def import_libraries(local_rank):
 
 def _ended(status):
     return f"killed by signal {-status}" if status < 0 else f"status {status}"
-
-
-def sources_hash(package):
-    """Return a short hash of a package's Python files: checkouts of one version may differ."""
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def processor():
-    """Return the processor's name."""
-    text, _ = attempt(Path("/proc/cpuinfo").read_text)
-    names = re.findall(r"^model name\s*: (.*)", text or "", re.MULTILINE)
-    return names[0] if names else platform.machine()
 
 
 def launchers():

@@ -20,7 +20,7 @@ def devices(ranks):
             gpu = torch["devices"][torch["device"]]
             device = f"cuda:{torch['device']} {gpu['name']}, {gpu['memory_bytes'] / GIB:.0f} GiB, NCCL {torch['nccl']}"
             holders[rank["host"], torch["device"]] += 1
-        table.append((k, rank["host"], len(rank["cores"]["allowed"]), device))
+        table.append((k, rank["host"], len(rank["cores"]), device))
     if broken := [k for k, torch in enumerate(torches) if torch.get("device_error")]:
         found.append(Check("device", PROBLEM, f"the GPU of {ranks_in_words(broken)} does not work: "
                            f"{torches[broken[0]]['device_error']}", "nvidia-smi shows who holds it and the driver's "
@@ -46,8 +46,8 @@ def cores(ranks):
     found = []
     for host in dict.fromkeys(rank["host"] for rank in ranks):
         here = [k for k, rank in enumerate(ranks) if rank["host"] == host]
-        facts = [ranks[k]["cores"] for k in here]
-        total, allowed = facts[0]["host"], set().union(*[one["allowed"] for one in facts])
+        facts = [ranks[k] for k in here]
+        total, allowed = facts[0]["cores_num"], set().union(*[one["cores"] for one in facts])
         quotas = [one["quota"] for one in facts if one["quota"]]
         words = f"{host}: {ranks_in_words(here)} may run on {len(allowed)} of {total} cores"
         words += f", with a cgroup quota of {min(quotas):g}" if quotas else ""
@@ -59,7 +59,7 @@ def cores(ranks):
             level, cure = WARNING, "taskset, or a larger quota: threads beyond the quota make the others wait"
             words += ", fewer than that"
         elif len(allowed) < total:
-            level = WARNING if any(len(one["allowed"]) == 1 for one in facts) and total > len(here) else OK
+            level = WARNING if any(len(one["cores"]) == 1 for one in facts) and total > len(here) else OK
             cure = "mpirun --bind-to none, or --map-by slot:PE=N --bind-to core; srun --cpus-per-task=N"
         found.append(Check("cores", level, words, cure))
         load = min(one["load"] for one in facts)
@@ -76,7 +76,7 @@ def threads(ranks):
         values = {rank["threads"].get(name, "(not set)") for rank in ranks}
         words = f"{name}={' or '.join(sorted(values))}"
         few = [k for k, rank in enumerate(ranks) if name == "NUMBA_NUM_THREADS"
-               and 0 < _number(rank["threads"].get(name)) < len(rank["cores"]["allowed"])]
+               and 0 < _number(rank["threads"].get(name)) < len(rank["cores"])]
         if few:
             found.append(Check("threads", WARNING, f"{words} may keep the search of {ranks_in_words(few)} from some of "
                                "its cores", f"unset {name}"))

@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from az_mpi.core import files
+from az_mpi.core import files, host_facts
 from az_mpi.core.files import parse_json
+from az_mpi.core.host_facts import HostFacts
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.launch import host_probe
 from az_mpi.mpi.root_host import is_here
@@ -24,6 +25,7 @@ ANSWER_S = 30  # for a host to answer, unless told otherwise
 AT_ONCE = 64  # hosts that are asked at the same time
 ANSWER_BYTES_MAX = 2**20
 FILES_SHOWN = 4
+MUST_AGREE = ("torch", "mpi4py", "horovod", "numpy", "numba", "h5py")  # packages; the others may differ or be missing
 SAY_EVERY_S = 10
 
 
@@ -36,7 +38,8 @@ class Problem(NamedTuple):
 
 
 def check(hosts, mpirun, logdir, shell, timeout_s, gpus=False):
-    """Return {host's name: what it says of itself} of the Hosts; None stands for this machine, which is asked as well.
+    """Return {host's name: its answer} of the Hosts; None stands for this machine, which is asked as well. An answer is
+    what `host_probe.look` returns, with the HostFacts as "facts".
 
     logdir: the run's folder, which need not exist. shell(name, words) is the command that runs words on a host.
     gpus: whether each host must have a GPU for each slot. Raises Refusal with every problem in one block.
@@ -53,7 +56,7 @@ def ask(hosts, mpirun, logdir, shell, timeout_s, gpus=False, end=None):
     """Return (answers as `check` does, Problems): only of None where not even this machine answers. Raises Refusal
     where the run's folder cannot be used.
 
-    end: id of a launch whose ranks are killed wherever they are met, see `probe.LAUNCH`.
+    end: id of a launch whose ranks are killed wherever they are found, see `host_probe.LAUNCH`.
     """
     checkout = str(Path(__file__).resolve().parents[2])
     with token(logdir) as seen:
@@ -108,7 +111,9 @@ def token(logdir):
 def look_at(names, asked, shell, timeout_s):
     """Ask hosts, AT_ONCE at a time and each for at most timeout_s; return ({name: answer}, Problems)."""
     answers, problems, running, waiting = {}, [], {}, list(names)
-    text = f"{Path(host_probe.__file__).read_text()}\nmain(json.loads({json.dumps(asked)!r}))\n"
+    text = "\n".join([*(Path(module.__file__).read_text() for module in (host_facts, host_probe)),
+                      f"asked = json.loads({json.dumps(asked)!r})",
+                      'answer(HostFacts.look(asked["checkout"]).to_dict(), asked)', ""])
     say_at = time.monotonic() + SAY_EVERY_S
     try:
         while waiting or running:
@@ -166,8 +171,9 @@ class _Question:
         for line in _text(self.output).splitlines():
             if line.startswith(host_probe.MARK):
                 try:
-                    return parse_json(line[len(host_probe.MARK):]), None
-                except ValueError:
+                    answer = parse_json(line[len(host_probe.MARK):])
+                    return answer | {"facts": HostFacts(**answer["facts"])}, None
+                except (ValueError, TypeError, KeyError):
                     break
         return None, explain(self.name, self.process.returncode, _text(self.errors))
 
@@ -211,25 +217,24 @@ def explain(name, status, errors):
 
 def compare(here, there, asked, slots):
     """Yield (what is wrong, cure) of a host's answer against this machine's."""
+    ours, theirs, checkout = here["facts"], there["facts"], asked["checkout"]
     same = "install the same on every host, or share one .venv"
-    for what in ("python", "machine"):
-        if here[what] != there[what]:
-            yield f"{what} is {_said(there[what])}, here {_said(here[what])}", same
-    if here["mpirun"] != there["mpirun"]:
-        yield f"{asked['mpirun']} is {_said(there['mpirun'])}, here {_said(here['mpirun'])}", same
-    for name, version in here["packages"].items():
-        if there["packages"].get(name) != version:
-            yield f"{name} is {_said(there['packages'].get(name))}, here {_said(version)}", same
-    if here["az_mpi"] != there["az_mpi"]:
-        yield f"az_mpi is {_said(there['az_mpi'])} in {asked['checkout']}, here {here['az_mpi']}", (
+    pairs = {"python": (theirs.python, ours.python), "machine": (theirs.machine, ours.machine),
+             asked["mpirun"]: (there["mpirun"], here["mpirun"])}  # fmt: skip
+    pairs |= {name: (theirs.packages[name], ours.packages[name]) for name in MUST_AGREE}
+    for what, (found, wanted) in pairs.items():
+        if found != wanted:
+            yield f"{what} is {_said(found)}, here {_said(wanted)}", same
+    if ours.az_mpi != theirs.az_mpi:
+        yield f"az_mpi is {_said(theirs.az_mpi)} in {checkout}, here {ours.az_mpi}", (
             "the checkout must have the same path and content on every host")
-    elif other := sorted(set(here["files"].items()) ^ set(there["files"].items())):
+    elif other := ours.sources.items() ^ theirs.sources.items():
         paths = sorted({path for path, _ in other})
         more = f" and {len(paths) - FILES_SHOWN} more" * (len(paths) > FILES_SHOWN)
-        yield f"other sources in {asked['checkout']}: {', '.join(map(escape, paths[:FILES_SHOWN]))}{more}", (
+        yield f"other sources in {checkout}: {', '.join(map(escape, paths[:FILES_SHOWN]))}{more}", (
             "share one checkout, or bring both to the same commit")
-    if here["uid"] != there["uid"]:
-        yield f"the user's number is {there['uid']}, here {here['uid']}", "files of one could not be read by the other"
+    if ours.uid != theirs.uid:
+        yield f"the user's number is {theirs.uid}, here {ours.uid}", "files of one could not be read by the other"
     if not there["cwd"]:
         yield f"there is no folder {asked['cwd']}", "start from a folder that every host has, such as the checkout"
     if there["token"]:
@@ -245,7 +250,7 @@ def same_machine(hosts, answers):
     seen = {}
     for host in hosts:
         if host.name in answers:
-            own = answers[host.name]["host"]
+            own = answers[host.name]["facts"].host
             if own in seen:
                 yield Problem(host.name, f"calls itself {escape(own)}, and so does {seen[own]}",
                               "give one machine once, with all its slots; two machines need different hostnames")
@@ -270,7 +275,7 @@ def block(problems, hosts_num):
 def settings(answers, hosts):
     """Return what mpirun.line takes as `threads` and `networks` from the answers of the Hosts."""
     names = [host.name for host in hosts]
-    threads = min(max(1, answers[host.name]["cores"] // host.slots) for host in hosts)
+    threads = min(max(1, len(answers[host.name]["facts"].cores) // host.slots) for host in hosts)
     if len(hosts) == 1 and answers[names[0]] is answers[None]:
         return {"threads": threads}
     everyone = names if any(answers[name] is answers[None] for name in names) else [None, *names]  # mpirun is here
@@ -285,11 +290,12 @@ def networks(answers, names):
     """
     shared = None
     for name in names:
-        own = {network for _, network in answers[name]["networks"]}
+        own = {network for _, network in answers[name]["facts"].networks}
         shared = own if shared is None else shared & own
     good = []
     for network in sorted(shared or ()):
-        addresses = [address for name in names for address, of in answers[name]["networks"] if of == network]
+        addresses = [address for name in names for address, of in answers[name]["facts"].networks
+                     if of == network]
         if len(set(addresses)) == len(addresses) and ipaddress.ip_network(network).prefixlen < 32:
             good.append(network)
     return ",".join(good) or None

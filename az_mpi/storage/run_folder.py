@@ -2,7 +2,6 @@
 
 import errno
 import functools
-import importlib.metadata
 import json
 import os
 import platform
@@ -17,6 +16,7 @@ from az_mpi import __version__
 from az_mpi.config import load as configuration
 from az_mpi.core import files
 from az_mpi.core.files import claim_text, is_there, names, passes, read_json, remove_leftovers, set_aside, write_text
+from az_mpi.core.host_facts import package_versions
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.storage import lock
 
@@ -206,23 +206,15 @@ def check_room(path, checkpoint_bytes, keep, games_bytes):
 
 def describe(config, hosts):
     """Return the description of a start, for JSON: configuration, versions, hosts, commit."""
-    packages = ("torch", "numpy", "numba", "h5py", "mpi4py", "horovod", "openvino", "safetensors")
     return {
         "config": json.loads(configuration.to_json(config)),
         "az_mpi": __version__,
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in packages},
+        "packages": package_versions(),
         "git_commit": _commit(),
         "hosts": hosts,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-
-
-def _version(name):
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def check_same_run(path, config):

@@ -29,7 +29,7 @@ def rank(host="node1", **changes):
         "executable": "/venv/bin/python", "kernel": "6.1", "processor": "EPYC", "gpu_files": False, "threads": {},
         "libraries": {name: {"version": "1.0", "import_s": 1.0} for name in facts.probe.LIBRARIES},
         "launchers": {"mpirun": {"path": "/venv/bin/mpirun", "version": OPEN_MPI}, "srun": None, "ssh": None},
-        "cores": {"host": 8, "allowed": list(range(8)), "quota": None, "load": 0.1},
+        "cores": list(range(8)), "cores_num": 8, "quota": None, "load": 0.1,
         "memory": {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": None},
     }
     made["libraries"]["mpi4py"] |= {"vendor": "Open MPI", "mpi_version": "5.0.9", "standard": "3.1",
@@ -165,13 +165,13 @@ def test_devices_are_tables_and_broken_or_shared_ones_are_told():
 
 
 @pytest.mark.parametrize("cores, ranks_num, said", [
-    ({"host": 8, "allowed": [3], "quota": None, "load": 0}, 1, "may run on 1 of 8 cores"),
-    ({"host": 8, "allowed": [0, 1], "quota": None, "load": 0}, 3, "fewer than ranks"),
-    ({"host": 8, "allowed": list(range(8)), "quota": 2.5, "load": 0}, 1, "cgroup quota of 2.5"),
-    ({"host": 2, "allowed": [0, 1], "quota": None, "load": 5.0}, 1, "a load of 5.0 on 2 cores"),
+    ({"cores": [3]}, 1, "may run on 1 of 8 cores"),
+    ({"cores": [0, 1]}, 3, "fewer than ranks"),
+    ({"quota": 2.5}, 1, "cgroup quota of 2.5"),
+    ({"cores_num": 2, "cores": [0, 1], "load": 5.0}, 1, "a load of 5.0 on 2 cores"),
 ])  # fmt: skip
 def test_cores_that_ranks_cannot_use_are_told(cores, ranks_num, said):
-    found = machine.cores([rank(cores=cores) for _ in range(ranks_num)])
+    found = machine.cores([rank(**cores) for _ in range(ranks_num)])
     assert said in words(found, WARNING)
 
 
@@ -212,15 +212,6 @@ def test_limits_of_cgroups_are_the_smallest_on_the_way_up(tmp_path):
     assert facts.cpu_quota(**one) == 1.5 and facts.memory_limit(**one) is None
     (tmp_path / "one/memory/memory.limit_in_bytes").write_text("7000\n")
     assert facts.memory_limit(**one) == 7000
-
-
-def test_sources_have_a_hash_of_names_and_contents(tmp_path):
-    (tmp_path / "a.py").write_text("x = 1")
-    before = facts.sources_hash(tmp_path)
-    (tmp_path / "a.txt").write_text("no source")
-    assert facts.sources_hash(tmp_path) == before
-    (tmp_path / "a.py").write_text("x = 2")
-    assert facts.sources_hash(tmp_path) != before
 
 
 def test_a_library_that_crashes_the_interpreter_is_named(tmp_path, monkeypatch):

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from az_mpi.core.host_facts import HostFacts
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import check, host_probe, hosts
 from az_mpi.launch.mpirun import Mpirun
@@ -39,7 +41,7 @@ case $host in
     mpi) change='s/(Open MPI) [0-9.]*/(Open MPI) 4.1.4/' ;;
     version) change='s/"az_mpi": "[^"]*"/"az_mpi": "0.0.9"/' ;;
     content) change='s/\("az_mpi\/loop.py": "\)....../\1ffffff/' ;;
-    absent) change='s/"files": {[^}]*}/"files": {}/; s/"az_mpi": "[^"]*"/"az_mpi": null/' ;;
+    absent) change='s/"sources": {[^}]*}/"sources": {}/; s/"az_mpi": "[^"]*"/"az_mpi": null/' ;;
     elsewhere) change='s/"token": ""/"token": "another folder"/; s/"cwd": true/"cwd": false/' ;;
     alias) host=good ;;
 esac
@@ -72,11 +74,11 @@ def look(tmp_path, monkeypatch):
 
 def test_good_hosts(look):
     answers = look("good:2,better:1,localhost:1")
-    assert {name: answer["host"] for name, answer in answers.items() if name in ("good", "better")} == {
+    assert {name: answer["facts"].host for name, answer in answers.items() if name in ("good", "better")} == {
         "good": "good", "better": "better"}  # fmt: skip
     here = answers[None]
-    assert answers["localhost"] is here and here["token"] == "" and here["cwd"] and here["cores"] >= 1
-    assert here["python"] == sys.version.split()[0] and "az_mpi/launch/check.py" in here["files"]
+    assert answers["localhost"] is here and here["token"] == "" and here["cwd"] and here["facts"].cores
+    assert here["facts"] == HostFacts.look(ROOT) and "az_mpi/launch/check.py" in here["facts"].sources
     calls = look.notes.read_text().splitlines()
     assert len(calls) == 2 and all("BatchMode=yes" in call and "ConnectTimeout=60" in call for call in calls)
 
@@ -160,7 +162,7 @@ def test_a_token_goes_when_the_launcher_is_told_to_stop(tmp_path, look):
 
 
 def answers_of(**networks):
-    return {name: {"networks": found, "cores": 8} for name, found in networks.items()}
+    return {name: {"facts": SimpleNamespace(networks=found, cores=range(8))} for name, found in networks.items()}
 
 
 LAN, BRIDGE, FAST = "10.0.0.0/24", "172.17.0.0/16", "192.168.5.0/24"

@@ -1,0 +1,101 @@
+"""What a host is and has. launch also sends the text of this file to the Python of hosts on which there may be no
+az_mpi: it uses the standard library only, and what a host lacks is None or empty, never an error."""
+
+import hashlib
+import importlib.metadata
+import ipaddress
+import os
+import platform
+import re
+import socket
+from dataclasses import asdict, dataclass
+
+PACKAGES = ("torch", "mpi4py", "horovod", "numpy", "numba", "h5py", "openvino", "safetensors")
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """A host as one of its processes sees it."""
+
+    host: str  # as it calls itself
+    uid: int  # the user's number
+    machine: str  # the kind of processor, such as x86_64
+    processor: str  # its name
+    kernel: str
+    libc: str
+    python: str
+    packages: dict  # {name: version, None where it is missing}
+    az_mpi: str | None  # version
+    sources: dict  # {path within the checkout: the beginning of its SHA-256}
+    cores: list  # those that this process may run on
+    networks: list  # [address, network in CIDR form] of each IPv4 interface that leads out of the host
+
+    @classmethod
+    def look(cls, checkout):
+        """Return the facts of this host. checkout: the folder that holds run_dist.py and az_mpi."""
+        return cls(socket.gethostname(), os.geteuid(), platform.machine(), _processor(), platform.release(),
+                   " ".join(platform.libc_ver()), platform.python_version(), package_versions(), _version(checkout),
+                   _digests(checkout), sorted(os.sched_getaffinity(0)), _networks())
+
+    def sources_hash(self):
+        """Return one short hash of all sources: checkouts of one version may differ."""
+        return hashlib.sha256(repr(sorted(self.sources.items())).encode()).hexdigest()[:12]
+
+    def to_dict(self):
+        """Return the facts as a JSON-able dict; `HostFacts(**values)` makes them of it again."""
+        return asdict(self)
+
+
+def package_versions():
+    """Return {name: version} of PACKAGES, None for one that is missing. Imports none of them."""
+    return {name: _package_version(name) for name in PACKAGES}
+
+
+def _package_version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _processor():
+    found = re.search(rb"^model name\s*: (.*)", _read("/proc/cpuinfo") or b"", re.MULTILINE)
+    return found[1].decode() if found else platform.machine()
+
+
+def _version(checkout):
+    text = _read(os.path.join(checkout, "az_mpi", "__init__.py")) or b""
+    found = re.search(rb'^__version__ = "(.*)"', text, re.MULTILINE)
+    return found and found[1].decode()
+
+
+def _digests(checkout):
+    paths = [os.path.join(checkout, "run_dist.py")]
+    for folder, _, names in os.walk(os.path.join(checkout, "az_mpi")):
+        paths += [os.path.join(folder, name) for name in names if name.endswith(".py")]
+    texts = {os.path.relpath(path, checkout): _read(path) for path in paths}
+    return {path: hashlib.sha256(text).hexdigest()[:12] for path, text in texts.items() if text is not None}
+
+
+def _networks():
+    try:
+        import psutil
+    except ImportError:
+        return []
+    up = {name for name, state in psutil.net_if_stats().items() if state.isup}
+    found = []
+    for name, addresses in psutil.net_if_addrs().items():
+        for address in addresses:
+            if address.family == socket.AF_INET and address.netmask and name in up:
+                interface = ipaddress.ip_interface(f"{address.address}/{address.netmask}")
+                if not (interface.is_loopback or interface.is_link_local):
+                    found.append([str(interface.ip), str(interface.network)])
+    return found
