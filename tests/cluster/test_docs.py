@@ -87,8 +87,8 @@ def test_the_pages_about_hosts_and_all_that_name_some(run, meet):
     assert len(alone) > 8 and len(meetings) == 2
     done = run("\n".join(alone))
     assert complete(done.stdout) == sum("run_dist.py" in text or " launch " in text for text in alone)
-    for host in ("node1", "node2"):  # the line that shows who is where
-        assert len(re.findall(rf"^\d {host} \S*/python", done.stdout, re.MULTILINE)) == 2
+    # The line that shows who is where; mpirun may join those of two ranks.
+    assert set(re.findall(r"(\d node\d) \S*?/python", done.stdout)) == {"0 node1", "1 node1", "2 node2", "3 node2"}
     first, second = meetings
     assert re.sub(r"runs/\d+", "", second) == re.sub(r"runs/\d+", "", first).replace("--node_index 0", "--node_index 1")
     assert complete(meet(first).stdout) == 1
