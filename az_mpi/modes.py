@@ -36,6 +36,7 @@ def train(arguments, config, world, requests):
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
 
     def begin(network):
+        run_folder.check_sources(folder, config, arguments.allow_other_source)
         anew = arguments.without_checkpoint
         try:
             newest[:] = [checkpoint.refuse_unusable(folder / "checkpoints", anew, network.state_dict())]
@@ -106,7 +107,9 @@ def selfplay(arguments, config, world, requests):
         quota.play_until(player, run.control, index, call, 0, config.selfplay.games_num, shown.update)
     shown.close()
     seconds = time.perf_counter() - begun
-    record = player.take().gather(world)
+    record = player.take()
+    run.setup.callbacks.games(record)
+    record = record.gather(world)
     simulations = world.sum(np.array([player.simulations_num], np.int64))[0]
     if not world.is_root:
         return
@@ -145,6 +148,7 @@ def _open(arguments, config, world, requests):
     """Return the run in --logdir with its newest network, without taking part in its training."""
     folder = arguments.logdir
     world.from_root(lambda: run_folder.check_same_run(folder, config))
+    world.from_root(lambda: run_folder.check_sources(folder, config, arguments.allow_other_source))
     run = assemble(config, world, folder, requests=requests)
     kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
     if not resume.restore(run, set_aside=False):

@@ -79,6 +79,7 @@ class Arguments(NamedTuple):
     overrides: dict
     sources: dict
     without_checkpoint: bool = False
+    allow_other_source: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
@@ -136,6 +137,8 @@ def _parser():
     run.add_argument("--fresh", action="store_true", help="start a new run: do not go on with one that is in --logdir")
     run.add_argument("--without_checkpoint", action="store_true", help="where no checkpoint of the run is whole: begin "
                      "again with new weights, and use the games that are stored")
+    run.add_argument("--allow_other_source", action="store_true", help="go on although a file of your own (a game, an "
+                     "evaluator, ...) is not the one that made the run")
     change = parser.add_argument_group("configuration keys", "VALUE is JSON (3, 0.1, true, [\"best\"]) or a word.")
     change.add_argument("--set", action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; may be repeated")
     for option, key in SHORTCUTS.items():
@@ -238,7 +241,7 @@ def parse(argv):
     config_file = given.config_file and Path(given.config_file)
     logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
     return Arguments(config_file, logdir, given.mode, given.fresh, given.check_config, given.overrides, given.sources,
-                     given.without_checkpoint)
+                     given.without_checkpoint, given.allow_other_source)
 
 
 def environment_rank():

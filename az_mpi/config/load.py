@@ -110,9 +110,8 @@ def _place(given, folders, problems, origin):
     that has it. Append the problems of those that lie in none."""
 
     def change(key, text):
-        if KEYS[key].registry.problem(text) or not parse(text).is_file:
+        if KEYS[key].registry.problem(text) or not (name := parse(text)).is_file or Path(name.place).is_absolute():
             return text
-        name = parse(text)
         paths = [Path(folder).absolute() / name.place for folder in folders]
         found = [path for path in paths if path.is_file()]
         if not found:

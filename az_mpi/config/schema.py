@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from az_mpi.core.registry import ENGINES, EVALUATORS, GAMES, OPPONENTS, SEARCHES, SOLVERS
+from az_mpi.core.registry import CALLBACKS, ENGINES, EVALUATORS, GAMES, OPPONENTS, SEARCHES, SINKS, SOLVERS
 
 LARGEST = 2**63 - 1  # of any whole number: what an int64 in a message or a file can hold
 
@@ -212,6 +212,8 @@ class Report(Section):
     summary_frequency: _whole(1) = _free(50, "Optimiser steps between summaries, which show the mean loss of "
                                     "their batches; 1: the loss of each batch.")
     tensorboard: bool = _free(True, "Write TensorBoard files beside metrics.jsonl.")
+    sinks: _list_of(SINKS) = _free((), "Further sinks of the metrics, beside metrics.jsonl and TensorBoard.",
+                                   strict=False)
 
 
 class Config(Section):
@@ -222,6 +224,8 @@ class Config(Section):
     iterations: _whole(1) = _free(40, "Iterations of the run; each is one round of self-play and training.")
     max_hours: float = _free(0.0, "Hours that one start of the run may take: at 0.99 of them it stores what is "
                              "finished and leaves with status 75, to be started again; 0: no limit.", ge=0)
+    callbacks: _list_of(CALLBACKS) = _free((), "Classes that see every finished game, iteration and evaluation.",
+                                           strict=False)
     network: Network = Network()
     search: Search = Search()
     selfplay: Selfplay = Selfplay()

@@ -24,7 +24,7 @@ def allowed(kind, limits=()):
     """Return in words what a field of type `kind` takes; `limits` are a number's annotated_types constraints."""
     origin, parts = get_origin(kind), get_args(kind)
     if registry := registry_of(kind, limits):
-        return registry.allowed if kind is str else f"a list, each at most once, of {registry.allowed}"
+        return registry.allowed if kind is str else f"a list of names, each at most once: {registry.allowed}"
     if origin is Annotated:
         return allowed(parts[0], getattr(parts[1], "metadata", ()))
     if origin in (Union, UnionType):

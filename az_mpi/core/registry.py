@@ -130,15 +130,22 @@ def _cure(place, error):
             if place.endswith(".py") else "install it on every host, or set PYTHONPATH to its folder")
 
 
+def sources(names):
+    """Return {place: `Source`} of the files and modules of the user's own among names; they are loaded. Raises Refusal.
+    """
+    return {place: load(place)[1] for place in (parse(name).place for name in names) if place}
+
+
 class Registry:
     """The names that one key of the configuration takes.
 
     key: that key, for messages. base: "package.module:Class", of which a user's own class must be a subclass; None: any
-    class. built_in: {name: "package.module:attribute"}.
+    class. offers: the arguments that the program has for what a name stands for, separated by blanks; a class takes
+    those that it names. built_in: {name: "package.module:attribute"}.
     """
 
-    def __init__(self, key, base, built_in):
-        self.key, self.base, self.built_in = key, base, built_in
+    def __init__(self, key, base, offers, built_in):
+        self.key, self.base, self.offers, self.built_in = key, base, offers.split(), built_in
 
     @property
     def names(self):
@@ -182,27 +189,28 @@ class Registry:
         what = f"is no subclass of {self.base.replace(':', '.')}" if found is not None and base else "is no class there"
         raise self._refusal(text, f"{name.attribute} {what}" + f"; did you mean {' or '.join(own)}?" * bool(own))
 
-    def check(self, text, given=()):
-        """Raise Refusal unless `make` can be called with these arguments, of which `given` are the program's."""
-        self._bind(text, given)
+    def check(self, text):
+        """Raise Refusal where a name cannot be imported, or has arguments that it does not take."""
+        self._bind(text)
 
-    def make(self, text, **given):
-        """Return what the class or function that a name stands for makes of its arguments: those in the name, and of
-        `given`, which the program offers, those that it takes. Raises Refusal."""
-        found, arguments, taken = self._bind(text, given)
+    def make(self, text, **offered):
+        """Return what the class or function that a name stands for makes of its arguments: those in the name, and those
+        of `offered` that it takes. Raises Refusal."""
+        assert offered.keys() == set(self.offers), f"{self.key} is offered {', '.join(offered)}"
+        found, arguments, taken = self._bind(text)
         try:
-            return found(**arguments, **{key: given[key] for key in taken})
+            return found(**arguments, **{key: offered[key] for key in taken})
         except (ValueError, TypeError) as error:
             if not parse(text).place and not arguments:
                 raise  # our own mistake
             raise self._refusal(text, f"{type(error).__name__}: {error}") from error
 
-    def _bind(self, text, given):
-        """Return (what a name stands for, its own arguments, the names of those in `given` that it takes)."""
+    def _bind(self, text):
+        """Return (what a name stands for, its own arguments, which of those in `offers` it takes)."""
         found, arguments = self.find(text), parse(text).arguments
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         parameters = {key: item for key, item in inspect.signature(found).parameters.items() if item.kind in kinds}
-        own = {key: item for key, item in parameters.items() if key not in given}
+        own = {key: item for key, item in parameters.items() if key not in self.offers}
         takes = ", ".join(str(item) for item in own.values()) or "none"
         if wrong := [key for key in arguments if key not in own]:
             hint = "".join(f"; did you mean {near}?" for near in get_close_matches(wrong[0], own, 1))
@@ -210,7 +218,7 @@ class Registry:
         missing = [key for key, item in own.items() if item.default is item.empty and key not in arguments]
         if missing:
             raise self._refusal(text, f"{found.__name__} needs {', '.join(missing)}\n  it takes: {takes}")
-        return found, arguments, [key for key in parameters if key in given]
+        return found, arguments, [key for key in parameters if key in self.offers]
 
     def _refusal(self, text, why, kind=Refusal):
         return kind(f'{self.key} = "{escape(text)}"\n  {why}')
@@ -222,28 +230,37 @@ def _attribute(place):
 
 
 # What is built in. A new one is a file and a line here; one of a user's own is only a file.
-GAMES = Registry("game", "az_mpi.games.base:Game", {
+GAMES = Registry("game", "az_mpi.games.base:Game", "", {
     "connect4": "az_mpi.games.connect4:Rules",
     "tictactoe": "az_mpi.games.tictactoe:Rules",
 })  # fmt: skip
-ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine", {
+ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",
+                   "network game planes_shape device threads precision", {
     "auto": "az_mpi.network.engines:fastest",
     "openvino": "az_mpi.network.engines:with_openvino",
     "torch": "az_mpi.network.engines:with_torch",
 })  # fmt: skip
-EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator", {
+EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator", "game engine seed settings", {
     "network": "az_mpi.network.cache:network_evaluator",
     "uniform": "az_mpi.network.evaluators:UniformEvaluator",
     "rollout": "az_mpi.network.evaluators:RolloutEvaluator",
 })  # fmt: skip
-SEARCHES = Registry("search.algorithm", None, {"puct": "az_mpi.search.puct:Search"})
-OPPONENTS = Registry("evaluate.opponents", "az_mpi.evaluate.opponents:Opponent", {
+SEARCHES = Registry("search.algorithm", None, "game evaluate settings num_trees noise threads", {
+    "puct": "az_mpi.search.puct:Search",
+})  # fmt: skip
+OPPONENTS = Registry("evaluate.opponents", "az_mpi.evaluate.opponents:Opponent",
+                     "game seed rank settings search best", {
     "best": "az_mpi.evaluate.opponents:best_so_far",
     "random": "az_mpi.evaluate.opponents:random_moves",
     "rollout": "az_mpi.evaluate.opponents:rollout",
 })  # fmt: skip
-SOLVERS = Registry("evaluate.solver", "az_mpi.evaluate.solver:Solver", {
+SOLVERS = Registry("evaluate.solver", "az_mpi.evaluate.solver:Solver", "game", {
     "auto": "az_mpi.evaluate.solver:of_game",
     "enumerate": "az_mpi.evaluate.solver:Enumeration",
     "bitbully": "az_mpi.evaluate.solver:BitBully",
 })  # fmt: skip
+SINKS = Registry("report.sinks", "az_mpi.report.sinks:Sink", "folder attempt", {
+    "jsonl": "az_mpi.report.sinks:JsonLines",
+    "tensorboard": "az_mpi.report.sinks:TensorBoard",
+})  # fmt: skip
+CALLBACKS = Registry("callbacks", "az_mpi.report.callbacks:Callback", "folder rank game", {})

@@ -94,6 +94,22 @@ class Game(ABC):
     def show(self, state):
         """Return one state, [S], as a drawing of several lines."""
 
+    def action_to_text(self, state, action: int) -> str:
+        """Return an action in the game's usual notation: one word, another one for each legal action of `state`, [S].
+        By default its number."""
+        return str(int(action))
+
+    def text_to_action(self, state, text: str) -> int:
+        """Return the legal action that `text` writes, upper and lower case being the same. Raises ValueError, which
+        names the legal ones, where it writes none."""
+        legal = np.flatnonzero(self.legal(np.asarray(state)[None])[0])
+        words = {self.action_to_text(state, action): int(action) for action in legal}
+        alike = [action for word, action in words.items() if word.lower() == text.strip().lower()]
+        exact = words.get(text.strip(), alike[0] if len(alike) == 1 else None)
+        if exact is None:
+            raise ValueError(f"{text.strip()!r} is no legal move here; there are {', '.join(words)}")
+        return exact
+
     def board(self, state):
         """Return one state, [S], as a `Board`. By default None: pages then show the text of `show`."""
         return None

@@ -16,7 +16,7 @@ _ONE = np.uint64(1)
 
 
 class Rules(Game):
-    """Connect Four: an action is a column, counted from the left."""
+    """Connect Four: an action is a column, counted from the left; in text 1 to 7, as solvers write games ("4453")."""
 
     name = "connect4"
     num_actions = COLUMNS
@@ -49,6 +49,9 @@ class Rules(Game):
 
     def canonical_key(self, states):
         return _canonical_key(states)
+
+    def action_to_text(self, state, action):
+        return str(action + 1)
 
     def show(self, state):
         board = self.board(state)

@@ -19,6 +19,8 @@ def check(game, games_num=64, seed=0):
             assert seen.setdefault(int(key), state.tobytes()) == state.tobytes(), "two states share a key"
         _check_canonical(game, states, mirrored, boards)
         live = ~ended
+        if live.any():
+            _check_notation(game, states[live][0])
         if not live.any():
             return
         states, mirrored, k = states[live], mirrored[live], k[live]
@@ -73,6 +75,17 @@ def _check_board(board):
     for name, size in (("symbols", height), ("columns", width), ("rows", height)):
         assert len(getattr(board, name)) in (0, size), f"the board's {name} are not {size}"
     assert all(len(row) == width for row in board.symbols), f"a row of the board's symbols is not {width} long"
+
+
+def _check_notation(game, state):
+    """Each legal action has a word of its own, which leads back to it."""
+    words = {}
+    for action in np.flatnonzero(game.legal(state[None])[0]):
+        word = game.action_to_text(state, action)
+        assert isinstance(word, str) and word.split() == [word], f"action {action} is {word!r}, not one word"
+        assert words.setdefault(word, action) == action, f"actions {words[word]} and {action} are both {word}"
+    for word, action in words.items():
+        assert game.text_to_action(state, word) == action, f"text_to_action takes {word} for another action"
 
 
 def _check_mirror(game, states, mirrored, k):

@@ -24,7 +24,8 @@ def _turned_stones(cells):
 
 
 class Rules(Game):
-    """Tic-tac-toe: an action is a cell, counted row by row from the top left."""
+    """Tic-tac-toe: an action is a cell, counted row by row from the top left; in text, column and row: a3 b3 c3 in the
+    top row, a1 b1 c1 in the bottom one."""
 
     name = "tictactoe"
     num_actions = 9
@@ -58,6 +59,9 @@ class Rules(Game):
 
     def canonical_key(self, states):
         return _canonical_key(states, _TURNED)
+
+    def action_to_text(self, state, action):
+        return "abc"[action % 3] + "321"[action // 3]
 
     def show(self, state):
         return self.board(state).text()

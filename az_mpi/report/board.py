@@ -53,11 +53,9 @@ def game(sample):
 
     Of a game that gives no boards the positions are the text of its `show`.
     """
-    last, moves = sample.positions[-1], []
-    for ply, (before, after) in enumerate(zip(sample.positions, sample.positions[1:])):
-        name = " ".join(after.board.name(*cell) for cell in after.filled).strip()
-        moves.append(f"<li>{disc(before.to_play)} {escape(name) or f'action {sample.actions[ply]}'} "
-                     f"<small>{_value(before)}</small></li>")
+    last = sample.positions[-1]
+    moves = [f"<li>{disc(before.to_play)} {escape(move)} <small>{_value(before)}</small></li>"
+             for before, move in zip(sample.positions, sample.moves)]
     final = ""
     if last.board:
         caption = "the last position, with the number of each move"

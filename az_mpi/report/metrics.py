@@ -1,15 +1,14 @@
-"""Numbers for programs: RUN/metrics.jsonl, one JSON object a line, and TensorBoard beside it. Written by root.
+"""Numbers for programs: the records of a run, handed to sinks by root; and what is read of them again.
 
-A file system that fails or hangs does not stop the run: lines wait in memory, and TensorBoard's files end.
+A sink that fails or hangs does not stop the run.
 """
 
-import json
 import logging
-import os
 import time
 from contextlib import contextmanager, suppress
 
 from az_mpi.core import files
+from az_mpi.core.registry import SINKS
 from az_mpi.report.background_writer import BackgroundWriter
 
 PATIENCE_S = 1.0  # a write may take so long before the run goes on without it
@@ -17,102 +16,52 @@ LAST_LINES_S = 5.0  # and the last lines so long, at the end
 
 
 class Metrics:
-    """Appends records to `run_dir`; with `shown` false (every rank but root) it accepts and drops them."""
+    """Hands records to metrics.jsonl and the other sinks of `config.report`, in a thread. With `shown` false (every
+    rank but root) it accepts and drops them."""
 
-    def __init__(self, run_dir, attempt, tensorboard, shown):
-        self._path = run_dir / "metrics.jsonl" if shown else None
-        self._file, self._unwritten, self._told = None, b"", False
-        self._board, self._board_dir = None, None
-        if shown and tensorboard:
-            self._board_dir = run_dir / "tensorboard" / f"attempt-{attempt}"
-        self._background = shown and BackgroundWriter("metrics", lambda record: self._write(*record))
+    def __init__(self, folder, attempt, settings, shown):
+        names = dict.fromkeys(["jsonl", *["tensorboard"] * settings.tensorboard, *settings.sinks])
+        self._names, self._offered = list(names), {"folder": folder, "attempt": attempt}
+        self._sinks, self.dropped = None, not shown  # dropped: whether records are dropped here
+        self._background = shown and BackgroundWriter("metrics", self._write)
 
     def write(self, kind, step, values):
-        """Record `values`, numbers by name, as one line of `kind`, at optimiser step `step`.
+        """Record `values`, numbers by name, as one record of `kind`, at optimiser step `step`.
 
-        It is in the file when this returns, unless the file system fails, or hangs for PATIENCE_S."""
+        It is in metrics.jsonl when this returns, unless the file system fails, or hangs for PATIENCE_S."""
         if self.dropped:
             return
-        if self._board_dir is not None and self._board is None:
-            with suppress(Exception):  # the thread reports it. Imported here since it takes longer than PATIENCE_S.
-                import torch.utils.tensorboard  # noqa: F401
-        line = json.dumps({"kind": kind, "time": round(time.time(), 3), "step": step, **values}) + "\n"
+        if self._sinks is None:
+            self._sinks = []
+            for name in self._names:
+                with self._told(name):
+                    self._sinks.append(SINKS.make(name, **self._offered))
         hangs = not self._background.flush(0.0)
-        self._background.put((line, kind, step, values))
+        self._background.put((kind, time.time(), step, values))
         self._background.flush(0.0 if hangs else PATIENCE_S)
-
-    @property
-    def dropped(self):
-        """Whether records are dropped here."""
-        return self._path is None
 
     def close(self):
         if self.dropped or not self._background.close(LAST_LINES_S):
             return
-        self._write_lines()
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-        if self._board_dir is not None and self._board is not None:
-            try:
-                self._board.close()
-            except Exception as error:
-                logging.getLogger("az_mpi").warning("TensorBoard's files are not whole: %s", error)
+        for sink in self._sinks or []:
+            with self._told(sink):
+                sink.close()
 
-    def _write(self, line, kind, step, values):
-        self._unwritten += line.encode()
-        self._write_lines()
-        if self._board_dir is not None:
-            try:
-                self._write_board(kind, step, values)
-            except Exception as error:
-                logging.getLogger("az_mpi").warning("TensorBoard's files of this attempt end here: %s", error)
-                self._board_dir = None
+    def _write(self, record):
+        for sink in list(self._sinks):
+            with self._told(sink):
+                sink.write(*record)
 
-    def _write_lines(self):
+    @contextmanager
+    def _told(self, sink):
+        """Go on without a sink that raises an exception, and tell of it."""
         try:
-            if self._file is None:
-                self._file = _append(self._path)
-            while self._unwritten:
-                self._unwritten = self._unwritten[os.write(self._file, self._unwritten) :]
-        except files.Foreign as error:
-            if not self._told:
-                logging.getLogger("az_mpi").warning("%s: %s; it is not written", self._path, error.strerror)
-            self._unwritten, self._told = b"", True
-        except OSError:
-            pass  # the writer of games reports it
-
-    def _write_board(self, kind, step, values):
-        if self._board is None:  # an attempt with nothing to do leaves none
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(self._board_dir)
-        for name, value in flat(values).items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                self._board.add_scalar(f"{kind}/{name}", value, step)
-        self._board.flush()
-
-
-def _append(path):
-    """Open a file of lines to append to; return its descriptor. A last line that a crash cut off is ended first."""
-    file = files.open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    try:
-        size = os.fstat(file).st_size
-        if size and os.pread(file, 1, size - 1) != b"\n":
-            os.write(file, b"\n")
-    except OSError:
-        os.close(file)
-        raise
-    return file
-
-
-def flat(values):
-    """Return nested dicts as one, keys joined by dots."""
-    rows = {}
-    for name, value in values.items():
-        inner = flat(value) if isinstance(value, dict) else {"": value}
-        rows.update({f"{name}.{key}".rstrip("."): item for key, item in inner.items()})
-    return rows
+            yield
+        except Exception as error:
+            name = sink if isinstance(sink, str) else type(sink).__name__
+            text = "metrics: %s gets no more records in this attempt: %s: %s"
+            logging.getLogger("az_mpi").warning(text, name, type(error).__name__, error)
+            self._sinks = [other for other in self._sinks if other is not sink]
 
 
 class Timers:

@@ -8,7 +8,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from az_mpi.core.files import write_text
-from az_mpi.core.problems import readable
+from az_mpi.core.problems import Refusal, readable
+from az_mpi.core.registry import parse
 from az_mpi.report import board, chart, run_data
 from az_mpi.report.chart import Series
 from az_mpi.report.status_text import duration
@@ -75,7 +76,7 @@ def _head(data, name):
     tiles = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for label, value in cards)
     places = f"{_plural(len(hosts), 'rank')} on {_plural(len(set(hosts)), 'host')}"
     attempts = _plural(len(data.attempts), "attempt")
-    return (f"<header><h1>{name}</h1><p>{escape(data.config['game'])}, {places}, {attempts}; "
+    return (f"<header><h1>{name}</h1><p>{escape(parse(data.config['game']).short())}, {places}, {attempts}; "
             f"{'complete' if done >= total else 'not complete'}</p></header>\n<dl class=\"cards\">{tiles}</dl>")
 
 
@@ -197,7 +198,7 @@ def _games(data):
 
     try:
         chosen = samples.choose(data.folder, data.config["game"])
-    except (SegmentError, OSError) as error:
+    except (SegmentError, OSError, Refusal) as error:
         return f"<h2>Sample games</h2><p>None: {escape(str(error))}</p>"
     if not chosen:
         return "<h2>Sample games</h2><p>None yet.</p>"
@@ -208,10 +209,11 @@ def _games(data):
 
 
 def _configuration(data):
-    from az_mpi.config.load import KEYS
+    from az_mpi.config.load import KEYS, map_names
 
+    config = map_names(data.config, lambda key, name: parse(name).short())
     rows = [(key, json.dumps(value), "(required)" if KEYS[key].default is ... else json.dumps(KEYS[key].default))
-            for key, value in data.config.items()]
+            for key, value in config.items()]
     changed = [row for row in rows if row[1] != row[2]]
     head = ("key", "value", "default")
     every = _table(head, rows, marked=[row in changed for row in rows])

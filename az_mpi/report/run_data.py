@@ -8,6 +8,7 @@ from az_mpi.config import load as configuration
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.report import metrics
+from az_mpi.storage import plugin_sources
 
 
 class RunData(NamedTuple):
@@ -76,7 +77,9 @@ def load(folder):
     if not attempts:
         raise Refusal(f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no attempts/NNN.json)\n"
                       "  name the folder of a run (--logdir of run_dist.py)")
-    config = configuration.flat(configuration.validate(attempts[-1]["config"], f"attempts/{attempts[-1]['number']}"))
+    newest = attempts[-1]
+    config = configuration.flat(configuration.validate(newest["config"], f"attempts/{newest['number']}",
+                                                       plugin_sources.kept(folder, newest)))
     file, status = folder / "metrics.jsonl", folder / "status.json"
     records = _read(file, metrics.read) if file.exists() else []
     parts = [metrics.newest(records, kind, key)

@@ -25,10 +25,11 @@ class Position(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A game: its description, the actions, the position before each action and at the end, and which plies to show."""
+    """A game: its description, its moves in the game's notation, the position before each move and at the end, and
+    which plies to show."""
 
     title: str
-    actions: list
+    moves: list
     positions: list
     shown: list
 
@@ -78,4 +79,5 @@ def _sample(game, record, index, what):
     end = " (ended by the move cap)" if row["truncated"] else ""
     title = f"{what}: {row['length']} moves, {result}{end}"
     about = f"begun in iteration {row['iteration'] + 1}, played by rank {row['rank']}"
-    return Sample(f"{title}; {about}", rows["action"].tolist(), positions, shown.tolist())
+    moves = [game.action_to_text(*pair) for pair in zip(rows["state"], rows["action"].tolist())]
+    return Sample(f"{title}; {about}", moves, positions, shown.tolist())

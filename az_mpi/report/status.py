@@ -11,6 +11,7 @@ from collections import deque
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.files import Forbidden, write_bytes
 from az_mpi.core.problems import Refusal
+from az_mpi.core.registry import parse
 from az_mpi.liveness import heartbeat, watchdog
 from az_mpi.liveness.hang_detection import Fence
 from az_mpi.report.status_text import render
@@ -226,7 +227,7 @@ class Status:
         self._warn_of_unheard(now, beats)
         alive = [row for row in ranks if row["state"] not in ("Offline", "Error", "Finished")]
         stale = [content["staleness"] for content in contents if content["staleness"] is not None]
-        values = {"schema_version": SCHEMA_VERSION, "run": self._name, "game": self._config.game}
+        values = {"schema_version": SCHEMA_VERSION, "run": self._name, "game": parse(self._config.game).short()}
         values |= {"attempt": self._attempt, "job": self._job, "count": self._count}
         values |= {"launch": os.environ.get("AZ_MPI_LAUNCH")}  # which launch looks after it, None without
         values |= {"written": time.strftime("%Y-%m-%d %H:%M:%S"), "elapsed_s": round(now - self._start, 1)}

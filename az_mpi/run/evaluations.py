@@ -49,6 +49,7 @@ def evaluate(run: Run, answer):
         # The evaluation counts as done once this file is there: it comes last.
         text, file = json.dumps(result, indent=1) + "\n", _evaluation_file(run)
         write(file, lambda check: files.write_bytes(file, text.encode(), before=check))
+        run.setup.callbacks.evaluation(result)
 
 
 def measure(run: Run, best, answer=lambda total: None) -> dict:

@@ -51,6 +51,7 @@ def store(run: Run) -> Record:
     world, unacknowledged, compress = run.world, run.playing.unacknowledged, run.setup.config.exchange.compress
     record, iteration = run.playing.player.take(), run.games_iteration
     unacknowledged.append((iteration, record))  # first: a loss in the collectives below must not lose the games
+    run.setup.callbacks.games(record)
     if world.survives and world.size > 1:  # all keep root's games too: it may be lost before they are on disk
         unacknowledged[-1] = iteration, Record.join(run.setup.game, [record, record.from_root(world, compress)])
     new = record.gather(world, compress)

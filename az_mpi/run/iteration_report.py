@@ -31,6 +31,7 @@ def report(run: Run, new_positions: int, steps_num: int):
     if not run.files.writes_no_more:  # else the iteration is not on disk, and will be done again
         run.report.metrics.write("iteration", run.progress.step, values)
     if run.world.is_root:
+        run.setup.callbacks.iteration(values)
         run.report.logger.info(iteration_line(values))
     else:
         run.report.logger.info(_line_of_rank(run.world.rank, values, counters))

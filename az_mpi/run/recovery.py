@@ -102,7 +102,7 @@ def _over(run, world, attempt):
     """Return `run` over another world, with a new report, at the very beginning. Collective."""
     logger, metrics = console.start(world.is_root, run.setup.log_name, run.setup.folder), run.report.metrics
     if world.is_root and metrics.dropped:
-        metrics = run.report.metrics = Metrics(run.setup.folder, attempt, run.setup.config.report.tensorboard, True)
+        metrics = run.report.metrics = Metrics(run.setup.folder, attempt, run.setup.config.report, shown=True)
     run.files.logger = logger
     report = make_report(run.setup, world, attempt, logger, metrics, run.files.writer)
     return dataclasses.replace(run, world=world, attempt=attempt, report=report, progress=Progress())

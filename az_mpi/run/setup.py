@@ -7,14 +7,14 @@ import numba
 import torch
 
 from az_mpi import games
-from az_mpi.core.problems import Refusal
+from az_mpi.config import load as configuration
 from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
-from az_mpi.mpi import placement
+from az_mpi.mpi import agreement, placement
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.network import engines, resnet
-from az_mpi.network.engines.engine import Unavailable
 from az_mpi.report import console
+from az_mpi.report.callbacks import Callbacks
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
 from az_mpi.run.run_files import RunFiles
@@ -39,16 +39,19 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     _use_cores(cores, config.selfplay.deterministic)
     device = placement.choose_device(world)
     placement.open_device(world, device)
-    game = games.make(config.game)
+    agreement.same_plugins(world, configuration.plugins(config))
+    game = agreement.everywhere(world, functools.partial(games.make, config.game))
     network = resnet.build(game, config.network, config.seed)
     make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores,
                                     precision=config.network.precision)
-    engine, choice = first_engine(config, world, make_engine, network)
-    evaluate = EVALUATORS.make(config.selfplay.evaluator, game=game, engine=engine, seed=[config.seed, 0, world.rank],
-                               settings=config.network)
+    engine, choice = agreement.everywhere(world, functools.partial(make_engine, network))
+    offered = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
+    evaluate = agreement.everywhere(world, lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
     if evaluate.describe:  # what self-play searches with instead
         choice = f"{evaluate.describe} (as configured)"
-    setup = Setup(config, folder, game, device, cores, make_engine, choice, f"rank-{world.rank:03d}")
+    callbacks = agreement.everywhere(world, lambda: Callbacks(config.callbacks, folder, world.rank, game))
+    log_name = f"rank-{world.rank:03d}"
+    setup = Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name)
     backend = make_backend(config, world, device, trainers_num)
     attempt = prepare and world.from_root(lambda: _check_room(setup, network) or prepare(network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
@@ -56,7 +59,7 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     writes = world.is_root and prepare is not None
     if writes:
         files.open_writer(requests)
-    metrics = Metrics(folder, attempt, config.report.tensorboard, shown=writes)
+    metrics = Metrics(folder, attempt, config.report, shown=writes)
     report = make_report(setup, world, attempt, logger, metrics, files.writer)
     playing = Playing(Player(config, game, evaluate, world.rank, cores, 2 if evaluate.in_background else 1),
                       engine, evaluate)  # fmt: skip
@@ -99,21 +102,6 @@ def _check_room(setup, network):
                           config.selfplay.games_num * game.max_plies * row)
 
 
-def first_engine(config, world, make, network):
-    """Return what `make` does for the network. Collective. Raises Refusal on every rank where one cannot have it."""
-    made = problem = None
-    try:
-        made = make(network)
-    except Unavailable as error:
-        problem = [error.key, str(error), error.cure]
-    found = world.collect(problem)
-    if ranks := [rank for rank, reason in enumerate(found) if reason]:
-        key, why, cure = found[ranks[0]]
-        raise Refusal(f'network.{key}: "{getattr(config.network, key)}" cannot be had on rank {ranks}: {why}\n'
-                      f"  {cure}let each rank choose with --set network.{key}=auto")
-    return made
-
-
 def say_ranks(run: Run):
     """Print the table of ranks and what they run on. Collective."""
     setup, training, config = run.setup, run.training, run.setup.config
@@ -134,7 +122,7 @@ def _say_start(run):
     world, config, say, game = run.world, run.setup.config, run.report.say, run.setup.game
     gpus = dict(world.collect([world.host, torch.cuda.device_count()]))
     backend = run.training.learner.backend.describe() if run.training.learner else "nothing trained"
-    say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, config.game, config.seed, run.setup.folder)
+    say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, game.name, config.seed, run.setup.folder)
     say_ranks(run)
     for line in placement.remarks(world.hosts, gpus):
         say("  note: %s", line)

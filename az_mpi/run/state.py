@@ -10,6 +10,7 @@ import torch
 
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.network.engines.engine import Engine
+from az_mpi.report.callbacks import Callbacks
 from az_mpi.report.counters import Counters
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
@@ -35,6 +36,7 @@ class Setup:
     cores: int
     make_engine: Callable  # network -> (engine, the choice in words)
     engine_choice: str  # what self-play evaluates with, in words
+    callbacks: Callbacks
     log_name: str
 
 

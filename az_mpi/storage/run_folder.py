@@ -18,10 +18,10 @@ from az_mpi.core import files
 from az_mpi.core.files import claim_text, is_there, names, passes, read_json, remove_leftovers, set_aside, write_text
 from az_mpi.core.host_facts import package_versions
 from az_mpi.core.problems import NotNow, Refusal
-from az_mpi.storage import lock
+from az_mpi.storage import lock, plugin_sources
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
-ALL_FOLDERS = (*FOLDERS, "logs", "lock")
+ALL_FOLDERS = (*FOLDERS, "logs", "lock", plugin_sources.FOLDER)
 
 
 class RunFolderError(Refusal):
@@ -110,6 +110,7 @@ def prepare(path, config, hosts, fresh, say=lambda text: None, newest=None):
             (path / name).mkdir(parents=True, exist_ok=True)
         remove_leftovers(path)
         next(_whole(reversed(attempts(path)), functools.partial(_set_aside, say)), None)
+        plugin_sources.keep(path, config)
         text = json.dumps(describe(config, hosts) | {"checkpoint": newest}, indent=2) + "\n"
         attempt = _write_attempt(path / "attempts", text)
         if not is_there(path / "config.json"):
@@ -165,21 +166,35 @@ def description(path):
     return content
 
 
-def recorded_config(path, overrides=None, sources=None):
-    """Return the configuration of the newest start whose description is whole. Raises RunFolderError, ConfigError,
-    NotNow."""
+def newest_start(path):
+    """Return (the newest description of a start that is whole, its path). Raises RunFolderError, NotNow."""
     path = Path(path)
     try:
         known = [path / "config.json", *attempts(path)]
-        data, newest = next(_whole(reversed(known)), (None, None))
+        found = next(_whole(reversed(known)), None)
     except OSError as error:
         raise unusable(path, error) from error
-    if newest:
-        return configuration.validate(data["config"], str(newest), overrides, sources)
+    if found:
+        return found
     raise RunFolderError(
         f"--logdir {path}: holds no run (no readable {known[-1].name})\n"
         "  give --config_file to start one, or the folder of a run"
     )
+
+
+def recorded_config(path, overrides=None, sources=None):
+    """Return the configuration of the newest start whose description is whole; files of the user's own in it are the
+    copies in the run's folder. Raises RunFolderError, ConfigError, NotNow."""
+    data, newest = newest_start(path)
+    overrides = plugin_sources.kept(path, data) | (overrides or {})
+    return configuration.validate(data["config"], str(newest), overrides, sources, [Path.cwd()])
+
+
+def check_sources(path, config, allowed):
+    """Raise Refusal where the run in a folder, if there is one, was begun with other sources of the user's own, unless
+    that is allowed. Raises NotNow."""
+    if holds_run(path):
+        plugin_sources.check(path, config, newest_start(path)[0], allowed)
 
 
 def check_room(path, checkpoint_bytes, keep, games_bytes):
@@ -208,6 +223,7 @@ def describe(config, hosts):
     """Return the description of a start, for JSON: configuration, versions, hosts, commit."""
     return {
         "config": json.loads(configuration.to_json(config)),
+        "sources": plugin_sources.describe(config),
         "az_mpi": __version__,
         "python": platform.python_version(),
         "packages": package_versions(),

@@ -25,12 +25,12 @@ def resolve(*options):
 
 
 def test_the_defaults():
-    assert parse(FILE) == (Path("configs/smoke.json"), Path("runs/smoke"), "train", False, False, {}, {}, False)
+    assert parse(FILE) == (Path("configs/smoke.json"), Path("runs/smoke"), "train", False, False, {}, {}, False, False)
 
 
 def test_all_plain_options():
     arguments = parse(["--config_file=a.b.json", "--logdir", "/x/y", "--mode", "eval", "--fresh", "--check_config"])
-    assert arguments == (Path("a.b.json"), Path("/x/y"), "eval", True, True, {}, {}, False)
+    assert arguments == (Path("a.b.json"), Path("/x/y"), "eval", True, True, {}, {}, False, False)
 
 
 def test_only_training_needs_a_configuration_file():

@@ -71,11 +71,11 @@ BAD_VALUES = [
     ("train", "gradient_clip", 0.0, "a finite number above 0"),
     ("evaluate", "games_num", 7, "a whole number from 2 to 2^63-1, even"),
     ("evaluate", "games_num", 0, "a whole number from 2 to 2^63-1, even"),
-    ("evaluate", "opponents", "best", 'allowed: a list, each at most once, of "best" or "random" or "rollout", or a '),
+    ("evaluate", "opponents", "best", 'allowed: a list of names, each at most once: "best" or "random" or "rollout"'),
     ("evaluate", "opponents", ["best", "ramdom"], "did you mean random?"),
-    ("evaluate", "opponents", ["best", "best"], 'a list, each at most once, of "best" or "random" or "rollout"'),
-    ("evaluate", "opponents", ["best", 3], 'a list, each at most once, of "best" or "random" or "rollout"'),
-    ("evaluate", "opponents", {"best": 1}, 'a list, each at most once, of "best" or "random" or "rollout"'),
+    ("evaluate", "opponents", ["best", "best"], 'a list of names, each at most once: "best" or "random" or "rollout"'),
+    ("evaluate", "opponents", ["best", 3], 'a list of names, each at most once: "best" or "random" or "rollout"'),
+    ("evaluate", "opponents", {"best": 1}, 'a list of names, each at most once: "best" or "random" or "rollout"'),
     ("evaluate", "solver", "", "a class of your own is written package.module:Class"),
     ("checkpoint", "keep", 0, "a whole number from 1 to 2^63-1"),
     ("report", "tensorboard", None, "true or false"),
@@ -284,7 +284,7 @@ def test_every_key_says_what_it_is():
 
 def test_the_keys_that_may_change_when_a_run_is_resumed():
     sections = ("exchange", "evaluate", "checkpoint", "storage", "fault", "report")
-    single = {"iterations", "max_hours", "selfplay.evaluator", "network.engine", "network.precision",
+    single = {"iterations", "max_hours", "callbacks", "selfplay.evaluator", "network.engine", "network.precision",
               "network.cache_entries", "selfplay.games_num", "selfplay.parallel_games", "selfplay.max_plies",
               "selfplay.weights", "train.ranks", "train.root_host", "train.backend", "train.batch_size",
               "train.learning_rate", "train.mixed_precision", "train.bad_steps_max", "train.max_steps"}

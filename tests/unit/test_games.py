@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from helpers import board, moves_of, stones
+from helpers import after, board, moves_of, stones
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -363,6 +363,40 @@ def test_the_eight_turns_of_tictactoe():
     turned = {(int(np.argmax(x[table])), int(np.argmax(o[table]))) for table in cells}
     assert turned == {(0, 1), (0, 3), (2, 1), (2, 5), (6, 3), (6, 7), (8, 5), (8, 7)}
     assert len(cells) == 8 and (cells == actions).all()
+
+
+def test_moves_are_written_as_is_usual():
+    start = TICTACTOE.initial(1)[0]
+    assert [TICTACTOE.action_to_text(start, action) for action in range(9)] == "a3 b3 c3 a2 b2 c2 a1 b1 c1".split()
+    start = CONNECT4.initial(1)[0]
+    assert [CONNECT4.action_to_text(start, action) for action in range(7)] == list("1234567")
+
+
+@BOTH
+def test_a_cell_is_called_as_on_the_drawn_board(game):
+    for action in range(game.num_actions):
+        before = game.initial(1)
+        [cell] = game.board(game.play(before, np.array([action]))[0]).filled_since(game.board(before[0]))
+        assert game.action_to_text(before[0], action) == game.board(before[0]).name(*cell)
+
+
+def test_text_that_is_no_legal_move_is_refused_with_those_there_are():
+    state = after(TICTACTOE, [0, 4])[0]
+    assert TICTACTOE.text_to_action(state, " B3\n") == 1
+    for text in ("a3", "d1", "", "b3 c3", "1"):
+        with pytest.raises(ValueError, match="no legal move here; there are b3, c3, a2, c2, a1, b1, c1"):
+            TICTACTOE.text_to_action(state, text)
+
+
+def test_upper_and_lower_case_count_only_where_they_must():
+    class Chess(type(TICTACTOE)):
+        def action_to_text(self, state, action):
+            return ["bxc3", "Bxc3", "Nf3"][action] if action < 3 else str(action)
+
+    game, state = Chess(), TICTACTOE.initial(1)[0]
+    assert [game.text_to_action(state, text) for text in ("bxc3", "Bxc3", "nf3", "8")] == [0, 1, 2, 8]
+    with pytest.raises(ValueError):
+        game.text_to_action(state, "BXC3")
 
 
 def test_every_name_makes_a_game_of_that_name():

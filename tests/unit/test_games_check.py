@@ -48,6 +48,13 @@ BROKEN = {
         {"legal": lambda self, s: tictactoe.Rules.legal(self, s) & (np.bitwise_count(s).sum(axis=1) < 5)[:, None]},
         "no legal action",
     ),
+    "two moves have one name": (connect4.Rules, {"action_to_text": lambda self, s, a: str(a // 2)}, "are both 0"),
+    "a move of two words": (connect4.Rules, {"action_to_text": lambda self, s, a: f"column {a}"}, "not one word"),
+    "text is read otherwise": (
+        connect4.Rules,
+        {"text_to_action": lambda self, s, text: (int(text) + 1) % 7},
+        "takes 1 for another action",
+    ),
     "longer than it says": (connect4.Rules, {"max_plies": 9}, "longer than max_plies"),
     "never ends": (
         tictactoe.Rules,

@@ -7,12 +7,16 @@ import time
 import numpy as np
 import pytest
 
-from az_mpi.report import console, metrics
-from az_mpi.report.metrics import Metrics, Timers, flat
+from az_mpi.config import schema as models
+from az_mpi.report import console, metrics, sinks
+from az_mpi.report.metrics import Metrics, Timers
+from az_mpi.report.sinks import flat
+
+PLAIN, WITH_TENSORBOARD = models.Report(tensorboard=False), models.Report()
 
 
 def test_records_are_read_as_they_were_written(tmp_path):
-    written = Metrics(tmp_path, 1, tensorboard=False, shown=True)
+    written = Metrics(tmp_path, 1, PLAIN, shown=True)
     before = time.time()
     written.write("train", 50, {"policy_loss": np.float64(0.1), "steps": 3})
     written.write("evaluation", 60, {"matches": {"best": {"score": 0.5}}, "none": None})
@@ -25,17 +29,17 @@ def test_records_are_read_as_they_were_written(tmp_path):
 
 def test_each_record_is_there_as_soon_as_it_is_written(tmp_path):
     """A run that is killed has lost nothing."""
-    written = Metrics(tmp_path, 1, tensorboard=False, shown=True)
+    written = Metrics(tmp_path, 1, PLAIN, shown=True)
     written.write("train", 1, {})
     assert len(metrics.read(tmp_path / "metrics.jsonl")) == 1
     written.close()
 
 
 def test_a_file_system_that_hangs_holds_nobody_up(tmp_path, monkeypatch):
-    answers, append = threading.Event(), metrics._append
-    monkeypatch.setattr(metrics, "_append", lambda path: answers.wait(60) and append(path))
+    answers, append = threading.Event(), sinks._append
+    monkeypatch.setattr(sinks, "_append", lambda path: answers.wait(60) and append(path))
     monkeypatch.setattr(metrics, "PATIENCE_S", 0.5)
-    written, begun = Metrics(tmp_path, 1, tensorboard=False, shown=True), time.monotonic()
+    written, begun = Metrics(tmp_path, 1, PLAIN, shown=True), time.monotonic()
     for step in range(200):
         written.write("train", step, {})
     assert time.monotonic() - begun < 30
@@ -46,10 +50,10 @@ def test_a_file_system_that_hangs_holds_nobody_up(tmp_path, monkeypatch):
 
 
 def test_after_a_pause_each_record_is_there_again(tmp_path, monkeypatch):
-    append = metrics._append
-    monkeypatch.setattr(metrics, "_append", lambda path: time.sleep(1.0) or append(path))
+    append = sinks._append
+    monkeypatch.setattr(sinks, "_append", lambda path: time.sleep(1.0) or append(path))
     monkeypatch.setattr(metrics, "PATIENCE_S", 0.2)
-    written = Metrics(tmp_path, 1, tensorboard=False, shown=True)
+    written = Metrics(tmp_path, 1, PLAIN, shown=True)
     written.write("train", 1, {})
     time.sleep(2.0)
     monkeypatch.setattr(metrics, "PATIENCE_S", 30)
@@ -60,7 +64,7 @@ def test_after_a_pause_each_record_is_there_again(tmp_path, monkeypatch):
 
 def test_a_resumed_run_appends(tmp_path):
     for attempt in (1, 2):
-        written = Metrics(tmp_path, attempt, tensorboard=False, shown=True)
+        written = Metrics(tmp_path, attempt, PLAIN, shown=True)
         written.write("train", attempt, {})
         written.close()
     assert [record["step"] for record in metrics.read(tmp_path / "metrics.jsonl")] == [1, 2]
@@ -73,7 +77,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
 
 
 def test_other_ranks_write_nothing(tmp_path):
-    silent = Metrics(tmp_path, 1, tensorboard=True, shown=False)
+    silent = Metrics(tmp_path, 1, WITH_TENSORBOARD, shown=False)
     silent.write("train", 1, {"loss": 1.0})
     silent.close()
     assert list(tmp_path.iterdir()) == []
@@ -82,7 +86,7 @@ def test_other_ranks_write_nothing(tmp_path):
 def test_tensorboard_has_the_numbers_by_their_dotted_names(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    written = Metrics(tmp_path, 3, tensorboard=True, shown=True)
+    written = Metrics(tmp_path, 3, WITH_TENSORBOARD, shown=True)
     values = {"score": 0.25, "matches": {"best": {"wins": 4}}, "text": "no number", "yes": True, "list": [1, 2]}
     written.write("evaluation", 7, values)
     written.write("evaluation", 9, {"score": 0.5})
@@ -92,6 +96,42 @@ def test_tensorboard_has_the_numbers_by_their_dotted_names(tmp_path):
     assert set(board.Tags()["scalars"]) == {"evaluation/score", "evaluation/matches.best.wins"}
     assert [(e.step, e.value) for e in board.Scalars("evaluation/score")] == [(7, 0.25), (9, 0.5)]
     assert [(e.step, e.value) for e in board.Scalars("evaluation/matches.best.wins")] == [(7, 4)]
+
+
+OWN = """
+from az_mpi.report.sinks import Sink
+
+class Lines(Sink):
+    def __init__(self, folder, attempt, name, fails_at=None):
+        self.path, self.attempt, self.fails_at = folder / name, attempt, fails_at
+
+    def write(self, kind, time, step, values):
+        if step == self.fails_at:
+            raise RuntimeError("no more")
+        with open(self.path, "a") as file:
+            file.write(f"{self.attempt} {kind} {step} {values}\\n")
+
+    def close(self):
+        with open(self.path, "a") as file:
+            file.write("closed\\n")
+"""
+
+
+def test_sinks_of_ones_own_get_every_record_until_they_fail(tmp_path, caplog):
+    (tmp_path / "own.py").write_text(OWN)
+    own = f"{tmp_path}/own.py:Lines"
+    settings = models.Report(tensorboard=False, sinks=[f"{own}(name='a')", f"{own}(name='b', fails_at=2)",
+                                                       f"{own}(name='no/c')"])  # fmt: skip
+    written = Metrics(tmp_path, 7, settings, shown=True)
+    for step in (1, 2, 3):
+        written.write("train", step, {"loss": step})
+    written.close()
+    assert [r["step"] for r in metrics.read(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+    lines = [f"7 train {step} {{'loss': {step}}}" for step in (1, 2, 3)]
+    assert (tmp_path / "a").read_text().splitlines() == [*lines, "closed"]
+    assert (tmp_path / "b").read_text().splitlines() == lines[:1]
+    assert [text for text in caplog.messages if "no more records" in text and "RuntimeError: no more" in text]
+    assert [text for text in caplog.messages if "no more records" in text and "FileNotFoundError" in text]
 
 
 def test_flat_by_hand():
@@ -155,7 +195,7 @@ def test_log_lines_go_to_a_file_of_each_rank(tmp_path, capsys):
 
 def test_metrics_after_a_cut_off_line_keep_the_first_new_record(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"kind": "train", "step": 1}\n{"kind": "train", "st')
-    resumed = metrics.Metrics(tmp_path, 2, tensorboard=False, shown=True)
+    resumed = metrics.Metrics(tmp_path, 2, PLAIN, shown=True)
     resumed.write("train", 2, {})
     resumed.close()
     assert [r["step"] for r in metrics.read(tmp_path / "metrics.jsonl")] == [1, 2]
@@ -186,7 +226,7 @@ def test_pipes_in_place_of_logs_and_numbers_hold_nobody_up(tmp_path, capsys):
     for name in ("metrics.jsonl", "logs/run.log"):
         os.mkfifo(tmp_path / name)
     logger = console.start(True, "rank-000", tmp_path)
-    written = Metrics(tmp_path, 1, tensorboard=False, shown=True)
+    written = Metrics(tmp_path, 1, PLAIN, shown=True)
     for step in (1, 2):
         written.write("train", step, {})
     logger.info("goes on")

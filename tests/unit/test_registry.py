@@ -22,7 +22,11 @@ class Bare(Base):
     pass
 
 
-THINGS = Registry("thing", f"{__name__}:Base", {"plain": f"{__name__}:Plain", "bare": f"{__name__}:Bare"})
+THINGS = Registry("thing", f"{__name__}:Base", "seed rank", {"plain": f"{__name__}:Plain", "bare": f"{__name__}:Bare"})
+
+
+def make(text, seed=5):
+    return THINGS.make(text, seed=seed, rank=1)
 
 
 def refusal(call, *arguments, kind=Refusal, **more):
@@ -66,20 +70,20 @@ def test_what_is_no_name_is_refused_and_nothing_is_evaluated(text, monkeypatch):
 
 
 def test_built_in_names_take_their_own_arguments_and_what_the_program_offers():
-    assert THINGS.make("plain", seed=5, rank=1).made == (5, 3, 7.5)
-    assert THINGS.make("plain(size=9, komi=0)", seed=5).made == (5, 9, 0)
-    assert type(THINGS.make("bare", seed=5)) is Bare and THINGS.names == ["plain", "bare"]
+    assert make("plain").made == (5, 3, 7.5)
+    assert make("plain(size=9, komi=0)").made == (5, 9, 0)
+    assert type(make("bare")) is Bare and THINGS.names == ["plain", "bare"]
     assert THINGS.problem("plain(nothing=1)") is None, "arguments are looked at when it is imported"
 
 
 def test_a_wrong_name_or_argument_gets_the_nearest_one():
-    assert "did you mean plain?" in refusal(THINGS.make, "plian")
-    said = refusal(THINGS.make, "quite_else")
+    assert "did you mean plain?" in refusal(make, "plian")
+    said = refusal(make, "quite_else")
     assert "did you mean" not in said and '"plain" or "bare", or a class of your own' in said
-    said = refusal(THINGS.make, "plain(sise=4)", seed=1)
+    said = refusal(make, "plain(sise=4)")
     assert "Plain takes no argument sise; did you mean size?" in said and "it takes: size=3, komi=7.5" in said
-    assert "takes no argument seed" in refusal(THINGS.make, "plain(seed=4)", seed=1)  # which is not the user's
-    assert "it takes: none" in refusal(THINGS.make, "bare(size=4)")
+    assert "takes no argument seed" in refusal(make, "plain(seed=4)")  # which is not the user's
+    assert "it takes: none" in refusal(make, "bare(size=4)")
 
 
 OWN = f"""
@@ -103,16 +107,16 @@ def test_a_file_of_the_users_own(tmp_path):
     path = tmp_path / "own rules.py"
     path.write_text(OWN)
     name = f"{path}:Rules"
-    THINGS.check(f"{name}(size=4)", ["seed"])
-    made = THINGS.make(f"{name}(size=4)", seed=2, rank=0)
+    THINGS.check(f"{name}(size=4)")
+    made = make(f"{name}(size=4)", seed=2)
     assert made.made == (2, 4, False) and isinstance(made, Base)
     assert type(made) is THINGS.find(name), "it is run once"
     module, source = registry.load(str(path))
     assert source.content.decode() == OWN and module.Rules is type(made) and sys.modules[module.__name__] is module
     path.write_text("changed")
     assert registry.load(str(path))[1] == source, "what was loaded is what is told of"
-    assert "Rules needs size" in refusal(THINGS.check, name, ["seed"])
-    assert "ValueError: size is 0, and must be at least 1" in refusal(THINGS.make, f"{name}(size=0)", seed=1)
+    assert "Rules needs size" in refusal(THINGS.check, name)
+    assert "ValueError: size is 0, and must be at least 1" in refusal(make, f"{name}(size=0)")
     assert "did you mean Rules?" in refusal(THINGS.find, f"{path}:Ruls")
     for wrong in ("Else", "function", "Base"):
         assert "did you mean Rules?" in refusal(THINGS.find, f"{path}:{wrong}")
@@ -134,7 +138,7 @@ def test_modules_that_are_installed(tmp_path, monkeypatch):
     (tmp_path / "own_package_1").mkdir()
     (tmp_path / "own_package_1" / "rules.py").write_text(OWN)
     name = "own_package_1.rules:Rules(size=1)"
-    assert THINGS.make(name, seed=1).made == (1, 1, False)
+    assert make(name).made == (5, 1, False)
     assert registry.load("own_package_1.rules")[1].content.decode() == OWN
     assert "own_package_1.other" in refusal(THINGS.find, "own_package_1.other:Rules")
     assert "install it on every host" in refusal(THINGS.find, "no_such_module_1:Rules")

@@ -199,21 +199,22 @@ def test_sample_games_are_games_of_the_run(run, played):
     game = games.make("tictactoe")
     chosen = samples.choose(run, "tictactoe")
     lengths = sorted(played.games["length"].tolist())
-    assert [len(sample.actions) for sample in chosen] == [lengths[0], lengths[8], lengths[-1]]
+    assert [len(sample.moves) for sample in chosen] == [lengths[0], lengths[8], lengths[-1]]
     for sample in chosen:
-        states = game.initial(1)
-        for position, action in zip(sample.positions, [*sample.actions, None]):
+        states, actions = game.initial(1), []
+        for position, move in zip(sample.positions, [*sample.moves, None]):
             assert position.text == game.show(states[0])
             assert (position.board.players == game.board(states[0]).players).all()
-            if action is not None:
-                states = game.play(states, np.array([action]))
+            if move is not None:
+                actions.append(game.text_to_action(states[0], move))
+                states = game.play(states, np.array(actions[-1:]))
         ended, value = game.terminal(states)
-        assert ended[0] and len(sample.positions) == len(sample.actions) + 1
-        assert sample.shown[-1] == len(sample.actions) and len(sample.shown) <= 6
+        assert ended[0] and len(sample.positions) == len(sample.moves) + 1
+        assert sample.shown[-1] == len(sample.moves) and len(sample.shown) <= 6
         loser_moves = "first" if game.to_play(states)[0] else "second"
         assert ("drawn" if value[0] == 0 else f"the {loser_moves} player won") in sample.title
         # An action of tic-tac-toe is its cell, so the numbers must follow from the actions.
-        assert sample.numbers() == {divmod(action, 3): k for k, action in enumerate(sample.actions, 1)}
+        assert sample.numbers() == {divmod(action, 3): k for k, action in enumerate(actions, 1)}
 
 
 def pieces(svg, step, left=1.0):
@@ -268,8 +269,9 @@ def test_the_cells_that_a_move_filled(before, after, symbols, filled):
 def test_a_game_without_boards_is_shown_as_text(run, monkeypatch):
     monkeypatch.setattr("az_mpi.games.tictactoe.Rules.board", lambda self, state: None)
     monkeypatch.setattr("az_mpi.games.tictactoe.Rules.show", lambda self, state: "<X> . .")
+    monkeypatch.setattr("az_mpi.games.tictactoe.Rules.action_to_text", lambda self, state, action: f"<{action}>")
     text = (page.write(run)).read_text()
-    assert "<pre>&lt;X&gt; . .</pre>" in text and 'class="board"' not in text and "action " in text
+    assert "<pre>&lt;X&gt; . .</pre>" in text and 'class="board"' not in text and "&lt;4&gt; <small>" in text
 
 
 def test_a_run_that_has_only_begun_has_a_report(run):

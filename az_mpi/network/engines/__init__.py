@@ -5,9 +5,9 @@ The built-in engines of the registry are functions here: they choose the precisi
 
 import torch
 
+from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import ENGINES
 from az_mpi.network.engines import openvino_engine
-from az_mpi.network.engines.engine import Unavailable
 from az_mpi.network.engines.openvino_engine import OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16
 
@@ -16,7 +16,7 @@ def make(name, network, game, device, threads, precision="auto"):
     """Return (an engine with the weights of `network`, the choice and its reason in words).
 
     name: `network.engine`. device: of torch. threads: of engines on a processor. precision: "fp32", "bf16" or "auto",
-    bf16 where the device has it. Raises Unavailable where this rank cannot have it; Refusal.
+    bf16 where the device has it. Raises Refusal where this rank cannot have it.
     """
     engine = ENGINES.make(name, network=network, game=game, planes_shape=game.planes_shape, device=torch.device(device),
                           threads=threads, precision=precision)  # fmt: skip
@@ -34,7 +34,8 @@ def fastest(network, planes_shape, device, threads, precision):
 def with_openvino(network, planes_shape, threads, precision, reason="as configured"):
     """Return OpenVINO on the processor, also on a rank that has a GPU."""
     if problem := openvino_engine.missing():
-        raise Unavailable("engine", problem, "install it (make setup does), or ")
+        raise Refusal(f'network.engine = "openvino"\n  {problem}\n'
+                      "  install it (make setup does), or let each rank choose with --set network.engine=auto")
     precision, why = _precision(torch.device("cpu"), precision)
     return _chosen(OpenVinoEngine(network, planes_shape, threads, precision), why, reason)
 
@@ -53,7 +54,8 @@ def _precision(device, wanted):
     """Return ("fp32" or "bf16", why in words)."""
     if wanted == "bf16" and not has_bf16(device):
         what = "GPU (compute capability below 8.0)" if device.type == "cuda" else "processor (AVX512-BF16 or AMX)"
-        raise Unavailable("precision", f"no bf16 instructions on this {what}")
+        raise Refusal(f'network.precision = "bf16"\n  no bf16 instructions on this {what}\n'
+                      "  let each rank choose with --set network.precision=auto")
     if wanted != "auto":
         return wanted, " (as configured)"
     return ("bf16", "") if has_bf16(device) else ("fp32", " (no bf16 instructions here)")

@@ -1,15 +1,6 @@
 """What an inference engine is, and how batches are cut to the few sizes that engines prepare their kernels for."""
 
 
-class Unavailable(Exception):
-    """This rank cannot have the engine that the configuration asks for. key: "engine" or "precision", the key of
-    `network` that asks for too much. cure: what to do, ending in "or ", in front of another choice."""
-
-    def __init__(self, key, why, cure=""):
-        super().__init__(why)
-        self.key, self.cure = key, cure
-
-
 class Engine:
     """A network on a device, ready to evaluate. Made with those of these arguments that it names: network (a `ResNet`),
     game, planes_shape, device (of torch), threads (on a processor), precision ("auto", "fp32", "bf16").

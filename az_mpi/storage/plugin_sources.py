@@ -1,0 +1,78 @@
+"""The sources of a user's own game, evaluator and the like, kept in RUN/sources beside the runs they made: which they
+were, whether a resumed run has the same, and where a run that is looked at later finds them.
+
+RUN/sources/HASH/own_game.py is the file as it was loaded; HASH are the first digits of its SHA-256. The description of
+each start (attempts/NNN.json) lists them under "sources".
+"""
+
+from pathlib import Path
+
+from az_mpi.config.load import KEYS, map_names, plugins
+from az_mpi.core import files, registry
+from az_mpi.core.problems import Refusal
+from az_mpi.core.registry import parse
+
+FOLDER, DIGITS = "sources", 12
+
+
+def describe(config):
+    """Return what the description of a start says of the user's own sources, a dict each. Raises Refusal."""
+    rows = []
+    for key, _, text in plugins(config):
+        name = parse(text)
+        if name.place:
+            _, source = registry.load(name.place)
+            file = Path(source.path).name
+            rows.append({"key": key, "name": _plain(name), "sha256": source.sha256,
+                         "kept": f"{FOLDER}/{source.sha256[:DIGITS]}/{file}"})  # fmt: skip
+    return rows
+
+
+def keep(path, config):
+    """Copy the user's own sources into a run's folder, unless they are there. For root alone. Raises OSError."""
+    for source in registry.sources(name for _, _, name in plugins(config)).values():
+        folder = Path(path) / FOLDER / source.sha256[:DIGITS]
+        if not files.is_there(folder):
+            folder.parent.mkdir(exist_ok=True)
+            with files.whole_folder(folder) as temporary:
+                files.create(temporary / Path(source.path).name, source.content)
+
+
+def check(path, config, description, allowed):
+    """Raise Refusal where a run was begun with other sources than this start has, unless that is allowed.
+
+    description: of the run's newest start, or {}."""
+    before = {(row["key"], row["name"]): row for row in description.get("sources", [])}
+    lines = []
+    for row in describe(config):
+        old = before.get((row["key"], row["name"]), row)
+        if old["sha256"] != row["sha256"]:
+            lines.append(f"  {row['key']}: {row['name']} has SHA-256 {row['sha256'][:DIGITS]}; that of the run is in "
+                         f"{Path(path) / old['kept']}")  # fmt: skip
+    if lines and not allowed:
+        raise Refusal("\n".join([f"{path} holds a run that was made with another source:", *lines,
+                                 "  put that one back, or give another --logdir for a new run;",
+                                 "  --allow_other_source goes on with the new one"]))
+
+
+def kept(path, description):
+    """Return {key: value} for the keys whose names lead to files of the user's own: to the copies in a run's folder.
+
+    A run that is looked at without a configuration file is looked at with the sources that made it."""
+    copies = {(row["key"], row["name"]): row["kept"] for row in description.get("sources", [])}
+
+    def change(key, text):
+        if KEYS[key].registry.problem(text) or not parse(text).is_file:
+            return text
+        copy = copies.get((key, _plain(parse(text))))
+        return str(parse(text)._replace(place=str(Path(path).absolute() / copy))) if copy else text
+
+    values = {}
+    for name, part in description["config"].items():
+        values |= {f"{name}.{key}": value for key, value in part.items()} if isinstance(part, dict) else {name: part}
+    return {key: value for key, value in map_names(values, change).items() if value != values[key]}
+
+
+def _plain(name):
+    """Return a name without folder and arguments, by which starts of a run are compared."""
+    return name._replace(arguments={}).short()

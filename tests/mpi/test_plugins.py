@@ -1,0 +1,78 @@
+"""Files and modules of the user's own in whole jobs: ranks that lack one or have another one, and resumed runs."""
+
+import json
+import os
+
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+OWN = """
+from az_mpi.games import tictactoe
+
+class Rules(tictactoe.Rules):
+    name = "own"
+"""
+QUICK = ["--set", "evaluate.every=0", "--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set",
+         "report.tensorboard=false", "--set", "iterations=1", "--games_num", "8"]  # fmt: skip
+
+
+@pytest.fixture
+def run_dist(mpirun, tmp_path):
+    """Return run(*options, status=0, game=...): train configs/smoke.json on two ranks."""
+
+    def run(*options, status=0, game=f"{tmp_path}/own.py:Rules"):
+        return mpirun(2, "run_dist.py", "--config_file", "configs/smoke.json", "--logdir", tmp_path / "run", *QUICK,
+                      "--set", f"game={game}", *options, status=status)  # fmt: skip
+
+    return run
+
+
+def test_ranks_agree_or_are_named(program, tmp_path):
+    program(3, "agreement_checks", tmp_path)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["another", "missing"])
+def test_a_module_that_a_rank_lacks_is_refused_before_play(mpirun, tmp_path, there):
+    """Each rank has its own folder of modules, as hosts without a shared file system have."""
+    for rank in (0, 1):
+        (tmp_path / str(rank)).mkdir()
+        if there or rank == 0:
+            (tmp_path / str(rank) / "own_rules.py").write_text(OWN + f"# {rank}\n" * rank)
+    (tmp_path / "start.py").write_text(
+        "import os, runpy, sys\n"
+        f"sys.path.insert(0, os.path.join({str(tmp_path)!r}, os.environ['OMPI_COMM_WORLD_RANK']))\n"
+        "runpy.run_path('run_dist.py', run_name='__main__')\n")
+    options = ["--config_file", "configs/smoke.json", "--logdir", tmp_path / "run", *QUICK]
+    done = mpirun(2, tmp_path / "start.py", *options, "--set", "game=own_rules:Rules", status=2)
+    said = "own_rules is not the file that root has" if there else "No module named 'own_rules'"
+    assert done.stderr.count(said) == 1 and done.stderr.count("on rank 1 of 2") == 1
+    assert "Traceback" not in done.stderr and not (tmp_path / "run").exists()
+
+
+def test_a_run_with_a_game_of_ones_own_is_resumed_and_looked_at(run_dist, mpirun, tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text(OWN)
+    assert "game own, seed" in run_dist().stdout
+    run = tmp_path / "run"
+    assert json.loads((run / "status.json").read_text())["game"] == "own.py:Rules"
+    own.write_text(OWN + "# changed")
+    refused = run_dist("--set", "iterations=2", status=2)
+    assert refused.stderr.count("holds a run that was made with another source") == 1
+    assert len(os.listdir(run / "attempts")) == 1
+    run_dist("--set", "iterations=2", "--allow_other_source")
+    assert len(list(run.glob("sources/*/own.py"))) == 2 and (run / "checkpoints" / "000002").exists()
+    own.unlink()
+    for words in (["run_dist.py", "--mode", "selfplay", "--logdir", run, "--games_num", "4"],
+                  ["-m", "az_mpi", "verify", run], ["-m", "az_mpi", "report", run]):  # fmt: skip
+        mpirun(1, *words)
+    page = (run / "report.html").read_text()
+    assert "own.py:Rules" in page and "moves," in page and str(tmp_path / "own.py") not in page
+
+
+def test_a_callback_or_sink_that_is_written_wrongly_is_refused_before_play(run_dist, tmp_path):
+    (tmp_path / "own.py").write_text("from az_mpi.report.callbacks import Callback\nclass Seen(Callback):\n"
+                                     "    def __init__(self, every):\n        pass\n")
+    for arguments, said in (("", "Seen needs every"), ("(evry=3)", "did you mean every?")):
+        done = run_dist("--set", f'callbacks=["{tmp_path}/own.py:Seen{arguments}"]', status=2, game="tictactoe")
+        assert done.stderr.count(said) == 1 and not (tmp_path / "run").exists()
