@@ -103,7 +103,7 @@ class Game(ABC):
         """Return the legal action that `text` writes, upper and lower case being the same. Raises ValueError, which
         names the legal ones, where it writes none."""
         legal = np.flatnonzero(self.legal(np.asarray(state)[None])[0])
-        words = {self.action_to_text(state, action): int(action) for action in legal}
+        words = {self.action_to_text(state, int(action)): int(action) for action in legal}
         alike = [action for word, action in words.items() if word.lower() == text.strip().lower()]
         exact = words.get(text.strip(), alike[0] if len(alike) == 1 else None)
         if exact is None:

@@ -65,8 +65,8 @@ def test_games_are_kept_where_a_rank_is_lost_in_their_exchange(survives):
 
     Lossy.survives = survives
     playing = SimpleNamespace(player=player, unacknowledged=[])
-    run = SimpleNamespace(playing=playing, setup=SimpleNamespace(config=settings, game=TICTACTOE), world=Lossy(),
-                          games_iteration=3)
+    run = SimpleNamespace(playing=playing, world=Lossy(), games_iteration=3, setup=SimpleNamespace(
+        config=settings, game=TICTACTOE, callbacks=SimpleNamespace(games=lambda record: None)))
     with pytest.raises(PeerLost):
         exchange.store(run)
     [(iteration, record)] = playing.unacknowledged
