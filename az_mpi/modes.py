@@ -26,7 +26,7 @@ def train(arguments, config, world, requests):
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
     world, trainers_num = placement.place(config, world, placement.choose_device(world))
     watchdog.expect(config.fault.hang_s, world.rank)
-    ranks, taken, newest = world.collect(lock.me()), [], [None]  # on root: its lock, and the newest checkpoint
+    ranks = world.collect(lock.me())
 
     def wait():
         watchdog.tick()
@@ -34,35 +34,47 @@ def train(arguments, config, world, requests):
             raise NotNow("stopped, as a signal asked, before the run began; start the same command again to go on")
 
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
-
-    def begin(network):
-        run_folder.check_sources(folder, config, arguments.allow_other_source)
-        anew = arguments.without_checkpoint
-        try:
-            newest[:] = [checkpoint.refuse_unusable(folder / "checkpoints", anew, network.state_dict())]
-        except OSError as error:
-            raise run_folder.unusable(folder, error) from error
-        name = newest[0] and checkpoint.path_of(folder, newest[0].progress).name
-        attempt, mine = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say, name)
-        taken.append(mine)
-        return attempt
-
+    start = _Start(arguments, config, world.hosts, ranks, dead)
     try:
-        run = assemble(config, world, folder, begin, trainers_num, requests)
+        run = assemble(config, world, folder, start.take, trainers_num, requests)
     except BaseException:
-        for mine in taken:
-            mine.release()
+        if start.lock:
+            start.lock.release()
         raise
     try:
         if world.is_root:
-            run.files.hold(taken[0])
-            run.files.newest = newest[0]
+            run.files.hold(start.lock)
+            run.files.newest = start.newest
         run.files.ranks, run.files.token = ranks, world.share(run.files.lock and run.files.lock.token)
         kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
         _train(run)
     finally:
         if run.files.lock:  # perhaps taken over from a root that was lost
             run.files.lock.release()
+
+
+class _Start:
+    """How root takes a run's folder: `lock` and `newest`, the newest checkpoint, are there once it has."""
+
+    def __init__(self, arguments, config, hosts, ranks, dead):
+        """ranks, dead: see `Lock.take`."""
+        self.arguments, self.config, self.hosts, self.ranks, self.dead = arguments, config, hosts, ranks, dead
+        self.lock, self.newest = None, None
+
+    def take(self, network):
+        """Take the lock of the folder, prepare it and return the number of this start. Refuses before anything is
+        written there. network: the run's, with which its checkpoints must agree."""
+        arguments, config, folder = self.arguments, self.config, self.arguments.logdir
+        run_folder.check_sources(folder, config, arguments.allow_other_source)
+        try:
+            self.newest = checkpoint.refuse_unusable(folder / "checkpoints", arguments.without_checkpoint,
+                                                     network.state_dict())
+        except OSError as error:
+            raise run_folder.unusable(folder, error) from error
+        name = self.newest and checkpoint.path_of(folder, self.newest.progress).name
+        attempt, self.lock = run_folder.start(folder, config, self.hosts, arguments.fresh, self.ranks, self.dead, _say,
+                                              name)
+        return attempt
 
 
 _say = functools.partial(print, file=sys.stderr, flush=True)  # before there is a logger

@@ -35,9 +35,27 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     trainers_num: the first ranks of the world train. requests: what signals ask for.
     """
     requests = requests or Requests()
-    cores = world.cores()
+    setup, network, playing = _prepare_play(config, world, folder)
+    backend = make_backend(config, world, setup.device, trainers_num)
+    attempt = prepare and world.from_root(lambda: _check_room(setup, network) or prepare(network))
+    logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
+    files = RunFiles(folder, setup.game, config.storage.give_up_s, logger)
+    writes = world.is_root and prepare is not None
+    if writes:
+        files.open_writer(requests)
+    metrics = Metrics(folder, attempt, config.report, shown=writes)
+    report = make_report(setup, world, attempt, logger, metrics, files.writer)
+    training = Training.make(setup, world, backend, trainers_num, network)
+    run = Run(setup, playing, files, world, attempt, training, ControlChannel(world, requests), report)
+    _say_start(run)
+    return run
+
+
+def _prepare_play(config, world, folder):
+    """Return the `Setup`, a new network, and this rank's `Playing` with it. Raises Refusal, on every rank, where one of
+    them lacks what the configuration names. Collective."""
+    cores, device = world.cores(), placement.choose_device(world)
     _use_cores(cores, config.selfplay.deterministic)
-    device = placement.choose_device(world)
     placement.open_device(world, device)
     agreement.same_plugins(world, configuration.plugins(config))
     game = agreement.everywhere(world, functools.partial(games.make, config.game))
@@ -50,24 +68,11 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
     if evaluate.describe:  # what self-play searches with instead
         choice = f"{evaluate.describe} (as configured)"
     callbacks = agreement.everywhere(world, lambda: Callbacks(config.callbacks, folder, world.rank, game))
-    log_name = f"rank-{world.rank:03d}"
-    setup = Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name)
-    backend = make_backend(config, world, device, trainers_num)
-    attempt = prepare and world.from_root(lambda: _check_room(setup, network) or prepare(network))
-    logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
-    files = RunFiles(folder, game, config.storage.give_up_s, logger)
-    writes = world.is_root and prepare is not None
-    if writes:
-        files.open_writer(requests)
-    metrics = Metrics(folder, attempt, config.report, shown=writes)
-    report = make_report(setup, world, attempt, logger, metrics, files.writer)
-    playing = Playing(Player(config, game, evaluate, world.rank, cores, 2 if evaluate.in_background else 1),
-                      engine, evaluate)  # fmt: skip
+    player = Player(config, game, evaluate, world.rank, cores, groups_num=2 if evaluate.in_background else 1)
+    playing = Playing(player, engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
-    training = Training.make(setup, world, backend, trainers_num, network)
-    run = Run(setup, playing, files, world, attempt, training, ControlChannel(world, requests), report)
-    _say_start(run)
-    return run
+    log_name = f"rank-{world.rank:03d}"
+    return Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name), network, playing
 
 
 def _use_cores(cores, deterministic):
