@@ -10,7 +10,6 @@ source .venv/bin/activate || { echo "$PWD has no .venv: make setup there first" 
 # ---------------------------------------------------------------------------------------------------------------------
 
 RESUMABLE=75 # exit status of run_dist.py: stopped on request, the same command goes on
-STOPPED_EARLY='140|250' # mpirun's, where USR2 came before any rank had begun (250: while it started its daemons)
 
 # mpirun starts one daemon on each node, by srun, and each daemon its ranks. Without this variable a daemon may use all
 # cores that the job has on its node; with it (srun takes no notice of --cpus-per-task itself since Slurm 22.05) only
@@ -52,30 +51,17 @@ as_job() {
     done
     trap '' USR1 # the job ends anyway
     trap - TERM
-    # Where nothing trains there is nothing to go on with.
-    [ -z "$asked" ] || [ -z "$status_file" ] || [[ ! $status =~ ^($STOPPED_EARLY)$ ]] || status=$RESUMABLE
-    if lost "$status"; then
-        say "mpirun ended with status $status, but the run is not finished: a node was lost"
-        status=$RESUMABLE
+    # mpirun's status alone does not tell. Where nothing trains there is nothing to go on with.
+    local code=$status
+    if [ -n "$status_file" ]; then
+        status=$(python -m az_mpi.report.outcome "${status_file%/*}" "$code" "$asked" <<<"$status_before" || echo "$code")
     fi
+    [ "$status" = "$code" ] ||
+        say "mpirun ended with status $code, but the run is not finished: it was stopped early, or a node was lost"
     say "ended with status $status"
     if [ $status = $RESUMABLE ] && [ -n "$requeue" ]; then requeue; fi
     exit $status
 }
-
-# lost STATUS: whether mpirun ended with it because a node, or its daemon there, is gone. Open MPI 5.0.11 was seen to end
-# with 0 then, or with 255, as it also does where it cannot start a daemon at all.
-lost() {
-    case $1 in
-    0) [ -n "$status_file" ] && ! finished ;;
-    255) begun && ! finished ;;
-    *) false ;;
-    esac
-}
-
-# What the run's status file says that was written since this start of the job.
-begun() { [ -n "$status_file" ] && [ "$(cat "$status_file" 2>/dev/null)" != "$status_before" ]; }
-finished() { begun && grep -q '"job": "finished"' "$status_file"; }
 
 # Put this job back into the queue. It comes back with the same id, script and options, and writes to the same file.
 requeue() {

@@ -8,31 +8,31 @@ import sys
 import threading
 from typing import NamedTuple
 
-from az_mpi.core.exit_codes import INTERNAL, RESUMABLE, STOPPED_EARLY
 from az_mpi.liveness import watchdog
+from az_mpi.report.outcome import outcome
 
 LOOK_EVERY_S, LAST_WORDS_S = 0.2, 2
 # USR2 asks every rank to finish cleanly; TERM would have mpirun kill them.
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
 PR_SET_PDEATHSIG = 1  # of prctl(2)
-# What Open MPI says when a host is lost; seen with 5.0.11: its exit status is 0 then. And what a watchdog says.
+# What Open MPI says when it has lost a host, and what a watchdog says before a run has begun, and keeps a record.
 LOSSES = (b"has lost communication with a remote daemon", watchdog.ENDED_EARLY.encode())
 
 
 class Ended(NamedTuple):
-    """How mpirun ended: its exit status (75 where it was stopped before it began), whether it was said that
-    it has lost a host or a rank that had not joined yet, whether a signal asked us to stop it."""
+    """How mpirun ended: its exit code; whether it was asked to stop with SIGUSR2, and only so; whether it said that it
+    had lost a host, or a rank that had not joined yet; whether a signal to this process stopped it."""
 
-    status: int
+    code: int
+    asked: bool
     lost: bool
     stopped: bool
 
 
 def run(command, tick=lambda: ()):
-    """Start `command`, an mpirun line, wait for its end as `follow` does, and return its exit status; 70 where that
-    is 0 and it has lost a host."""
+    """Start `command`, an mpirun line, wait for its end as `follow` does, and return the exit code, see `outcome`."""
     ended = follow(command, tick)
-    return ended.status or (INTERNAL if ended.lost else 0)
+    return outcome(ended.code, asked=ended.asked, lost=ended.lost).status
 
 
 def follow(command, tick=lambda: ()):
@@ -67,13 +67,12 @@ def follow(command, tick=lambda: ()):
                         number, stops = STOPS[min(stops, 2)], stops + 1
                     send(number)
                 try:
-                    status = process.wait(LOOK_EVERY_S)
+                    code = process.wait(LOOK_EVERY_S)
                     errors.join(LAST_WORDS_S)  # a process that outlives mpirun may keep it open
-                    status = 128 - status if status < 0 else status
-                    if status in STOPPED_EARLY and signal.SIGUSR2 in sent and signal.SIGTERM not in sent:
-                        status = RESUMABLE
-                    # One that came as mpirun ended is heard too.
-                    return Ended(status, lost.is_set(), stops > 0 or not stopping.isdisjoint(caught))
+                    asked = signal.SIGUSR2 in sent and signal.SIGTERM not in sent
+                    # `caught`: a signal that came while mpirun ended
+                    return Ended(128 - code if code < 0 else code, asked, lost.is_set(),
+                                 stops > 0 or not stopping.isdisjoint(caught))
                 except subprocess.TimeoutExpired:
                     for number in tick():
                         send(number)

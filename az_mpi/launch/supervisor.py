@@ -18,6 +18,7 @@ from az_mpi.launch.host_pool import LOOK_S, RETURN_MAX_S
 from az_mpi.launch.hosts import parse
 from az_mpi.launch.request_files import RequestFiles
 from az_mpi.launch.transport import Look
+from az_mpi.report.outcome import outcome, read
 
 RESTARTS_MAX = 10
 STARTS_MAX = 3  # in a row, of a run that has never begun: it may not be able to
@@ -65,7 +66,7 @@ class Supervisor:
                 failed = ended.status == INTERNAL and not ended.lost and not self.changing
                 in_a_row = 0 if self.reached() - before else in_a_row
                 if not self.changing:
-                    mpi_job.say(f"the job is lost (mpirun ended with status {ended.status}); asking the hosts")
+                    mpi_job.say(f"the job is lost (mpirun ended with status {self.ended.code}); asking the hosts")
                     in_a_row += 1
                 while True:
                     most = self.options.max_restarts if self.began else min(self.options.max_restarts, STARTS_MAX)
@@ -90,7 +91,7 @@ class Supervisor:
             self.desk.close(self.id)
 
     def follow(self, answers):
-        """Run one job on the chosen hosts and return how it `Ended`."""
+        """Run one job on the chosen hosts and return its Outcome."""
         settings = check.settings(answers, self.chosen) if answers else {}
         command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
                               agent=self.transport.agent, survive=self.options.survive, launch=self.id,
@@ -105,7 +106,8 @@ class Supervisor:
         ended = mpi_job.follow(command, self.tick)
         if self.note():
             self.program = [word for word in self.program if word != "--fresh"]  # it was fresh once
-        return ended._replace(lost=ended.lost or self.node_lost)
+        self.ended = ended
+        return outcome(ended.code, self.state(), self.before, ended.asked, ended.lost or self.node_lost)
 
     def wait(self, seconds):
         """Let time pass between two jobs, but not where a stop is asked for from elsewhere."""
@@ -119,17 +121,16 @@ class Supervisor:
             time.sleep(min(left_s, TICK_S))
 
     def final(self, ended):
-        """Return the exit status where no job is to follow the one that `ended`, else None."""
-        if self.state().get("job") == "finished":
+        """Return the exit code if no job is to follow the one with this Outcome, else None."""
+        if ended.finished:
             return ended.status
-        if ended.stopped or self.expired:
-            return RESUMABLE if ended.lost else ended.status or RESUMABLE
+        if self.ended.stopped or self.expired:
+            return RESUMABLE if ended.lost else ended.status
         if self.changing:
             return None
-        if ended.status in (USAGE, INTERRUPTED):
+        # What was refused, and what did not even begin, would not begin the next time either.
+        if ended.status in (USAGE, INTERRUPTED) or not (self.began or ended.lost or ended.status == KILLED):
             return ended.status
-        if not self.began and not ended.lost and ended.status != KILLED:
-            return ended.status  # it would not start the next time either
         return None
 
     def ask(self):
@@ -160,12 +161,8 @@ class Supervisor:
         return check.ask(hosts, self.mpirun, self.folder, shell, timeout_s, gpus, end)
 
     def state(self):
-        """Return the run's status.json where a job of this launch wrote it, else {}."""
-        try:
-            values = files.read_json(self.folder / "status.json")
-            return values if values["launch"] == self.id else {}
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
+        """Return the run's status.json if a job of this launch wrote it, else {}."""
+        return read(self.folder, self.id)
 
     def note(self):
         """Return whether a job of this launch has ever begun."""

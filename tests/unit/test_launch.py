@@ -293,7 +293,7 @@ def test_a_lost_host_or_rank_is_no_success(words, status, expected, capfd):
     """Open MPI 5.0.11 ends with status 0 where it has lost a host."""
     text = f"import os, time\nfor word in {words}: os.write(2, word.encode()); time.sleep(0.2)\nos._exit({status})"
     command = [sys.executable, "-c", text]
-    assert mpi_job.run(command) == expected and mpi_job.follow(command) == (status, True, False)
+    assert mpi_job.run(command) == expected and mpi_job.follow(command) == (status, False, True, False)
     assert capfd.readouterr().err == 2 * "".join(words)
 
 
@@ -331,11 +331,11 @@ def test_what_others_ask_for_goes_on_to_mpirun(tmp_path):
 
 def test_the_printed_line_is_what_is_run(capfd, monkeypatch, tmp_path):
     """mpirun's place is taken by a program that shows its words."""
-    show = f'exec {sys.executable} -c "import json, sys; print(json.dumps(sys.argv[1:]))" "$@"\n'
+    show = f'exec {sys.executable} -c "import json, sys; print(json.dumps(sys.argv[1:])); sys.exit(2)" "$@"\n'
     (tmp_path / "mpirun").write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "mpirun (Open MPI) 5.0" && exit\n{show}')
     (tmp_path / "mpirun").chmod(0o755)
     (tmp_path / "python").symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert launcher.main(["--np", "2", "--no_check", *AFTER, "--logdir", "a b'c"]) == 0
+    assert launcher.main(["--np", "2", "--no_check", *AFTER, "--logdir", "a b'c"]) == 2
     line, shown = capfd.readouterr().out.strip().split("\n")
     assert shlex.split(line)[1:] == json.loads(shown) and json.loads(shown)[-1] == "a b'c"

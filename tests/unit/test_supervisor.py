@@ -90,7 +90,7 @@ def launch(tmp_path, monkeypatch):
 
 # Ends after which there is one more job; then it finishes.
 @pytest.mark.parametrize("first", [
-    {**RUNNING, "status": 0, "says": LOST}, {**RUNNING, "status": 0}, {**RUNNING, "status": 137},
+    {**RUNNING, "status": 0, "says": LOST}, {**RUNNING, "status": 0}, {"status": 0}, {**RUNNING, "status": 137},
     {**RUNNING, "signal": signal.SIGKILL}, {"signal": signal.SIGKILL}, {**RUNNING, "status": 139},
     {"job": "stopped", "status": 75}, {**RUNNING, "status": 1}, {**RUNNING, "status": 70, "says": LOST},
     {"status": 1, "says": LOST}, {"status": 1, "says": ENDED_EARLY}, {"job": "starting", "status": 213},

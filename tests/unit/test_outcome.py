@@ -1,0 +1,40 @@
+"""How a job ended: mpirun's exit code and the run's record."""
+
+import json
+
+import pytest
+
+from az_mpi.report.outcome import Outcome, outcome, read
+
+OLD, RUNNING, STOPPED, FAILED, FINISHED = ({"attempt": n, "job": job} for n, job in enumerate(
+    ("finished", "running", "stopped", "failed", "finished")))  # fmt: skip
+
+
+@pytest.mark.parametrize("code, record, expected", [
+    (0, FINISHED, (0, True, False)), (139, FINISHED, (139, True, False)),
+    (0, RUNNING, (75, False, True)), (0, OLD, (75, False, True)), (0, {}, (75, False, True)),
+    (255, RUNNING, (75, False, True)), (255, OLD, (255, False, False)), (137, RUNNING, (137, False, False)),
+    (75, STOPPED, (75, False, False)), (70, FAILED, (70, False, False)), (2, OLD, (2, False, False)),
+    (140, RUNNING, (140, False, False)),
+])  # fmt: skip
+def test_mpirun_alone_does_not_tell(code, record, expected):
+    """Open MPI ends with 0 or 255 where it has lost a host; what an earlier job has recorded does not count."""
+    assert outcome(code, record, OLD) == Outcome(*expected)
+
+
+@pytest.mark.parametrize("code, lost, expected", [(0, False, 0), (0, True, 70), (1, True, 1), (75, True, 75)])
+def test_what_keeps_no_record_is_believed(code, lost, expected):
+    assert outcome(code, lost=lost).status == expected
+
+
+@pytest.mark.parametrize("code, status", [(140, 75), (250, 75), (137, 137)])
+def test_a_stop_before_the_beginning_is_resumable(code, status):
+    assert outcome(code, OLD, OLD, asked=True).status == outcome(code, asked=True).status == status
+
+
+def test_a_record_is_of_one_launch(tmp_path):
+    assert read(tmp_path) == {}
+    (tmp_path / "status.json").write_text(json.dumps(RUNNING | {"launch": "a"}))
+    assert read(tmp_path) == read(tmp_path, "a") == RUNNING | {"launch": "a"} and read(tmp_path, "b") == {}
+    (tmp_path / "status.json").write_text("{")
+    assert read(tmp_path) == {}
