@@ -170,9 +170,9 @@ def _stat(pid):
 class StartUp:
     """Watches the ranks of this host until this one has joined, and ends the job if one of them has ended before."""
 
-    def __init__(self, launcher):
+    def __init__(self, launcher, clock=time.monotonic):
         """launcher: the process that started the rank: mpirun, or its daemon on another host."""
-        self.launcher, self.most_num, self.missing = launcher, 0, SilenceTimer(2 * LOOK_EVERY_S)
+        self.launcher, self.most_num, self.missing = launcher, 0, SilenceTimer(2 * LOOK_EVERY_S, clock)
         survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")  # else mpirun itself ends the job
         self.expected_num = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 0)) if survives else 0
         place = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))

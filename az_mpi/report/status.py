@@ -1,36 +1,30 @@
 """What every rank of a run is doing: heartbeats tell root, which writes RUN/status.json and RUN/status.txt."""
 
 import json
-import math
 import os
-import signal
 import threading
 import time
 from collections import deque
 
-from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.files import Forbidden, write_bytes
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import parse
-from az_mpi.liveness import heartbeat, watchdog
-from az_mpi.liveness.hang_detection import Fence
+from az_mpi.liveness.heartbeat import SILENT_S
 from az_mpi.report.status_text import render
 
 NAME, TEXT_NAME = "status.json", "status.txt"
 SCHEMA_VERSION = 1
 WRITE_EVERY_S = 2.0
 LAST_WRITE_S = 5.0  # a disk that hangs does not hold up the end for longer
-LEAVE_S = 8.0  # nor the end of a job that it, or a lost host, brings about; for the games too
-UNHEARD_S = 15.0  # then root's log names the ranks from which no beat has ever come
+UNHEARD_S = 15.0  # then root's log names the ranks that were never heard from
 RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # what games/s, Network MB/min and the time left are means of
-SPARE_S = 5.0  # beyond fault.hang_s: the watchdog comes first, and the survivors of the rank that it kills begin anew
 MESSAGE_MAX = 150  # characters of a failure: with their JSON escapes they fit a datagram
 STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # of the phases; in all others ranks sync
 
 
 class Status:
     """One rank's part of the status. Root's also writes the files, every WRITE_EVERY_S. As a context manager it says
-    at the end how the run ended, with Error for a rank that leaves with an exception. Collective to make.
+    at the end how the run ended, with Error for a rank that leaves with an exception.
 
     state: Active (plays or evaluates), Training, Syncing. staleness: iterations between the weights that newly
     exchanged games began with and those at the exchange, the mean over ranks.
@@ -38,37 +32,30 @@ class Status:
 
     def __init__(self, world, folder, config, attempt, logger, writer=None):
         self._world, self._folder, self._config, self._attempt, self._logger = world, folder, config, attempt, logger
+        self._writer, self._monitor = writer, None
         self.phase, self.state = "start", "Syncing"
         self.staleness = None
         self._run, self._rows = None, [(host, None, None) for host in world.hosts]
         self._begun, self._played_s, self._sync_s = time.monotonic(), 0.0, None
         self._progress, self._first_step, self._message = None, 0, None
-        self._sender = self._listener = self._fence = None
-        if attempt is None:  # a run that is only looked at
-            return
-        self._writer = writer
-        # A rank that is alone has nobody to compare itself with, nor anybody who waits for it.
-        hang_s = config.fault.hang_s if world.size > 1 else 0.0
-        self._fence = Fence(folder, world.rank, hang_s, writer.writing_s if writer else lambda: 0.0)
-        if world.is_root:
-            self._job, self._count, self._lock, self._unheard_told = "starting", 0, threading.Lock(), False
-            self._start, self._name = time.monotonic(), folder.resolve().name
-            self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]
-            self._sent, self._reached = deque(maxlen=NETWORK_LOOKS), deque(maxlen=ITERATIONS_LOOKS)
-            self._errors, self._told, self._told_at = {}, None, -math.inf
-        hang_s = config.fault.hang_s
-        self._listener, self._sender = heartbeat.start(
-            world, self._content, self._hear_error, hang_s + SPARE_S if hang_s else math.inf, self._cut_off,
-            self._tell_all, self._hear)
-        if world.is_root:
-            self._closed = threading.Event()
+        # On root:
+        self._job, self._count, self._lock, self._unheard_told = "starting", 0, threading.Lock(), False
+        self._start, self._name = time.monotonic(), folder.resolve().name
+        self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]
+        self._sent, self._reached = deque(maxlen=NETWORK_LOOKS), deque(maxlen=ITERATIONS_LOOKS)
+        self._errors, self._closed, self._thread = {}, threading.Event(), None
+
+    def show(self, monitor):
+        """From now on show what the heartbeats of a `liveness.Monitor` say. Without this call nothing is written."""
+        self._monitor = monitor
+        if self._world.is_root:
             self._thread = threading.Thread(target=self._keep_writing, name="status", daemon=True)
             self._thread.start()
 
     def begin(self, run, rows):
         """The loop begins: from now on the counts of `run` are shown. rows: (host, device, roles) of each rank."""
         self._run, self._rows = run, rows
-        if self._listener and self._job == "starting":
+        if self._job == "starting":
             self._job = "running"
 
     def enter(self, phase):
@@ -94,36 +81,24 @@ class Status:
 
     def end(self, job, message=None):
         """Say how the run ended: finished, stopped (it can be resumed) or failed. Only the first call counts."""
-        if self._sender is None:
-            return
-        if job == "failed" and message and not self._world.is_root:
+        failed = job == "failed" and message is not None
+        if failed and not self._world.is_root:
             self.state, self._message = "Error", message[:MESSAGE_MAX]
-            self._sender.close_with_last_words()
-            self._fence.close()
-            self._sender = None
-            return
-        self._sender.close()
-        self._fence.close()
-        self._sender = None
-        if self._listener:
-            if self._job not in ("failed", "stopped", "finished"):
-                self._job = job
-                if message:
-                    self._errors[0] = message[:MESSAGE_MAX]
-            self._closed.set()
-            self._thread.join(LAST_WRITE_S)
-            self._listener.close()
+        elif self._job not in ("failed", "stopped", "finished"):
+            self._job = job
+            if failed:
+                self._errors[0] = message[:MESSAGE_MAX]
+        self.close(last_words=failed and not self._world.is_root)
 
-    def close(self):
-        """Fall silent without saying how the run ended: it goes on, with another Status."""
-        if self._sender:
-            self._sender.close()
-            self._fence.close()
-        if self._listener:
-            self._closed.set()
+    def close(self, last_words=False):
+        """Fall silent. Without `end` before it the run goes on, with another Status."""
+        if self._monitor is None:
+            return
+        self._monitor.leave(last_words)
+        self._closed.set()
+        if self._thread:
             self._thread.join(LAST_WRITE_S)
-            self._listener.close()
-        self._sender = self._listener = None
+        self._monitor.close()
 
     def __enter__(self):
         return self
@@ -136,64 +111,24 @@ class Status:
         else:  # a refusal is raised on every rank and is nobody's failure
             self.end("failed", None if issubclass(kind, Refusal) else f"{kind.__name__}: {error}")
 
-    def _content(self):
-        """Return what this rank tells root; called in the heartbeat's thread."""
+    def facts(self):
+        """Return what this rank tells root. For any thread."""
         player = self._run.playing.player if self._run else None
         playing = self.state == "Active" and self.phase == "play"
         played_s = self._played_s + (time.monotonic() - self._begun if playing else 0.0)
         return {"state": self.state, "games": player.finished_num if player else 0, "played_s": played_s,
-                "staleness": self.staleness, "bytes": self._world.sent_bytes, "message": self._message,
-                **self._fence.content()}
+                "staleness": self.staleness, "bytes": self._world.sent_bytes, "message": self._message}
 
-    def _tell_all(self):
-        """Return what root tells the ranks that it hears, made anew at most twice a second."""
-        now = time.monotonic()
-        if now - self._told_at > 0.5:
-            beats = enumerate(self._listener.beats()) if self._listener else ()
-            alive = {rank: beat.content for rank, beat in beats if beat.content and beat.silent_s < heartbeat.SILENT_S}
-            self._told, self._told_at = Fence.sum_up(alive), now
-        return self._told
-
-    def _hear(self, told):
-        if why := self._fence.hear(told):
-            self._fence_off(why)
-
-    def _hear_error(self, rank, content):
+    def failed(self, rank, facts):
+        """Take note that a rank fails, as it says. On root, for any thread."""
         if rank not in self._errors:
-            self._errors[rank], self._job = content["message"], "failed"
-            self._logger.error("rank %d on %s failed: %s", rank, self._rows[rank][0], content["message"])
+            self._errors[rank], self._job = facts["message"], "failed"
+            self._logger.error("rank %d on %s failed: %s", rank, self._rows[rank][0], facts["message"])
             self._write()
 
-    def settle(self):
-        """Leave where it turns out that the run's folder no longer answers this rank. Called where another was lost,
-        perhaps for that reason: this one could be the next root."""
-        if self._sender and (why := self._fence.settle()):
-            self._fence_off(why)
-
-    def _fence_off(self, why):
-        """End this rank, so that the others go on; or the job, to be resumed, where they cannot."""
-        text = f"rank {self._world.rank} on {self._world.host}: {why}: killed (fault.hang_s)"
-        if self._world.survives:
-            watchdog.say(os.getpid(), f"{text}\n")
-            os.kill(os.getpid(), signal.SIGKILL)
-        self._end_job(text)
-
-    def _cut_off(self, rank):
-        """End the job, to be resumed: a rank neither lives nor is dead for MPI. Called in the heartbeat's thread."""
-        hosts, here = self._world.hosts, self._world
-        self._end_job(f"rank {here.rank} on {here.host}: nothing is heard of rank {rank} on {hosts[rank]} any more, "
-                      "longer than fault.hang_s: the job ends; start the same command again to go on")
-
-    def _end_job(self, text):
-        watchdog.say(os.getpid(), f"{text}\n")
-        if self._listener:
-            thread = threading.Thread(target=self._take_leave, args=(text,), daemon=True)
-            thread.start()
-            thread.join(LEAVE_S)  # its file system may be why
-        self._world.give_up(RESUMABLE)
-
-    def _take_leave(self, text):
-        self._logger.error(text)
+    def stopped(self, why):
+        """Store games and say that the run stops: the job is about to be ended. On root, for any thread."""
+        self._logger.error(why)
         if self._writer:
             self._writer.rescue()
         self._job = "stopped"
@@ -206,6 +141,8 @@ class Status:
         self._write()
 
     def _write(self):
+        if self._monitor is None:  # a rank fails before `show`
+            return
         with self._lock:
             self._count += 1
             values, before = self._values(), self._writer and self._writer.may_appear
@@ -221,7 +158,7 @@ class Status:
         A row's games_num are of this attempt; the run's games_num, positions_num and step are those of its finished
         iterations. games_per_s: while playing; of a finished run, the mean of this attempt. None: not known yet.
         """
-        now, run, beats = time.monotonic(), self._run, self._listener.beats()
+        now, run, beats = time.monotonic(), self._run, self._monitor.beats()
         ranks = [self._rank_values(rank, beat) for rank, beat in enumerate(beats)]
         contents = [beat.content for beat in beats if beat.content]
         self._warn_of_unheard(now, beats)
@@ -257,7 +194,7 @@ class Status:
             state = "Error"
         elif self._job == "finished":
             state, rate = "Finished", content["games"] / content["played_s"] if content["played_s"] else 0.0
-        elif beat.silent_s > heartbeat.SILENT_S or self._job in ("stopped", "failed"):
+        elif beat.silent_s > SILENT_S or self._job in ("stopped", "failed"):
             state = "Offline"
         rate = 0.0 if state in ("Offline", "Error") else rate
         host, device, roles = self._rows[rank]
@@ -298,4 +235,4 @@ class Status:
             self._unheard_told = True
             hosts = sorted({self._rows[rank][0] for rank in unheard})
             self._logger.warning("no heartbeat from rank %s on %s; is UDP to port %d of this host blocked? "
-                                 "The status shows them as Offline", unheard, ", ".join(hosts), self._listener.port)
+                                 "The status shows them as Offline", unheard, ", ".join(hosts), self._monitor.port)

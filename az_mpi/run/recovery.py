@@ -34,7 +34,7 @@ def recover(run: Run):
     rebuilt: list[Run] = []
     rescued: list[Checkpoint | None] = []
     run.world.revoke()  # first: a rank whose sums broke off asks MPI whether that is a loss
-    run.report.status.settle()
+    run.report.monitor.settle()
     _close(run)
 
     def rebuild(world):
@@ -92,7 +92,7 @@ def _rebuild(run, world, rescued):
         say_ranks(new)
     except BaseException as error:
         if isinstance(error, PeerLost):
-            new.report.status.settle()
+            new.report.monitor.settle()
         _close(new)
         raise
     return new

@@ -10,6 +10,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
+from az_mpi.liveness.monitor import Monitor
 from az_mpi.mpi import agreement, placement
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.network import engines, resnet
@@ -94,7 +95,12 @@ def make_backend(config, world, device, trainers_num):
 def make_report(setup, world, attempt, logger, metrics, writer) -> Report:
     """Return where this rank tells what it does, with a heartbeat to root. Collective."""
     status = Status(world, setup.folder, setup.config, attempt, logger, writer)
-    return Report(world, logger, metrics, status, Timers(world, status.enter))
+    monitor = None
+    if attempt is not None:
+        monitor = Monitor(world, setup.folder, setup.config.fault.hang_s, status.facts,
+                          writer.writing_s if writer else lambda: 0.0, status.failed, status.stopped)  # fmt: skip
+        status.show(monitor)
+    return Report(world, logger, metrics, status, monitor, Timers(world, status.enter))
 
 
 def _check_room(setup, network):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from az_mpi.liveness.monitor import Monitor
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.network.engines.engine import Engine
 from az_mpi.report.callbacks import Callbacks
@@ -106,6 +107,7 @@ class Report:
     logger: Any
     metrics: Metrics
     status: Status
+    monitor: Monitor | None  # of who is alive; None for a run that is only looked at
     timers: Timers
     counters: Counters = field(default_factory=Counters)
 

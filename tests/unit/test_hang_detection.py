@@ -1,4 +1,4 @@
-"""Self-fencing: what counts as asleep, in a real process; and who leaves, by a clock of the test's."""
+"""Hang detection: what counts as asleep, in a real process; and which rank leaves, by a clock of the test's."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from az_mpi.liveness import hang_detection
-from az_mpi.liveness.hang_detection import Fence, Reach
+from az_mpi.liveness.hang_detection import FolderProbe, HangDetector
 from az_mpi.liveness.watchdog import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import hashlib, os, subprocess, sys, threading, time
 from az_mpi.liveness import watchdog
-from az_mpi.liveness.hang_detection import Sleep
+from az_mpi.liveness.hang_detection import MainThread
 
 def look():
-    sleep, seen = Sleep(), []
+    main, seen = MainThread(), []
     for _ in range(20):
-        seen.append(sleep.seconds())
+        seen.append(main.asleep_s())
         time.sleep(0.1)
     print(max(seen), flush=True)
     os._exit(0)
@@ -62,10 +62,9 @@ def test_asleep_is_who_waits_in_one_place_while_nobody_works(act, asleep):
 
 
 class Clock:
-    def __init__(self):
-        self.now = 1000.0
+    now = 1000.0
 
-    def monotonic(self):
+    def __call__(self):
         return self.now
 
     def sleep(self, seconds):
@@ -73,34 +72,36 @@ class Clock:
 
 
 class Rank:
-    """A rank's fence of which the test sets everything that it sees; hang_s is 40."""
+    """A rank's detector of which the test sets everything that it sees; hang_s is 40."""
 
-    def __init__(self, folder, rank, slept_s=0.0, writing_s=0.0, answers=True):
+    def __init__(self, folder, rank, clock, slept_s=0.0, writing_s=0.0, answers=True):
         self.slept_s, self.answers = slept_s, answers
-        self.fence = Fence(folder, rank, 40.0, lambda: writing_s)
-        self.fence.sleep.seconds = lambda: self.slept_s
+        self.detector = HangDetector(folder, rank, 40.0, lambda: writing_s, clock, clock.sleep)
+        self.detector.main.asleep_s = lambda: self.slept_s
 
     def beat(self):
-        """Return what it tells root, and do what `Reach` does in its thread."""
-        content, reach = self.fence.content(), self.fence.reach
-        if self.answers and reach._wanted.is_set():
-            reach._begun = reach._ended = hang_detection.time.monotonic()
-        return content
+        """Return what it tells root, and do what `FolderProbe` does in its thread."""
+        facts = self.detector.facts()
+        if self.answers and is_asked(self):
+            self.detector.folder.attempt()
+        return facts
+
+
+def is_asked(rank):
+    return rank.detector.folder._wanted.is_set()
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(hang_detection, "time", clock)
-    monkeypatch.setattr(Reach, "_try", lambda self: None)
-    monkeypatch.setattr(Fence, "spared_until", 0.0)
-    return clock
+    monkeypatch.setattr(FolderProbe, "_run", lambda self: None)
+    monkeypatch.setattr(HangDetector, "spared_until", 0.0)
+    return Clock()
 
 
 @pytest.fixture
 def make(clock, tmp_path):
     """Return make(of rank 0, of rank 1, …) -> {rank: Rank}."""
-    return lambda *each: {rank: Rank(tmp_path, rank, **what) for rank, what in enumerate(each)}
+    return lambda *each: {rank: Rank(tmp_path, rank, clock, **what) for rank, what in enumerate(each)}
 
 
 def live(clock, ranks, seconds):
@@ -109,22 +110,18 @@ def live(clock, ranks, seconds):
     left, begun = [], clock.now
     for second in range(1, seconds + 1):
         clock.now = max(clock.now, begun + second)
-        told = Fence.sum_up({rank: one.beat() for rank, one in ranks.items()})
+        told = HangDetector.sum_up({rank: one.beat() for rank, one in ranks.items()})
         for one in ranks.values():
             one.slept_s += one.slept_s > 0
         for losses in (False, True):
             for rank, one in list(ranks.items()):
-                if why := (left and one.fence.settle()) if losses else one.fence.hear(told):
+                if why := (left and one.detector.settle()) if losses else one.detector.hear(told):
                     left.append((clock.now - begun, rank, why))
                     del ranks[rank]
     return left
 
 
 FINE, SLEEPS, HANGS = {}, {"slept_s": 0.1}, {"slept_s": 0.1, "answers": False}
-
-
-def is_asked(rank):
-    return rank.fence.reach._wanted.is_set()
 
 
 def test_nobody_leaves_and_nothing_is_tried_while_all_get_on(clock, make):
@@ -136,7 +133,7 @@ def test_who_does_not_get_at_its_files_leaves_where_another_does(clock, make):
     """Rank 0 hangs, and so do the files of its host's other rank, which has noticed nothing yet."""
     left = live(clock, make(HANGS, {"answers": False}, FINE), 200)
     assert [rank for _, rank, _ in left] == [0, 1] and all(40 <= second <= 42 for second, _, _ in left)
-    assert all(why.endswith("but rank 2 gets through") for _, _, why in left)
+    assert all(why.endswith("but answers rank 2") for _, _, why in left)
 
 
 def test_nobody_leaves_where_nobody_gets_at_the_files(clock, make):
@@ -195,9 +192,11 @@ def test_a_writer_whose_folder_does_not_answer_is_one(clock, make):
 
 
 def test_0_turns_it_off(tmp_path):
-    fence = Fence(tmp_path, 0, 0.0, lambda: 1e6)
-    told = Fence.sum_up({0: fence.content(), 1: {"slept_s": 0.0, "held_up_s": 0.0, "reaches": True}})
-    assert fence.hear(told) is None and not fence.content()["reaches"] and not fence.reach._wanted.is_set()
+    detector = HangDetector(tmp_path, 0, 0.0, lambda: 1e6)
+    told = HangDetector.sum_up({0: detector.facts(), 1: {"slept_s": 0.0, "held_up_s": 0.0, "answered": True}})
+    assert detector.hear(told) is None and not detector.facts()["answered"]
+    assert detector.folder.silent_s() == 0.0 and list(tmp_path.iterdir()) == []
+    detector.close()
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -208,7 +207,7 @@ def test_in_a_recovery_it_waits_until_it_knows(clock, make, answers):
     ranks[1].answers = answers
     ranks[1].beat()
     begun = clock.now
-    assert bool(ranks[1].fence.settle()) is not answers
+    assert bool(ranks[1].detector.settle()) is not answers
     assert clock.now - begun == pytest.approx(0 if answers else 20 - 12, abs=0.1)  # asked for 12 s
 
 
@@ -216,7 +215,7 @@ def test_where_nobody_was_asked_a_recovery_waits_for_nothing(clock, make):
     [rank] = make(FINE).values()
     rank.beat()
     begun = clock.now
-    assert rank.fence.settle() is None and clock.now == begun
+    assert rank.detector.settle() is None and clock.now == begun
 
 
 def wait_until(condition):
@@ -229,31 +228,32 @@ def wait_until(condition):
 def test_a_try_is_a_file_that_is_made_and_removed(tmp_path, monkeypatch):
     made, create = [], hang_detection.files.create
     monkeypatch.setattr(hang_detection.files, "create", lambda path, body: made.append(path.name) or create(path, body))
-    reach = Reach(tmp_path / ".reach.tmp", 0.01)
-    assert reach.missing_s() == 0.0 and not reach.reached_within(1e9)
-    reach.want(True)
-    wait_until(lambda: len(made) > 2 and reach.reached_within(1.0))
-    reach.want(False)
+    probe = FolderProbe(tmp_path / ".probe.tmp", 0.01)
+    assert probe.silent_s() == 0.0 and not probe.answered_within(1e9)
+    probe.want(True)
+    wait_until(lambda: len(made) > 2 and probe.answered_within(1.0))
+    probe.want(False)
     time.sleep(0.1)
     count = len(made)
     time.sleep(0.1)
-    assert len(made) == count and set(made) == {".reach.tmp"} and os.listdir(tmp_path) == []
-    assert reach.missing_s() == 0.0
-    reach.close()
+    assert len(made) == count and set(made) == {".probe.tmp"} and os.listdir(tmp_path) == []
+    assert probe.silent_s() == 0.0
+    probe.close()
 
 
-def test_where_the_file_system_is_gone_it_is_missed(tmp_path, monkeypatch):
-    """ESTALE is what a file system says that is gone; that it is full is an answer."""
+def test_what_a_file_system_says_that_is_gone_is_no_answer(tmp_path, clock, monkeypatch):
+    """Such as ESTALE; that it is full is one."""
     said = [errno.ESTALE]
 
     def create(path, body):
         raise OSError(said[0], os.strerror(said[0]))
 
     monkeypatch.setattr(hang_detection.files, "create", create)
-    reach = Reach(tmp_path / ".reach.tmp", 0.01)
-    reach.want(True)
-    time.sleep(0.3)
-    assert reach.missing_s() >= 0.3 and not reach.reached_within(1e9)
+    probe = FolderProbe(tmp_path / ".probe.tmp", 0.01, clock)
+    probe.want(True)
+    clock.now += 3
+    probe.attempt()
+    assert probe.silent_s() == 3 and not probe.answered_within(1e9)
     said[0] = errno.ENOSPC
-    wait_until(lambda: reach.reached_within(1.0))
-    reach.close()
+    probe.attempt()
+    assert probe.silent_s() == 0 and probe.answered_within(1.0)

@@ -36,7 +36,7 @@ mpirun.find = lambda: mpirun.Mpirun(fake, "mpirun (Open MPI) 5.0.11", None)
 sys.exit(__main__.main(["launch", "--no_check", "--node_index", index, *options]))
 """
 MPIRUN = """#!{python}
-import os, shlex, signal, subprocess, sys, time
+import json, os, pathlib, shlex, signal, subprocess, sys, time
 print("hosts", sys.argv[sys.argv.index("-H") + 1], "ranks", sys.argv[sys.argv.index("-np") + 1], flush=True)
 agent = shlex.split(sys.argv[sys.argv.index("plm_ssh_agent") + 1])
 if {remote!r}:
@@ -49,6 +49,11 @@ def told(number, _):
 for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM): signal.signal(number, told)
 print("up", flush=True)
 time.sleep({sleep})
+if "--mode" not in sys.argv:  # a training, which has come to its end
+    run = pathlib.Path(sys.argv[sys.argv.index("--logdir") + 1])
+    launch = next(word.partition("=")[2] for word in sys.argv if word.startswith("AZ_MPI_LAUNCH="))
+    run.mkdir(exist_ok=True)
+    (run / "status.json").write_text(json.dumps(dict(launch=launch, job="finished", ranks=[])))
 sys.exit({status})
 """
 

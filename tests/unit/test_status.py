@@ -14,6 +14,7 @@ from az_mpi.core.files import Forbidden
 from az_mpi.core.problems import Refusal
 from az_mpi.core.silence import SilenceTimer
 from az_mpi.liveness.heartbeat import Beat
+from az_mpi.liveness.monitor import Monitor
 from az_mpi.report import status, status_command, status_text
 from az_mpi.report.status import Status
 
@@ -165,15 +166,14 @@ def fake_run(learner=None):
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """A root's Status without its threads, whose clock and whose ranks' beats the test sets."""
-    monkeypatch.setattr(status.heartbeat, "start", lambda *arguments: (None, None))
+    """A root's Status without its thread, whose clock and whose ranks' beats the test sets."""
     monkeypatch.setattr(Status, "_keep_writing", lambda self: None)
     config = Config(game="connect4", iterations=10)
     root = Status(OneRank(), tmp_path, config, 1, logging.Logger("test"))
     root.now, root.beats = 1000.0, []
     monkeypatch.setattr(status, "time", SimpleNamespace(monotonic=lambda: root.now, strftime=time.strftime))
     root._start = root._begun = root.now
-    root._listener = SimpleNamespace(beats=lambda: root.beats, port=1)
+    root.show(SimpleNamespace(beats=lambda: root.beats, port=1))
     return root
 
 
@@ -201,7 +201,7 @@ def test_states_follow_the_phases(root):
         root.begin(fake_run(learner), [("here", "cpu", "play")])
         for phase in ("play", None, "exchange", None, "train", None, "broadcast", None, "save", None, "evaluate", None):
             root.enter(phase)
-            told.append(root._content()["state"])
+            told.append(root.facts()["state"])
     no_trainer = ["Active", "Syncing", *["Syncing"] * 8, "Active", "Syncing"]
     assert told[:12] == no_trainer
     assert told[12:] == [*no_trainer[:4], "Training", *no_trainer[5:]]
@@ -213,10 +213,10 @@ def test_only_time_in_self_play_counts_for_games_per_second(root):
     for phase, seconds in (("play", 4), (None, 2), ("exchange", 3), ("evaluate", 5), ("broadcast", 7), (None, 1)):
         root.enter(phase)
         root.now += seconds
-    assert root._content()["played_s"] == 4
+    assert root.facts()["played_s"] == 4
     root.enter("play")
     root.now += 1.5
-    assert root._content()["played_s"] == 5.5
+    assert root.facts()["played_s"] == 5.5
     root.beats = [Beat(content(games=0, played_s=0.0), 0.1)]
     root._values()
     root.beats = [Beat(content(games=22, played_s=5.5), 0.1)]
@@ -325,8 +325,10 @@ def test_a_run_that_is_only_looked_at_has_no_status(tmp_path):
 ])  # fmt: skip
 def test_how_a_run_ended_is_written_last(tmp_path, error, job, state, failures):
     """With the real threads."""
+    ours = Status(OneRank(), tmp_path, Config(game="connect4"), 1, logging.Logger("test"))
+    ours.show(Monitor(OneRank(), tmp_path, 60.0, ours.facts, lambda: 0.0, ours.failed, ours.stopped))
     try:
-        with Status(OneRank(), tmp_path, Config(game="connect4"), 1, logging.Logger("test")):
+        with ours:
             if error:
                 raise error
     except BaseException as raised:

@@ -1,0 +1,101 @@
+"""Who is alive: heartbeats carry what ranks know of themselves, and this module alone ends a rank or a job for it.
+
+A rank that hangs, or that the run's folder no longer answers, kills itself, and the others go on. If root hears nothing
+of a rank any more, or a rank nothing of root, MPI may never notice: then the job ends, and can be resumed. The watchdog
+beside each rank kills a rank whose threads no longer run at all.
+"""
+
+import math
+import os
+import signal
+import threading
+import time
+
+from az_mpi.core.exit_codes import RESUMABLE
+from az_mpi.liveness import heartbeat, watchdog
+from az_mpi.liveness.hang_detection import HangDetector
+
+SPARE_S = 5.0  # beyond fault.hang_s: the watchdog comes first, and the survivors of the rank that it kills recover
+LEAVE_S = 8.0  # for root to store games before the job ends: its file system may hang
+TELL_EVERY_S = 0.5
+
+
+class Monitor:
+    """One rank's part: it sends root heartbeats and acts on what they say. Collective to make."""
+
+    def __init__(self, world, folder, hang_s, facts, writing_s, on_failure, on_end):
+        """facts(): what this rank tells root beside, a small dict. writing_s(): for how many seconds this rank's writer
+        has been at one step. On root, in threads: on_failure(rank, facts) when a rank announces that it fails;
+        on_end(text) before the job is ended, and why."""
+        self._world, self._on_end = world, on_end
+        self._told, self._told_at = None, -math.inf
+        # A rank that is alone has nobody to compare itself with, nor anybody who waits for it.
+        self._detector = HangDetector(folder, world.rank, hang_s if world.size > 1 else 0.0, writing_s)
+        self._listener = None
+        self._listener, self._sender = heartbeat.start(
+            world, lambda: facts() | self._detector.facts(), on_failure, hang_s + SPARE_S if hang_s else math.inf,
+            self._end_job_without, self._tell_ranks, self._hear)
+
+    def beats(self):
+        """Return the newest `Beat` of each rank, by rank. On root."""
+        return self._listener.beats()
+
+    @property
+    def port(self):
+        """The UDP port at which root hears the ranks. On root."""
+        return self._listener.port
+
+    def settle(self):
+        """End this rank if the run's folder no longer answers it, once that is known. To be called after a loss, which
+        perhaps had that reason: this rank could be the next root."""
+        if self._sender and (why := self._detector.settle()):
+            self._end_rank(why)
+
+    def leave(self, last_words=False):
+        """Send no more heartbeats, and tell root so. last_words: tell it the facts once more, and wait for its answer.
+        Root still hears the others, until `close`."""
+        if self._sender:
+            sender, self._sender = self._sender, None
+            sender.close_with_last_words() if last_words else sender.close()
+            self._detector.close()
+
+    def close(self):
+        """Stop; `beats` can still be called."""
+        self.leave()
+        if self._listener:
+            self._listener.close()
+
+    def _tell_ranks(self):
+        """Return what root tells the ranks that it hears."""
+        now = time.monotonic()
+        if now - self._told_at > TELL_EVERY_S:
+            beats = enumerate(self._listener.beats()) if self._listener else ()
+            heard = {rank: beat.content for rank, beat in beats if beat.content and beat.silent_s < heartbeat.SILENT_S}
+            self._told, self._told_at = HangDetector.sum_up(heard), now
+        return self._told
+
+    def _hear(self, told):
+        if why := self._detector.hear(told):
+            self._end_rank(why)
+
+    def _end_rank(self, why):
+        """End this rank, so that the others go on; or the job, to be resumed, where they cannot."""
+        text = f"rank {self._world.rank} on {self._world.host}: {why}: killed (fault.hang_s)"
+        if self._world.survives:
+            watchdog.say(os.getpid(), f"{text}\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._end_job(text)
+
+    def _end_job_without(self, rank):
+        """End the job, to be resumed, since nothing is heard of a rank that may be alive or dead."""
+        self._end_job(f"rank {self._world.rank} on {self._world.host}: nothing is heard of rank {rank} on "
+                      f"{self._world.hosts[rank]} any more, longer than fault.hang_s: the job ends; start the same "
+                      "command again to go on")
+
+    def _end_job(self, text):
+        watchdog.say(os.getpid(), f"{text}\n")
+        if self._world.is_root:
+            thread = threading.Thread(target=self._on_end, args=(text,), daemon=True)
+            thread.start()
+            thread.join(LEAVE_S)
+        self._world.give_up(RESUMABLE)
