@@ -36,6 +36,15 @@ def _cache_folder():
     return Path(tempfile.mkdtemp(prefix="az_mpi-"))
 
 
+def __getattr__(name):
+    """Let `az_mpi.load_player` be there without importing torch for everything else."""
+    if name == "load_player":
+        from az_mpi.play.loaded_player import load_player
+
+        return load_player
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 SOURCES = _sources()
 # Before anything imports Numba, which reads it once.
 if "NUMBA_CACHE_DIR" not in os.environ:

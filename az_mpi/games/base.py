@@ -102,8 +102,8 @@ class Game(ABC):
     def text_to_action(self, state, text: str) -> int:
         """Return the legal action that `text` writes, upper and lower case being the same. Raises ValueError, which
         names the legal ones, where it writes none."""
-        legal = np.flatnonzero(self.legal(np.asarray(state)[None])[0])
-        words = {self.action_to_text(state, int(action)): int(action) for action in legal}
+        legal = np.flatnonzero(self.legal(np.asarray(state)[None])[0]).tolist()
+        words = {self.action_to_text(state, action): action for action in legal}
         alike = [action for word, action in words.items() if word.lower() == text.strip().lower()]
         exact = words.get(text.strip(), alike[0] if len(alike) == 1 else None)
         if exact is None:

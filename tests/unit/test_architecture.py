@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "storage": "config core games liveness selfplay",
     "report": "config core games liveness storage",
     "run": "config core evaluate games liveness mpi network report search selfplay storage train",
+    "play": "core games network search storage",
     "loop": "core mpi report run selfplay",
     "modes": "core liveness loop mpi report run selfplay storage",
     "launch": "config core liveness mpi report storage",

@@ -1,0 +1,109 @@
+"""A network of a run with its search, without MPI: for programs, notebooks and play. Used as `az_mpi.load_player`."""
+
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from az_mpi import games
+from az_mpi.core import files
+from az_mpi.core.problems import Refusal
+from az_mpi.network import engines, resnet
+from az_mpi.network.evaluators import NetworkEvaluator
+from az_mpi.search import make_search
+from az_mpi.storage import checkpoint, run_folder
+
+
+class Analysis(NamedTuple):
+    """What a search found in a position.
+
+    policy: float32 [A], the share of the simulations that each action got; 0 where it is illegal, and where it is known
+    to be worse than another one. value: for the player to move, in [-1, 1]. action: the most visited one. move: the
+    same in the game's notation.
+    """
+
+    policy: np.ndarray
+    value: float
+    action: int
+    move: str
+
+
+class LoadedPlayer:
+    """A game, a network in an engine, and the search of a run. Holds no position: every search begins anew."""
+
+    def __init__(self, game: Any, engine: Any, settings: Any):
+        """settings: a `config.search`."""
+        self.game, self.engine, self._settings = game, engine, settings
+        self._evaluate = NetworkEvaluator(game, engine)
+
+    def search(self, state: np.ndarray, simulations: int = 0) -> Analysis:
+        """Search one position, [S], that is not ended, with so many simulations; 0: as many as the run's self-play.
+
+        Without noise: the same position gives the same answer. Raises ValueError where the game is over."""
+        states = np.asarray(state, self.game.state_dtype)[None]
+        if self.game.terminal(states)[0][0]:
+            raise ValueError("the game is over in this position")
+        settings = self._settings.model_copy(update={"simulations": simulations or self._settings.simulations})
+        search, slots = make_search(self.game, self._evaluate, settings, 1, noise=False), np.arange(1)
+        search.reset(slots, states, np.zeros(1, np.uint64))
+        search.run(slots)
+        visits = search.policy(slots)[0].astype(np.float32)
+        action = int(search.choose(slots, np.zeros(1))[0])
+        move = self.game.action_to_text(states[0], action)
+        return Analysis(visits / visits.sum(), float(search.value(slots)[0]), action, move)
+
+    def evaluate(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the network says without any search: (logits float32 [n, A], value float32 [n]). states: [n, S].
+        """
+        return self._evaluate(np.asarray(states, self.game.state_dtype))
+
+
+def load_player(path: str | Path, engine: str = "auto", precision: str = "auto", threads: int = 1) -> LoadedPlayer:
+    """Return a player with a network of a run.
+
+    path: a run's folder, for its newest checkpoint; a checkpoint (RUN/checkpoints/NNNNNN); or a file of weights, such
+    as RUN/best/NNNNNN.safetensors. It must lie in the run's folder, which has the configuration. engine, precision: as
+    `network.engine` and `network.precision`, on the first GPU where there is one. threads: on a processor.
+    Raises Refusal where there is no such run or no whole checkpoint of it.
+    """
+    run = _run_of(Path(path))
+    config = run_folder.recorded_config(run)
+    game = games.make(config.game)
+    network = resnet.build(game, config.network, config.seed)
+    network.load_state_dict(_weights(Path(path), run, network.state_dict()))
+    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    made, _ = engines.make(engine, network, game, device, threads, precision)
+    return LoadedPlayer(game, made, config.search)
+
+
+def _run_of(path):
+    """Return the run's folder that a path is, or lies in."""
+    for folder in (path, *path.absolute().parents):
+        if (folder / "config.json").is_file() or (folder / "attempts").is_dir():
+            return folder
+    raise Refusal(f"{path} neither is nor lies in a run's folder\n  name the --logdir of a run, or a checkpoint in it")
+
+
+def _weights(path, run, ours):
+    """Return the tensors by name that `path` stands for. ours: those of the run's network, to compare with."""
+    try:
+        if path.is_file():
+            tensors = checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
+        elif (path / "state.json").is_file():
+            tensors = checkpoint.read(path).model
+        else:
+            newest, lines = checkpoint.load_newest(run / "checkpoints", set_aside=False, ours=ours)
+            for line in lines:
+                logging.getLogger("az_mpi").warning(line)
+            if newest is None:
+                raise Refusal(f"{run} holds no whole checkpoint\n  train there first, or name another run")
+            tensors = newest.model
+    except Refusal:
+        raise
+    except Exception as error:  # safetensors has errors of its own
+        raise Refusal(f"{path} cannot be read: {error}") from error
+    if lines := checkpoint.differences(tensors, ours):
+        raise Refusal(f"{path} is of another network than {run}: {lines[0]}")
+    return tensors

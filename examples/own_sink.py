@@ -1,0 +1,25 @@
+"""A metrics sink of one's own: a CSV file with a row for each iteration, for a spreadsheet."""
+
+import csv
+
+from az_mpi.report.sinks import Sink
+
+COLUMNS = ("iteration", "games_num", "games_per_s", "positions_num", "steps_num", "policy_loss", "value_loss", "play_s",
+           "train_s")  # fmt: skip
+
+
+class Csv(Sink):
+    """Writes RUN/NAME; a resumed run goes on with the same file."""
+
+    def __init__(self, folder, name="iterations.csv"):
+        self.path = folder / name
+
+    def write(self, kind, time, step, values):
+        if kind != "iteration":
+            return
+        begins = not self.path.exists()
+        with open(self.path, "a", newline="") as file:
+            rows = csv.DictWriter(file, COLUMNS, extrasaction="ignore", restval="")
+            if begins:
+                rows.writeheader()
+            rows.writerow(values)

@@ -1,0 +1,122 @@
+"""examples/: each is run as its README says, on two ranks, without a change of the package."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from jobs import ROOT, ids
+
+from az_mpi import games
+from az_mpi.core import registry
+from az_mpi.core.registry import EVALUATORS
+
+pytestmark = pytest.mark.mpi
+
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture
+def run_example(mpirun, tmp_path):
+    """Return run(name): train examples/NAME.json on two ranks into a new folder; (what it said, that folder)."""
+
+    def run(name):
+        config = EXAMPLES / f"{name}.json"
+        return mpirun(2, "run_dist.py", "--config_file", config, "--logdir", tmp_path / "run").stdout, tmp_path / "run"
+
+    return run
+
+
+def test_the_readme_runs_every_example():
+    text = (EXAMPLES / "README.md").read_text()
+    assert set(re.findall(r"--config_file examples/(\w+)\.json", text)) == {path.stem for path in EXAMPLES.glob("*.py")}
+    rows = {key: (offers.split(), re.findall(r"`(\w+)`", names)) for key, offers, names in re.findall(
+        r"^\| `([\w.]+)`[^|]*\|[^|]*\| ?`?([\w ]*?)`? ?\|([^|]*)\|$", text, re.MULTILINE)}
+    found = [one for one in vars(registry).values() if isinstance(one, registry.Registry)]
+    assert rows == {one.key: (one.offers, one.names) for one in found}
+
+
+def records(run, kind):
+    return [record for record in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+            if record["kind"] == kind]  # fmt: skip
+
+
+def hex_game(size):
+    return games.make(f"{EXAMPLES}/own_game.py:Hex(size={size})")
+
+
+def test_a_game_of_ones_own(run_example, mpirun):
+    assert len((EXAMPLES / "own_game.py").read_text().splitlines()) <= 80
+    said, run = run_example("own_game")
+    assert "game hex_3x3" in said and "complete: iteration 2 of 2" in said
+    [evaluation] = [json.loads(path.read_text()) for path in (run / "evaluations").glob("*.json")]
+    assert set(evaluation["matches"]) == {"random", "rollout"}  # there is no best network before the first evaluation
+    assert all(match["draws"] == 0 for match in evaluation["matches"].values()), "Hex has no draws"
+    assert evaluation["solver"]["positions_num"] > 1000
+    mpirun(1, "-m", "az_mpi", "verify", run)
+    assert "Hex(size=3)" in (run / "report.html").read_text()
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_hex_keeps_every_invariant(size):
+    games.check(hex_game(size), games_num=32)
+
+
+def test_hex_on_drawn_boards():
+    """X (top to bottom) has b1 b2 a3, a line, and then a1 b2 a3, of which a1 and b2 do not touch; O (left to right) has
+    a2 b2 c2 and, broken, a1 b2 c2 without a neighbour of a1."""
+    for moves, ended in (("b1 c1 b2 c2 a3", True), ("a1 c1 b2 a3 c3", False), ("c3 a2 c1 b2 b1 c2", True),
+                         ("c3 a1 c1 b2 b1 c2", False)):  # fmt: skip
+        game, states = hex_game(3), hex_game(3).initial(1)
+        for move in moves.split():
+            assert not game.terminal(states)[0][0]
+            states = game.play(states, np.array([game.text_to_action(states[0], move)]))
+        assert game.terminal(states)[0][0] == ended, moves
+        assert game.terminal(states)[1][0] == (-1 if ended else 0)
+
+
+def test_an_evaluator_of_ones_own_plays(run_example):
+    said, run = run_example("own_evaluator")
+    assert said.count("Tactics (as configured)") == 2 and "complete: iteration 2 of 2" in said
+    assert len(ids(run)) >= 32
+
+
+def test_the_evaluator_sees_wins():
+    class Flat:
+        def evaluate(self, planes):
+            return np.zeros((len(planes), 7), np.float32), np.zeros(len(planes), np.float32)
+
+    game = games.make("connect4")
+    evaluate = EVALUATORS.make(f"{EXAMPLES}/own_evaluator.py:Tactics(bonus=2.5)", game=game, engine=Flat(), seed=[1],
+                               settings=None)  # fmt: skip
+    states = game.initial(1)
+    for column in (3, 0, 3, 1, 3, 0):  # three of the first player's on each other
+        states = game.play(states, np.array([column]))
+    logits, value = evaluate(np.concatenate([states, game.initial(1)]))
+    assert logits.tolist() == [[0, 0, 0, 2.5, 0, 0, 0], [0] * 7] and value.tolist() == [1, 0]
+
+
+def test_a_callback_of_ones_own_sees_everything(run_example):
+    _, run = run_example("own_callback")
+    lines = {rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
+             for rank in (0, 1)}  # fmt: skip
+    seen = [line["game"] for rank in (0, 1) for line in lines[rank] if "game" in line]
+    assert sorted(seen) == sorted(ids(run)), "each stored game once, on the rank that played it"
+    assert all(len(line["opening"].split()) == 2 for rank in (0, 1) for line in lines[rank] if "game" in line)
+    told = [line for line in lines[0] if "games_num" in line]
+    assert [line["games_num"] for line in told] == [record["games_num"] for record in records(run, "iteration")]
+    scores = [line["scores"] for line in lines[0] if "scores" in line]
+    [evaluation] = records(run, "evaluation")
+    assert scores == [{name: match["score"] for name, match in evaluation["matches"].items()}]
+    assert all("game" in line for line in lines[1]), "iterations and evaluations are told to root"
+
+
+def test_a_sink_of_ones_own_gets_each_record(run_example):
+    _, run = run_example("own_sink")
+    with open(run / "iterations.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row, record in zip(rows, records(run, "iteration"), strict=True):
+        assert all(float(row[name]) == record[name] for name in row if row[name])
+        assert row["policy_loss"] and row["games_per_s"]
+    assert not (run / "tensorboard").exists()
