@@ -11,6 +11,8 @@ import pytest
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor import command, folder
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 

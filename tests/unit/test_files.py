@@ -11,6 +11,8 @@ import pytest
 
 from az_mpi.core import files
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("given, kept", [("0", "0o27"), ("0o77", "0o77")])
 def test_new_files_of_every_command_are_private(given, kept):

@@ -13,6 +13,8 @@ from az_mpi.liveness import hang_detection
 from az_mpi.liveness.hang_detection import FolderProbe, HangDetector
 from az_mpi.liveness.watchdog import PATIENCE_S
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 # A main thread that does something for two seconds, while another one prints for how long it is taken for asleep.
 PROGRAM = """

@@ -9,6 +9,8 @@ import pytest
 
 from az_mpi.__main__ import main as program
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 STATUS = {"schema_version": 1, "run": "r", "game": "connect4", "attempt": 1, "job": "running", "count": 1,
           "written": "2026-01-01 00:00:00", "elapsed_s": 1.0, "phase": "play", "iteration": 0, "iterations": 2,

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 # Rehearses a game, then trains with it on this process's cores, and prints the kernels that got new types meanwhile.

@@ -15,6 +15,8 @@ from az_mpi.__main__ import main as program
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import hosts, launcher, mpi_job, mpirun
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 AFTER = ["--", "--config_file", str(ROOT / "configs/smoke.json")]
 

@@ -17,6 +17,8 @@ from az_mpi.core.problems import Refusal
 from az_mpi.launch import check, host_probe, hosts
 from az_mpi.launch.mpirun import Mpirun
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 MPIRUN = Mpirun(str(Path(sys.executable).parent / "mpirun"), "mpirun (Open MPI) 5.0.11", None)
 

@@ -19,6 +19,8 @@ from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.launch.rendezvous import agent
 from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 # A node whose waits are short, with a hostname of its own.

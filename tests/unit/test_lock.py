@@ -15,6 +15,8 @@ from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.storage import lock
 from az_mpi.storage.lock import Lock, LockHeld, LockLost, look, me
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 LONG_S = 60
 # Says that it is ready, waits for its standard input's first byte, tries, says how it went, and if it has the lock

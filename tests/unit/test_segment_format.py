@@ -20,6 +20,8 @@ from az_mpi.selfplay.player import Player
 from az_mpi.storage import segment
 from az_mpi.storage.segment import SegmentError
 
+pytestmark = pytest.mark.process
+
 GAME = games.make("tictactoe")
 OLD = Path(__file__).parents[1] / "data" / "segment_of_hdf5_2.h5"
 DATASETS_NUM = 17

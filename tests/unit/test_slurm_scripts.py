@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = "source slurm/common.sh; run_dist --config_file configs/smoke.json --logdir run "
 

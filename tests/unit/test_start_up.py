@@ -11,6 +11,8 @@ import pytest
 
 from az_mpi.liveness.watchdog import ENDED_EARLY, JOIN_S, LOOK_EVERY_S, StartUp
 
+pytestmark = pytest.mark.process
+
 # Starts one process that is no rank, as mpirun starts ssh, and two ranks; prints their numbers and waits for their end.
 LAUNCHER = """
 import os, subprocess

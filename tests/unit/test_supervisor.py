@@ -23,6 +23,8 @@ from az_mpi.launch.supervisor import Supervisor
 from az_mpi.launch.transport import Ssh
 from az_mpi.liveness.watchdog import ENDED_EARLY
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 # What a job does: says `job` in status.json, commits a segment, waits for USR2 or a file, says something, ends.
 MPIRUN = f"""#!{sys.executable}

@@ -12,6 +12,8 @@ import pytest
 from az_mpi.liveness import watchdog
 from az_mpi.liveness.watchdog import LONGER, PATIENCE_S, HangRule
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 LOOK_S = watchdog.LOOK_EVERY_S
 

@@ -24,6 +24,8 @@ from az_mpi.storage import segment, writer
 from az_mpi.storage.segment import SegmentError
 from az_mpi.storage.writer import QUEUE_MAX, Writer
 
+pytestmark = pytest.mark.process
+
 ROOT, GAME = Path(__file__).parents[2], games.make("connect4")
 SOON_S, LONG_S = 0.3, 30
 
