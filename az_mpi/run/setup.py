@@ -26,7 +26,6 @@ from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
 from az_mpi.run import partner_checkpoint
 from az_mpi.run.partner_checkpoint import Partner
-from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.storage import run_folder
@@ -260,7 +259,7 @@ def _say_start(run):
     if unknown := sorted(config.selfplay.weights.keys() - set(world.hosts)):
         run.say("  note: selfplay.weights names %s, but the hosts are %s", ", ".join(unknown), ", ".join(gpus))
     trees = config.selfplay.parallel_games
-    one = bytes_per_tree(run.game, config.search.simulations + 1, run.game.num_actions)
+    one = run.player.search.trees.num_bytes / trees
     parameters = sum(p.numel() for p in run.network.parameters())
     run.say("  network %d x %d, %s parameters; %d games at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
             config.network.blocks, config.network.channels, f"{parameters:,}", trees, one / 1024, one * trees / 2**20)

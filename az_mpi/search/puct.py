@@ -63,7 +63,10 @@ class Search:
             logits = np.empty(legal.shape, np.float32)
             if evaluation:
                 logits, value[live] = evaluation()
-            self._complete(self.trees, slots, nodes, actions, states, player, ended, value, logits, legal, self._noise)
+            simulations = slots, nodes, actions, states, player, ended, value, logits, legal, self._noise
+            if needed := self._complete(self.trees, *simulations):
+                self.trees = tree.widened(self.trees, needed)
+                self._complete(self.trees, *simulations)
 
         return complete
 
@@ -243,17 +246,26 @@ def _rows(ended):
 
 @njit(cache=True, nogil=True)
 def _complete(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
-    """Complete the simulations that `_select` returned. logits, legal: a row for each that has not ended, in order."""
+    """Complete the simulations that `_select` returned and return 0. Where the trees must have room for more edges
+    first, return for how many, and change nothing. logits, legal: a row for each that has not ended, in order."""
+    needed = tree.edges_needed(trees, slots, ended, legal)
+    if needed > trees.edge.shape[1]:
+        return needed
     rows = _rows(ended)
     for i in range(len(slots)):
         _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
                       rows[i], noise)
+    return 0
 
 
 @njit(cache=True, nogil=True, parallel=True)
 def _complete_parallel(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
     """`_complete` over several threads."""
+    needed = tree.edges_needed(trees, slots, ended, legal)
+    if needed > trees.edge.shape[1]:
+        return needed
     rows = _rows(ended)
     for i in prange(len(slots)):
         _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
                       rows[i], noise)
+    return 0
