@@ -201,7 +201,7 @@ def make_writer(config, folder, game, requests):
 def _check_room(config, game, folder, parameters_num):
     """Refuse a folder without room for what a run needs at least: weights and two moments of Adam a checkpoint, and
     the segments of an iteration, uncompressed."""
-    row = position_dtype(game).itemsize + POLICY.itemsize * game.num_actions
+    row = position_dtype(game).itemsize + POLICY.itemsize * min(game.num_actions, config.search.simulations)
     run_folder.check_room(folder, 3 * 4 * parameters_num, config.checkpoint.keep,
                           config.selfplay.games_num * game.max_plies * row)
 

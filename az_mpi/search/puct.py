@@ -82,14 +82,13 @@ class Search:
         # The first visit is the root's own evaluation; each simulation after it descends one edge.
         return (node["visits"] > self.settings.simulations) | node["exact"]
 
-    def visits(self, slots):
-        """Return N(root, a), int32 [n, A]; 0 for illegal actions."""
-        return root.visits(self.trees, slots, self.game.num_actions)
-
     def policy(self, slots):
-        """Return N(root, a) of the actions that are not proven to be worse than others, int32 [n, A]: what moves are
-        drawn from and trained towards. A proven win leaves only the proven wins, a proven loss falls away."""
-        return root.policy(self.trees, slots, self.game.num_actions)
+        """Return what moves are trained towards: (how many actions of each root have a probability, int32 [n]; these
+        actions, int32 [M], in order, root by root; their probabilities, float32 [M]).
+
+        A probability is the action's share of the visits. A proven win leaves only the proven wins, a proven loss falls
+        away."""
+        return root.policy(self.trees, slots)
 
     def value(self, slots):
         """Return the result of each root for its player to move if it is known, else its mean value, float32 [n]."""
@@ -99,7 +98,7 @@ class Search:
 
     def choose(self, slots, temperature):
         """Draw an action a slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited."""
-        return root.choose(self.policy(slots), slots, temperature, self.streams)
+        return root.choose(self.trees, slots, temperature, self.streams)
 
     def advance(self, slots, actions):
         """Play an action in each slot; what was searched below it is kept if `reuse_tree`, else dropped."""

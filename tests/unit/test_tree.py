@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from helpers import Hashed, Ways, check_tree, tree_as_dict
+from helpers import Hashed, Ways, check_tree, tree_as_dict, visits_of
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -176,7 +176,7 @@ def test_trees_take_memory_for_legal_moves_and_grow_where_there_are_more(threads
         for _ in range(8):
             search.run(np.arange(6))
             assert all(check_tree(game, search.trees, b, states[b]) > 1 for b in range(6))
-            visits.append(search.visits(np.arange(6)))
+            visits.append(visits_of(search, np.arange(6)))
             actions = search.choose(np.arange(6), np.ones(6))
             search.advance(np.arange(6), actions)
             states = game.play(states, actions)
