@@ -7,7 +7,8 @@ Starts a training with each engine in turn, and notes each rank's resident memor
 iteration has ended. `growth_mib` is from iteration --settled
 to the last one, each the median of a few samples around it. That includes the replay window, which grows by
 `replay.window_growth` of all positions up to `replay.window_max`: `window_mib` is a rank's share at the end, computed
-from the number of its rows. `slowdown` is the time of an iteration at the end over that at --settled.
+from the number of its positions and what those of the newest segment take. `slowdown` is the time of an iteration at
+the end over that at --settled.
 """
 
 import argparse
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from common import mpirun, spread, tell
 
 from az_mpi import games
-from az_mpi.storage import run_folder
+from az_mpi.storage import run_folder, segment
 from az_mpi.train import replay
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -127,8 +128,10 @@ def window_bytes(run):
     config = run_folder.recorded_config(run, {})
     records = [json.loads(line) for line in open(run / "metrics.jsonl")]
     made = sum(record["positions_num"] for record in records if record["kind"] == "iteration")
-    size = min(made, replay.window_size(config.replay, made))
-    return size * replay.sample_dtype(games.make(config.game)).itemsize
+    game = games.make(config.game)
+    window, newest = replay.Replay(game), segment.read(segment.paths(run / "games")[-1][1], game)
+    window.add(replay.to_samples(newest, game, 0, 0.5))
+    return min(made, replay.window_size(config.replay, made)) * window.num_bytes / window.positions_num
 
 
 def figures(job):

@@ -31,7 +31,7 @@ from az_mpi import games
 from az_mpi.selfplay.record import GAME, POLICY, Record, game_ids, position_dtype
 from az_mpi.storage import segment
 from az_mpi.train import replay
-from az_mpi.train.replay import Replay
+from az_mpi.train.replay import Replay, sample_dtype
 
 LINKS = (1_000, 10_000)
 PROVENANCE = {"weights": "0" * 64, "host": "benchmark", "ranks": 1}
@@ -49,10 +49,7 @@ def main():
     take_one_core()
     game = games.make("connect4")
     record = random_games(game, arguments.games_num)
-    rows = np.resize(replay.to_samples(record, game, 0, 0.0), arguments.window)
-    rows["index"] = np.arange(len(rows))
-    window = Replay(game)
-    window.add(rows)
+    window, rows = filled(game, record, arguments.window)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         folder = Path(folder)
         for n in LINKS:
@@ -61,6 +58,19 @@ def main():
         figures = [measure(folder, game, record, window, rows, arguments.batch_size) for _ in runs]
     tell(f"segments connect4, {arguments.games_num:,} games, window {arguments.window:,}, h5py {h5py.__version__}",
          {name: spread([f[name] for f in figures[1:]]) for name in figures[0]}, arguments.json)
+
+
+def filled(game, record, positions_num):
+    """Return a window of about that many positions, copies of those of a record, and these as plain rows with dense
+    policies."""
+    window, made = Replay(game), 0
+    while made < positions_num:
+        window.add(replay.to_samples(record, game, made, 0.0))
+        made += len(record.positions)
+    plain = np.dtype([*sample_dtype(game).descr, ("policy", "<f4", (game.num_actions,))])
+    rows = np.zeros(len(record.positions), plain)
+    rows["policy"] = record.dense_policy(game.num_actions)
+    return window, np.resize(rows, made)
 
 
 def random_games(game, n):

@@ -32,7 +32,7 @@ from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
-from az_mpi.train.replay import Replay, sample_dtype
+from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 POSITIONS = 100_000  # in each rank's shard of the window
 
@@ -135,10 +135,10 @@ def random_window(game, seed):
     rng, rows = np.random.default_rng(seed), np.zeros(POSITIONS, sample_dtype(game))
     rows["index"] = np.arange(POSITIONS)
     rows["state"] = rng.integers(0, np.iinfo(game.state_dtype).max, rows["state"].shape, game.state_dtype)
-    rows["policy"] = rng.dirichlet(np.ones(game.num_actions), POSITIONS)
+    policy = rng.dirichlet(np.ones(game.num_actions), POSITIONS)
     rows["value"], rows["weight"] = rng.choice([-1, 0, 1], POSITIONS), 1
     replay = Replay(game)
-    replay.add(rows)
+    replay.add(Samples.of(rows, policy))
     return replay
 
 

@@ -23,7 +23,7 @@ from az_mpi.run import kernels
 from az_mpi.run.setup import assemble
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage.checkpoint import Progress
-from az_mpi.train.replay import sample_dtype
+from az_mpi.train.replay import Samples, sample_dtype
 
 RANDOM_GAMES = 256
 STEPS_MIN, STEPS_MAX = 2, 200
@@ -51,15 +51,16 @@ def measure(world, config, seconds):
         kernels.compile_missing(run_world, config, game, run.setup.cores, lambda *what: None)
         table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
         try:
-            rows, mean_length = random_samples(game, np.random.default_rng(world.rank))
+            samples, mean_length = random_samples(game, np.random.default_rng(world.rank))
             with run:
-                figures = play(run, world, seconds) | train(run, world, rows, seconds)
+                figures = play(run, world, seconds) | train(run, world, samples, seconds)
         finally:
             run.report.metrics.close()
             console.start(run_world.is_root, run.setup.log_name, None)  # closes the log files
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # from KiB
-    window = config.replay.window_max * sample_dtype(game).itemsize // sum(figures["trainers"])
-    rows = world.collect([world.host, peak, window if replay else 0])
+    share = config.replay.window_max / sum(figures["trainers"])
+    window = int(share * replay.num_bytes / replay.positions_num) if replay else 0
+    rows = world.collect([world.host, peak, window])
     figures["peak_bytes"] = [peak + window for _, peak, window in rows]
     if figures["mean_length"] is None:
         figures |= {"mean_length": mean_length, "length_from": "random games"}
@@ -102,14 +103,11 @@ def play_for(player, ids, seconds):
             return took
 
 
-def train(run, world, rows, seconds):
-    """Take optimiser steps on the ranks that train; return the seconds of one. Collective.
-
-    rows: positions to train on, `sample_dtype` [n].
-    """
+def train(run, world, samples, seconds):
+    """Take optimiser steps with `Samples` on the ranks that train; return the seconds of one. Collective."""
     learner, replay = run.training.learner, run.training.replay
     if learner:
-        replay.add(rows)
+        replay.add(samples)
     steps, step_s = STEPS_MIN, None
     for _ in range(3):  # kernels; a first estimate; about `seconds`
         world.barrier()
@@ -123,18 +121,18 @@ def train(run, world, rows, seconds):
 
 
 def random_samples(game, rng):
-    """Return the positions of random games as rows to train on, `sample_dtype` [n], and the games' mean length."""
+    """Return the positions of random games as `Samples` to train on, and the games' mean length."""
     states, taken = game.initial(RANDOM_GAMES), []
     while len(states):
         legal = game.legal(states)
         rows = np.zeros(len(states), sample_dtype(game))
-        rows["state"], rows["policy"] = states, legal / legal.sum(axis=1, keepdims=True)
-        taken.append(rows)
+        rows["state"] = states
+        taken.append(Samples.of(rows, legal / legal.sum(axis=1, keepdims=True)))
         states = game.play(states, np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=1).astype(np.int32))
         states = states[~game.terminal(states)[0]]
-    rows = np.concatenate(taken)
+    rows, policy = (np.concatenate([getattr(part, name) for part in taken]) for name in ("rows", "policy"))
     rows["index"], rows["weight"], rows["value"] = np.arange(len(rows)), 1.0, rng.choice([-1.0, 1.0], len(rows))
-    return rows, len(rows) / RANDOM_GAMES
+    return Samples(rows, policy), len(rows) / RANDOM_GAMES
 
 
 def predict(config, figures):

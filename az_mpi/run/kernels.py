@@ -25,7 +25,7 @@ from az_mpi.core import files
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.evaluators import Evaluator
 from az_mpi.search import make_search, streams
-from az_mpi.train.replay import Replay, sample_dtype
+from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 PARTS = 8  # of `rehearse`
 SAID = "compiling the kernels, first start only: %d of %d (%.0f s)"
@@ -83,7 +83,7 @@ def rehearse(config, game, parallel):
     yield
     search = searches[0]
     search.run(slots)
-    search.visits(slots)
+    search.policy(slots)
     actions = search.choose(slots, np.ones(2))
     yield
     search.advance(slots, actions)
@@ -91,7 +91,7 @@ def rehearse(config, game, parallel):
     rows = np.zeros(2, sample_dtype(game))
     rows["state"] = states
     replay = Replay(game)
-    replay.add(rows)
+    replay.add(Samples.of(rows, game.legal(states)))
     replay.sample(np.random.default_rng(0), 2)
     yield
 

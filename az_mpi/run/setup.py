@@ -20,7 +20,6 @@ from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing, Report, Run, Setup, Training
-from az_mpi.search.tree import bytes_per_tree
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.storage import run_folder
@@ -107,7 +106,7 @@ def _check_room(setup, network):
     """Refuse a folder without room for what a run needs at least: weights and two moments of Adam a checkpoint, and
     the segments of an iteration, uncompressed."""
     config, game = setup.config, setup.game
-    row = position_dtype(game).itemsize + POLICY.itemsize * game.num_actions
+    row = position_dtype(game).itemsize + POLICY.itemsize * min(game.num_actions, config.search.simulations)
     parameters_num = sum(p.numel() for p in network.parameters())
     run_folder.check_room(setup.folder, 3 * 4 * parameters_num, config.checkpoint.keep,
                           config.selfplay.games_num * game.max_plies * row)
@@ -140,7 +139,7 @@ def _say_start(run):
     if unknown := sorted(config.selfplay.weights.keys() - set(world.hosts)):
         say("  note: selfplay.weights names %s, but the hosts are %s", ", ".join(unknown), ", ".join(gpus))
     trees = config.selfplay.parallel_games
-    one = bytes_per_tree(game, config.search.simulations + 1, game.num_actions)
+    one = run.playing.player.search.trees.num_bytes / trees
     parameters = sum(p.numel() for p in run.training.network.parameters())
     say("  network %d x %d, %s parameters; %d games at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
         config.network.blocks, config.network.channels, f"{parameters:,}", trees, one / 1024, one * trees / 2**20)

@@ -63,7 +63,10 @@ class Search:
             logits = np.empty(legal.shape, np.float32)
             if evaluation:
                 logits, value[live] = evaluation()
-            self._complete(self.trees, slots, nodes, actions, states, player, ended, value, logits, legal, self._noise)
+            simulations = slots, nodes, actions, states, player, ended, value, logits, legal, self._noise
+            if needed := self._complete(self.trees, *simulations):
+                self.trees = tree.widened(self.trees, needed)
+                self._complete(self.trees, *simulations)
 
         return complete
 
@@ -79,14 +82,13 @@ class Search:
         # The first visit is the root's own evaluation; each simulation after it descends one edge.
         return (node["visits"] > self.settings.simulations) | node["exact"]
 
-    def visits(self, slots):
-        """Return N(root, a), int32 [n, A]; 0 for illegal actions."""
-        return root.visits(self.trees, slots, self.game.num_actions)
-
     def policy(self, slots):
-        """Return N(root, a) of the actions that are not proven to be worse than others, int32 [n, A]: what moves are
-        drawn from and trained towards. A proven win leaves only the proven wins, a proven loss falls away."""
-        return root.policy(self.trees, slots, self.game.num_actions)
+        """Return what moves are trained towards: (how many actions of each root have a probability, int32 [n]; these
+        actions, int32 [M], in order, root by root; their probabilities, float32 [M]).
+
+        A probability is the action's share of the visits. A proven win leaves only the proven wins, a proven loss falls
+        away."""
+        return root.policy(self.trees, slots)
 
     def value(self, slots):
         """Return the result of each root for its player to move if it is known, else its mean value, float32 [n]."""
@@ -96,7 +98,7 @@ class Search:
 
     def choose(self, slots, temperature):
         """Draw an action a slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited."""
-        return root.choose(self.policy(slots), slots, temperature, self.streams)
+        return root.choose(self.trees, slots, temperature, self.streams)
 
     def advance(self, slots, actions):
         """Play an action in each slot; what was searched below it is kept if `reuse_tree`, else dropped."""
@@ -243,17 +245,26 @@ def _rows(ended):
 
 @njit(cache=True, nogil=True)
 def _complete(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
-    """Complete the simulations that `_select` returned. logits, legal: a row for each that has not ended, in order."""
+    """Complete the simulations that `_select` returned and return 0. Where the trees must have room for more edges
+    first, return for how many, and change nothing. logits, legal: a row for each that has not ended, in order."""
+    needed = tree.edges_needed(trees, slots, ended, legal)
+    if needed > trees.edge.shape[1]:
+        return needed
     rows = _rows(ended)
     for i in range(len(slots)):
         _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
                       rows[i], noise)
+    return 0
 
 
 @njit(cache=True, nogil=True, parallel=True)
 def _complete_parallel(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
     """`_complete` over several threads."""
+    needed = tree.edges_needed(trees, slots, ended, legal)
+    if needed > trees.edge.shape[1]:
+        return needed
     rows = _rows(ended)
     for i in prange(len(slots)):
         _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
                       rows[i], noise)
+    return 0

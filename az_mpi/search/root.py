@@ -1,6 +1,6 @@
-"""What is done at the roots of trees between and before searches: noise, visit counts, the choice of a move.
+"""What is done at the roots of trees between and before searches: noise, the policy, the choice of a move.
 
-Shapes: n slots, A actions.
+Shapes: n slots, M actions of all slots together.
 """
 
 import numpy as np
@@ -28,61 +28,64 @@ def mix_noise(trees, b, noise):
 
 
 @njit(cache=True, nogil=True)
-def visits(trees, slots, num_actions):
-    """Return N(root, a), int32 [n, A]; 0 for illegal actions."""
-    counts = np.zeros((len(slots), num_actions), np.int32)
-    for i in range(len(slots)):
-        root = trees.node[slots[i], 0]
-        for e in range(root.first_edge, root.first_edge + root.edge_count):
-            counts[i, trees.edge[slots[i], e].edge_action] = trees.edge[slots[i], e].edge_visits
-    return counts
-
-
-@njit(cache=True, nogil=True)
-def policy(trees, slots, num_actions):
-    """Return N(root, a) of the actions that are not proven to be worse than others, int32 [n, A].
+def counts(trees, b):
+    """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions proven to be worse.
 
     A proven win leaves only the proven wins; a proven loss falls away where anything else was tried.
     """
-    counts = visits(trees, slots, num_actions)
-    for i in range(len(slots)):
-        b = slots[i]
-        root = trees.node[b, 0]
-        worse, tried = np.zeros(num_actions, np.bool_), False
-        for e in range(root.first_edge, root.first_edge + root.edge_count):
-            known, value = tree.exact_edge(trees, b, np.int64(0), e)
-            if root.exact:
-                good = known and value >= root.exact_value
-            else:
-                good = not known or value > -WIN
-            if good:
-                tried = tried or trees.edge[b, e].edge_visits > 0
-            else:
-                worse[trees.edge[b, e].edge_action] = True
-        if tried:  # else only proven losses have been tried yet
-            for a in range(num_actions):  # not counts[i] = …, which takes a second to compile
-                if worse[a]:
-                    counts[i, a] = 0
-    return counts
+    root = trees.node[b, 0]
+    visits, good, tried = np.empty(root.edge_count, np.int32), np.empty(root.edge_count, np.bool_), False
+    for k in range(root.edge_count):
+        known, value = tree.exact_edge(trees, b, np.int64(0), root.first_edge + k)
+        good[k] = known and value >= root.exact_value if root.exact else not known or value > -WIN
+        visits[k] = trees.edge[b, root.first_edge + k].edge_visits
+        tried = tried or (good[k] and visits[k] > 0)
+    if tried:  # else only proven losses have been tried yet
+        for k in range(root.edge_count):  # not visits[~good] = 0, which takes a second to compile
+            if not good[k]:
+                visits[k] = 0
+    return visits
 
 
 @njit(cache=True, nogil=True)
-def choose(visits, slots, temperature, random):
-    """Return an action for each slot, int64 [n], drawn from visits[i]^(1/temperature[i]); at 0 the first largest."""
+def policy(trees, slots):
+    """Return (how many actions have a probability, int32 [n]; these actions, int32 [M], in order, slot by slot; their
+    shares of `counts`, float32 [M])."""
+    n, most, m = len(slots), 0, 0
+    for i in range(n):
+        most += trees.node[slots[i], 0].edge_count
+    nums, actions, probabilities = np.zeros(n, np.int32), np.empty(most, np.int32), np.empty(most, np.float32)
+    for i in range(n):
+        b = slots[i]
+        visits = counts(trees, b)
+        total = visits.sum()
+        for k in range(len(visits)):
+            if visits[k] > 0:
+                actions[m] = trees.edge[b, trees.node[b, 0].first_edge + k].edge_action
+                probabilities[m] = visits[k] / total
+                nums[i] += 1
+                m += 1
+    return nums, actions[:m], probabilities[:m]
+
+
+@njit(cache=True, nogil=True)
+def choose(trees, slots, temperature, random):
+    """Return an action for each slot, int64 [n], drawn from counts^(1 / temperature[i]); at 0 the first largest."""
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
-        best = np.argmax(visits[i])
-        actions[i] = best
+        visits = counts(trees, slots[i])
+        chosen = best = np.argmax(visits)
         if temperature[i] > 0:
             # Relative to the most visited, so that a low temperature cannot overflow.
-            weights = (visits[i] / visits[i, best]) ** (1.0 / temperature[i])
+            weights = (visits / visits[best]) ** (1.0 / temperature[i])
             mark = streams.uniform(random, slots[i]) * weights.sum()
-            for a in range(len(weights)):
-                mark -= weights[a]
-                if weights[a] > 0:
-                    actions[i] = a
+            for k in range(len(weights)):
+                mark -= weights[k]
+                if weights[k] > 0:
+                    chosen = k
                     if mark < 0:
                         break
+        actions[i] = trees.edge[slots[i], trees.node[slots[i], 0].first_edge + chosen].edge_action
     return actions
 
 

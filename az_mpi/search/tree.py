@@ -65,9 +65,15 @@ class Trees(namedtuple("Trees", ["tree", "node", "edge", "state", "path"])):
                 return rows[name]
         raise AttributeError(name)
 
+    @property
+    def num_bytes(self):
+        """The size of all arrays, in bytes."""
+        return sum(part.nbytes for part in self)
+
 
 def allocate(game, num_trees, num_nodes):
-    """Return empty trees. Memory is taken from the system as it is touched: edges for legal actions only."""
+    """Return empty trees with room for as many edges a node as the game's first position has legal moves; see
+    `widened`. The system gives memory to those parts of the arrays that are written to."""
     nodes = (num_trees, num_nodes)
     depth = min(num_nodes, game.max_plies) + 1
     if game.num_actions > MOST_ACTIONS:
@@ -75,16 +81,35 @@ def allocate(game, num_trees, num_nodes):
     return Trees(
         tree=np.zeros(num_trees, TREE),
         node=np.empty(nodes, NODE),
-        edge=np.empty((num_trees, num_nodes * game.num_actions), EDGE),
+        edge=np.empty((num_trees, num_nodes * int(game.legal(game.initial(1)).sum())), EDGE),
         state=np.empty((*nodes, game.state_size), game.state_dtype),
         path=np.empty((num_trees, depth), np.int32),
     )
 
 
-def bytes_per_tree(game, num_nodes, legal_actions):
-    """Return how many bytes one full tree touches with `legal_actions` edges a node."""
-    one = allocate(game, 1, num_nodes)
-    return sum(part.nbytes for part in one) - (game.num_actions - legal_actions) * num_nodes * EDGE.itemsize
+def widened(trees, needed):
+    """Return the same trees with room for at least `needed` edges each, and half as many again as they had."""
+    used = trees.tree["edges_used"].max()
+    edge = np.empty((len(trees.edge), max(needed, trees.edge.shape[1] * 3 // 2)), EDGE)
+    edge[:, :used] = trees.edge[:, :used]
+    return trees._replace(edge=edge)
+
+
+@njit(cache=True, nogil=True)
+def edges_needed(trees, slots, ended, legal):
+    """Return the most edges that one of the trees `slots` has once its new leaf is expanded; 0 where there is certainly
+    room. ended: bool [n]; legal: bool [m, A], a row for each leaf that has not ended, in order."""
+    most, row = 0, 0
+    for i in range(len(slots)):
+        if ended[i]:
+            continue
+        used = trees.tree[slots[i]].edges_used
+        if used + legal.shape[1] > trees.edge.shape[1]:
+            for a in range(legal.shape[1]):
+                used += legal[row, a]
+            most = max(most, used)
+        row += 1
+    return most
 
 
 @njit(cache=True, nogil=True)

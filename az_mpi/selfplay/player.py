@@ -37,7 +37,7 @@ class Player:
         self.ply = np.zeros(games_num, np.int32)
         self.states = np.empty((*moves, game.state_size), game.state_dtype)
         self.actions = np.empty(moves, np.int32)
-        self.policy = np.empty((*moves, game.num_actions), np.int32)
+        self.policies = [[] for _ in range(games_num)]  # of each game, POLICY of each move
         self.root_values = np.empty(moves, np.float32)
         self.live = np.zeros(games_num, bool)
         self.finished = []  # records not yet taken
@@ -68,6 +68,8 @@ class Player:
     def start(self, slots, ids, iteration):
         """Begin one new game in each slot; its random numbers depend on the seed and its id alone."""
         self.ids[slots], self.iterations[slots], self.ply[slots], self.live[slots] = ids, iteration, 0, True
+        for slot in slots:
+            self.policies[slot] = []
         words = streams.keyed(self.config.seed, np.asarray(ids, np.uint64))
         self.search.reset(slots, self.game.initial(len(slots)), words)
 
@@ -108,7 +110,7 @@ class Player:
         actions = search.choose(slots, np.where(early, settings.temperature, settings.temperature_final))
         self.states[slots, ply] = search.trees.state[slots, 0]
         self.actions[slots, ply] = actions
-        self.policy[slots, ply] = search.policy(slots)
+        self._keep_policy(slots, *search.policy(slots))
         self.root_values[slots, ply] = search.value(slots)
         search.advance(slots, actions)
         self.ply[slots] += 1
@@ -119,6 +121,12 @@ class Player:
             self._ended.append((slots[i], self._record(slots[i], outcome[i], truncated=not ended[i])))
             self.live[slots[i]] = False
         self._finish()
+
+    def _keep_policy(self, slots, nums, actions, probabilities):
+        entries = np.empty(len(actions), POLICY)
+        entries["action"], entries["probability"] = actions, probabilities
+        for slot, num, end in zip(slots, nums, np.cumsum(nums)):
+            self.policies[slot].append(entries[end - num : end].copy())  # a view would hold the others' in memory
 
     def _finish(self):
         while self._ended and self.finished_num < self._allowed:
@@ -131,11 +139,7 @@ class Player:
         games = np.zeros(1, GAME)
         games[0] = (self.ids[slot], self.rank, self.iterations[slot], length, outcome, truncated)
         # The target is the search's policy itself; temperature only decides what is played.
-        visits = self.policy[slot, :length]
-        ply, action = np.nonzero(visits)
-        policy = np.empty(len(action), POLICY)
-        policy["action"] = action
-        policy["probability"] = visits[ply, action] / visits.sum(axis=1)[ply]
+        policies, self.policies[slot] = self.policies[slot], []
         positions = np.zeros(length, position_dtype(self.game))
         positions["game"], positions["ply"] = self.ids[slot], np.arange(length)
         positions["state"] = self.states[slot, :length]
@@ -144,5 +148,5 @@ class Player:
         positions["value"] = np.where(positions["to_play"] == 0, outcome, -outcome)
         positions["root_value"] = self.root_values[slot, :length]
         positions["weight"] = 1.0
-        positions["policy_count"] = (visits > 0).sum(axis=1)
-        return Record(games, positions, policy)
+        positions["policy_count"] = [len(entries) for entries in policies]
+        return Record(games, positions, np.concatenate(policies))

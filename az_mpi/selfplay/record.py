@@ -79,6 +79,15 @@ class Record:
         return dense
 
 
+def sparse_policy(policy):
+    """Return (the number of entries of each row, int64 [P]; POLICY [M], row by row) of float [P, A]; zeros are left
+    out."""
+    rows, actions = np.nonzero(policy)
+    entries = np.empty(len(actions), POLICY)
+    entries["action"], entries["probability"] = actions, policy[rows, actions]
+    return np.bincount(rows, minlength=len(policy)), entries
+
+
 def game_ids(iteration, attempt, indices):
     """Return ids that no other game of the run has, uint64: 24 bits iteration, 12 bits attempt, 28 bits index.
 

@@ -68,7 +68,7 @@ class Learner:
         steps = int(progress.samples_due // settings.batch_size)
         if settings.max_steps:
             steps = min(steps, settings.max_steps - progress.step)
-        local = self.local_batch if len(replay.rows) else 0
+        local = self.local_batch if replay.positions_num else 0
         batch_size = int(self.world.sum(np.array([local], np.int64))[0])
         if not batch_size or steps <= 0:
             return 0

@@ -2,15 +2,18 @@
 
 Every position of the run has an index, counted from 0 in the order in which segments store them. Trainer k of n holds
 those with index = k modulo n, so shards differ by at most one position whoever played them, and a run that resumes
-on another number of ranks deals them out anew.
+on another number of ranks deals them out anew. Policies are sparse until a batch is made.
 
-Shapes: n positions, C planes, H rows, W columns, A actions, K symmetries.
+Shapes: n positions, C planes, H rows, W columns, A actions, M policy entries in all, K symmetries.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 
 from az_mpi.games.symmetry import permute
+from az_mpi.selfplay.record import POLICY, sparse_policy
 
 
 def sample_dtype(game):
@@ -19,25 +22,39 @@ def sample_dtype(game):
         [
             ("index", "<i8"),
             ("state", game.state_dtype, (game.state_size,)),
-            ("policy", "<f4", (game.num_actions,)),
             ("value", "<f4"),
             ("weight", "<f4"),
+            ("policy_count", "<i4"),  # its number of policy entries
         ]
     )
 
 
+@dataclass
+class Samples:
+    """Positions to train on: rows `sample_dtype` [n] in the order of their indices, policy POLICY [M], row by row."""
+
+    rows: np.ndarray
+    policy: np.ndarray
+
+    @classmethod
+    def of(cls, rows, policy):
+        """Return the rows, `sample_dtype` [n], with these policies, float [n, A]."""
+        rows["policy_count"], entries = sparse_policy(policy)
+        return cls(rows, entries)
+
+
 def to_samples(record, game, first_index, root_value_share):
-    """Return the positions of a record as rows of `sample_dtype`, numbered from `first_index`.
+    """Return the positions of a record as `Samples`, numbered from `first_index`.
 
     The value target is (1 - root_value_share) z + root_value_share q, of the outcome and the search's root value.
     """
     rows = np.empty(len(record.positions), sample_dtype(game))
     rows["index"] = first_index + np.arange(len(rows))
-    rows["policy"] = record.dense_policy(game.num_actions)
-    rows["state"], rows["weight"] = record.positions["state"], record.positions["weight"]
+    for name in ("state", "weight", "policy_count"):
+        rows[name] = record.positions[name]
     outcome, root_value = record.positions["value"], record.positions["root_value"]
     rows["value"] = (1 - root_value_share) * outcome + root_value_share * root_value
-    return rows
+    return Samples(rows, record.policy)
 
 
 def window_size(settings, positions_made):
@@ -46,57 +63,94 @@ def window_size(settings, positions_made):
     return min(max(grown, settings.window_min), settings.window_max)
 
 
-def deal(world, trainers_num, rows, compress=False):
-    """Send each row to the trainer that holds its index and return the rows for this rank. Collective.
+def deal(world, trainers_num, samples, compress=False):
+    """Send each position to the trainer that holds its index and return the `Samples` for this rank. Collective.
 
-    Trainers are the first `trainers_num` ranks of the world. rows: `sample_dtype` [n].
+    Trainers are the first `trainers_num` ranks of the world.
     """
-    return world.exchange(rows, rows["index"] % trainers_num, compress)
+    trainer = samples.rows["index"] % trainers_num
+    rows = world.exchange(samples.rows, trainer, compress)
+    return Samples(rows, world.exchange(samples.policy, np.repeat(trainer, samples.rows["policy_count"]), compress))
+
+
+class _Ring:
+    """Rows in an array, appended after the newest and dropped from the oldest on, without moving the others.
+
+    Rows are numbered in the order in which they came; those from `begin` to `end` are held, row k at k modulo the
+    length of the array.
+    """
+
+    def __init__(self, dtype):
+        self.array, self.begin, self.end = np.empty(0, dtype), 0, 0
+
+    def append(self, rows):
+        """Add rows after the newest; take a larger array, with a quarter in reserve, where there is no room."""
+        needed = self.end - self.begin + len(rows)
+        if needed > len(self.array):
+            held, self.array, self.end = self.parts(), np.empty(needed + needed // 4, self.array.dtype), self.begin
+            for part in held:
+                self.append(part)
+        first = self.end % max(len(self.array), 1)
+        fits = min(len(rows), len(self.array) - first)
+        self.array[first : first + fits], self.array[: len(rows) - fits] = rows[:fits], rows[fits:]
+        self.end += len(rows)
+
+    def parts(self):
+        """Return the rows held, oldest first, as two views."""
+        first, num = self.begin % max(len(self.array), 1), self.end - self.begin
+        return [self.array[first : first + num], self.array[: max(first + num - len(self.array), 0)]]
 
 
 class Replay:
-    """One trainer's shard of the window."""
+    """One trainer's shard of the window: two rings, of positions and of their policy entries."""
 
     def __init__(self, game):
         self.game = game
-        self._buffer = np.empty(0, sample_dtype(game))
-        self._start, self._end = 0, 0  # of the rows held, in the buffer
+        # policy_first: the number of the position's first policy entry.
+        self._rows = _Ring(np.dtype([*sample_dtype(game).descr, ("policy_first", "<i8")]))
+        self._policy = _Ring(POLICY)
 
     @property
-    def rows(self):
-        """The rows held, oldest first, `sample_dtype` [n]: a view, until the next `add`."""
-        return self._buffer[self._start : self._end]
+    def positions_num(self):
+        """How many positions are held."""
+        return self._rows.end - self._rows.begin
 
-    def add(self, rows):
-        """Take in new rows in the order of their indices, which follow those held."""
-        held, needed = self.rows, self._end - self._start + len(rows)
-        if self._start + needed > len(self._buffer):
-            # A new array for each change would take the window's memory two to three times over.
-            if needed > 0.9 * len(self._buffer):
-                self._buffer = np.empty(needed + needed // 4, held.dtype)
-            # As bytes: numpy would first copy rows of fields that move within one array.
-            self._buffer[: len(held)].view(np.uint8)[:] = held.view(np.uint8)
-            self._start, self._end = 0, len(held)
-        self._buffer[self._end : self._start + needed] = rows
-        self._end = self._start + needed
+    @property
+    def num_bytes(self):
+        """The memory that the rings take, in bytes."""
+        return self._rows.array.nbytes + self._policy.array.nbytes
+
+    def add(self, samples):
+        """Take in `Samples` whose indices follow those held."""
+        rows = np.empty(len(samples.rows), self._rows.array.dtype)
+        for name in samples.rows.dtype.names:
+            rows[name] = samples.rows[name]
+        counts = samples.rows["policy_count"]
+        rows["policy_first"] = self._policy.end + np.cumsum(counts, dtype=np.int64) - counts
+        self._rows.append(rows)
+        self._policy.append(samples.policy)
 
     def forget(self, oldest_index):
-        """Drop the rows whose index is below `oldest_index`."""
-        self._start += int(np.searchsorted(self.rows["index"], oldest_index))
+        """Drop the positions whose index is below `oldest_index`."""
+        rows, policy = self._rows, self._policy
+        rows.begin += sum(int(np.searchsorted(part["index"], oldest_index)) for part in rows.parts())
+        policy.begin = next((int(part["policy_first"][0]) for part in rows.parts() if len(part)), policy.end)
 
     def sample(self, rng, n):
         """Draw n positions with replacement, each seen through a random symmetry; none from an empty shard.
 
         Returns (planes uint8 [n, C, H, W], policy float32 [n, A], value float32 [n], weight float32 [n]).
         """
-        n = n if len(self.rows) else 0
-        drawn = rng.integers(len(self.rows), size=n) if n else np.empty(0, np.int64)
+        n, rows, policy = n if self.positions_num else 0, self._rows, self._policy.array
+        drawn = rng.integers(self.positions_num, size=n) if n else np.empty(0, np.int64)
         symmetry = rng.integers(len(self.game.symmetry_cells), size=n)
         # Fields, not rows: compiled code knows them whatever a game's states are.
-        fields = [self.rows[name] for name in ("state", "policy", "value", "weight")]
-        states, policy, value, weight = _gather(*fields, drawn)
-        planes, policy = turn(self.game, self.game.planes(states), policy, symmetry)
-        return planes, policy, value, weight
+        names = ("state", "value", "weight", "policy_first", "policy_count")
+        fields = [rows.array[name] for name in names] + [policy["action"], policy["probability"]]
+        places = (rows.begin + drawn) % max(len(rows.array), 1)
+        states, policies, value, weight = _gather(*fields, places, self.game.num_actions)
+        planes, policies = turn(self.game, self.game.planes(states), policies, symmetry)
+        return planes, policies, value, weight
 
 
 def turn(game, planes, policy, symmetry):
@@ -107,16 +161,24 @@ def turn(game, planes, policy, symmetry):
 
 
 @njit(cache=True, nogil=True)
-def _gather(state, policy, value, weight, drawn):
-    """Return rows `drawn`, int64 [n], of the columns state [N, S], policy [N, A], value [N] and weight [N]."""
-    n = len(drawn)
-    states, policies = np.empty((n, state.shape[1]), state.dtype), np.empty((n, policy.shape[1]), policy.dtype)
+def _gather(state, value, weight, first, count, action, probability, places, num_actions):
+    """Return (states, policies float32 [n, A], values, weights) of the rows at `places`, int64 [n], of the columns
+    state [N, S], value, weight, first and count [N]; policy entry number k lies at k modulo [E] in action and
+    probability."""
+    n = len(places)
+    states, policies = np.empty((n, state.shape[1]), state.dtype), np.zeros((n, num_actions), np.float32)
     values, weights = np.empty(n, value.dtype), np.empty(n, weight.dtype)
+    entries, nums = np.empty(n, np.int64), np.empty(n, np.int64)
+    # In two passes: each waits for memory that lies far apart, and the second one for what the first one finds there.
     for i in range(n):
-        # Element by element: rows lie far apart, and a slice each would cost more than its few numbers.
-        for j in range(state.shape[1]):
-            states[i, j] = state[drawn[i], j]
-        for a in range(policy.shape[1]):
-            policies[i, a] = policy[drawn[i], a]
-        values[i], weights[i] = value[drawn[i]], weight[drawn[i]]
+        row = places[i]
+        for j in range(state.shape[1]):  # element by element: a slice each would cost more than its few numbers
+            states[i, j] = state[row, j]
+        values[i], weights[i] = value[row], weight[row]
+        entries[i], nums[i] = first[row] % max(len(action), 1), count[row]
+    for i in range(n):
+        entry = entries[i]
+        for _ in range(nums[i]):
+            policies[i, action[entry]] = probability[entry]
+            entry = entry + 1 if entry + 1 < len(action) else 0
     return states, policies, values, weights

@@ -252,6 +252,23 @@ def edges_of_root(search, b=0):
     return trees.edge_prior[b, at], trees.edge_visits[b, at], trees.edge_value_sum[b, at]
 
 
+def visits_of(search, slots):
+    """Return N(root, a), int64 [n, A]; 0 for illegal actions."""
+    visits = np.zeros((len(slots), search.game.num_actions), np.int64)
+    for row, b in zip(visits, slots):
+        at = slice(search.trees.first_edge[b, 0], search.trees.first_edge[b, 0] + search.trees.edge_count[b, 0])
+        row[search.trees.edge_action[b, at]] = search.trees.edge_visits[b, at]
+    return visits
+
+
+def policy_of(search, slots):
+    """Return what moves are trained towards, float32 [n, A]."""
+    nums, actions, probabilities = search.policy(slots)
+    policy = np.zeros((len(slots), search.game.num_actions), np.float32)
+    policy[np.repeat(np.arange(len(slots)), nums), actions] = probabilities
+    return policy
+
+
 SMALL = models.Network(blocks=2, channels=16)
 
 

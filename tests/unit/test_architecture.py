@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "config": "core games",
     "network": "core games liveness",
     "selfplay": "core liveness search",
-    "train": "core games liveness mpi network",
+    "train": "core games liveness mpi network selfplay",
     "evaluate": "core liveness mpi network search",
     "storage": "config core games liveness selfplay",
     "report": "config core games liveness storage",

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import make_config
+from helpers import make_config, visits_of
 
 from az_mpi import games
 from az_mpi.network.cache import CachedEvaluator
@@ -130,7 +130,7 @@ def test_a_search_makes_the_same_visits_with_and_without_it(game):
         visits = []
         for _ in range(4):
             search.run(slots)
-            visits.append(search.visits(slots))
+            visits.append(visits_of(search, slots))
             search.advance(slots, search.choose(slots, np.ones(len(slots))))
         found.append((np.array(visits), search.value(slots)))
     assert (found[0][0] == found[1][0]).all() and (found[0][1] == found[1][1]).all()

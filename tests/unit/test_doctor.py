@@ -327,10 +327,12 @@ def test_a_slow_rank_and_a_full_host_are_told():
 @pytest.mark.parametrize("name", games.NAMES)
 def test_random_samples_are_positions_of_the_game(name):
     game = games.make(name)
-    rows, mean_length = trial.random_samples(game, np.random.default_rng(1))
-    legal = game.legal(rows["state"])
-    assert not game.terminal(rows["state"])[0].any() and (rows["policy"][~legal] == 0).all()
-    assert np.allclose(rows["policy"].sum(axis=1), 1) and len(rows) == round(mean_length * trial.RANDOM_GAMES)
+    samples, mean_length = trial.random_samples(game, np.random.default_rng(1))
+    rows, legal = samples.rows, game.legal(samples.rows["state"])
+    assert not game.terminal(rows["state"])[0].any() and len(rows) == round(mean_length * trial.RANDOM_GAMES)
+    num = legal.sum(axis=1)
+    assert (samples.policy["action"] == np.nonzero(legal)[1]).all() and (rows["policy_count"] == num).all()
+    assert np.allclose(np.add.reduceat(samples.policy["probability"], np.cumsum(num)[:-1]), 1)
     assert 5 <= mean_length <= game.max_plies
     assert len(game.initial(1)) == 1 and (rows["state"][: trial.RANDOM_GAMES] == game.initial(1)).all()
 

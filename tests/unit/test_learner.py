@@ -16,7 +16,7 @@ from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
-from az_mpi.train.replay import Replay, sample_dtype
+from az_mpi.train.replay import Replay, Samples, sample_dtype
 from az_mpi.train.schedule import learning_rate
 
 CONNECT4 = games.make("connect4")
@@ -25,13 +25,19 @@ BATCH = 48
 
 @pytest.fixture(scope="module")
 def replay():
+    return filled(Replay(CONNECT4))
+
+
+def filled(replay, value=None, weight=None):
+    """Return a window with 500 positions, always the same but for their value and weight."""
     rng, rows = np.random.default_rng(1), np.zeros(500, sample_dtype(CONNECT4))
     rows["state"] = rng.integers(0, 1 << 40, rows["state"].shape)
-    rows["policy"] = rng.dirichlet(np.ones(7), 500)
+    policy = rng.dirichlet(np.ones(7), 500)
     rows["value"], rows["weight"] = rng.choice([-1, 0, 1], 500), rng.uniform(0.5, 1.5, 500)
-    filled = Replay(CONNECT4)
-    filled.add(rows)
-    return filled
+    if value:
+        rows["value"], rows["weight"] = value, weight
+    replay.add(Samples.of(rows, policy))
+    return replay
 
 
 @pytest.fixture(params=sorted(backends.KINDS))
@@ -143,8 +149,7 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, repla
                 raise MemoryError("no room for the third batch")
             return super().sample(rng, n)
 
-    failing, learner = Failing(CONNECT4), make_learner()
-    failing.add(replay.rows)
+    failing, learner = filled(Failing(CONNECT4)), make_learner()
     learner.progress.samples_due = 5 * BATCH
     with pytest.raises(MemoryError, match="third batch"):
         learner.train(failing, learner.progress, lambda *what: None)
@@ -196,9 +201,7 @@ def weights(learner):
 
 def test_an_infinite_loss_is_skipped_though_its_gradient_is_finite(make_learner, replay):
     """(z - v)^2 is beyond float32 for z = 2e19, while its weight keeps the gradient in bounds."""
-    huge, learner, told = Replay(CONNECT4), make_learner(), []
-    huge.add(replay.rows.copy())
-    huge.rows["value"], huge.rows["weight"] = 2e19, 1e-3
+    huge, learner, told = filled(Replay(CONNECT4), 2e19, 1e-3), make_learner(), []
     batch = learner.tensors(huge.sample(np.random.default_rng(0), BATCH))
     policy_loss, value_loss = losses(learner.network, *batch).values()
     ((policy_loss + value_loss) / BATCH).backward()

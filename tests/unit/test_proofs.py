@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import Hashed, board, edges_of_root, searching, steps, tree_as_dict
+from helpers import Hashed, board, edges_of_root, policy_of, searching, steps, tree_as_dict
 
 from az_mpi import games
 from az_mpi.evaluate import solver
@@ -35,7 +35,7 @@ def test_what_is_proven_is_the_exact_result(solved):
     assert known.mean() > 0.9
     best = np.nanmax(action_values, axis=1)
     assert (search.value(slots)[known] == best[known]).all()
-    policy = search.policy(slots)
+    policy = policy_of(search, slots)
     assert (policy.sum(axis=1) > 0).all()
     assert (action_values[known][policy[known] > 0] == np.repeat(best[known], (policy[known] > 0).sum(axis=1))).all()
 
@@ -54,7 +54,7 @@ def test_connect_four_won_in_two_is_proven_without_knowledge():
     search, slots = searching(CONNECT4, UniformEvaluator(CONNECT4), board(CONNECT4, WON_IN_TWO), simulations=3000)
     search.run(slots)
     assert search.value(slots).tolist() == [1] and search.trees.visits[0, 0] < 2000
-    assert set(np.flatnonzero(search.policy(slots)[0])) <= {1, 4}
+    assert set(np.flatnonzero(policy_of(search, slots)[0])) <= {1, 4}
 
 
 def test_a_move_proven_to_lose_is_tried_no_more_and_not_played():
@@ -73,7 +73,7 @@ def test_a_move_proven_to_lose_is_tried_no_more_and_not_played():
     steps(search, slots, 10)
     _, after, _ = edges_of_root(search)
     assert (after[lost] == before[lost]).all() and after.sum() == before.sum() + 10
-    assert not search.policy(slots)[0, np.array(list(tree["edges"]))[lost]].any()
+    assert not policy_of(search, slots)[0, np.array(list(tree["edges"]))[lost]].any()
     assert search.choose(slots, np.zeros(1)).tolist() == [6]
 
 

@@ -4,7 +4,19 @@ import math
 
 import numpy as np
 import pytest
-from helpers import Hashed, Table, Ways, after, board, edges_of_root, searching, steps, tree_as_dict
+from helpers import (
+    Hashed,
+    Table,
+    Ways,
+    after,
+    board,
+    edges_of_root,
+    policy_of,
+    searching,
+    steps,
+    tree_as_dict,
+    visits_of,
+)
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -44,7 +56,7 @@ def test_first_simulations_by_hand():
     # 4: left -0.6 + sqrt(3) 0.75 / 2 = 0.0495, right 0.4 + sqrt(3) 0.25 / 2 = 0.6165.
     steps(search, slots, 1)
     assert evaluate.seen[-1][0] == 2 and evaluate.seen[-1][1] in (2, 3)
-    assert search.visits(slots).tolist() == [[1, 2]]
+    assert visits_of(search, slots).tolist() == [[1, 2]]
 
 
 def test_larger_first_play_urgency_reduction_turns_the_choice():
@@ -52,7 +64,7 @@ def test_larger_first_play_urgency_reduction_turns_the_choice():
     evaluate = Table(Ways(4), BY_HAND)
     search, slots = searching(Ways(4), evaluate, Ways(4).initial(1), simulations=20, fpu_reduction=0.3, **FLAT)
     steps(search, slots, 3)
-    assert search.visits(slots).tolist() == [[2, 0]]
+    assert visits_of(search, slots).tolist() == [[2, 0]]
     assert evaluate.seen[-1] == (2, 0)  # of equal priors the first
 
 
@@ -62,7 +74,7 @@ def test_root_has_no_reduction_with_noise_and_other_nodes_have():
     settings = {"simulations": 20, "fpu_reduction": 2.0, "dirichlet_fraction": 0.0, **FLAT}
     search, slots = searching(Ways(4), Table(Ways(4), BY_HAND), Ways(4).initial(1), noise=True, **settings)
     steps(search, slots, 3)
-    assert search.visits(slots).tolist() == [[1, 1]]
+    assert visits_of(search, slots).tolist() == [[1, 1]]
     evaluate = Table(Ways(4), {(0, 0): ([1 - 1e-6, 1e-6], 0.0)})
     search, slots = searching(Ways(4), evaluate, Ways(4).initial(1), noise=True, **settings)
     steps(search, slots, 4)
@@ -74,7 +86,7 @@ def test_one_simulation_takes_the_largest_prior():
     evaluate = Table(Ways(4), {(0, 0): ([0.4, 0.6], 0.0)})
     search, slots = searching(Ways(4), evaluate, Ways(4).initial(1), simulations=1)
     search.run(slots)
-    assert search.visits(slots).tolist() == [[0, 1]] and search.choose(slots, np.zeros(1)).tolist() == [1]
+    assert visits_of(search, slots).tolist() == [[0, 1]] and search.choose(slots, np.zeros(1)).tolist() == [1]
 
 
 class Node:
@@ -171,7 +183,7 @@ def test_an_immediate_win_is_worth_exactly_1_and_ends_the_search():
     search.run(slots)
     _, visits, value_sum = edges_of_root(search)
     assert value_sum[0] == visits[0] == 1 and visits.sum() < 10
-    assert search.value(slots).tolist() == [1] and search.policy(slots).tolist() == [[0, 0, 1, 0, 0, 0, 0, 0, 0]]
+    assert search.value(slots).tolist() == [1] and policy_of(search, slots).tolist() == [[0, 0, 1, 0, 0, 0, 0, 0, 0]]
     assert search.choose(slots, np.ones(1)).tolist() == [2]
 
 
@@ -185,7 +197,7 @@ def test_an_ended_game_is_not_evaluated():
     search, slots = searching(TICTACTOE, evaluate, state, simulations=10)
     search.run(slots)
     assert evaluate.seen == [tuple(map(int, state[0]))]
-    assert search.visits(slots).tolist() == [[0] * 8 + [1]] and search.value(slots).tolist() == [1]
+    assert visits_of(search, slots).tolist() == [[0] * 8 + [1]] and search.value(slots).tolist() == [1]
 
 
 def test_search_from_an_ended_game_knows_its_result_and_asks_nothing():
@@ -196,7 +208,7 @@ def test_search_from_an_ended_game_knows_its_result_and_asks_nothing():
     evaluate = Table(TICTACTOE, {})
     search, slots = searching(TICTACTOE, evaluate, state, noise=True, simulations=5)
     search.run(slots)
-    assert evaluate.seen == [] and search.value(slots).tolist() == [-1] and not search.visits(slots).any()
+    assert evaluate.seen == [] and search.value(slots).tolist() == [-1] and not visits_of(search, slots).any()
 
 
 MUST_PLAY = {

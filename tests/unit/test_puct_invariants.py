@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from helpers import Hashed, Table, Ways, after, board, check_tree, searching, steps, tree_as_dict
+from helpers import Hashed, Table, Ways, after, board, check_tree, searching, steps, tree_as_dict, visits_of
 
 from az_mpi import games
 from az_mpi.network.evaluators import UniformEvaluator
@@ -26,7 +26,7 @@ def test_trees_stay_sound_through_whole_games_with_reuse(game, simulations, nois
     live, reused = slots, 0
     while len(live):
         search.run(live)
-        visits = search.visits(live)
+        visits = visits_of(search, live)
         known = search.trees.exact[live, 0]
         assert ((visits.sum(axis=1) == simulations) | known & (visits.sum(axis=1) <= simulations)).all()
         assert not (visits * ~game.legal(states[live])).any()
@@ -106,7 +106,7 @@ def test_advance_with_reuse_keeps_the_subtree_with_its_statistics():
     carried = root["edges"][action][1]
     assert search.trees.visits[0, 0] == carried and 1 < carried < 200
     search.run(slots)
-    assert search.visits(slots).sum() == 200  # not 200 more
+    assert visits_of(search, slots).sum() == 200  # not 200 more
 
 
 @pytest.mark.parametrize("reuse, action", [(False, 4), (True, 8)])
@@ -116,7 +116,7 @@ def test_advance_starts_anew_without_reuse_or_where_nothing_was_searched(reuse, 
     table = {(0, 0): ([1, 1, 1, 1, 1, 1, 1, 1, 0], 0.0)}
     search, slots = searching(TICTACTOE, Table(TICTACTOE, table), start, simulations=60, reuse_tree=reuse)
     search.run(slots)
-    assert (search.visits(slots)[0] > 0).tolist() == [True] * 8 + [False]
+    assert (visits_of(search, slots)[0] > 0).tolist() == [True] * 8 + [False]
     search.advance(slots, np.array([action]))
     state = TICTACTOE.play(start, np.array([action]))
     assert search.trees.visits[0, 0] == 0 and search.trees.nodes_used[0] == 1 and search.trees.edges_used[0] == 0

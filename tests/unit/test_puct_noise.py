@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers import Hashed, edges_of_root, searching, steps
+from helpers import Hashed, edges_of_root, searching, steps, visits_of
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -136,7 +136,7 @@ def test_temperatures_belong_to_their_slots():
 def test_choice_leaves_the_visits_alone():
     search, slots = with_visits([1, 2, 3, 4, 5, 6, 7, 8, 9], 3)
     search.choose(slots, np.array([0.0, 0.1, 1.0]))
-    assert search.visits(slots).tolist() == [[1, 2, 3, 4, 5, 6, 7, 8, 9]] * 3
+    assert visits_of(search, slots).tolist() == [[1, 2, 3, 4, 5, 6, 7, 8, 9]] * 3
 
 
 def test_tiny_alpha_keeps_priors_a_distribution():
@@ -150,7 +150,7 @@ def test_noise_is_in_the_priors_before_the_first_simulation_of_a_reused_root():
     slots = np.arange(1)
     search.reset(slots, TICTACTOE.initial(1), np.ones(1, np.uint64))
     search.run(slots)
-    search.advance(slots, np.array([int(search.visits(slots).argmax())]))
+    search.advance(slots, np.array([int(visits_of(search, slots).argmax())]))
     priors = search.trees.edge_prior
     before, during, begin = priors[0, :8].copy(), [], search.evaluate.begin
     search.evaluate.begin = lambda states: (during.append(priors[0, :8].copy()), begin(states))[1]

@@ -12,15 +12,40 @@ from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search.puct import Search
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
-from az_mpi.train.replay import Replay, sample_dtype, to_samples, turn, window_size
+from az_mpi.train.replay import Replay, Samples, sample_dtype, to_samples, turn, window_size
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 
 
-def rows_numbered(*indices, game=TICTACTOE):
+def numbered(*indices, game=TICTACTOE):
+    """Return samples that tell their index k: value k / 1000, and k modulo 4 policy entries from action k on."""
     rows = np.zeros(len(indices), sample_dtype(game))
     rows["index"], rows["value"], rows["weight"] = indices, np.array(indices) / 1000, 1
-    return rows
+    return Samples.of(rows, np.array([policy_of_number(k, game) for k in indices]).reshape(-1, game.num_actions))
+
+
+def policy_of_number(k, game):
+    policy = np.zeros(game.num_actions, np.float32)
+    policy[(k + np.arange(k % 4)) % game.num_actions] = 0.25 + np.arange(k % 4)
+    return policy
+
+
+class InOrder:
+    """In place of a random generator: the numbers from 0 on, in order; no symmetry but the first."""
+
+    def __init__(self, num):
+        self.num = num
+
+    def integers(self, high, size):
+        return np.arange(size) if high == self.num else np.zeros(size, np.int64)
+
+
+def held(replay):
+    """Return the indices of the positions held, oldest first; their policies are theirs."""
+    _, policy, value, _ = replay.sample(InOrder(replay.positions_num), replay.positions_num)
+    indices = np.rint(value * 1000).astype(int).tolist()
+    assert all((row == policy_of_number(k, replay.game)).all() for k, row in zip(indices, policy))
+    return indices
 
 
 @pytest.mark.parametrize(
@@ -41,12 +66,15 @@ def record():
 
 def test_samples_are_the_positions_of_the_record_in_order(record):
     samples = to_samples(record, CONNECT4, 1000, 0.0)
-    n = len(record.positions)
-    assert samples["index"].tolist() == list(range(1000, 1000 + n))
-    assert (samples["state"] == record.positions["state"]).all()
-    assert (samples["value"] == record.positions["value"]).all() and (samples["weight"] == 1).all()
-    assert (samples["policy"] == record.dense_policy(7)).all()
-    assert len(to_samples(Record.empty(CONNECT4), CONNECT4, 5, 0.5)) == 0
+    n, rows = len(record.positions), samples.rows
+    assert rows["index"].tolist() == list(range(1000, 1000 + n))
+    for name in ("state", "value", "policy_count"):
+        assert (rows[name] == record.positions[name]).all()
+    assert (rows["weight"] == 1).all() and (samples.policy == record.policy).all()
+    assert len(to_samples(Record.empty(CONNECT4), CONNECT4, 5, 0.5).rows) == 0
+    replay = Replay(CONNECT4)
+    replay.add(samples)
+    assert replay.positions_num == n and (replay.sample(InOrder(n), n)[1] == record.dense_policy(7)).all()
 
 
 def test_value_target_by_hand():
@@ -54,39 +82,60 @@ def test_value_target_by_hand():
     record = Record(np.zeros(1, GAME), np.zeros(2, position_dtype(TICTACTOE)), np.zeros(0, POLICY))
     record.positions["value"], record.positions["root_value"] = [1, -1], [0.5, 0.25]
     for share, expected in ((0.25, [0.875, -0.6875]), (0.0, [1, -1]), (1.0, [0.5, 0.25])):
-        assert to_samples(record, TICTACTOE, 0, share)["value"].tolist() == expected
+        assert to_samples(record, TICTACTOE, 0, share).rows["value"].tolist() == expected
     assert record.positions["value"].tolist() == [1, -1]  # what is stored stays the outcome
 
 
 def test_forget_drops_what_is_older():
     replay = Replay(TICTACTOE)
-    replay.add(rows_numbered(3, 5, 7))
-    replay.add(rows_numbered(9, 11))
+    replay.add(numbered(3, 5, 7))
+    replay.add(numbered(9, 11))
     replay.forget(7)
-    assert replay.rows["index"].tolist() == [7, 9, 11]
+    assert held(replay) == [7, 9, 11]
     replay.forget(0)
-    assert len(replay.rows) == 3
+    assert replay.positions_num == 3
     replay.forget(12)
-    assert len(replay.rows) == 0
+    assert replay.positions_num == 0
+    replay.add(numbered(13, 14))
+    assert held(replay) == [13, 14]
 
 
-def test_a_window_that_slides_holds_the_newest_rows_in_little_more_than_their_memory():
-    """A quarter in reserve; never the rows held and a copy of them."""
-    rng, replay, made, size = np.random.default_rng(1), Replay(TICTACTOE), 0, 20_000
-    row_bytes, peaks = sample_dtype(TICTACTOE).itemsize, []
+def test_a_window_that_slides_holds_the_newest_rows_where_they_are():
+    """A quarter in reserve; once it is full, no row is moved and no memory taken but for what is added."""
+    rng, replay, made, size, peaks, sizes = np.random.default_rng(1), Replay(TICTACTOE), 0, 20_000, [], []
     tracemalloc.start()
     try:
         for _ in range(200):
-            new = rows_numbered(*range(made, made + int(rng.integers(0, 1500))))
-            made += len(new)
+            new = numbered(*range(made, made + int(rng.integers(0, 1500))))
+            made += len(new.rows)
+            before = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
             replay.add(new)
             replay.forget(made - size)
-            peaks.append(tracemalloc.get_traced_memory()[1] / row_bytes)
-            assert replay.rows["index"].tolist() == list(range(max(0, made - size), made))
-        assert size < max(peaks[100:]) < 1.6 * size  # the window is full; the numbers asserted are among them
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+            sizes.append(replay.num_bytes)
+            if made % 7 == 0 or len(sizes) == 200:
+                assert held(replay) == list(range(max(0, made - size), made))
+        assert replay.positions_num == size and sizes[100] == sizes[-1]
+        assert max(peaks[100:]) < 1500 * 100
+        row_bytes = sample_dtype(TICTACTOE).itemsize + 8 + 1.5 * POLICY.itemsize  # 1.5 entries each
+        assert sizes[-1] < 1.3 * (size + 1500) * row_bytes
     finally:
         tracemalloc.stop()
+
+
+def test_policies_take_memory_by_their_entries_not_by_the_actions():
+    """10,000 positions with three moves each, of a game with 5,000 actions."""
+
+    class Large(type(TICTACTOE)):
+        num_actions = 5000
+
+    replay, rows = Replay(Large()), np.zeros(10_000, sample_dtype(TICTACTOE))
+    rows["index"], rows["policy_count"] = np.arange(10_000), 3
+    policy = np.zeros(30_000, POLICY)
+    policy["action"] = np.random.default_rng(1).integers(5000, size=30_000)
+    replay.add(Samples(rows, policy))
+    assert replay.num_bytes < 10_000 * 100
 
 
 def test_an_empty_shard_gives_no_samples_of_the_right_shape():
@@ -94,14 +143,14 @@ def test_an_empty_shard_gives_no_samples_of_the_right_shape():
     assert planes.shape == (0, 2, 6, 7) and planes.dtype == np.uint8
     assert policy.shape == (0, 7) and value.shape == weight.shape == (0,)
     replay = Replay(CONNECT4)
-    replay.add(rows_numbered(1, game=CONNECT4))
+    replay.add(numbered(1, game=CONNECT4))
     assert [len(part) for part in replay.sample(np.random.default_rng(0), 0)] == [0] * 4
 
 
 def test_samples_are_drawn_uniformly_with_replacement():
     """9000 draws of 30 rows: chi-square with 29 degrees of freedom is above 70 by chance once in 30,000."""
     replay = Replay(TICTACTOE)
-    replay.add(rows_numbered(*range(30)))
+    replay.add(numbered(*range(30)))
     planes, policy, value, weight = replay.sample(np.random.default_rng(1), 9000)
     assert planes.shape == (9000, 2, 3, 3) and policy.shape == (9000, 9) and (weight == 1).all()
     counts = np.bincount(np.rint(value * 1000).astype(int), minlength=30)
@@ -110,7 +159,7 @@ def test_samples_are_drawn_uniformly_with_replacement():
 
 def test_samples_depend_on_the_generator_alone():
     replay = Replay(TICTACTOE)
-    replay.add(rows_numbered(*range(30)))
+    replay.add(numbered(*range(30)))
     one, same, other = (replay.sample(np.random.default_rng(seed), 50) for seed in (1, 1, 2))
     assert all((a == b).all() for a, b in zip(one, same)) and (one[2] != other[2]).any()
 
@@ -120,15 +169,16 @@ def test_samples_are_those_of_plain_indexing(game):
     """The compiled kernels against numpy's indexing of whole rows, on random states, for the same generator."""
     rng, rows = np.random.default_rng(4), np.zeros(200, sample_dtype(game))
     rows["state"] = rng.integers(0, 1 << 9, rows["state"].shape)
-    rows["policy"] = rng.random(rows["policy"].shape)
+    policy = rng.random((200, game.num_actions), np.float32) * (rng.random((200, game.num_actions)) < 0.5)
     rows["value"], rows["weight"] = rng.random((2, 200))
     replay = Replay(game)
-    replay.add(rows)
+    replay.add(Samples.of(rows, policy))
     rng = np.random.default_rng(5)
-    drawn, symmetry = rows[rng.integers(200, size=1000)], rng.integers(len(game.symmetry_cells), size=1000)
+    places, symmetry = rng.integers(200, size=1000), rng.integers(len(game.symmetry_cells), size=1000)
+    drawn = rows[places]
     cells, actions = game.symmetry_cells[symmetry], game.symmetry_actions[symmetry]
     planes = np.take_along_axis(game.planes(drawn["state"]).reshape(1000, 2, -1), cells[:, None, :], axis=2)
-    policy = np.take_along_axis(drawn["policy"], actions, axis=1)
+    policy = np.take_along_axis(policy[places], actions, axis=1)
     expected = planes.reshape(1000, *game.planes_shape), policy, drawn["value"], drawn["weight"]
     for ours, plain in zip(replay.sample(np.random.default_rng(5), 1000), expected, strict=True):
         assert ours.dtype == plain.dtype and ours.shape == plain.shape and (ours == plain).all()
@@ -142,9 +192,9 @@ def test_each_symmetry_is_as_likely_and_value_and_weight_stay_with_their_positio
         . . .""")
     rows = np.zeros(2, sample_dtype(TICTACTOE))
     rows["state"] = np.concatenate([corner, TICTACTOE.initial(1)])
-    rows["value"], rows["weight"], rows["policy"][:, 1] = [0.5, -0.25], [2, 3], 1
+    rows["value"], rows["weight"] = [0.5, -0.25], [2, 3]
     replay = Replay(TICTACTOE)
-    replay.add(rows)
+    replay.add(Samples.of(rows, np.tile(np.arange(9) == 1, (2, 1))))
     planes, policy, value, weight = replay.sample(np.random.default_rng(3), 4000)
     ours = planes.any(axis=(1, 2, 3))
     assert ((value == 0.5) == ours).all() and ((value == -0.25) == ~ours).all()

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from helpers import Hashed, Ways, check_tree, tree_as_dict
+from helpers import Hashed, Ways, check_tree, tree_as_dict, visits_of
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -145,8 +145,42 @@ def test_reroot_to_a_grandchild_equals_two_steps():
     assert tree_as_dict(one, 0) == tree_as_dict(two, 0) and one.nodes_used[0] == two.nodes_used[0] > 2
 
 
-def test_bytes_per_tree_counts_every_array_with_the_edges_in_use():
-    """With as many edges as there is room for: all arrays. One edge is int32 + int32 + float32 + int32 + float64."""
-    trees = tree.allocate(CONNECT4, 1, 101)
-    assert tree.bytes_per_tree(CONNECT4, 101, 7) == sum(array.nbytes for array in trees)
-    assert tree.bytes_per_tree(CONNECT4, 101, 7) - tree.bytes_per_tree(CONNECT4, 101, 5) == 101 * 2 * (4 * 4 + 8)
+def test_the_size_of_trees_is_that_of_their_arrays():
+    """101 nodes with 7 edges each. One edge is int32 + int32 + float32 + int32 + float64."""
+    trees = tree.allocate(CONNECT4, 3, 101)
+    assert trees.num_bytes == sum(array.nbytes for array in trees)
+    assert trees.edge.nbytes == 3 * 101 * 7 * (4 * 4 + 8)
+
+
+class Opening(Ways):
+    """600 actions, of which few are legal: 2 in the first position, 5 more after each move."""
+
+    num_actions, symmetry_actions = 600, np.arange(600, dtype=np.int32)[None]
+
+    def legal(self, states):
+        return np.arange(600) < 2 + 5 * states[:, :1]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_trees_take_memory_for_legal_moves_and_grow_where_there_are_more(threads):
+    """They are sound at all times, and as if there had been room from the beginning."""
+    game, found = Opening(30), []
+    for room in (0, 600 * 41):
+        search = Search(game, Hashed(game), models.Search(simulations=40), 6, noise=True, threads=threads)
+        if room:
+            search.trees = tree.widened(search.trees, room)
+        begun = search.trees.num_bytes
+        states = game.initial(6)
+        search.reset(np.arange(6), states, np.arange(6, dtype=np.uint64))
+        visits = []
+        for _ in range(8):
+            search.run(np.arange(6))
+            assert all(check_tree(game, search.trees, b, states[b]) > 1 for b in range(6))
+            visits.append(visits_of(search, np.arange(6)))
+            actions = search.choose(np.arange(6), np.ones(6))
+            search.advance(np.arange(6), actions)
+            states = game.play(states, actions)
+        trees = search.trees
+        found.append((np.array(visits), [tree_as_dict(trees, b) for b in range(6)], begun, trees.num_bytes))
+    assert (found[0][0] == found[1][0]).all() and found[0][1] == found[1][1]
+    assert found[0][2] < found[0][3] < 0.15 * found[1][3] and found[1][2] == found[1][3]

@@ -6,6 +6,12 @@ from az_mpi import games
 from az_mpi.mpi.world import World
 from az_mpi.train import replay
 
+
+def policy_of(index):
+    """Return policies that tell a position's number, of one or two actions, float [n, 9]."""
+    return 0.25 * (np.arange(9) == index[:, None] % 9) + 0.5 * (np.arange(9) == index[:, None] // 2 % 9)
+
+
 world = World.start()
 world.chunk_bytes = 1024
 game = games.make("tictactoe")
@@ -14,8 +20,12 @@ for trainers_num in (1, world.size):
     rows = np.zeros(counts[world.rank], replay.sample_dtype(game))
     rows["index"] = 100 + sum(counts[: world.rank]) + np.arange(len(rows))
     rows["value"] = rows["index"] / 7
-    got = replay.deal(world, trainers_num, rows)
+    got = replay.deal(world, trainers_num, replay.Samples.of(rows, policy_of(rows["index"])))
     expected = [i for i in range(100, 100 + sum(counts)) if i % trainers_num == world.rank]
-    assert got["index"].tolist() == expected
-    assert (got["value"] == (got["index"] / 7).astype(np.float32)).all()
+    index = got.rows["index"]
+    assert index.tolist() == expected
+    assert (got.rows["value"] == (index / 7).astype(np.float32)).all()
+    dense = np.zeros((len(index), 9))
+    dense[np.repeat(np.arange(len(index)), got.rows["policy_count"]), got.policy["action"]] = got.policy["probability"]
+    assert (dense == policy_of(index)).all()
 print("all checks passed")

@@ -16,7 +16,7 @@ from az_mpi.network import resnet
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
-from az_mpi.train.replay import Replay, sample_dtype
+from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 BATCH = 37  # not a multiple of any number of ranks here
 GAME = games.make("connect4")
@@ -25,10 +25,10 @@ GAME = games.make("connect4")
 def window(value, weight):
     rng, rows = np.random.default_rng(4), np.zeros(200, sample_dtype(GAME))
     rows["state"] = rng.integers(0, 1 << 40, rows["state"].shape)
-    rows["policy"] = rng.dirichlet(np.ones(7), len(rows))
+    policy = rng.dirichlet(np.ones(7), len(rows))
     rows["value"], rows["weight"] = value, weight
     filled = Replay(GAME)
-    filled.add(rows)
+    filled.add(Samples.of(rows, policy))
     return filled
 
 

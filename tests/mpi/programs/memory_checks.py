@@ -19,7 +19,7 @@ from az_mpi.network import resnet
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
-from az_mpi.train.replay import Replay, sample_dtype
+from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 MOMENTS = ("forward", "backward", "first_part")
 BATCH, STEPS = 37, 4
@@ -29,10 +29,10 @@ ROOM = 5  # samples
 def window(game, rank):
     rng, rows = np.random.default_rng(rank), np.zeros(200, sample_dtype(game))
     rows["state"] = rng.integers(0, 1 << 40, rows["state"].shape)
-    rows["policy"] = rng.dirichlet(np.ones(7), 200)
+    policy = rng.dirichlet(np.ones(7), 200)
     rows["value"], rows["weight"] = rng.choice([-1, 0, 1], 200), rng.uniform(0.5, 1.5, 200)
     replay = Replay(game)
-    replay.add(rows)
+    replay.add(Samples.of(rows, policy))
     return replay
 
 
