@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ["README.md", "INSTALL.md", "slurm/README.md", "docker/README.md",
+NAMES = ["README.md", "INSTALL.md", "CONTRIBUTING.md", "slurm/README.md", "docker/README.md", "examples/README.md",
          *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
 COMING_FROM = "docs/coming-from.md"
 ABOUT_HOSTS = [COMING_FROM, *(f"docs/{name}.md" for name in (
@@ -32,6 +32,8 @@ BY_HAND = {
         "make faults": "`make test-rest` runs what it runs; faults-long takes hours, and tests/faults tests its parts",
         "python tests/faults": "takes a trial or more; tests/faults/test_faults.py runs some",
     },
+    "CONTRIBUTING.md": {"make ": "CI runs some of these, a developer the others"},
+    "examples/README.md": {"mpirun ": "tests/mpi/test_examples.py runs them"},
     "docker/README.md": {"docker ": "`make test-docker` runs them, by hand"},
 }
 # What the documents' configurations are in tests: learning is for other tests.
@@ -118,7 +120,7 @@ def join(lines):
 def make_checkout(folder):
     """Make a folder like a checkout after `make setup`, whose configurations are tiny."""
     folder.mkdir()
-    for name in ("az_mpi", "slurm", "hostfiles", "run_dist.py"):
+    for name in ("az_mpi", "examples", "slurm", "hostfiles", "run_dist.py"):
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").symlink_to(sys.prefix)
     shutil.copytree(ROOT / "configs", folder / "configs")
