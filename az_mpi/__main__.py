@@ -12,7 +12,7 @@ PROG = "python -m az_mpi"
 # Each module has main(arguments) -> exit status, answers --help, and raises Refusal for what its user got wrong.
 COMMANDS = {
     "launch": ("az_mpi.launch.launcher", "check the hosts of a job, then start it with mpirun"),
-    "hosts": ("az_mpi.launch.hosts_command", "show and change the hosts of a run that launch looks after"),
+    "hosts": ("az_mpi.launch.hosts_command", "show and change the hosts of a run that launch supervises"),
     "doctor": ("az_mpi.doctor.command", "say whether a run would start here, and how fast it would be"),
     "status": ("az_mpi.report.status_command", "show how far a run is and what each of its ranks does"),
     "report": ("az_mpi.report.page", "make one HTML page of a run"),

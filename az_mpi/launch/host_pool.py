@@ -1,4 +1,4 @@
-"""The hosts that a launch may use, and which of them a job is started on as hosts are lost, come back, are added."""
+"""The hosts that launch may use, and which of them a job uses when hosts are lost, come back, or are added."""
 
 import time
 
@@ -10,10 +10,10 @@ RETURN_MAX_S = 3600
 
 
 class HostPool:
-    """The hosts that were given, and what has become of them.
+    """The hosts from launch's options, as changed by requests and losses.
 
-    read: () -> the Hosts of --hosts, or of the hostfile as it is now. nodes, gpus, np: as given to launch; the job
-    takes the first `nodes` hosts that answer, and at most `np` ranks.
+    read: () -> the Hosts of --hosts, or of the hostfile as it is now. nodes, gpus, np: options of launch; the job
+    uses the first `nodes` hosts that answer, and at most `np` ranks.
     """
 
     def __init__(self, read, nodes=None, gpus=None, np=None, clock=time.monotonic):
@@ -23,7 +23,7 @@ class HostPool:
         self.losses = {}  # by name: (how often, when last)
 
     def wanted(self):
-        """Return the Hosts that the job should have, those given first."""
+        """Return the Hosts that the job should use, those of the options first."""
         kept = [self.added.get(host.name, host) for host in self.given if host.name not in self.removed]
         names = {host.name for host in kept}
         return kept + [host for name, host in self.added.items() if name not in names]
@@ -38,7 +38,7 @@ class HostPool:
         return chosen, min(self.np or slots, slots)
 
     def reread(self):
-        """Take over the hostfile, once two looks have found it the same: nobody is writing it then."""
+        """Use the hostfile as it is now, once two reads were equal: then nobody is writing it."""
         try:
             now = self.read()
             listed.choose(now, self.nodes and min(self.nodes, len(now)), self.gpus)
@@ -54,7 +54,7 @@ class HostPool:
             self.losses[name] = (self.losses.get(name, (0,))[0] + 1, self.clock())
 
     def may_return(self, name):
-        """Return whether a host may be taken in again: one that is lost often is waited for longer each time."""
+        """Return whether a host may be used again; the wait grows each time that it is lost."""
         num, last = self.losses.get(name, (0, 0.0))
         return num == 0 or self.clock() - last >= min(LOOK_S * 2 ** (num - 1), RETURN_MAX_S)
 
@@ -77,7 +77,7 @@ class HostPool:
         return listed.choose(add, gpus=self.gpus)[0] if add else []
 
     def change(self, add, remove):
-        """Add Hosts and remove names for good; with more hosts, --nodes and --np no longer hold the job back."""
+        """Add Hosts and remove names for good. After hosts were added, --nodes and --np no longer limit the job."""
         for name in remove:
             self.added.pop(name, None)
             self.removed.add(name)

@@ -1,4 +1,4 @@
-"""python -m az_mpi hosts RUN: the hosts of a run that launch looks after; hosts are added and removed while it runs."""
+"""python -m az_mpi hosts RUN: show the hosts of a run that launch supervises; add and remove hosts while it runs."""
 
 import argparse
 import secrets
@@ -13,18 +13,18 @@ from az_mpi.launch.request_files import RequestFiles
 from az_mpi.report import status_command
 
 PROG = "python -m az_mpi hosts"
-WAIT_S, POLL_S = 30, 0.2  # for the launch's answer; it looks at a host before that is added
+WAIT_S, POLL_S = 30, 0.2  # for launch's answer; it checks a host before it adds it
 EPILOG = """\
 examples:
   python -m az_mpi hosts runs/a
   python -m az_mpi hosts runs/a --add node4:2 --remove node2
-For a change the run stores what is finished, stops and starts again on the new hosts, which takes some seconds; the
-games under way are lost. A host that is added is looked at first. Changes hold until the launch ends; for longer,
-change its hostfile, which it reads again and again. Hosts that come back are taken in without a word.
+For a change the run stores the finished games, stops and starts again on the new hosts, which takes some seconds; the
+games under way are lost. A host that is added is checked first. Changes hold until launch ends; to keep them, change
+its hostfile, which it reads again and again. Lost hosts that come back are used again without a request.
 
 exit codes:
   0    shown, or the change is being made
-  2    usage, no launch looks after the run, or it refused: nothing changed
+  2    usage, no launch supervises the run, or it refused: nothing changed
 """
 
 
@@ -37,12 +37,12 @@ def main(arguments):
                         '"node4:2,node5:2"; one that is there gets these slots')
     parser.add_argument("--remove", metavar="HOST", action="append", default=[], help="go on without these hosts")
     parser.add_argument("--restart", action="store_true", help="start the job again, on all hosts that answer")
-    parser.add_argument("--no_wait", action="store_true", help="leave the request there without waiting for its answer")
+    parser.add_argument("--no_wait", action="store_true", help="send the request and do not wait for the answer")
     given = parser.parse_args(arguments)
     add = [str(host) for words in given.add for host in parse(words, "--add")]
     remove = [host.name for words in given.remove for host in parse(words, "--remove")]
-    desk = RequestFiles(given.run)
-    state = desk.look()
+    requests = RequestFiles(given.run)
+    state = requests.look()
     if not (add or remove or given.restart):
         if given.no_wait:
             raise Refusal(f"{PROG}: error: --no_wait goes with --add, --remove or --restart")
@@ -50,19 +50,19 @@ def main(arguments):
         return 0
     if state is None:
         status_command.read(given.run)  # refuses what is no run
-        raise Refusal(f"{PROG}: error: no launch looks after {escape(str(given.run))}\n"
-                      "  a run under mpirun or Slurm: stop it (USR2 to mpirun; scancel -b -s TERM) and start the same\n"
-                      "  command on other hosts; python -m az_mpi launch starts a run that can be asked")
-    return ask(desk, state, {"add": add, "remove": remove, "restart": given.restart}, given.no_wait)
+        raise Refusal(f"{PROG}: error: no launch supervises {escape(str(given.run))}\n"
+                      "  under mpirun or Slurm: stop the run (USR2 to mpirun; scancel -b -s TERM) and give the same\n"
+                      "  command on other hosts; under python -m az_mpi launch hosts can be changed while it runs")
+    return ask(requests, state, {"add": add, "remove": remove, "restart": given.restart}, given.no_wait)
 
 
 def lines(values, state):
-    """Return the lines that tell the hosts of a run, from its status.json and launch.json (None: there is none)."""
+    """Return the lines that show the hosts of a run. values: its status.json. state: its launch.json, or None."""
     if state is None:
         ranks = Counter(row["host"] for row in values["ranks"])
         rows = [f"  {name}: {num} rank{'s' * (num != 1)}" for name, num in ranks.items()]
-        return [f"job: {values['job']}; no launch looks after it", *rows]
-    # What status.json tells while the job is started again is of the job before.
+        return [f"job: {values['job']}; no launch supervises it", *rows]
+    # While the job is started again, status.json is that of the job before.
     job = f"{values['job']}, {len(values['ranks'])} of {state['ranks']} ranks" if state.get("up", True) else (
         f"being started again, on {state['ranks']} ranks")
     restarts = f"{state['restarts_num']} restart{'s' * (state['restarts_num'] != 1)}"
@@ -70,27 +70,27 @@ def lines(values, state):
     return [head, *(f"  {escape(row['host'])}: {row['state']}" for row in state["hosts"])]
 
 
-def ask(desk, state, change, no_wait):
-    """Leave a request for the launch, wait for its answer, print it and return its status. Raises Refusal."""
+def ask(requests, state, change, no_wait):
+    """Send launch a request, wait for its answer, print it and return its status. Raises Refusal."""
     request = {"id": secrets.token_hex(8), "launch": state["id"], **change}
     try:
-        desk.ask(request)
+        requests.ask(request)
     except FileExistsError:
-        raise Refusal(f"{PROG}: error: {desk.request}: another request is waiting\n"
+        raise Refusal(f"{PROG}: error: {requests.request}: another request is waiting\n"
                       "  try again in a moment; if its launch is dead, remove that file") from None
     except OSError as error:
-        raise Refusal(f"{PROG}: error: {desk.request}: {error.strerror}") from error
+        raise Refusal(f"{PROG}: error: {requests.request}: {error.strerror}") from error
     if no_wait:
         print("asked; python -m az_mpi hosts RUN shows what comes of it")
         return 0
     end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
-        answer = (desk.look() or {}).get("answer") or {}
+        answer = (requests.look() or {}).get("answer") or {}
         if answer.get("id") == request["id"]:
             print(answer["text"], file=sys.stderr if answer["status"] else sys.stdout)
             return answer["status"]
         time.sleep(POLL_S)
-    took = "has taken the request and not answered" if not desk.withdraw(request["id"]) else "does not answer"
+    took = "has taken the request and not answered" if not requests.withdraw(request["id"]) else "does not answer"
     raise Refusal(f"{PROG}: error: within {WAIT_S} s the launch of this run, process {state['pid']} on "
                   f"{escape(state['host'])}, {took}\n  is it there? Does it start the job again just now? Then try "
                   "again")

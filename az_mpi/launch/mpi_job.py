@@ -1,4 +1,4 @@
-"""mpirun while it runs: signals that reach the launcher go on to it in the form that stops a run cleanly."""
+"""mpirun while it runs: launch passes signals on to it, as those that stop a run cleanly."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ from az_mpi.liveness import watchdog
 from az_mpi.report.outcome import outcome
 
 LOOK_EVERY_S, LAST_WORDS_S = 0.2, 2
-# USR2 asks every rank to finish cleanly; TERM would have mpirun kill them.
+# USR2 asks every rank to stop cleanly; on TERM mpirun would kill them.
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 # What Open MPI says when it has lost a host, and what a watchdog says before a run has begun, and keeps a record.
@@ -39,7 +39,7 @@ def follow(command, tick=lambda: ()):
     """Start `command`, an mpirun line, wait for its end and return how it `Ended`.
 
     INT, TERM and HUP become USR2 (the run stops cleanly, status 75), the second time TERM, the third time KILL; USR1
-    goes on as it is. tick() is called every LOOK_EVERY_S and returns signals to be sent as they are.
+    is passed on as it is. tick() is called every LOOK_EVERY_S; the signals that it returns are sent.
     """
     caught, sent, stops, prctl = [], set(), 0, ctypes.CDLL(None).prctl
     stopping = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
@@ -51,8 +51,8 @@ def follow(command, tick=lambda: ()):
         process.send_signal(number)
 
     try:
-        # In a session of its own: a terminal's Ctrl-C is for the launcher, mpirun would kill the ranks at once.
-        # And it ends with the launcher, also where that is killed.
+        # In a session of its own: on a terminal's Ctrl-C, which is for launch, mpirun would kill the ranks at once.
+        # mpirun ends with launch, even if launch is killed.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
                                    preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
         lost = threading.Event()
@@ -86,7 +86,7 @@ def follow(command, tick=lambda: ()):
 
 
 def copy(descriptor, lost):
-    """Copy mpirun's standard error to ours until its end; `lost` is set once it says one of LOSSES."""
+    """Copy mpirun's standard error to ours until it ends; set `lost` if it contains one of LOSSES."""
     last, longest = b"", max(map(len, LOSSES))
     while data := os.read(descriptor, 1 << 16):
         last = (last + data)[-len(data) - longest:]
@@ -96,22 +96,22 @@ def copy(descriptor, lost):
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()
         except OSError:
-            pass  # nobody reads ours; mpirun must not stand still for that
+            pass  # nobody reads ours any more; mpirun must not block
 
 
 def say_stop(number, stops):
-    """Tell the user what a signal that stops the job does, the `stops`-th time."""
+    """Tell the user what a signal does that stops the job; `stops` of them came before."""
     text = ("stopping cleanly; once more: end at once", "ending at once", "killing mpirun")[min(stops, 2)]
     say(f"{signal.Signals(number).name}: {text}")
 
 
 def say(text):
-    """Tell the user something, beside what mpirun and the ranks say."""
+    """Print a line of launch's own."""
     tell(f"launch: {text}")
 
 
 def tell(line, descriptor=2):
-    """Print a line; that nobody reads it, as when the terminal is gone, must not end the watch over a job."""
+    """Print a line, to nobody if the terminal is gone: the job must go on."""
     try:
         print(line, file=sys.stdout if descriptor == 1 else sys.stderr, flush=True)
     except OSError:
@@ -119,8 +119,8 @@ def tell(line, descriptor=2):
 
 
 class interruptible:
-    """A block that TERM and HUP leave as INT does: what it made is taken down. status: of that exit; by default 128
-    and the signal."""
+    """A block that INT, TERM and HUP leave by SystemExit, so that it is cleaned up. status: the exit status; by default
+    128 + the signal."""
 
     def __init__(self, status=None):
         self.status = status
@@ -131,7 +131,7 @@ class interruptible:
 
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         self.before = {number: signal.signal(number, leave) for number in numbers}
-        # A scheduler's warning; the job, which it is for, does not run yet.
+        # A scheduler's warning to the job, which does not run yet.
         self.before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: None)
 
     def __exit__(self, *error):

@@ -1,7 +1,7 @@
-"""Where a run's user and the launch that looks after it meet: two small files in the run's folder.
+"""How a run's user talks to the launch that supervises the run: by two small files in the run's folder.
 
-RUN/launch.json is the launch's: what it does, and its answer. RUN/launch-request.json is the user's; it is whole or not
-there, and there is one at a time: the launch takes it away.
+RUN/launch.json is written by launch: what it does, and its answer. RUN/launch-request.json is written by the user, one
+request at a time; launch removes it when it has read it.
 """
 
 import json
@@ -21,19 +21,19 @@ class RequestFiles:
         self.state, self.request = Path(folder) / STATE, Path(folder) / REQUEST
 
     def look(self):
-        """Return what the launch says of itself, or None where there is none."""
+        """Return what launch has published, None where no launch supervises the run."""
         return _read(self.state)
 
-    def say(self, content):
-        """Let the launch say something of itself, JSON-able. Raises OSError."""
+    def publish(self, content):
+        """Write what launch tells, JSON-able. Raises OSError."""
         write_text(self.state, json.dumps(content) + "\n", durable=False)
 
     def ask(self, content):
-        """Leave a request, JSON-able. Raises FileExistsError where there is one; OSError."""
+        """Write a request, JSON-able. Raises FileExistsError if there is one; OSError."""
         claim_text(self.request, json.dumps(content) + "\n")
 
     def take(self):
-        """Return the request that is there, having taken it away, or None; where that fails, the next call has it."""
+        """Remove and return the request, None where there is none. If it cannot be removed now, a later call does."""
         content = _read(self.request)
         try:
             if content is not None:
@@ -43,14 +43,14 @@ class RequestFiles:
         return content
 
     def withdraw(self, id_):
-        """Take our own request back; return whether nobody had taken it."""
+        """Remove the request with this id; return whether launch had not taken it yet."""
         if (_read(self.request) or {}).get("id") != id_:
             return False
         self.request.unlink(missing_ok=True)
         return True
 
     def close(self, id_):
-        """Remove what the launch `id_` has said."""
+        """Remove what the launch `id_` has published."""
         try:
             if (self.look() or {}).get("id") == id_:
                 self.state.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ class RequestFiles:
 
 
 def _read(path):
-    """Return a JSON object from one of our own plain files, else None."""
+    """Return the JSON object in a plain file of this user, else None."""
     try:
         if os.stat(path, follow_symlinks=False).st_uid != os.geteuid():
             return None

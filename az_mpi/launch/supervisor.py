@@ -1,5 +1,5 @@
-"""The watch over a training job: what is lost is started again, on the hosts that answer and from its last commit; and
-the job is stopped and started again for hosts that have come back, or as its user asks."""
+"""The supervisor of a training. After a loss it starts mpirun again on the hosts that answer, from the last commit. It
+also stops and restarts the job when hosts have come back, or when its user asks."""
 
 import os
 import secrets
@@ -21,13 +21,13 @@ from az_mpi.launch.transport import Look
 from az_mpi.report.outcome import outcome, read
 
 RESTARTS_MAX = 10
-STARTS_MAX = 3  # in a row, of a run that has never begun: it may not be able to
+STARTS_MAX = 3  # in a row, of a run that has never begun: it may be unable to
 PAUSE_S, PAUSE_MAX_S = 5, 300  # before the second restart in a row, then doubled
 ANSWER_S = 8  # for a host to answer while a run waits
 TICK_S = 1.0
-# How a job is stopped for another: seconds after the decision.
+# Signals to a job that another one is to follow: (seconds after the decision, signal).
 STOPS = ((0, signal.SIGUSR2), (120, signal.SIGTERM), (150, signal.SIGKILL))
-# And how one that has lost a host, which mpirun may not see by itself.
+# And to one that has lost a host, which mpirun may not notice.
 ENDS = ((0, signal.SIGTERM), (30, signal.SIGKILL))
 
 
@@ -35,36 +35,34 @@ class Supervisor:
     """Runs the jobs of one launch, one after the other. `run` is its whole life.
 
     options: of launch. program: the words that start run_dist.py. folder: the run's. found: the Mpirun. chosen: the
-    Hosts of `pool` that have been looked at and are there. hours: that all jobs together may take, 0 for no limit.
-    transport: how hosts are reached, a Ssh or a Meeting.
+    Hosts of `pool` that were checked. hours: of all jobs together, 0 for no limit. transport: a Ssh or a Meeting.
     """
 
     def __init__(self, options, program, folder, found, pool, chosen, hours, transport):
         self.options, self.program, self.folder, self.mpirun, self.pool = options, program, Path(folder), found, pool
-        self.transport = transport
-        self.id, self.desk = secrets.token_hex(8), RequestFiles(folder)
+        self.transport, self.id, self.requests = transport, secrets.token_hex(8), RequestFiles(folder)
         self.end = time.monotonic() + SHARE * 3600 * hours if hours else float("inf")
         self.there = {host.name for host in chosen}  # the names of hosts that answered when last asked
         self.chosen, self.np = pool.choose(self.there)
         self.began, self.node_lost, self.jobs_num, self.narrow_num = False, False, 0, 0
-        self.request = self.answer = self.said = self.look = None
-        self.up, self.before = False, {}  # whether the job of now has told of itself; what the last one told before it
+        self.request = self.answer = self.published = self.look = None
+        self.up, self.before = False, {}  # whether the job has written a status; the status that was there before it
         self.committed = set()
 
     def run(self, answers):
         """Run jobs until the run ends, is stopped or given up, and return the exit status.
 
-        answers: see `check.check`; None where hosts are not looked at.
+        answers: see `check.check`; None where hosts are not checked.
         """
         in_a_row = 0
         try:
             while True:
-                before, ended = self.reached(), self.follow(answers)
+                before, ended = self.commits(), self.follow(answers)
                 if (status := self.final(ended)) is not None:
                     return status
                 self.up = False
                 failed = ended.status == INTERNAL and not ended.lost and not self.changing
-                in_a_row = 0 if self.reached() - before else in_a_row
+                in_a_row = 0 if self.commits() - before else in_a_row
                 if not self.changing:
                     mpi_job.say(f"the job is lost (mpirun ended with status {self.ended.code}); asking the hosts")
                     in_a_row += 1
@@ -80,7 +78,7 @@ class Supervisor:
                     answers, missing = self.ask()
                     self.publish()
                     if failed and not missing:
-                        return INTERNAL  # by the program itself: it would fail again
+                        return INTERNAL  # the program itself failed, and would fail again
                     if self.chosen:
                         break
                     in_a_row += 1
@@ -88,7 +86,7 @@ class Supervisor:
             mpi_job.say("stopping; the same command goes on")
             raise
         finally:
-            self.desk.close(self.id)
+            self.requests.close(self.id)
 
     def follow(self, answers):
         """Run one job on the chosen hosts and return its Outcome."""
@@ -98,22 +96,21 @@ class Supervisor:
                               restarts=self.jobs_num, **settings)
         mpi_job.tell(shlex.join(command), 1)
         self.changing, self.expired, self.node_lost, self.stops = False, False, False, []
-        self.tick_at, self.before = time.monotonic(), self.state()
-        self.started = self.tick_at
-        self.look_at, self.look, self.jobs_num = self.started + LOOK_S, None, self.jobs_num + 1
-        if self.request:  # the job before this one was lost meanwhile
+        self.started = self.tick_at = time.monotonic()
+        self.before, self.look_at, self.look = self.state(), self.started + LOOK_S, None
+        self.jobs_num += 1
+        if self.request:  # the job before this one was lost before it was granted
             self.consider(self.request)
-        ended = mpi_job.follow(command, self.tick)
+        self.ended = mpi_job.follow(command, self.tick)
         if self.note():
-            self.program = [word for word in self.program if word != "--fresh"]  # it was fresh once
-        self.ended = ended
-        return outcome(ended.code, self.state(), self.before, ended.asked, ended.lost or self.node_lost)
+            self.program = [word for word in self.program if word != "--fresh"]  # only the first job was to be fresh
+        return outcome(self.ended.code, self.state(), self.before, self.ended.asked, self.ended.lost or self.node_lost)
 
     def wait(self, seconds):
-        """Let time pass between two jobs, but not where a stop is asked for from elsewhere."""
+        """Let time pass between two jobs, unless a node of the rendezvous asks for a stop."""
         until = time.monotonic() + seconds
         while True:
-            signals, _ = self.transport.attend(set())
+            signals, _ = self.transport.poll(set())
             if signal.SIGUSR2 in signals:
                 raise SystemExit(RESUMABLE)
             if (left_s := until - time.monotonic()) <= 0:
@@ -121,7 +118,7 @@ class Supervisor:
             time.sleep(min(left_s, TICK_S))
 
     def final(self, ended):
-        """Return the exit code if no job is to follow the one with this Outcome, else None."""
+        """Return the exit status if no job is to follow the one with this Outcome, else None."""
         if ended.finished:
             return ended.status
         if self.ended.stopped or self.expired:
@@ -134,8 +131,8 @@ class Supervisor:
         return None
 
     def ask(self):
-        """Choose hosts for the next job from those that answer, and kill what the last one has left on them. Return
-        (what they answered, the names of those of the last job that did not)."""
+        """Choose hosts for the next job from those that answer, and kill the last job's processes on them. Return
+        (their answers, the names of hosts of the last job that are missing)."""
         answers, problems = None, []
         present = self.transport.present(host.name for host in self.pool.wanted())
         wanted = [host for host in self.pool.wanted() if host.name in present]
@@ -156,6 +153,7 @@ class Supervisor:
         return answers, missing
 
     def ask_hosts(self, hosts, end=None):
+        """Return what `check.ask` does, with the time for an answer that fits a run that waits."""
         timeout_s = self.options.timeout or ANSWER_S
         shell, gpus = self.transport.shell(timeout_s), bool(self.options.gpus)
         return check.ask(hosts, self.mpirun, self.folder, shell, timeout_s, gpus, end)
@@ -169,9 +167,9 @@ class Supervisor:
         self.began = self.began or bool(self.state())
         return self.began
 
-    def reached(self):
-        """Return the names of what is committed; a job that adds to them has got on. Where the folder cannot be read
-        now, they are those of the last time."""
+    def commits(self):
+        """Return the names of committed files; a job that adds to them has made progress. If the folder cannot be read
+        now, those of the last time."""
         try:
             found = [name for folder in ("games", "checkpoints") for name in files.names(self.folder / folder)]
             self.committed = {name for name in found if name[0].isdigit()}
@@ -181,9 +179,9 @@ class Supervisor:
 
     def tick(self):
         """Look after the job that runs; return the signals that mpirun is to get."""
-        now, (signals, lost) = time.monotonic(), self.transport.attend({host.name for host in self.chosen})
+        now, (signals, lost) = time.monotonic(), self.transport.poll({host.name for host in self.chosen})
         if signal.SIGUSR2 in signals:
-            self.expired = True  # asked to stop from elsewhere
+            self.expired = True  # a node of the rendezvous asks for a stop
         if lost and not self.node_lost:
             self.node_lost, self.stops = True, [(now + after, number) for after, number in ENDS]
         if now < self.tick_at:
@@ -193,7 +191,7 @@ class Supervisor:
             self.expired = True
             self.stop("max_hours is nearly over: stopping")
         if self.note() and not self.stops:
-            self.attend(now)
+            self.look_after(now)
         if self.began:
             self.up = self.up or self.state() != self.before
             self.publish()
@@ -205,13 +203,13 @@ class Supervisor:
         mpi_job.say(text)
         self.stops = [(time.monotonic() + after, number) for after, number in STOPS]
 
-    def attend(self, now):
-        """See to requests, and now and then to hosts that are not in the job."""
+    def look_after(self, now):
+        """Serve requests, and from time to time look for hosts that are not in the job."""
         if self.look:
             if not self.look.is_alive():
                 look, self.look = self.look, None
                 self.looked(*look.found)
-        elif request := self.desk.take():
+        elif request := self.requests.take():
             self.consider(request)
         elif now >= self.look_at:
             self.look_at = now + LOOK_S
@@ -227,19 +225,17 @@ class Supervisor:
 
     def looked(self, answers, problems):
         """Take in what hosts outside the job have answered."""
-        bad = {problem.host for problem in problems}
-        self.there |= {name for name in answers if name is not None} - bad
-        if self.request:
-            if problems:
-                self.reply(USAGE, "\n".join(f"{host}: {message}\n    {cure}" for host, message, cure in problems))
-            else:
-                self.grant(self.request)
-        else:
+        self.there |= {name for name in answers if name is not None} - {problem.host for problem in problems}
+        if not self.request:
             self.rearrange()
+        elif problems:
+            self.reply(USAGE, "\n".join(f"{host}: {message}\n    {cure}" for host, message, cure in problems))
+        else:
+            self.grant(self.request)
 
     def rearrange(self):
-        """Restart where the hosts that are there are others than those of the job, or where the job has survived ranks
-        (then not too often)."""
+        """Restart if the available hosts are others than those of the job, or if the job has survived lost ranks (then
+        not too often)."""
         hosts, np = self.pool.choose(self.there)
         lost_num = self.np - len(self.state().get("ranks", ())) if self.options.survive else 0
         if hosts and (hosts, np) != (self.chosen, self.np):
@@ -253,9 +249,9 @@ class Supervisor:
         self.stop(text)
 
     def consider(self, request):
-        """Begin to see to what a user asks for."""
+        """Check a user's request; grant it, or first look at the hosts that it names."""
         if request.get("launch") != self.id:
-            return  # meant for one that is gone
+            return  # meant for an earlier launch
         self.request = request
         try:
             add = parse(",".join(request["add"]), "--add") if request["add"] else []
@@ -283,17 +279,17 @@ class Supervisor:
         self.request = None
 
     def publish(self):
-        """Let the user see what we do, in RUN/launch.json."""
+        """Write what this launch does to RUN/launch.json, if that has changed."""
         names = {host.name for host in self.chosen}
         rows = [{"host": str(host), "state": "in the job" if self.up else "in the next job"} for host in self.chosen]
         rows += [{"host": str(host), "state": "spare" if host.name in self.there else "does not answer"}
                  for host in self.pool.wanted() if host.name not in names]  # fmt: skip
         content = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "hosts": rows, "ranks": self.np,
                    "up": self.up, "restarts_num": self.jobs_num - 1, "answer": self.answer}  # fmt: skip
-        if content != self.said:
+        if content != self.published:
             try:
-                self.desk.say(content)
-                self.said = content
+                self.requests.publish(content)
+                self.published = content
             except OSError:
                 pass  # the next tick tries again
 

@@ -1,4 +1,4 @@
-"""How a launch reaches its hosts: by ssh here, or through the folder of a rendezvous, see meeting.py."""
+"""How launch reaches its hosts: by ssh, here, or through the folder of a rendezvous, see meeting.py."""
 
 import threading
 
@@ -7,24 +7,24 @@ from az_mpi.launch import check
 
 
 class Ssh:
-    """Hosts that ssh reaches; whether they are there is known by asking them only."""
+    """Hosts reached by ssh. Only asking them tells whether they are there."""
 
     agent = None  # what mpirun calls in place of ssh
-    knows = False  # whether `present` alone tells who is there
+    knows = False  # whether `present` alone tells which hosts are there
     shell = staticmethod(check.ssh)
 
     def present(self, names):
-        """Return those of the hosts `names` of which it is worth asking."""
+        """Return those of the hosts `names` that are worth asking."""
         return set(names)
 
-    def attend(self, names):
-        """Return (signals that mpirun is to get from elsewhere, whether one of the hosts `names` is known to be lost).
-        Called every second or so, also between jobs."""
+    def poll(self, names):
+        """Return (signals for mpirun from other nodes, whether one of the hosts `names` is known to be lost). Called
+        about every second, also between jobs."""
         return [], False
 
 
 class Look(threading.Thread):
-    """A question to hosts under way. found: what `check.ask` returns, once it has ended."""
+    """Asks hosts in the background. found: what `check.ask` returns, once this thread has ended."""
 
     def __init__(self, ask_hosts, hosts):
         super().__init__(name="look", daemon=True)
@@ -34,5 +34,5 @@ class Look(threading.Thread):
     def run(self):
         try:
             self.found = self.ask_hosts(self.hosts)
-        except (Refusal, OSError) as error:  # the run's folder fails: not the hosts' fault
+        except (Refusal, OSError) as error:  # the run's folder fails, not a host
             self.found = {}, [check.Problem("this machine", str(error), "try again")]

@@ -166,7 +166,7 @@ class Status:
         stale = [content["staleness"] for content in contents if content["staleness"] is not None]
         values = {"schema_version": SCHEMA_VERSION, "run": self._name, "game": parse(self._config.game).short()}
         values |= {"attempt": self._attempt, "job": self._job, "count": self._count}
-        values |= {"launch": os.environ.get("AZ_MPI_LAUNCH")}  # which launch looks after it, None without
+        values |= {"launch": os.environ.get("AZ_MPI_LAUNCH")}  # which launch supervises it
         values |= {"written": time.strftime("%Y-%m-%d %H:%M:%S"), "elapsed_s": round(now - self._start, 1)}
         iteration = run.progress.iteration if run else None
         values |= {"phase": self.phase, "iteration": iteration, "iterations": self._config.iterations}

@@ -107,7 +107,7 @@ def test_hosts_are_added_and_removed(launch, machine, checkout):
     job.kill("TERM")
     job.ends(75)
     before = ids(checkout)
-    assert "no launch looks after it" in ask() and "no launch looks after run" in ask("--restart", status=2)
+    assert "no launch supervises it" in ask() and "no launch supervises run" in ask("--restart", status=2)
     launch("--hosts", "node1:1", *SHORT).ends(0)
     assert before and before < ids(checkout)
 

@@ -23,11 +23,11 @@ STATUS = {"schema_version": 1, "run": "r", "game": "connect4", "attempt": 1, "jo
 def test_a_run_that_no_launch_looks_after(tmp_path, capsys):
     (tmp_path / "status.json").write_text(json.dumps(STATUS))
     assert program(["hosts", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "job: running; no launch looks after it\n  n1: 1 rank\n"
+    assert capsys.readouterr().out == "job: running; no launch supervises it\n  n1: 1 rank\n"
     before = sorted(tmp_path.iterdir())
     assert program(["hosts", str(tmp_path), "--add", "n2:1"]) == 2
     said = capsys.readouterr().err
-    assert "no launch looks after" in said and "scancel" in said and sorted(tmp_path.iterdir()) == before
+    assert "no launch supervises" in said and "scancel" in said and sorted(tmp_path.iterdir()) == before
 
 
 def test_a_restart_is_not_told_by_the_status_of_the_job_before(tmp_path, capsys):

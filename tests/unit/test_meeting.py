@@ -1,4 +1,4 @@
-"""The nodes of a rendezvous as node 0 sees them while it looks after a job: real nodes, in a folder of this machine."""
+"""The nodes of a rendezvous as node 0 sees them while it supervises a job: real nodes, in a folder of this machine."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def wait_until(condition):
 
 
 def is_there(meeting, host):
-    meeting.attend(set())
+    meeting.poll(set())
     return bool(meeting.present([host]))
 
 
@@ -57,11 +57,11 @@ def test_a_node_that_is_lost_is_missed_and_may_come_back_under_another_name(star
     with start(0, "host0") as root:
         with start(1, "host1"):
             meeting = meet(root)
-            assert meeting.attend({"host0", "host1"}) == ([], False)
+            assert meeting.poll({"host0", "host1"}) == ([], False)
             assert meeting.present(["host1", "host5"]) == {"host1"}
             root.folder.write(f"command-{meeting.known[1]['id']}-0", {"command": "true", "input": ""})
-        wait_until(lambda: meeting.attend({"host0", "host1"}) == ([], True))
-        assert meeting.attend({"host0"}) == ([], False) and meeting.present(["host0", "host1"]) == {"host0"}
+        wait_until(lambda: meeting.poll({"host0", "host1"}) == ([], True))
+        assert meeting.poll({"host0"}) == ([], False) and meeting.present(["host0", "host1"]) == {"host0"}
         assert [one["host"] for one in root.content["members"]] == ["host0"] and root.folder.names() == ["node-0"]
         assert meeting.hosts() == [Host("host0", 2), Host("host1", 2)], "it may come again"
         with start(1, "host9"):
@@ -77,9 +77,9 @@ def test_a_file_that_is_away_for_a_moment_is_no_loss(start, monkeypatch):
         meeting = meet(root)
         read = root.folder.read
         monkeypatch.setattr(root.folder, "read", lambda name: None)
-        assert meeting.attend({"host1"}) == ([], False)
+        assert meeting.poll({"host1"}) == ([], False)
         monkeypatch.setattr(root.folder, "read", read)
-        assert meeting.attend({"host1"}) == ([], False) and meeting.present(["host1"])
+        assert meeting.poll({"host1"}) == ([], False) and meeting.present(["host1"])
 
 
 def test_a_failing_disk_does_not_end_the_watch(start, monkeypatch):
@@ -88,7 +88,7 @@ def test_a_failing_disk_does_not_end_the_watch(start, monkeypatch):
             meeting = meet(root)
         with monkeypatch.context() as patch:
             patch.setattr(root.folder, "write", fail)
-            wait_until(lambda: meeting.attend({"host1"}) == ([], True))
+            wait_until(lambda: meeting.poll({"host1"}) == ([], True))
             assert len(root.folder.read("node-0")["members"]) == 2
         wait_until(lambda: len(root.folder.read("node-0")["members"]) == 1)
 
@@ -199,7 +199,7 @@ def test_a_node_that_does_not_fit_is_told_of_once_and_left_out(start, capfd):
         for wrong in ({"np": 5, "host": "host1"}, {"host": "host0"}):
             with start(1, **wrong):
                 for _ in range(2):
-                    wait_until(lambda: meeting.attend(set()) and meeting.others[0].lives)
+                    wait_until(lambda: meeting.poll(set()) and meeting.others[0].lives)
                 assert meeting.present(["host0", "host1"]) == {"host0"} and len(root.content["members"]) == 1
     said = capfd.readouterr().err
     assert said.count("node 1 (host1): --np is") == 1 and said.count("both call themselves host0") == 1
@@ -224,12 +224,12 @@ def test_each_signal_of_a_node_is_passed_on_once_also_of_one_that_came_back(star
         with start(1, "host1") as node:
             meeting = meet(root)
             node.tell(signals=told[:1])
-            assert meeting.attend(set())[0] == [signal.SIGUSR1] and meeting.attend(set())[0] == []
+            assert meeting.poll(set())[0] == [signal.SIGUSR1] and meeting.poll(set())[0] == []
             node.tell(signals=told)
-            assert meeting.attend(set())[0] == [signal.SIGUSR2]
+            assert meeting.poll(set())[0] == [signal.SIGUSR2]
         wait_until(lambda: not is_there(meeting, "host1"))
         with start(1, "host1", signals=told[:1]):
-            wait_until(lambda: meeting.attend(set())[0] == [signal.SIGUSR1])
+            wait_until(lambda: meeting.poll(set())[0] == [signal.SIGUSR1])
 
 
 def test_nodes_that_do_not_agree_hear_of_each_other_and_are_refused(start):

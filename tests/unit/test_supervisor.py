@@ -72,14 +72,14 @@ def launch(tmp_path, monkeypatch):
     monkeypatch.setenv("AWAY", str(tmp_path))
     monkeypatch.setattr(supervisor, "PAUSE_S", 0)
 
-    def run(plan, given="a:1", read=None, hours=0.0, reach=None, **options):
+    def run(plan, given="a:1", read=None, hours=0.0, transport=None, **options):
         (tmp_path / "plan").write_text(json.dumps(plan))
         options = {"max_restarts": 3, "no_check": True, "survive": False, "gpus": None, "nodes": None, "np": None,
                    "timeout": 20, "interface": None} | options  # fmt: skip
         pool = HostPool(read or (lambda: hosts.parse(given)), options["nodes"], options["gpus"], options["np"])
         found = Mpirun(str(tmp_path / "mpirun"), "mpirun (Open MPI) 5.0.11", None)
         watch = Supervisor(Namespace(**options), ["x", "--fresh"], tmp_path / "run", found, pool, pool.wanted(), hours,
-                           reach or Ssh())  # fmt: skip
+                           transport or Ssh())  # fmt: skip
         status = watch.run(None)
         lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
         assert not (tmp_path / "run/launch.json").exists() and all(line[-2] == "x" for line in lines[:1])
@@ -126,12 +126,12 @@ def test_a_disk_that_fails_now_does_not_end_the_watch(launch, monkeypatch):
 
 
 def test_a_request_that_cannot_be_taken_away_now_is_taken_later(tmp_path, monkeypatch):
-    desk = RequestFiles(tmp_path)
-    desk.ask({"id": 1})
+    requests = RequestFiles(tmp_path)
+    requests.ask({"id": 1})
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", lambda *_, **named: fail_with_eio())
-        assert desk.take() is None
-    assert desk.take() == {"id": 1} and desk.take() is None
+        assert requests.take() is None
+    assert requests.take() == {"id": 1} and requests.take() is None
 
 
 def fail_with_eio():
@@ -237,7 +237,7 @@ class Meeting(Ssh):
     def present(self, names):
         return set(names) - self.away
 
-    def attend(self, names):
+    def poll(self, names):
         self.happen(names)
         told, self.told = self.told, []
         return told, bool(self.away & names)
@@ -247,36 +247,37 @@ class Meeting(Ssh):
 def test_a_host_that_only_we_miss_is_left_out(launch, monkeypatch, first):
     """Also before the run has begun, and where mpirun does not end of itself."""
     monkeypatch.setattr(supervisor, "ENDS", ((0, signal.SIGTERM), (1, signal.SIGKILL)))
-    reach = Meeting(launch.folder)
-    reach.happen = lambda names: reach.away.update("b" if reach.jobs_num() else "")
-    assert launch([first, FINISHES], "a:1,b:1", reach=reach) == (0, [("a:1,b:1", 2), ("a:1", 1)])
+    transport = Meeting(launch.folder)
+    transport.happen = lambda names: transport.away.update("b" if transport.jobs_num() else "")
+    assert launch([first, FINISHES], "a:1,b:1", transport=transport) == (0, [("a:1,b:1", 2), ("a:1", 1)])
 
 
 def test_a_host_that_is_known_to_be_back_is_taken_in_unasked(launch, monkeypatch):
     monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
     monkeypatch.setattr("az_mpi.launch.host_pool.LOOK_S", 0.3)
-    reach = Meeting(launch.folder)
+    transport = Meeting(launch.folder)
 
     def happen(names):
-        reach.away = {"b"} if reach.jobs_num() == 1 else set() if names else reach.away
+        transport.away = {"b"} if transport.jobs_num() == 1 else set() if names else transport.away
 
-    reach.happen = happen
+    transport.happen = happen
     plan = [GOES_ON, GOES_ON, FINISHES]
-    assert launch(plan, "a:1,b:1", reach=reach) == (0, [("a:1,b:1", 2), ("a:1", 1), ("a:1,b:1", 2)])
+    assert launch(plan, "a:1,b:1", transport=transport) == (0, [("a:1,b:1", 2), ("a:1", 1), ("a:1,b:1", 2)])
 
 
 def test_a_stop_from_elsewhere_ends_the_run(launch):
-    reach = Meeting(launch.folder)
-    reach.happen = lambda names: reach.told.extend([signal.SIGUSR2] * (launch.folder / "run/status.json").exists())
-    assert launch([GOES_ON], reach=reach)[0] == 75 and len(launch.lines) == 1
+    transport = Meeting(launch.folder)
+    begun = launch.folder / "run/status.json"
+    transport.happen = lambda names: transport.told.extend([signal.SIGUSR2] * begun.exists())
+    assert launch([GOES_ON], transport=transport)[0] == 75 and len(launch.lines) == 1
 
 
 def test_a_stop_from_elsewhere_between_two_jobs(launch, capfd):
-    reach = Meeting(launch.folder)
-    reach.happen = lambda names: reach.told.extend([signal.SIGUSR2] * (not names))
+    transport = Meeting(launch.folder)
+    transport.happen = lambda names: transport.told.extend([signal.SIGUSR2] * (not names))
     with pytest.raises(SystemExit) as leaving:
-        launch([{**RUNNING, "status": 137}] * 2, reach=reach)
-    assert leaving.value.code == 75 and reach.jobs_num() == 1
+        launch([{**RUNNING, "status": 137}] * 2, transport=transport)
+    assert leaving.value.code == 75 and transport.jobs_num() == 1
     assert "stopping; the same command goes on" in capfd.readouterr().err
 
 
@@ -385,8 +386,8 @@ def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
 
 def test_what_is_said_of_hosts_while_the_job_is_started_again(launch, monkeypatch):
     """Between two jobs, and until the new one has told of itself, no host is in a job."""
-    said, say = [], RequestFiles.say
-    monkeypatch.setattr(RequestFiles, "say", lambda desk, content: said.append(content) or say(desk, content))
+    said, publish = [], RequestFiles.publish
+    monkeypatch.setattr(RequestFiles, "publish", lambda files, content: said.append(content) or publish(files, content))
     monkeypatch.setattr(supervisor, "TICK_S", 0.1)
     assert launch([{**RUNNING, "status": 137}, FINISHES], "a:1,b:1", no_check=False)[0] == 0
     told = [(content["up"], [row["state"] for row in content["hosts"]]) for content in said]

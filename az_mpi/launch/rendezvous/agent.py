@@ -1,6 +1,6 @@
-"""What mpirun calls in place of ssh: `agent HOST COMMAND...` has the node HOST of the rendezvous run a shell command.
+"""The program that mpirun calls in place of ssh: `agent HOST COMMAND...` has node HOST run a shell command.
 
-Standard input goes along as a whole; output and exit status come back when the command has ended.
+It sends all of its standard input along. Output and exit status come back when the command has ended.
 """
 
 import os
@@ -18,9 +18,9 @@ FAILS_S = 20.0  # for how long a file system may fail
 
 
 def main(arguments):
-    """Run the command and return its exit status; 255, as ssh does, where it cannot be run."""
+    """Run the command and return its exit status; 255, as ssh does, if it cannot be run."""
     host, parent = arguments[0], os.getppid()
-    # As ssh does: one shell command, whatever the number of words.
+    # Like ssh, it makes one shell command of all words.
     text = "" if sys.stdin.isatty() else sys.stdin.read()
     try:
         folder = retry(lambda: PrivateFolder(os.environ[FOLDER]))
@@ -38,7 +38,7 @@ def main(arguments):
             sys.stderr.write(result["errors"])
             return result["status"]
         time.sleep(POLL_S)
-    return 255  # whoever asked is gone
+    return 255  # mpirun is gone
 
 
 def retry(action):
@@ -47,7 +47,7 @@ def retry(action):
 
 
 def look(folder, name):
-    """Return a message, or None where there is none, or none that can be read now."""
+    """Return a message, or None if there is none, or if it cannot be read now."""
     try:
         folder.names()
         return folder.read(name)

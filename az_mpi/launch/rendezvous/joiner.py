@@ -1,4 +1,4 @@
-"""The nodes other than 0 of a rendezvous: each runs the commands that node 0 leaves for it, until node 0 is done."""
+"""The nodes of a rendezvous but node 0: each runs the commands that node 0 writes for it, until node 0 ends the job."""
 
 import os
 import signal
@@ -16,9 +16,9 @@ OUTPUT_BYTES_MAX = 2**16
 
 
 def serve(node, waiting_s):
-    """Run what node 0 asks for until it says the job's end; return the job's status.
+    """Run what node 0 asks for until the job ends; return the job's status.
 
-    Raises Refusal where node 0 does not come within waiting_s.
+    Raises Refusal if node 0 does not come within waiting_s.
     """
     root, children = Other(node.folder, 0), {}
     start, joined, say_at, failed = time.monotonic(), None, 0, None
@@ -44,9 +44,9 @@ def serve(node, waiting_s):
                 mpi_job.say(f"node {node.index}: node 0 is lost: ending")
                 return RESUMABLE  # start the same command again, on every node or on this one
             elif content is None:
-                pass  # for a moment
+                pass  # the file is being rewritten
             elif not mine:
-                mpi_job.say(f"node {node.index}: node 0 took this node for lost and goes on without: ending")
+                mpi_job.say(f"node {node.index}: node 0 took this node for lost and goes on without it: ending")
                 return RESUMABLE  # start the same command again, on every node or on this one
             elif end := content.get("end"):
                 if end["text"]:
@@ -55,9 +55,9 @@ def serve(node, waiting_s):
             else:
                 try:
                     work(node, children)
-                except OSError as error:  # of the folder, or of this host; perhaps for a moment
+                except OSError as error:  # the folder or this host fails, perhaps for a moment
                     if failed != (failed := str(error)):
-                        mpi_job.say(f"node {node.index}: what node 0 asks for cannot be done now: {error}")
+                        mpi_job.say(f"node {node.index}: a command of node 0 cannot be done now: {error}")
                 pass_on(node, caught)
             time.sleep(POLL_S)
     finally:
@@ -66,13 +66,13 @@ def serve(node, waiting_s):
 
 
 def listen(caught):
-    """From now on note the signals that the user or a scheduler sends here; node 0 gets them."""
+    """From now on note the signals of the user or a scheduler, which node 0 is to get."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda number, _: caught.append(number))
 
 
 def pass_on(node, caught):
-    """Give node 0 the signals noted, as mpirun is to get them: the first stop cleanly, the second ends this node."""
+    """Pass noted signals on to node 0, for mpirun: the first one stops the run cleanly, the second ends this node."""
     while caught:
         number = caught.pop(0)
         told = node.content.get("signals", [])
@@ -85,7 +85,7 @@ def pass_on(node, caught):
 
 
 def work(node, children):
-    """Start the commands that have come for this node, and give back what has ended."""
+    """Start new commands for this node, and send back the results of those that have ended."""
     for name in node.folder.names():
         key = name.removeprefix("command-")
         if name.startswith(f"command-{node.id}-") and key not in children:
@@ -99,14 +99,14 @@ def work(node, children):
 
 
 class Child:
-    """A shell command from node 0, in a session of its own."""
+    """A shell command of node 0, in a session of its own."""
 
     def __init__(self, command, text):
         self.told, self.output, self.errors = False, tempfile.TemporaryFile(), tempfile.TemporaryFile()
-        with tempfile.TemporaryFile() as given:
-            given.write(text.encode())
-            given.seek(0)
-            self.process = subprocess.Popen(["/bin/sh", "-c", command], stdin=given, stdout=self.output,
+        with tempfile.TemporaryFile() as source:
+            source.write(text.encode())
+            source.seek(0)
+            self.process = subprocess.Popen(["/bin/sh", "-c", command], stdin=source, stdout=self.output,
                                             stderr=self.errors, start_new_session=True)
 
     def result(self):
@@ -115,7 +115,7 @@ class Child:
                 "errors": _tail(self.errors)}
 
     def end(self):
-        """End the command and what it started, if it has not ended."""
+        """End the command, with the processes that it started, unless it has ended."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self.process.poll() is None:
                 os.killpg(self.process.pid, number)

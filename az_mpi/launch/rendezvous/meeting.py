@@ -1,4 +1,4 @@
-"""The nodes of a rendezvous as node 0 has them: who is there, what they were told, and what runs there for it."""
+"""The nodes of a rendezvous as node 0 sees them: which are there, what they were told, and how they run commands."""
 
 import math
 import shlex
@@ -16,18 +16,18 @@ SAME = {"num_nodes": "--num_nodes", "np": "--np", "cwd": "the current folder", "
 
 
 class Meeting:
-    """Takes the place of `transport.Ssh`, whose methods say more.
+    """A transport in place of `transport.Ssh`, which documents the methods.
 
-    node: node 0, a Node. others: the other nodes, all of which have come. A node that is lost may come again, as
-    another process with the same index. Raises Refusal where the nodes do not agree, or cannot be called.
+    node: node 0, a Node. others: the other nodes, all of which have come. A lost node may come back as another process
+    with the same index. Raises Refusal if the nodes do not agree, or if mpirun cannot call the agent.
     """
 
     knows = True
 
     def __init__(self, node, others):
         self.node, self.others = node, others
-        self.known = [node.content, *(other.content for other in others)]  # what each node said last when it came
-        self.lost, self.strangers, self.heard = set(), set(), {}  # indices; ids; {id: how many of its signals}
+        self.known = [node.content, *(other.content for other in others)]  # of each node when it came
+        self.lost, self.refused, self.heard = set(), set(), {}  # indices; ids; {id: how many of its signals}
         self.published = []  # ids
         self.publish()
         refuse(self.known)
@@ -37,40 +37,40 @@ class Meeting:
         self.agent = " ".join(self.words)
 
     def here(self):
-        """Return what the nodes said that are there."""
+        """Return the descriptions of the nodes that are there."""
         return [one for one in self.known if one["index"] not in self.lost]
 
     def publish(self):
-        """Tell the nodes who takes part, if they do not know it yet, and remove what was for others."""
+        """Tell the nodes which of them take part, if that has changed, and remove messages of others."""
         ids, folder = [one["id"] for one in self.here()], self.node.folder
         if ids == self.published:
             return
         self.node.tell(members=[{"id": one["id"], "host": one["host"]} for one in self.here()])
         self.published = ids
-        self.strangers.clear()  # they may fit now
-        with suppress(OSError):  # what is left means nothing to those that are here
+        self.refused.clear()  # they may fit now
+        with suppress(OSError):  # files that are left do no harm
             for name in folder.names():
                 kind, _, key = name.partition("-")
                 if kind in ("command", "result") and key.partition("-")[0] not in ids:
                     folder.remove(name)
 
     def hosts(self):
-        """Return the Hosts of all nodes, also of those that are lost and have not come again elsewhere."""
+        """Return the Hosts of all nodes, lost ones too unless another node has taken their host."""
         each = math.ceil((self.known[0]["np"] or 0) / len(self.known)) or 1
         names = {one["host"] for one in self.here()}
         kept = [one for one in self.known if one["index"] not in self.lost or one["host"] not in names]
         return [Host(one["host"], one["gpus"] or each) for one in kept]
 
     def shell(self, timeout_s):
-        """Return a shell that runs words on a host, as `check.ssh` does."""
+        """Return a function that makes the command which runs words on a host, as `check.ssh` does."""
         return lambda host, line: [*self.words, host, shlex.join(line)]
 
     def present(self, names):
         return {one["host"] for one in self.here()}.intersection(names)
 
-    def attend(self, names):
-        """See who has come and gone. Return (the signals that nodes were told, for mpirun; whether one of the hosts
-        `names` is lost). Raises Refusal when another process is node 0."""
+    def poll(self, names):
+        """Look which nodes have come and gone. Return (signals from nodes, for mpirun; whether one of the hosts `names`
+        is lost). Raises Refusal if another process has become node 0."""
         self.node.check()
         signals = []
         for other in self.others:
@@ -90,13 +90,13 @@ class Meeting:
         return signals, any(self.known[index]["host"] in names for index in self.lost)
 
     def welcome(self, content):
-        """Take in a node that has come again; return whether it fits to those that are there."""
-        if content["id"] in self.strangers:
+        """Take in a node that has come back; return whether it fits the others."""
+        if content["id"] in self.refused:
             return False
         try:
             refuse([*self.here(), content])
         except Refusal as error:
-            self.strangers.add(content["id"])
+            self.refused.add(content["id"])
             mpi_job.say(str(error))
             return False
         mpi_job.say(f"node {content['index']} on {escape(content['host'])} is back")
@@ -105,7 +105,7 @@ class Meeting:
 
 
 def refuse(everyone):
-    """Raise Refusal where nodes, by what they said, do not fit together."""
+    """Raise Refusal if the descriptions of nodes do not fit together."""
     first, problems = everyone[0], []
     for one in everyone[1:]:
         for key, option in SAME.items():

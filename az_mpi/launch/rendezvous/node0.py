@@ -1,4 +1,4 @@
-"""Starting a job without ssh: the nodes meet in a folder they share, and node 0 has the others run its commands."""
+"""A job without ssh: the nodes meet in a shared folder, and node 0 has the others run its commands."""
 
 import os
 import shlex
@@ -20,7 +20,7 @@ from az_mpi.launch.supervisor import Supervisor
 def run(options, program, given, hours):
     """Be the node options.node_index of a job and return its exit status.
 
-    hours: that the training may take, 0 for no limit; None for a job that is no training. Raises Refusal.
+    hours: of a training, 0 for no limit; None for a job that does not train. Raises Refusal.
     """
     folder = PrivateFolder(options.rendezvous)
     content = {"host": socket.gethostname(), "num_nodes": options.num_nodes, "gpus": options.gpus, "np": options.np,
@@ -29,12 +29,12 @@ def run(options, program, given, hours):
     with Node(folder, options.node_index, content) as node:
         if options.node_index:
             return joiner.serve(node, timeout_s)
-        os.environ[agent.FOLDER] = os.path.abspath(options.rendezvous)  # for whatever takes the place of ssh
+        os.environ[agent.FOLDER] = os.path.abspath(options.rendezvous)  # for what mpirun calls in place of ssh
         return lead(node, options, program, given.logdir, hours, timeout_s)
 
 
 def lead(node, options, program, logdir, hours, timeout_s):
-    """Be node 0: wait for the others, then run mpirun until the job is over; a training is looked after."""
+    """Be node 0: wait for the others, then run mpirun until the job is over; a training is supervised."""
     others = [Other(node.folder, index) for index in range(1, options.num_nodes)]
     status, text = INTERNAL, "node 0 ended before the job did"
     try:
@@ -65,26 +65,26 @@ def lead(node, options, program, logdir, hours, timeout_s):
         status, text = error.code, "node 0 was told to stop"
         raise
     finally:
-        # Whoever has come hears the end, also of a job that never began.
+        # All nodes that have come are told the end, even if the job never began.
         seen = [other.content for other in others if other.lives]
         node.tell(members=[{"id": one["id"], "host": one["host"]} for one in [node.content, *seen]],
                   end={"status": status, "text": text})
-        ids = {one["id"] for one in seen}  # one that comes only now waits for another node 0
+        ids = {one["id"] for one in seen}  # a node that comes only now is not waited for
         while any(other.look() and other.content["id"] in ids and other.silent_s() < STALE_S
                   and other.blind_s() < DEAD_S for other in others):  # fmt: skip
             time.sleep(POLL_S)
 
 
 def signals(meeting, names):
-    """Return the signals that mpirun is to get while a job that nobody starts again runs on the hosts `names`."""
-    told, lost = meeting.attend(names)
+    """Return signals for mpirun while a job that is not supervised runs on the hosts `names`."""
+    told, lost = meeting.poll(names)
     if lost:
-        names.clear()  # told once: a second signal is taken for impatience
+        names.clear()  # signal once: at the second one mpirun ends at once
     return told + [signal.SIGTERM] * lost
 
 
 def wait_for(node, others, timeout_s):
-    """Wait until every other node lives. Raises Refusal after timeout_s."""
+    """Wait until all other nodes are there. Raises Refusal after timeout_s."""
     start, say_at = time.monotonic(), 0
     while missing := [other for other in others if not (other.look() and other.lives)]:
         node.check()

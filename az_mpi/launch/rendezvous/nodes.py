@@ -1,9 +1,8 @@
-"""The nodes of a rendezvous, as each tells of itself and sees the others.
+"""The nodes of a rendezvous: how each describes itself in the shared folder and reads the others.
 
-Each node keeps a file `node-K` in the shared folder, rewritten every BEAT_S with a new number while it lives. Whether
-another node lives is judged by these changes alone, on one's own clock: clocks need not agree. Time in which the folder
-cannot be read, or written to, is nobody's silence. Every process has a random id, and reads only what is addressed to
-it: files that an earlier launch left behind mean nothing.
+Each node rewrites its file `node-K` every BEAT_S with a new number. Others take it for alive as long as the number
+changes; they measure that by their own clocks. Time in which the folder cannot be read or written does not count as
+silence. Every process has a random id and reads only files addressed to it, so those of an earlier launch do no harm.
 """
 
 import secrets
@@ -17,19 +16,19 @@ from az_mpi.core.silence import SilenceTimer
 from az_mpi.launch import mpi_job
 
 BEAT_S = 1
-STALE_S = 10  # a file that nobody rewrites for so long was left behind
-DEAD_S = 30  # so long may a node be silent once the job runs, where a file system may be slow
+STALE_S = 10  # a file that was not rewritten for so long is of a dead process
+DEAD_S = 30  # a node of a running job may be silent for so long, since a file system may be slow
 SAY_EVERY_S = 10
 POLL_S = 0.2
-SLOW_S = 5  # of the time between two looks that counts at most: the rest went by in a file system that hangs
+SLOW_S = 5  # of the time between two looks at most so much counts: the rest passed in a file system that hangs
 BLIND_S = 600  # a folder that could not be read for so long is given up
-GONE_S = 3  # a file that is not there for so long is removed, and not about to be rewritten
-COME_S = 600  # for all nodes to come, unless told otherwise
+GONE_S = 3  # a file that is missing for so long was removed, and is not being rewritten
+COME_S = 600  # for all nodes to come, unless --timeout says otherwise
 
 
 class Node:
-    """This process as a node; the file exists, and is rewritten, within the block. Raises Refusal for an index that
-    another living process has, or where the folder cannot be written to; NotNow where that may pass."""
+    """This process as a node. Within the block its file exists and is rewritten. Raises Refusal if another living
+    process has this index, or if the folder cannot be written to; NotNow if that may pass."""
 
     def __init__(self, folder, index, content):
         self.folder, self.index, self.name = folder, index, f"node-{index}"
@@ -41,7 +40,7 @@ class Node:
     def __enter__(self):
         other = Other(self.folder, self.index)
         if other.look():
-            mpi_job.say(f"node {self.index} was here before; looking for {STALE_S} s whether it still is")
+            mpi_job.say(f"node {self.index} was here before; looking for {STALE_S} s whether it still lives")
         while other.look() and other.silent_s() < STALE_S:
             if other.lives:
                 raise Refusal(taken(self.index, other.content))
@@ -59,7 +58,7 @@ class Node:
     def __exit__(self, *error):
         self.ended.set()
         self.thread.join()
-        with suppress(OSError):  # what is left means nothing to others
+        with suppress(OSError):  # files that are left do no harm
             for name in self.folder.names():
                 if name.startswith((f"command-{self.id}", f"result-{self.id}")):
                     self.folder.remove(name)
@@ -67,7 +66,7 @@ class Node:
                 self.folder.remove(self.name)
 
     def tell(self, **news):
-        """Change what the other nodes read of this one; where that fails now, by the next beat that does not."""
+        """Change what this node's file says. If that fails now, the next beat writes it."""
         with self.lock:
             self.content |= news
         with suppress(OSError):
@@ -83,12 +82,12 @@ class Node:
             try:
                 self.folder.names()
                 there = self.folder.read(self.name)
-                if there and there.get("id") != self.id:  # both looked at once and saw nobody: the later one stays
+                if there and there.get("id") != self.id:  # both started at once: the one that wrote last stays
                     self.taken_by = there
                     return
                 self._write()
             except OSError:
-                pass  # a file system that fails for longer makes this node silent, which the others see
+                pass  # if it fails for long, the others see a silent node
 
     def _write(self):
         with self.lock:

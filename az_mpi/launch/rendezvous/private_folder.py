@@ -1,4 +1,4 @@
-"""A folder in which processes of one user on several machines leave messages for each other, and nobody else can."""
+"""A folder by which processes of one user on several machines exchange messages; nobody else has access."""
 
 import json
 import os
@@ -12,14 +12,14 @@ MESSAGE_BYTES_MAX = 2**22
 
 
 class PrivateFolder:
-    """Messages are JSON objects in files that are whole whenever they can be seen. Raises Refusal where others could
-    read or write them, NotNow where the file system fails, perhaps for a while.
+    """Messages are JSON objects in files that are whole whenever they can be seen. Raises Refusal if other users have
+    access, NotNow if the file system fails, perhaps for a while.
 
-    failing: whether the last message could not be written, as on a full disk."""
+    failing: whether the newest message could not be written, as on a full disk."""
 
     def __init__(self, path):
-        """path: made if it does not exist yet and its parent does."""
-        path = os.path.normpath(path)  # without a last "/", which would follow a link
+        """path: created unless it exists; its parent must exist."""
+        path = os.path.normpath(path)  # without a "/" at the end, which would follow a link
         shown, self.failing = f"--rendezvous {escape(path)}", False
         try:
             try:
@@ -42,9 +42,8 @@ class PrivateFolder:
                           "so only you may have access\n  chmod 700 it, or give a folder of your own")
 
     def names(self):
-        """Return the names of the messages; reading a folder also makes a network file system look for new ones. Raises
-        OSError."""
-        # With a descriptor of its own: threads that list one at the same time share their place in it, and miss names.
+        """Return the names of the messages. This also makes a network file system look for new ones. Raises OSError."""
+        # A new descriptor: threads that list one descriptor at the same time share their position in it and miss names.
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
         try:
             return [name for name in os.listdir(descriptor) if not name.startswith(".")]
@@ -52,7 +51,7 @@ class PrivateFolder:
             os.close(descriptor)
 
     def write(self, name, content):
-        """Write a message, in place of an older one of this name. Raises OSError."""
+        """Write a message; replaces one of the same name. Raises OSError."""
         temporary = f".{secrets.token_hex(8)}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
@@ -66,8 +65,8 @@ class PrivateFolder:
             raise
 
     def read(self, name):
-        """Return a message, or None where there is none that we have written. Raises OSError where the file system
-        fails, perhaps for a while."""
+        """Return a message, or None if there is none of this user. Raises OSError if the file system fails, perhaps for
+        a while."""
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.descriptor)
             with open(descriptor, "rb") as file:
@@ -82,7 +81,7 @@ class PrivateFolder:
         return content if isinstance(content, dict) else None
 
     def remove(self, name):
-        """Remove a message, if it is there."""
+        """Remove a message, unless it is gone."""
         try:
             os.unlink(name, dir_fd=self.descriptor)
         except OSError:
