@@ -2,12 +2,15 @@
 
 import ast
 import importlib
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from az_mpi import __version__
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "az_mpi").rglob("*.py"))
@@ -170,6 +173,19 @@ def test_the_command_az_mpi_is_the_module_from_any_folder(tmp_path, monkeypatch,
         pytest.skip("this environment was not made by `make setup`")
     done = subprocess.run([program, "--help"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == said
+
+
+def test_the_command_run_dist_py_is_the_program_from_any_folder(tmp_path):
+    """As pyproject.toml has it. The folder of a command comes first on sys.path, and the command has the name of the
+    module run_dist: whoever imported that would get the command itself."""
+    text = (ROOT / "pyproject.toml").read_text()
+    [(module, function)] = re.findall(r'^"run_dist.py" = "(.+):(.+)"$', text, re.MULTILINE)
+    assert 'py-modules = ["run_dist"]' in text, "it is installed beside the package"
+    command = tmp_path / "run_dist.py"
+    command.write_text(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
+    done = subprocess.run([sys.executable, command, "--version"], cwd=tmp_path, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"az_mpi {__version__}\n", "")
 
 
 def test_the_report_of_imports_sees_what_is_loaded():
