@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from az_mpi import __version__
+from az_mpi.config.load import KEYS
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "az_mpi").rglob("*.py"))
@@ -115,6 +116,13 @@ def test_libraries_stay_where_they_belong():
         assert "torch" not in found or room not in WITHOUT_TORCH, f"{name} imports torch"
 
 
+def test_what_is_plugged_in_is_told_apart_by_the_registry_alone():
+    """No module compares the name of a game, or of anything else that can be plugged in, with one that it knows."""
+    keys = "|".join(["game", *(key.rpartition(".")[2] for key, row in KEYS.items() if row.registry)])
+    compared = re.compile(rf"\b({keys})(\.name)? ([!=]= |(not )?in \(?)['\"]|Literal\[.*\"(connect4|openvino|puct)")
+    assert [path.name for path in FILES if compared.search(path.read_text())] == []
+
+
 def test_nothing_imports_the_program():
     assert [path for path in FILES if any(name.startswith("run_dist") for name in imports(path))] == []
 
@@ -151,6 +159,7 @@ def test_configuration_and_command_line_load_nothing_big(module):
 
 @pytest.mark.parametrize("options", [
     ["--help"], ["--version"], ["--help_config"], ["--config_file", "configs/tictactoe.json", "--check_config"],
+    ["--config_file", "examples/own_game.json", "--check_config"],
 ])  # fmt: skip
 def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()
