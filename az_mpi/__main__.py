@@ -2,7 +2,9 @@
 
 import importlib
 import os
+import runpy
 import sys
+from pathlib import Path
 
 from az_mpi.core.exit_codes import DONE, USAGE
 from az_mpi.core.files import have_home, keep_private
@@ -41,6 +43,11 @@ def main(argv=None):
     except BrokenPipeError:  # the reader of our output, such as `head`, has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+
+
+def run_dist():
+    """Run the program run_dist.py, which lies beside this package, in this process."""
+    runpy.run_path(str(Path(__file__).resolve().parents[1] / "run_dist.py"), run_name="__main__")
 
 
 def help_text():

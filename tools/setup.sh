@@ -120,7 +120,7 @@ if [ -z "$mpi_home" ]; then
     setting openmpi-mca-params.conf "btl = ^ofi"
     setting prte-mca-params.conf "hwloc_default_binding_policy = none"
 fi
-# .venv/bin/az_mpi, and `python -m az_mpi` from any folder. Not where only the tools are there (docker/Dockerfile). "compat"
+# .venv/bin/az_mpi, .venv/bin/run_dist.py, and `import az_mpi` from any folder. Not where only the tools are there (docker/Dockerfile). "compat"
 # is a line with this folder's path; setuptools' default is a program that costs each start of Python 17 ms.
 [ ! -e pyproject.toml ] ||
     pip_install --no-deps --no-build-isolation --config-settings editable_mode=compat --editable .

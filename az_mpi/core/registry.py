@@ -96,17 +96,26 @@ def load(place):
             return module, _source(path, Path(path).read_bytes() if path else b"")
         source = _source(place, Path(place).read_bytes())
         # Numba keeps what it compiles by the module's name: another content must have another one.
-        module = types.ModuleType(f"own_{re.sub(r'[^0-9a-zA-Z]', '_', Path(place).stem)}_{source.sha256[:12]}")
-        module.__file__ = place
-        sys.modules[module.__name__] = module
-        exec(compile(source.content, place, "exec"), vars(module))
-        return module, source
+        name = f"own_{re.sub(r'[^0-9a-zA-Z]', '_', Path(place).stem)}_{source.sha256[:12]}"
+        return sys.modules.get(name) or _run(name, place, source.content), source
     except Refusal:
         raise
     except Exception as error:
         own = isinstance(error, OSError) and getattr(error, "filename", None) == place
         why = f"{escape(place)} cannot be read: {error.strerror}" if own else _failure(place, error)
         raise (NotNow if passes(error) else Refusal)(f"{why}\n  {_cure(place, error)}") from error
+
+
+def _run(name, place, content):
+    """Return the content of a file as a module of this name. Raises what the file raises."""
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__file__ = place
+    try:
+        exec(compile(content, place, "exec"), vars(module))
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def _source(path, content):

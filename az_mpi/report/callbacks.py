@@ -29,7 +29,7 @@ class FinishedGame(NamedTuple):
 
 class Callback:
     """Sees a run. One is made on every rank, with those of these arguments that it names: folder (the run's, a Path),
-    rank (this rank's number) and game (the `Game`).
+    rank (this rank's number as the job starts) and game (the `Game`).
 
     It is called by the main thread, which waits: within `fault.hang_s`, or the rank is taken for hung. One that raises
     an exception is told of in the log and not called any more; the run goes on.

@@ -2,12 +2,16 @@
 
 import ast
 import importlib
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from az_mpi import __version__
+from az_mpi.config.load import KEYS
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "az_mpi").rglob("*.py"))
@@ -112,6 +116,13 @@ def test_libraries_stay_where_they_belong():
         assert "torch" not in found or room not in WITHOUT_TORCH, f"{name} imports torch"
 
 
+def test_what_is_plugged_in_is_told_apart_by_the_registry_alone():
+    """No module compares the name of a game, or of anything else that can be plugged in, with one that it knows."""
+    keys = "|".join(["game", *(key.rpartition(".")[2] for key, row in KEYS.items() if row.registry)])
+    compared = re.compile(rf"\b({keys})(\.name)? ([!=]= |(not )?in \(?)['\"]|Literal\[.*\"(connect4|openvino|puct)")
+    assert [path.name for path in FILES if compared.search(path.read_text())] == []
+
+
 def test_nothing_imports_the_program():
     assert [path for path in FILES if any(name.startswith("run_dist") for name in imports(path))] == []
 
@@ -148,6 +159,7 @@ def test_configuration_and_command_line_load_nothing_big(module):
 
 @pytest.mark.parametrize("options", [
     ["--help"], ["--version"], ["--help_config"], ["--config_file", "configs/tictactoe.json", "--check_config"],
+    ["--config_file", "examples/own_game.json", "--check_config"],
 ])  # fmt: skip
 def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()
@@ -170,6 +182,19 @@ def test_the_command_az_mpi_is_the_module_from_any_folder(tmp_path, monkeypatch,
         pytest.skip("this environment was not made by `make setup`")
     done = subprocess.run([program, "--help"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == said
+
+
+def test_the_command_run_dist_py_is_the_program_from_any_folder(tmp_path):
+    """As pyproject.toml has it. The folder of a command comes first on sys.path, and the command has the name of the
+    module run_dist: whoever imported that would get the command itself."""
+    text = (ROOT / "pyproject.toml").read_text()
+    [(module, function)] = re.findall(r'^"run_dist.py" = "(.+):(.+)"$', text, re.MULTILINE)
+    assert 'py-modules = ["run_dist"]' in text, "it is installed beside the package"
+    command = tmp_path / "run_dist.py"
+    command.write_text(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
+    done = subprocess.run([sys.executable, command, "--version"], cwd=tmp_path, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"az_mpi {__version__}\n", "")
 
 
 def test_the_report_of_imports_sees_what_is_loaded():

@@ -145,6 +145,18 @@ def test_modules_that_are_installed(tmp_path, monkeypatch):
     assert "is no subclass" in refusal(THINGS.find, "os:system") + refusal(THINGS.find, "subprocess:Popen")
 
 
+def test_a_copy_of_a_file_is_the_same_module(tmp_path):
+    """Such as the one in a run's folder: its classes are those that the run uses."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "own.py").write_text(OWN + "\n# the same")
+    one, other = (registry.load(f"{tmp_path}/{folder}/own.py") for folder in ("a", "b"))
+    assert one[0] is other[0] and one[1].sha256 == other[1].sha256 and one[1].path != other[1].path
+    (tmp_path / "own.py").write_text("1 / 0")
+    for _ in range(2):
+        assert "ZeroDivisionError" in refusal(THINGS.find, f"{tmp_path}/own.py:Rules")
+
+
 def test_two_files_of_one_name_are_two_modules(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
