@@ -35,54 +35,71 @@ def run(command, tick=lambda: ()):
     return outcome(ended.code, asked=ended.asked, lost=ended.lost).status
 
 
+class _Signals:
+    """The signals that launch gets while a job runs, passed on to mpirun."""
+
+    STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+
+    def __init__(self):
+        self._caught, self._sent, self._stops = [], set(), 0
+        self._before = {number: signal.signal(number, lambda number, _: self._caught.append(number))
+                        for number in (*self.STOPPING, signal.SIGUSR1)}
+
+    def restore(self):
+        """Handle signals as before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def send(self, process, number):
+        self._sent.add(number)
+        process.send_signal(number)
+
+    def pass_on(self, process):
+        """Send what was caught: to stop becomes USR2, the second time TERM, the third time KILL."""
+        while self._caught:
+            number = self._caught.pop(0)
+            if number in self.STOPPING:
+                say_stop(number, self._stops)
+                number, self._stops = STOPS[min(self._stops, 2)], self._stops + 1
+            self.send(process, number)
+
+    def ended(self, code, lost):
+        """Return how a job `Ended` whose mpirun returned `code`. lost: a rank or host was lost."""
+        asked = signal.SIGUSR2 in self._sent and signal.SIGTERM not in self._sent
+        stopped = self._stops > 0 or not self.STOPPING.isdisjoint(self._caught)  # or caught while mpirun ended
+        return Ended(128 - code if code < 0 else code, asked, lost, stopped)
+
+
 def follow(command, tick=lambda: ()):
     """Start `command`, an mpirun line, wait for its end and return how it `Ended`.
 
     INT, TERM and HUP become USR2 (the run stops cleanly, status 75), the second time TERM, the third time KILL; USR1
     is passed on as it is. tick() is called every LOOK_EVERY_S; the signals that it returns are sent.
     """
-    caught, sent, stops, prctl = [], set(), 0, ctypes.CDLL(None).prctl
-    stopping = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = {number: signal.signal(number, lambda number, _: caught.append(number))
-              for number in (*stopping, signal.SIGUSR1)}
-
-    def send(number):
-        sent.add(number)
-        process.send_signal(number)
-
+    signals, prctl, lost = _Signals(), ctypes.CDLL(None).prctl, threading.Event()
     try:
         # In a session of its own: on a terminal's Ctrl-C, which is for launch, mpirun would kill the ranks at once.
         # mpirun ends with launch, even if launch is killed.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
                                    preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
-        lost = threading.Event()
         errors = threading.Thread(target=copy, args=(process.stderr.fileno(), lost), daemon=True)
         errors.start()
         try:
             while True:
-                while caught:
-                    number = caught.pop(0)
-                    if number in stopping:
-                        say_stop(number, stops)
-                        number, stops = STOPS[min(stops, 2)], stops + 1
-                    send(number)
+                signals.pass_on(process)
                 try:
                     code = process.wait(LOOK_EVERY_S)
                     errors.join(LAST_WORDS_S)  # a process that outlives mpirun may keep it open
-                    asked = signal.SIGUSR2 in sent and signal.SIGTERM not in sent
-                    # `caught`: a signal that came while mpirun ended
-                    return Ended(128 - code if code < 0 else code, asked, lost.is_set(),
-                                 stops > 0 or not stopping.isdisjoint(caught))
+                    return signals.ended(code, lost.is_set())
                 except subprocess.TimeoutExpired:
                     for number in tick():
-                        send(number)
+                        signals.send(process, number)
         finally:
             if process.poll() is None:  # tick failed
                 process.terminate()
                 process.wait()
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signals.restore()
 
 
 def copy(descriptor, lost):

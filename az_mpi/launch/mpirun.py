@@ -94,14 +94,15 @@ def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(Non
     if messages:
         command += ["--mca", "btl_tcp_if_include", messages]
     # az_mpi shares a host's cores out among its ranks itself, and a rank has several threads.
-    command += ["--bind-to", "none"]
+    command += ["--bind-to", "none", *_environment(threads, interface, launch, restarts)]
+    return [*command, "-np", str(np), "-H", ",".join(map(str, hosts)), *program]
+
+
+def _environment(threads, interface, launch, restarts):
+    """Return the words that set variables of every rank's environment. The arguments are those of `line`."""
     settings = {"OMP_NUM_THREADS": threads} if threads else {}
     if interface and "/" not in interface:
         settings |= {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface}
-    for name, value in settings.items():
-        command += ["-x", name if name in os.environ else f"{name}={value}"]
-    if launch:
-        command += ["-x", f"{LAUNCH}={launch}"]
-    if restarts:
-        command += ["-x", f"{RESTARTS}={restarts}"]
-    return [*command, "-np", str(np), "-H", ",".join(map(str, hosts)), *program]
+    values = [name if name in os.environ else f"{name}={value}" for name, value in settings.items()]
+    values += [f"{name}={value}" for name, value in ((LAUNCH, launch), (RESTARTS, restarts)) if value]
+    return [word for value in values for word in ("-x", value)]

@@ -189,11 +189,10 @@ def test_what_run_dist_would_refuse_is_refused_before_the_start(after, says, rec
 def test_a_refusal_by_the_real_process(options, says, recorder, tmp_path):
     folder = tmp_path / "here"
     folder.mkdir()
-    start = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "az_mpi", "launch", *options, *AFTER], cwd=folder, capture_output=True,
                           text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert (done.returncode, done.stdout) == (2, "") and says in done.stderr and "Traceback" not in done.stderr
-    assert time.monotonic() - start < 5 and list(folder.iterdir()) == [] and not recorder.exists()
+    assert list(folder.iterdir()) == [] and not recorder.exists()
 
 
 def test_help_of_both_programs(capsys):

@@ -33,13 +33,7 @@ def serve(node, waiting_s):
                 mpi_job.say(f"node {node.index}: joined node 0 on {escape(content['host'])}")
                 listen(caught)
             if joined is None:
-                waited_s = time.monotonic() - start
-                if waited_s > waiting_s:
-                    raise Refusal(f"after {waiting_s} s there is no node 0 that has all its nodes\n"
-                                  "  start the same command with --node_index 0, or allow more time with --timeout")
-                if waited_s >= say_at:
-                    mpi_job.say(f"node {node.index}: waiting for node 0 ({waiting_s - waited_s:.0f} s left)")
-                    say_at += SAY_EVERY_S
+                say_at = _wait_for_root(node, time.monotonic() - start, waiting_s, say_at)
             elif root.is_lost(joined):
                 mpi_job.say(f"node {node.index}: node 0 is lost: ending")
                 return RESUMABLE  # start the same command again, on every node or on this one
@@ -53,16 +47,35 @@ def serve(node, waiting_s):
                     print(f"node 0: {end['text']}", file=sys.stderr)
                 return end["status"]
             else:
-                try:
-                    work(node, children)
-                except OSError as error:  # the folder or this host fails, perhaps for a moment
-                    if failed != (failed := str(error)):
-                        mpi_job.say(f"node {node.index}: a command of node 0 cannot be done now: {error}")
+                failed = _try_work(node, children, failed)
                 pass_on(node, caught)
             time.sleep(POLL_S)
     finally:
         for child in children.values():
             child.end()
+
+
+def _wait_for_root(node, waited_s, waiting_s, say_at):
+    """Say at `say_at`, in seconds, that node 0 is waited for; return when to say it again. Raises Refusal after
+    `waiting_s`."""
+    if waited_s > waiting_s:
+        raise Refusal(f"after {waiting_s} s there is no node 0 that has all its nodes\n"
+                      "  start the same command with --node_index 0, or allow more time with --timeout")
+    if waited_s < say_at:
+        return say_at
+    mpi_job.say(f"node {node.index}: waiting for node 0 ({waiting_s - waited_s:.0f} s left)")
+    return say_at + SAY_EVERY_S
+
+
+def _try_work(node, children, failed):
+    """Do what node 0 asks for. Return why it failed, perhaps for a moment, or None. failed: what the last try did."""
+    try:
+        work(node, children)
+    except OSError as error:  # of the folder or of this host
+        if failed != str(error):
+            mpi_job.say(f"node {node.index}: a command of node 0 cannot be done now: {error}")
+        return str(error)
+    return failed
 
 
 def listen(caught):
