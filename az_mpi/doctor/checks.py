@@ -1,4 +1,4 @@
-"""What the doctor found: checks in sections, as lines for people or as one JSON object."""
+"""The doctor's findings: checks in sections, printed as lines or as one JSON object."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ WIDTH = 118
 
 
 class Check(NamedTuple):
-    """One thing looked at. A `problem` keeps a run from starting; `cure` says how to mend it."""
+    """One finding. A `problem` keeps a run from starting; `cure` says how to mend it."""
 
     name: str
     level: str
@@ -19,8 +19,8 @@ class Check(NamedTuple):
 
 
 def attempt(act, *arguments):
-    """Return (the result of `act`, None), or (None, what it raised in one line): one rank's failure is everybody's to
-    hear of, so it must not keep that rank from the next collective."""
+    """Return (the result of `act`, None), or (None, its exception as one line): a rank that fails must still take part
+    in the next collective, by which all hear of it."""
     try:
         return act(*arguments), None
     except Exception as error:
@@ -47,14 +47,13 @@ def ranks_in_words(ranks):
 
 
 class Report:
-    """Collects sections of checks and, on the rank that speaks, prints each as soon as it is known."""
+    """Collects sections of checks. Where `shown`, prints each section as soon as it is known."""
 
     def __init__(self, shown, as_json):
         self.shown, self.as_json = shown, as_json
         self.sections, self.figures = [], {}
-        # Where it is said what is being done. Where the report is text, it goes to the report's stream: mpirun of
-        # Open MPI 5.0 may join what it has read of a line of one stream to the next line of the other
-        # (openpmix issue 3858).
+        # The stream for progress. For a report as text it is the report's own: mpirun of Open MPI 5.0 may join part of
+        # a line of one stream to the next line of the other (openpmix issue 3858).
         self.progress = (sys.stderr if as_json else sys.stdout) if shown else None
 
     def say(self, text=""):
@@ -63,7 +62,7 @@ class Report:
             print(text, flush=True)
 
     def add(self, title, checks, lines=(), **figures):
-        """Take in one section; `lines` follow it as they are, `figures` go into the JSON object."""
+        """Add a section; `lines` are printed after it as they are, `figures` go into the JSON object."""
         self.sections.append((title, checks))
         self.figures |= figures
         self.say(title)
@@ -76,7 +75,7 @@ class Report:
         self.say()
 
     def count(self, level):
-        """Return how many checks are of that level."""
+        """Return the number of checks of a level."""
         return sum(check.level == level for _, checks in self.sections for check in checks)
 
     @property

@@ -1,4 +1,4 @@
-"""python -m az_mpi doctor: its options, the order of the checks, and the exit status."""
+"""python -m az_mpi doctor: options, the order of the checks, and the exit status."""
 
 import argparse
 import contextlib
@@ -18,14 +18,14 @@ from az_mpi.report import console
 
 PROG = "python -m az_mpi doctor"
 LAST_WORDS_S, OTHERS_WAIT_S = 1.0, 10.0
-SECONDS, SHORT_S = 5.0, 0.2  # of the trial: of a given configuration, and where none is given
-# What is tried where no configuration is given: whether a run starts, not how fast it is.
+SECONDS, SHORT_S = 5.0, 0.2  # of the trial: with a configuration of the user, and without
+# The trial without a configuration tells whether a run starts, not how fast it is.
 SMALLEST = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 8},
             "selfplay": {"parallel_games": 8}, "train": {"batch_size": 256}}
 DESCRIPTION = """\
-Say whether a run would start here, and how fast it would be: the MPI and its launchers, Horovod, torch and
-devices, cores and memory, versions on every rank, the shared folder, the network between the ranks, and a trial of
-the program. Start it as the run will be started, on the same hosts. What it writes is removed again."""
+Say whether a run would start here, and how fast it would be. Checks the MPI and its launchers, Horovod, torch and
+devices, cores and memory, versions on every rank, the shared folder, and the network between the ranks; then tries the
+program. Start it as the run will be started, on the same hosts. Its files are removed at the end."""
 EPILOG = """\
 examples:
   python -m az_mpi doctor
@@ -111,7 +111,7 @@ def parse(arguments):
 
 
 def load(options):
-    """Return the configuration as JSON text, None where its libraries are missing. Raises Refusal."""
+    """Return the configuration as JSON text, None if libraries for it are missing. Raises Refusal."""
     try:
         from az_mpi.config import load as configuration
     except ImportError:
@@ -122,7 +122,7 @@ def load(options):
 
 
 def tell_only(why_alone):
-    """Be a rank that can reach no other: say why, and leave rank 0, as its launcher counts, the time for the report."""
+    """Be a rank without MPI beside the launcher's rank 0: say why, and give rank 0 the time to report."""
     from az_mpi.config.command_line import environment_rank
 
     print(f"rank {environment_rank()} on {socket.gethostname()} ({sys.executable}): {why_alone}", file=sys.stderr)
@@ -132,7 +132,7 @@ def tell_only(why_alone):
 
 
 def examine(world, why_alone, launcher, options, text, report):
-    """Add every section to the report. Collective: what one rank finds is collected before anybody judges it."""
+    """Add every section to the report. Collective: all ranks' findings are collected before a check is made of them."""
     with job.watch("importing libraries on every rank", report.progress):
         outcomes = world.collect(attempt(facts.gather, world.local_rank, world.is_root))
     ranks = [outcome for outcome, _ in outcomes]
@@ -140,7 +140,7 @@ def examine(world, why_alone, launcher, options, text, report):
         text = f"{ranks_in_words(failed)} cannot look at itself: {outcomes[failed[0]][1]}"
         return report.add("Ranks", [Check("ranks", PROBLEM, text)])
     agree, table = diagnosis.versions(ranks)
-    if len({rank["sources"] for rank in ranks}) > 1:  # other programs would make other calls from here on
+    if len({rank["sources"] for rank in ranks}) > 1:  # different programs would call different collectives
         return report.add("Versions", agree, console.table(table), ranks=ranks)
     backend = json.loads(text)["train"]["backend"] if text else "horovod"
     report.say(f"az_mpi {__version__} in {ranks[0]['folder']}, Python {ranks[0]['python']}")
@@ -169,7 +169,7 @@ def examine(world, why_alone, launcher, options, text, report):
 
 
 def same_run(world, logdir, text):
-    """Return a check of whether the run in `logdir`, if there is one, could go on with this configuration."""
+    """Return a check if the run in `logdir` cannot go on with this configuration, else none."""
     def look():
         from az_mpi.config import load as configuration
         from az_mpi.storage import run_folder
@@ -182,7 +182,7 @@ def same_run(world, logdir, text):
 
 
 def try_run(world, ranks, options, text, report):
-    """Put a run together, play and train, and say how long all of it would take. Collective."""
+    """Set a run up, play and train, and say how long all of it would take. Collective."""
     def prepare():
         from az_mpi.config import load as configuration
         from az_mpi.doctor import trial

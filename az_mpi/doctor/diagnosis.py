@@ -1,12 +1,12 @@
-"""Judging what the ranks are and have. Pure functions from facts (`facts.gather`), one a rank, to checks."""
+"""Checks of MPI, launchers, libraries and versions. Pure functions from the facts of all ranks, see `facts.gather`."""
 
 import re
 
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, ranks_in_words
 
 SLOW_IMPORT_S = 60.0
-# These crash in survivors that are making a communicator when they hear of the loss: ompi_comm_revoke_local looks into
-# collectives (c_coll) that the communicator does not have yet. Others of 5.0 were not seen to.
+# A survivor that makes a communicator when it hears of a loss crashes in these versions: ompi_comm_revoke_local uses
+# collectives (c_coll) that the communicator does not have yet. Other versions of 5.0 were not seen to crash.
 CRASHING_OPEN_MPI = ("5.0.10", "5.0.11")
 REQUIRED = ("numpy", "numba", "h5py", "pydantic", "safetensors", "matplotlib", "tqdm", "mpi4py", "torch")
 CURES = {
@@ -14,24 +14,24 @@ CURES = {
     "torch": "make setup installs the version of requirements.txt; the C library and the processor must fit it",
     "horovod": "make setup builds it (INSTALL.md, By hand)",
 }
-# What ranks must have in common to make one run; a difference in the others is only told.
+# Ranks must agree in these; other differences are only reported.
 MUST_AGREE = ("az_mpi", "sources", "python", "mpi4py", "MPI", "torch", "horovod")
 
 
 def same_mpi(vendor, version, words):
-    """Return whether a launcher that answers --version with `words` is of the MPI (vendor, version); None: unknown."""
+    """Return whether a launcher whose --version prints `words` is of the MPI (vendor, version); None: unknown."""
     if found := re.search(r"\(Open MPI\) v?([\d.]+)", words):
         return vendor == "Open MPI" and found[1] == version
     if "Intel(R) MPI" in words:
         return vendor == "Intel MPI"
     if found := re.search(r"HYDRA.*?Version:\s*([\d.]+)", words):
-        # Others of MPICH's family number their own versions.
+        # Relatives of MPICH have version numbers of their own.
         return found[1].startswith(version) if vendor == "MPICH" else None if vendor != "Open MPI" else False
     return None
 
 
 def mpi(ranks, why_alone):
-    """Judge MPI itself. why_alone: why no MPI job could be joined, or None."""
+    """Check MPI itself. why_alone: why no MPI job could be joined, or None."""
     if why_alone:
         cure = CURES["mpi4py"] if "error" in ranks[0]["libraries"]["mpi4py"] else "start it with the mpirun of that MPI"
         return [Check("mpi", PROBLEM, why_alone, cure)]
@@ -63,7 +63,7 @@ def mpi(ranks, why_alone):
 
 
 def launcher(ranks, started_by):
-    """Judge what can start ranks. started_by: the launcher that started this job, or None."""
+    """Check what can start ranks. started_by: the launcher that started this job, or None."""
     tools = ranks[0]["launchers"]
     found = [Check("started_by", OK, f"this job was started by {started_by}" if started_by else
                    "started alone, without a launcher: a job of one rank")]
@@ -78,7 +78,7 @@ def launcher(ranks, started_by):
 
 
 def _mpirun(tool, mpi4py, started_by):
-    """Judge the mpirun on PATH, which need not be the one that started this job."""
+    """Check the mpirun on PATH; it need not be the one that started this job."""
     bad = WARNING if started_by else PROBLEM
     if tool is None:
         return Check("mpirun", WARNING, "mpirun is not on PATH", "source .venv/bin/activate, or load your MPI's module")
@@ -91,7 +91,7 @@ def _mpirun(tool, mpi4py, started_by):
     own = f"{mpi4py['vendor']} {mpi4py['mpi_version']}"
     same = same_mpi(mpi4py["vendor"], mpi4py["mpi_version"], tool["version"])
     if same is False:
-        kin = mpi4py["vendor"] in tool["version"]  # another version often works: a job that it started shows it
+        kin = mpi4py["vendor"] in tool["version"]  # another version often works; a job that it has started shows that
         return Check("mpirun", WARNING if kin else bad, f"{tool['path']} is not of mpi4py's MPI, {own}: {name}; it "
                      f"{'may' if kin else 'would'} start N jobs of one rank each",
                      "put the mpirun of mpi4py's MPI first on PATH (source .venv/bin/activate)")
@@ -100,7 +100,7 @@ def _mpirun(tool, mpi4py, started_by):
 
 
 def libraries(ranks, backend):
-    """Judge what could be imported. backend: what `train.backend` is."""
+    """Check what could be imported. backend: `train.backend`."""
     found = []
     for name in ("numpy", *[name for name in ranks[0]["libraries"] if name != "numpy"]):
         facts = [rank["libraries"][name] for rank in ranks]
@@ -122,10 +122,10 @@ def libraries(ranks, backend):
 
 
 def horovod(ranks, backend):
-    """Judge what Horovod reduces with, and whether its MPI is mpi4py's."""
+    """Check what Horovod reduces with, and whether its MPI is mpi4py's."""
     facts = [rank["libraries"]["horovod"] for rank in ranks]
     if any("error" in one for one in facts):
-        return []  # told among the libraries
+        return []  # reported by `libraries`
     bad = PROBLEM if backend == "horovod" else WARNING
     built = facts[0]["built"]
     if without := [k for k, one in enumerate(facts) if "mpi" not in one["built"]]:
@@ -147,8 +147,8 @@ def horovod(ranks, backend):
 
 
 def versions(ranks):
-    """Judge whether the ranks have the same of everything; return (checks, rows of a table, the heading first)."""
-    kinds = []  # [rows, ranks] of ranks that have all in common
+    """Check whether the versions of all ranks agree; return (checks, rows of a table, the heading first)."""
+    kinds = []  # [rows, ranks] of ranks with equal rows
     for k, rank in enumerate(ranks):
         rows = version_rows(rank)
         same = next((kind for kind in kinds if kind[0] == rows), None)
@@ -163,7 +163,7 @@ def versions(ranks):
         return [Check("versions", PROBLEM, f"ranks differ in {', '.join(fatal)} (marked ! below)", cure)], table
     if differing:
         return [Check("versions", WARNING, f"ranks differ in {', '.join(differing)} (marked ! below)",
-                      "harmless where it is meant, as with hosts of two kinds")], table
+                      "harmless if intended, as with hosts of two kinds")], table
     return [Check("versions", OK, "every rank has the same" if len(ranks) > 1 else "one rank")], table
 
 

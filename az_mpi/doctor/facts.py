@@ -12,7 +12,7 @@ from az_mpi.core.host_facts import HostFacts
 from az_mpi.doctor import probe
 from az_mpi.doctor.checks import attempt
 
-PROBE_S, TOOL_S = 300, 20  # that imports may take on a slow file system, and a launcher to say its version
+PROBE_S, TOOL_S = 300, 20  # limits: of imports from a slow file system; of a launcher's --version
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_PROC_BIND",
                     "OMP_PLACES", "KMP_AFFINITY")
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 def gather(local_rank, with_launchers):
     """Return {what: fact}, JSON-able: those of `HostFacts`, the sources as one hash, and more. with_launchers: also ask
     the launchers on PATH, which one rank does for all."""
-    load = os.getloadavg()[0]  # before our own work counts
+    load = os.getloadavg()[0]  # before the doctor's own work counts
     libraries = import_libraries(local_rank)
     after_start, error = attempt(probe.mpi) if "error" not in libraries["mpi4py"] else (None, None)
     if error:
@@ -45,7 +45,7 @@ def gather(local_rank, with_launchers):
 
 
 def import_libraries(local_rank):
-    """Return {library: its facts} as `probe` found them; "error" where one cannot be imported."""
+    """Return {library: its facts} from `probe`; {"error": reason} for one that cannot be imported."""
     command = [sys.executable, "-m", "az_mpi.doctor.probe", str(local_rank)]
     environment = os.environ | {"MPI4PY_RC_INITIALIZE": "0"}
     try:
@@ -58,7 +58,7 @@ def import_libraries(local_rank):
     except OSError as error:
         output, end = "", str(error)
     found = dict.fromkeys(probe.LIBRARIES)
-    # A library may print too: what is no line of ours is passed over.
+    # Other lines were printed by libraries.
     for line in output.splitlines():
         row, _ = attempt(json.loads, line)
         if isinstance(row, dict) and row.get("name") in found:
@@ -71,7 +71,7 @@ def _ended(status):
 
 
 def launchers():
-    """Return {launcher: {path, version, error}} of mpirun, srun and ssh; None for one that is not on PATH."""
+    """Return {launcher: {path, version or error}} of mpirun, srun and ssh; None for one that is not on PATH."""
     tools = {"mpirun": ["--version"], "srun": ["--version"], "ssh": ["-V"]}
     return {name: _tool(shutil.which(name), options) for name, options in tools.items()}
 
@@ -98,14 +98,14 @@ def cgroup_folders(controller, own="/proc/self/cgroup", mount="/sys/fs/cgroup"):
             continue
         top = Path(mount) / controller if controllers else Path(mount)
         here = top / path.lstrip("/")
-        # Inside a container the path may be the host's, of which only the top can be seen.
+        # Inside a container the path may be the host's; then only its top is visible.
         for folder in [here, *here.parents]:
             if folder.is_relative_to(top):
                 yield (1 if controllers else 2), folder
 
 
 def cpu_quota(**places):
-    """Return how many cores' worth of time the cgroups allow, or None without a limit."""
+    """Return the number of cores that the cgroups' quota amounts to, None without a limit."""
     limits = []
     for version, folder in cgroup_folders("cpu", **places):
         if version == 2:
@@ -118,11 +118,11 @@ def cpu_quota(**places):
 
 
 def memory_limit(**places):
-    """Return the bytes that the cgroups allow, or None without a limit."""
+    """Return the memory limit of the cgroups in bytes, None without a limit."""
     names = {1: "memory.limit_in_bytes", 2: "memory.max"}
     found = [_words(folder / names[version]) for version, folder in cgroup_folders("memory", **places)]
     limits = [int(words[0]) for words in found if words and words[0].isdecimal()]
-    return min((limit for limit in limits if limit < 2**60), default=None)  # cgroup 1 writes "none" as nearly 2^63
+    return min((limit for limit in limits if limit < 2**60), default=None)  # version 1 writes "no limit" as nearly 2^63
 
 
 def memory():

@@ -1,6 +1,6 @@
-"""Trying the shared folder: what a run does with files there, seen from every rank, and how fast it is.
+"""A trial of the shared folder: what a run does with files, on every rank, and how fast that is.
 
-All of it happens in a folder of its own within --logdir, which is removed again, as are folders made on the way to it.
+It uses a new folder within --logdir, and removes it, and the folders on the way to it that it had to make.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, attempt, ranks_in_
 from az_mpi.doctor.scratch import removed_at_end
 
 MIB = 2**20
-SEEN_S = 10.0  # that a network file system may take to show one host what another wrote
-BULK_BYTES, BULK_ALL_BYTES, BULK_S = 32 * MIB, 1024 * MIB, 3.0  # of a rank; of all; when a slow one stops
+SEEN_S = 10.0  # a network file system may take so long to show one host what another wrote
+BULK_BYTES, BULK_ALL_BYTES, BULK_S = 32 * MIB, 1024 * MIB, 3.0  # limits: of a rank; of all; in seconds
 SAME_FOLDER = "--logdir on a file system that every host mounts under the same path"
 LEAST_FREE_BYTES, SLOW_MB_PER_S = 1024 * MIB, 5.0
 
@@ -108,7 +108,7 @@ def wait_for(seen):
 
 
 def write_steps(folder, rank):
-    """Do what a run does with files; return {step: what went wrong, or None}. It needs no locks and no links."""
+    """Do what a run does with files; return {step: the error, or None}. A run needs neither locks nor links."""
     path = folder / f"rank-{rank}"
 
     def write(text):
@@ -123,7 +123,7 @@ def write_steps(folder, rank):
 
 
 def _visible(world, folder, logdir):
-    """Whether every rank reads what every other has written, and how long that takes."""
+    """Check whether every rank can read the files of all others, and how long that takes."""
     def read(rank):
         return attempt((folder / f"rank-{rank}").read_text)[0] == str(rank)
 
@@ -139,7 +139,7 @@ def _visible(world, folder, logdir):
 
 
 def _speed(world, folder):
-    """MB/s of all ranks at once: each writes a file, durably, and reads that of the next rank."""
+    """Measure MB/s while all ranks write a file durably, and while each reads that of the next rank."""
     wanted = max(MIB, min(BULK_BYTES, BULK_ALL_BYTES // world.size))
     world.barrier()
     written, error = attempt(_write, folder / f"bulk-{world.rank}", wanted)
@@ -162,14 +162,14 @@ def _speed(world, folder):
 
 
 def _write(path, wanted):
-    """Write up to `wanted` bytes durably, fewer where it takes long; return (bytes, seconds)."""
+    """Write up to `wanted` bytes durably, for at most BULK_S; return (bytes, seconds)."""
     block, done, begun = os.urandom(MIB), 0, time.perf_counter()
     with open(path, "wb", buffering=0) as file:
         while done < wanted and time.perf_counter() - begun < BULK_S:
             done += file.write(block)
         os.fsync(file.fileno())
         took = time.perf_counter() - begun
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # reading shall not find it in memory
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # it is to be read from the disk
     return done, took
 
 

@@ -1,4 +1,4 @@
-"""The MPI job the doctor is in, or a world of this rank alone where none can be joined; and ending what hangs."""
+"""The MPI job that the doctor joins, or a world of this rank alone; and a time limit for what may hang."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ HANG_S = 300.0
 
 
 class Alone:
-    """What the checks use of a World, for one rank without MPI."""
+    """The part of World that the checks use, for one rank without MPI."""
 
     rank, size, is_root, local_rank = 0, 1, True, 0
 
@@ -35,7 +35,7 @@ class Alone:
 
 
 def started_by():
-    """Return which launcher started this process, None for none. To be called before MPI starts."""
+    """Return which launcher started this process, or None. To be called before MPI starts."""
     if "OMPI_COMM_WORLD_SIZE" in os.environ:
         return "mpirun"
     if "SLURM_STEP_ID" in os.environ and ("PMIX_RANK" in os.environ or "SLURM_STEP_NUM_TASKS" in os.environ):
@@ -44,7 +44,7 @@ def started_by():
 
 
 def join():
-    """Return (the World of this job, None), or (one of this rank alone, why there is no other)."""
+    """Return (the World of this job, None), or (a world of this rank alone, the reason)."""
     launcher = started_by()
     try:
         from az_mpi.mpi.world import World
@@ -62,17 +62,17 @@ def join():
 
 
 def speaks():
-    """Return whether this process is rank 0 as its launcher counts: the one that prints where there is no MPI."""
+    """Return whether this process is the launcher's rank 0, which prints where there is no MPI."""
     try:
         from az_mpi.config.command_line import environment_rank
-    except ImportError:  # pydantic is missing: rather said by all than by none
+    except ImportError:  # pydantic is missing: better all ranks print than none
         return True
     return environment_rank() == 0
 
 
 @contextlib.contextmanager
 def watch(what, said_to=None, limit_s=HANG_S):
-    """Say to the stream `said_to` what is begun, and end this process, and with it the job, where it does not end in
+    """Print what begins to the stream `said_to`. End this process, and with it the job, if the block takes longer than
     `limit_s`."""
     def end():
         print(f"doctor: {what}: no end after {limit_s:g} s on {socket.gethostname()}, process {os.getpid()}; the job "

@@ -1,4 +1,4 @@
-"""Judging devices, cores, memory and threads. Pure functions from facts, one a rank, to checks."""
+"""Checks of devices, cores, memory and threads. Pure functions from the facts of all ranks, see `facts.gather`."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ GIB = 2**30
 
 
 def devices(ranks):
-    """Judge what the ranks compute on; return (checks, rows of a table, the heading first)."""
+    """Check what the ranks compute on; return (checks, rows of a table, the heading first)."""
     torches, found = [rank["libraries"]["torch"] for rank in ranks], []
     table = [("rank", "host", "cores", "device")]
     holders = Counter()
@@ -42,7 +42,7 @@ def devices(ranks):
 
 
 def cores(ranks):
-    """Judge the cores of each host: affinity, cgroup quota, and the variables that set numbers of threads."""
+    """Check the cores of each host (affinity, cgroup quota) and the variables that set numbers of threads."""
     found = []
     for host in dict.fromkeys(rank["host"] for rank in ranks):
         here = [k for k, rank in enumerate(ranks) if rank["host"] == host]
@@ -70,7 +70,7 @@ def cores(ranks):
 
 
 def threads(ranks):
-    """Judge the variables that set numbers of threads."""
+    """Check the variables that set numbers of threads."""
     found = []
     for name in dict.fromkeys(name for rank in ranks for name in rank["threads"]):
         values = {rank["threads"].get(name, "(not set)") for rank in ranks}
@@ -84,7 +84,7 @@ def threads(ranks):
             found.append(Check("threads", WARNING, f"{words}: threads of several ranks may be tied to the same cores",
                                f"unset {name}; mpirun and srun bind"))
         else:
-            found.append(Check("threads", OK, f"{words}; torch and numba are given each rank's share of the cores"))
+            found.append(Check("threads", OK, f"{words}; torch and numba use each rank's share of the cores"))
     return found or [Check("threads", OK, "no variable sets numbers of threads: each rank takes its share of the "
                            "cores")]
 
@@ -94,7 +94,7 @@ def _number(text):
 
 
 def memory(ranks):
-    """Judge the memory of each host."""
+    """Check the memory of each host."""
     found = []
     for host in dict.fromkeys(rank["host"] for rank in ranks):
         facts = [rank["memory"] for rank in ranks if rank["host"] == host]

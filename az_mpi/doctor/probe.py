@@ -1,7 +1,7 @@
-"""A program that imports the libraries a run needs and says in lines of JSON what came of it.
+"""A program that imports the libraries a run needs and prints a line of JSON for each.
 
-Apart from the doctor, so that a library which crashes or hangs the interpreter is named instead of ending the doctor.
-Each library is announced before it is imported. The one argument is the local rank, which selects the device to try.
+It is a process of its own, so that the doctor can name a library that crashes or hangs the interpreter: each one is
+announced before it is imported. The argument is the local rank, which selects the device to try.
 """
 
 import importlib
@@ -28,7 +28,7 @@ def look(name, local_rank):
 
 
 def mpi():
-    """Return what mpi4py says of itself and of its MPI; more of it where MPI has been started."""
+    """Return the facts of mpi4py and of its MPI; more of them if MPI has been started."""
     import mpi4py
     from mpi4py import MPI
 
@@ -52,9 +52,6 @@ def torch(local_rank):
     import torch
 
     facts = {"version": torch.__version__, "cuda_build": torch.version.cuda, "devices": []}
-    if torch.distributed.is_available():
-        backends = {"gloo": torch.distributed.is_gloo_available, "nccl": torch.distributed.is_nccl_available}
-        facts["distributed"] = [name for name, available in backends.items() if available()]
     facts["bf16"] = bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     if not torch.cuda.is_available():
         return facts
@@ -75,9 +72,9 @@ def torch(local_rank):
 def horovod():
     """Return Horovod's version, what it was built with, and the MPI libraries that are loaded beside it."""
     try:
-        importlib.import_module("mpi4py.MPI")  # first, as a run does: whose library comes second is the question
+        importlib.import_module("mpi4py.MPI")  # first, as in a run: does Horovod bring a second MPI library?
     except Exception:
-        pass  # it has been told of by its own name
+        pass  # reported under its own name
     import horovod
     import horovod.torch as hvd
 
@@ -102,7 +99,7 @@ def main(local_rank):
         except Exception as error:
             facts = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:400]}
         facts["import_s"] = round(time.perf_counter() - begun, 2)
-        # A library may have printed words of its own and left the line unfinished.
+        # A library may have printed a line without its end.
         print("\n" + json.dumps({"name": name, "facts": facts}), flush=True)
 
 

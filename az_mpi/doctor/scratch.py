@@ -1,5 +1,4 @@
-"""Removing what the doctor writes, however it ends: a process of its own waits for its end, since one that MPI or a
-scheduler kills can remove nothing."""
+"""Removes what the doctor writes, even if it is killed: another process waits for its end and removes the files."""
 
 import contextlib
 import os
@@ -12,7 +11,7 @@ import sys
 def removed_at_end(folder, parents=()):
     """Remove `folder`, and then `parents` that are empty, innermost first, when the block or this process ends."""
     command = [sys.executable, "-m", "az_mpi.doctor.scratch", folder, *parents]
-    # A session of its own: what is sent to this process's group is not meant for it.
+    # In a session of its own, which signals to this process's group do not reach.
     remover = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield
@@ -21,7 +20,7 @@ def removed_at_end(folder, parents=()):
 
 
 def remove(folder, parents):
-    """Remove a folder with all that is in it, and parents that are empty: what somebody else has put there stays."""
+    """Remove a folder with its content, and those of `parents` that are empty then."""
     shutil.rmtree(folder, ignore_errors=True)
     for path in parents:
         with contextlib.suppress(OSError):
@@ -29,5 +28,5 @@ def remove(folder, parents):
 
 
 if __name__ == "__main__":
-    sys.stdin.read()  # ends when the process at its other end closes it, or is no more
+    sys.stdin.read()  # returns when the doctor closes it, or has ended
     remove(sys.argv[1], sys.argv[2:])

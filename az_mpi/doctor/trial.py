@@ -1,5 +1,5 @@
-"""A trial of a configuration: the run is put together as run_dist.py does, plays and trains for some seconds, and how
-long all of it would take is worked out from that. Nothing is left behind.
+"""A trial of a configuration: a run is set up as by run_dist.py and plays and trains for some seconds, from which the
+length of the whole run is predicted. Its files are removed.
 
 Shapes: n positions, S numbers a state, A actions.
 """
@@ -27,13 +27,13 @@ from az_mpi.train.replay import Samples, sample_dtype
 
 RANDOM_GAMES = 256
 STEPS_MIN, STEPS_MAX = 2, 200
-UNEVEN = 0.5  # of the median rank's speed: worth telling
+UNEVEN = 0.5  # of the median rank's speed: a rank below that is reported
 GIB = 2**30
 
 
 def measure(world, config, seconds):
-    """Return (what was measured, the start-up table's lines). Collective. Raises Refusal, on every rank, where a run
-    refuses to start."""
+    """Return (the figures measured, the lines of the start-up table). Collective. Raises Refusal on every rank if a run
+    would refuse to start."""
     config = config.model_copy(update={
         "train": config.train.model_copy(update={"max_steps": 0}),
         "report": config.report.model_copy(update={"tensorboard": False}),
@@ -68,8 +68,8 @@ def measure(world, config, seconds):
 
 
 def play(run, world, seconds):
-    """Play on every rank at once; return moves and simulations a second, by rank, and the mean length of the games that
-    ended, None where few did. Collective."""
+    """Play on all ranks at once; return moves and simulations a second of each rank, and the mean length of the games
+    that ended, None if few did. Collective."""
     player, ids = run.playing.player, itertools.count(world.rank, world.size)
     play_for(player, ids, seconds / 3)  # kernels are compiled, and the games leave their common beginning
     player.pause()
@@ -92,7 +92,7 @@ def play(run, world, seconds):
 
 
 def play_for(player, ids, seconds):
-    """Play for about `seconds`, and one step at least; return how long it was. ids: an iterator of numbers of games."""
+    """Play for about `seconds`, at least one step; return the seconds it took. ids: an iterator of games' numbers."""
     begun = time.perf_counter()
     while True:
         slots = player.free()
@@ -136,7 +136,7 @@ def random_samples(game, rng):
 
 
 def predict(config, figures):
-    """Return what the measured figures make of the configured run; times in seconds."""
+    """Return a prediction for the configured run from measured figures; times in seconds."""
     quota, length = config.selfplay.games_num, figures["mean_length"]
     games_by_rank = [moves / length for moves in figures["moves_per_s"]]
     if config.selfplay.deterministic:  # shares are fixed: the rank that is longest at its own decides
@@ -158,7 +158,7 @@ def predict(config, figures):
 
 
 def examine(ranks, config, figures, shown):
-    """Return (checks, lines, figures): that a run starts, and with `shown` how long it would take."""
+    """Return (checks, lines, figures): that a run starts and, if `shown`, how long it would take."""
     trainers = [rank for rank, trains in enumerate(figures["trainers"]) if trains]
     found = [Check("start", OK, f"a run starts: every rank played, {ranks_in_words(trainers)} trained")]
     found += _memory(ranks, figures)
@@ -185,7 +185,7 @@ def examine(ranks, config, figures, shown):
 
 
 def _memory(ranks, figures):
-    """Whether each host can hold its ranks once their windows are full."""
+    """Check whether each host has memory for its ranks with full windows."""
     found = []
     for host in dict.fromkeys(rank["host"] for rank in ranks):
         here = [k for k, rank in enumerate(ranks) if rank["host"] == host]

@@ -1,4 +1,4 @@
-"""A look at every host before a job: can it be reached, has it the same programs, does it see the run's folder."""
+"""A check of every host before a job: does it answer, has it the same programs, does it see the run's folder?"""
 
 import ipaddress
 import json
@@ -21,7 +21,7 @@ from az_mpi.launch import host_probe
 from az_mpi.mpi.root_host import is_here
 from az_mpi.storage import run_folder
 
-ANSWER_S = 30  # for a host to answer, unless told otherwise
+ANSWER_S = 30  # for a host to answer, unless --timeout says otherwise
 AT_ONCE = 64  # hosts that are asked at the same time
 ANSWER_BYTES_MAX = 2**20
 FILES_SHOWN = 4
@@ -41,8 +41,8 @@ def check(hosts, mpirun, logdir, shell, timeout_s, gpus=False):
     """Return {host's name: its answer} of the Hosts; None stands for this machine, which is asked as well. An answer is
     what `host_probe.look` returns, with the HostFacts as "facts".
 
-    logdir: the run's folder, which need not exist. shell(name, words) is the command that runs words on a host.
-    gpus: whether each host must have a GPU for each slot. Raises Refusal with every problem in one block.
+    logdir: the run's folder, which need not exist. shell(name, words) returns the command that runs words on a host.
+    gpus: whether each host must have a GPU for each slot. Raises Refusal, which lists every problem.
     """
     answers, problems = ask(hosts, mpirun, logdir, shell, timeout_s, gpus)
     if None not in answers:
@@ -53,8 +53,8 @@ def check(hosts, mpirun, logdir, shell, timeout_s, gpus=False):
 
 
 def ask(hosts, mpirun, logdir, shell, timeout_s, gpus=False, end=None):
-    """Return (answers as `check` does, Problems): only of None where not even this machine answers. Raises Refusal
-    where the run's folder cannot be used.
+    """Return (answers as `check` does, Problems); only those of this machine if it does not answer. Raises Refusal if
+    the run's folder cannot be used.
 
     end: id of a launch whose ranks are killed wherever they are found, see `host_probe.LAUNCH`.
     """
@@ -66,7 +66,7 @@ def ask(hosts, mpirun, logdir, shell, timeout_s, gpus=False, end=None):
         names = [None, *(host.name for host in hosts if host.name not in own)]
         answers, problems = look_at(names, asked, shell, timeout_s)
     here = answers.get(None)
-    if here is None:  # then there is nothing to compare with
+    if here is None:  # nothing to compare with
         return {}, problems
     answers |= dict.fromkeys(own, here)
     for host in hosts:
@@ -77,7 +77,7 @@ def ask(hosts, mpirun, logdir, shell, timeout_s, gpus=False, end=None):
 
 
 def ssh(timeout_s):
-    """Return a shell that runs words on a host over ssh, asking nobody anything."""
+    """Return a function (host's name, words) -> the command that runs words there over ssh, without any prompt."""
 
     def command(name, words):
         options = ["-x", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout_s))}"]
@@ -88,14 +88,15 @@ def ssh(timeout_s):
 
 @contextmanager
 def token(logdir):
-    """Give (path, content) of a file in the nearest folder above a run's folder that exists; it goes with the block."""
+    """Within the block there is a file in the run's folder, or in the nearest one above it that exists. Gives (its
+    path, its content). Hosts that read it see the same folder."""
     folder = Path(os.path.abspath(logdir))
     try:
         while not folder.is_dir():
             if folder.exists():
                 raise Refusal(f"--logdir {escape(str(logdir))}: {escape(str(folder))} is not a folder")
             folder = folder.parent
-        path, text = folder / f".az_mpi-{secrets.token_hex(8)}.tmp", secrets.token_hex(16)  # that a run clears away
+        path, text = folder / f".az_mpi-{secrets.token_hex(8)}.tmp", secrets.token_hex(16)  # a run removes such names
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "w") as file:
             file.write(text)
     except OSError as error:
@@ -139,7 +140,7 @@ def look_at(names, asked, shell, timeout_s):
 
 
 class _Question:
-    """The probe under way on one host."""
+    """The probe, running on one host."""
 
     def __init__(self, name, text, shell, deadline):
         self.name, self.deadline = name, deadline
@@ -148,7 +149,7 @@ class _Question:
         with tempfile.TemporaryFile() as program:
             program.write(text.encode())
             program.seek(0)
-            # From /, so that no file of the current folder is taken for a module.
+            # In /, so that no file of the current folder is taken for a module.
             where, words = ("/", words) if name is None else (None, shell(name, words))
             try:
                 self.process = subprocess.Popen(words, stdin=program, stdout=self.output, stderr=self.errors, cwd=where)
@@ -188,10 +189,10 @@ def _try(name):
 
 
 NO_SSH = """\
-launch: there is no ssh on PATH, by which other hosts are looked at and started; nothing was started
+launch: there is no ssh on PATH, which checks and starts other hosts; nothing was started
   apt install openssh-client here, and openssh-server on the other hosts
   without ssh: --rendezvous needs only a folder that all nodes share; in a Slurm job --no_check needs neither"""
-CURES = {  # what ssh or the remote shell says -> the cure
+CURES = {  # words of ssh or of the remote shell -> the cure
     "Could not resolve": "mend the name, or add it to DNS or to /etc/hosts",
     "Name or service not known": "mend the name, or add it to DNS or to /etc/hosts",
     "Connection refused": "no sshd listens there: start it; without ssh, use --rendezvous",
@@ -204,7 +205,7 @@ CURES = {  # what ssh or the remote shell says -> the cure
 
 
 def explain(name, status, errors):
-    """Return the Problem of a host whose probe ended with `status` and said `errors`, and no answer."""
+    """Return the Problem of a host whose probe ended with `status` and the words `errors`, without an answer."""
     last = escape(([line.strip() for line in errors.splitlines() if line.strip()] or ["(it said nothing)"])[-1])
     for words, cure in CURES.items():
         if status == 255 and words in errors:
@@ -212,7 +213,7 @@ def explain(name, status, errors):
     if status in (126, 127):
         return Problem(name or "this machine", f"cannot run {sys.executable}: {last}", "the checkout and its .venv "
                        "have to be there under the same path: share the file system, or install there as here")
-    return Problem(name or "this machine", f"the look at it failed with status {status}: {last}", _try(name))
+    return Problem(name or "this machine", f"its check failed with status {status}: {last}", _try(name))
 
 
 def compare(here, there, asked, slots):
@@ -246,7 +247,7 @@ def compare(here, there, asked, slots):
 
 
 def same_machine(hosts, answers):
-    """Yield a Problem for each host that calls itself as another before it: one machine twice, or two of one name."""
+    """Yield a Problem for each host with the hostname of an earlier one: it is one machine, or two of one name."""
     seen = {}
     for host in hosts:
         if host.name in answers:
@@ -258,7 +259,7 @@ def same_machine(hosts, answers):
 
 
 def block(problems, hosts_num):
-    """Return the text that lists Problems."""
+    """Return Problems as text."""
     lines = [f"launch: {hosts_num} host{'s' * (hosts_num != 1)} cannot take part; nothing was started"]
     by_host = {}
     for problem in problems:
@@ -273,20 +274,20 @@ def block(problems, hosts_num):
 
 
 def settings(answers, hosts):
-    """Return what mpirun.line takes as `threads` and `networks` from the answers of the Hosts."""
+    """Return the arguments `threads` and `networks` of mpirun.line that fit the answers of the Hosts."""
     names = [host.name for host in hosts]
     threads = min(max(1, len(answers[host.name]["facts"].cores) // host.slots) for host in hosts)
     if len(hosts) == 1 and answers[names[0]] is answers[None]:
         return {"threads": threads}
-    everyone = names if any(answers[name] is answers[None] for name in names) else [None, *names]  # mpirun is here
+    everyone = names if any(answers[name] is answers[None] for name in names) else [None, *names]  # mpirun runs here
     return {"threads": threads, "networks": (networks(answers, everyone), networks(answers, names))}
 
 
 def networks(answers, names):
-    """Return CIDRs, with commas between, of the networks that the hosts `names` share, or None.
+    """Return the networks that the hosts `names` share, in CIDR form, separated by commas; None where none is known.
+    Then MPI chooses.
 
-    Left out are those where two hosts have the same address, such as the bridges of container engines. None where
-    nothing is known: then MPI's own choice stands.
+    Networks in which two hosts have the same address, such as bridges of container engines, are left out.
     """
     shared = None
     for name in names:

@@ -1,4 +1,4 @@
-"""The hosts of a job, from a string, a file or Slurm. No name that ssh or a shell could read otherwise gets through."""
+"""The hosts of a job, from a string, a file or Slurm. Names that ssh or a shell could misread are refused."""
 
 import ipaddress
 import os
@@ -18,7 +18,7 @@ FILE_FORM = "a line of a hostfile is a host and its slots, in one of the forms `
 
 
 class Host(NamedTuple):
-    """A host by its name or IPv4 address, and how many ranks it may take; None where that was not said."""
+    """A host by its name or IPv4 address, and how many ranks it may run; None if that is not specified."""
 
     name: str
     slots: int | None = None
@@ -50,7 +50,7 @@ def read(path):
 
 
 def from_slurm(environment):
-    """Return the Hosts of the Slurm job that `environment` tells of, [] outside of one. Raises Refusal."""
+    """Return the Hosts of the Slurm job of an `environment`, [] outside of a job. Raises Refusal."""
     nodes = environment.get("SLURM_JOB_NODELIST", "")
     if not nodes:
         return []
@@ -66,8 +66,8 @@ def from_slurm(environment):
 def choose(hosts, nodes=None, gpus=None, np=None):
     """Return (the Hosts of the job with their slots, the number of ranks). Raises Refusal.
 
-    hosts: those given, [] for this machine alone. nodes: how many of them, from the first on; gpus: slots of each;
-    np: ranks, by default all slots.
+    hosts: [] for this machine alone. nodes: use the first so many of them. gpus: slots of each. np: ranks, by default
+    all slots.
     """
     if not hosts:
         if (nodes or 1) > 1:
@@ -78,7 +78,7 @@ def choose(hosts, nodes=None, gpus=None, np=None):
     hosts = hosts[: nodes or len(hosts)]
     if other := [host for host in hosts if gpus and host.slots not in (None, gpus)]:
         raise Refusal(f"--gpus {gpus} asks for {_count(gpus, 'rank')} on each host, the list says {_shown(other)}\n"
-                      "  leave --gpus away, or the slots of the hosts")
+                      "  leave out --gpus, or the slots of the hosts")
     hosts = [host._replace(slots=host.slots or gpus or 1) for host in hosts]
     total = sum(host.slots for host in hosts)
     if (np or 1) > total:
@@ -88,14 +88,14 @@ def choose(hosts, nodes=None, gpus=None, np=None):
 
 
 def number(text, most, what):
-    """Return the whole number from 1 to `most` that `text` is. Raises ValueError, whose text says what is wrong."""
+    """Return a text as a whole number from 1 to `most`. Raises ValueError, which says what is wrong."""
     if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
         raise ValueError(f"'{escape(text)}' {what}: a whole number from 1 to {most} is needed")
     return int(text)
 
 
 def _read(entries, source, make, form):
-    """Return make(item) for each (place, as the user wrote it, item), or raise Refusal with every problem."""
+    """Return make(item) for each (place, text of the user, item). Raises Refusal, which lists every problem."""
     hosts, problems, seen = [], [], {}
     for place, written, item in entries:
         try:
@@ -170,7 +170,7 @@ def _name(name):
     labels = name.split(".")
     if not all(re.fullmatch(LABEL, label) for label in labels):
         raise _Bad(f"each part between dots has 1 to {LABEL_MAX} characters and neither begins nor ends with '-'")
-    if re.fullmatch("[0-9]+|0[xX][0-9A-Fa-f]*", labels[-1]):  # what resolvers take for an address
+    if re.fullmatch("[0-9]+|0[xX][0-9A-Fa-f]*", labels[-1]):  # resolvers take it for an address
         try:
             address = ipaddress.IPv4Address(name)
         except ValueError:
@@ -192,7 +192,7 @@ def _text(path):
     """Return the text of a hostfile. Raises Refusal."""
     name = f"--hostfile {escape(str(path))}"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe that nobody writes to must not hold us up
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise Refusal(f"{name}: not a file")
@@ -208,7 +208,7 @@ def _text(path):
 
 
 def _expand(word):
-    """Yield the names that Slurm means by a word such as a[1-2,05]b."""
+    """Yield the names that a word of Slurm such as a[1-2,05]b stands for."""
     head, bracket, rest = word.partition("[")
     if not bracket:
         yield head

@@ -21,23 +21,23 @@ from az_mpi.storage.run_folder import recorded_config
 
 PROG = "python -m az_mpi launch"
 DESCRIPTION = """\
-Start run_dist.py with mpirun on one host or on many, after a look at each of them. What stands after -- are the
-options of run_dist.py. The mpirun line is printed, so that it can be used without this program."""
+Start run_dist.py with mpirun on one host or on many, after a check of each of them. The words after -- are options of
+run_dist.py. The mpirun line is printed, so that it can be used without this program."""
 EPILOG = """\
 examples:
   python -m az_mpi launch --np 2 -- --config_file configs/smoke.json
   python -m az_mpi launch --hosts "10.0.0.1:2,10.0.0.2:2" -- --config_file configs/connect4.json --logdir /shared/runs/a
   python -m az_mpi launch --hostfile hosts.txt --gpus 4 --nodes 2 -- --config_file configs/connect4.json
-without ssh, once on each node with a folder that all of them share (mode 0700), K = 0, 1, ...:
+without ssh, once on each node, K = 0, 1, ..., with a folder that all of them share (mode 0700):
   python -m az_mpi launch --rendezvous /shared/meet --num_nodes 2 --node_index K --np 4 -- --config_file ...
 
 INT and TERM stop a run cleanly (exit code 75: start the same command again to go on), the second one ends it at once;
 USR1 makes it write a checkpoint.
 
-A training job that loses a host, a rank or mpirun is started again from its last commit, on the hosts that answer;
-hosts that come back, and new lines in the hostfile, are taken in. See also python -m az_mpi hosts --help. What
-fails by itself is not started again. A node of a rendezvous that was lost comes back when the same command is started
-there; where node 0 is lost all of them end (exit code 75).
+A training that loses a host, a rank or mpirun is started again from its last commit, on the hosts that answer. Hosts
+that come back, and new lines in the hostfile, are used too; see also python -m az_mpi hosts --help. A job that fails by
+itself is not started again. A node of a rendezvous that was lost comes back when the same command is started there. If
+node 0 is lost, all of them end (exit code 75).
 
 The exit code is mpirun's; 2: refused, nothing was started; 75: stopped or given up, the same command goes on.
 """
@@ -66,12 +66,12 @@ def _parser():
                      "10.0.0.0/24; default: those that all hosts share")
     how.add_argument("--timeout", metavar="S", type=_whole(TIMEOUT_MAX_S), help="seconds for a host to answer (default "
                      f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {node0.COME_S})")
-    how.add_argument("--survive", action="store_true", help="go on when a rank dies, with those that are left (mpirun "
+    how.add_argument("--survive", action="store_true", help="go on with the other ranks when one dies (mpirun "
                      "--with-ft ulfm; MPI then talks over TCP and shared memory only)")
     how.add_argument("--max_restarts", metavar="N", type=_whole_or_none, default=RESTARTS_MAX, help="give up after so "
-                     f"many restarts in a row that did not get on (default {RESTARTS_MAX}; 0: never restart)")
-    how.add_argument("--no_check", action="store_true", help="start without a look at the hosts, as in a Slurm job "
-                     "whose nodes allow no ssh (mpirun needs none there)")
+                     f"many restarts in a row without progress (default {RESTARTS_MAX}; 0: never restart)")
+    how.add_argument("--no_check", action="store_true", help="do not check the hosts, as in a Slurm job whose nodes "
+                     "allow no ssh (mpirun needs none there)")
     how.add_argument("--dry_run", action="store_true", help="only print the mpirun line; no host is contacted")
     meet = parser.add_argument_group("without ssh")
     meet.add_argument("--rendezvous", metavar="DIR", help="a folder that all nodes share; only you may have access")
@@ -101,13 +101,13 @@ def _index(text):
 
 
 def _interface(text):
-    """Return the name of a network interface, or a network as CIDR."""
+    """Return the name of a network interface, or a network in CIDR form."""
     if "/" in text:
         try:
             return str(ipaddress.IPv4Network(text, strict=False))
         except ValueError:
             raise argparse.ArgumentTypeError(f"'{escape(text)}' is no network, such as 10.0.0.0/24") from None
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", text):  # what Linux allows, without what others read
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", text):  # stricter than Linux: no shell misreads it
         raise argparse.ArgumentTypeError(f"'{escape(text)}' is no interface's name, such as eth0 or ib0, and no "
                                          "network, such as 10.0.0.0/24")
     return text
@@ -123,7 +123,7 @@ def parse(arguments):
         names = [name for action in parser._actions for name in action.option_strings]
         if near := nearest(word.lstrip("-"), [name.lstrip("-") for name in names]):
             parser.error(f"there is no option {escape(word)}; did you mean --{near[0]}?")
-        parser.error(f"there is no option {escape(word)}; what is meant for run_dist.py stands after --")
+        parser.error(f"there is no option {escape(word)}; what is for run_dist.py stands after --")
     if options.hosts is not None and options.hostfile is not None:
         parser.error("--hosts and --hostfile: give one of them")
     meeting = {"--num_nodes": options.num_nodes, "--node_index": options.node_index}
@@ -138,7 +138,7 @@ def parse(arguments):
                      f"{options.num_nodes - 1}")
     for name in ("hosts", "hostfile", "nodes", "dry_run"):
         if getattr(options, name):
-            parser.error(f"--{name} does not go with --rendezvous: the nodes are those that come")
+            parser.error(f"--{name} does not go with --rendezvous: the nodes are those that come to it")
     return options, arguments[cut + 1 :]
 
 
@@ -154,7 +154,7 @@ def read_program(words):
 
 
 def find_hosts(options):
-    """Return the Hosts that are given, as they stand now; [] for this machine alone. Raises Refusal."""
+    """Return the Hosts of the options, from the hostfile as it is now; [] for this machine alone. Raises Refusal."""
     if options.hosts is not None:
         return hosts.parse(options.hosts)
     if options.hostfile is not None:
@@ -187,7 +187,7 @@ def main(arguments):
 
 
 def supervise(options, program, given, found, chosen):
-    """Run the training job, and look after it; return the exit status."""
+    """Run a training and supervise it; return the exit status."""
     mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
     pool = HostPool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
     answers = None if options.no_check else first_look(options, given, found, chosen)
@@ -203,7 +203,7 @@ def hours(given):
 
 
 def first_look(options, given, found, chosen):
-    """Return what the chosen hosts answer, see `check.check`. Raises Refusal."""
+    """Return the answers of the chosen hosts, see `check.check`. Raises Refusal."""
     timeout_s = options.timeout or check.ANSWER_S
     with mpi_job.interruptible():
         return check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))

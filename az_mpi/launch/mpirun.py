@@ -1,4 +1,4 @@
-"""Which mpirun is used, and the line that starts a job with it."""
+"""Which mpirun launch uses, and the command line that starts a job with it."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from az_mpi.core.problems import Refusal
 from az_mpi.launch.host_probe import LAUNCH
 from az_mpi.mpi.root_host import RESTARTS
 
-# What Open MPI's runtime calls the same things in its versions 4 and 5.
+# Names in Open MPI's runtime, versions 4 and 5.
 WORDS = {
     4: {"parameter": "--mca", "interface": "oob_tcp_if_include", "shell": "rsh"},
     5: {"parameter": "--prtemca", "interface": "prte_if_include", "shell": "ssh"},
@@ -20,8 +20,8 @@ WORDS = {
 
 
 class Mpirun(NamedTuple):
-    """An mpirun of Open MPI: its path, what `mpirun --version` says first, and where the other hosts find the same
-    (None: it knows by itself, being called by an absolute path)."""
+    """An mpirun of Open MPI: its path, the first line of `mpirun --version`, and its prefix, under which other hosts
+    find the same (None: mpirun knows it)."""
 
     path: str
     version: str
@@ -33,7 +33,7 @@ class Mpirun(NamedTuple):
 
 
 def find():
-    """Return the Mpirun of this Python's environment, or else of PATH. Raises Refusal."""
+    """Return the Mpirun of this Python's environment, else that of PATH. Raises Refusal."""
     beside = Path(sys.executable).parent / "mpirun"
     path = str(beside) if beside.is_file() else shutil.which("mpirun")
     if path is None:
@@ -43,31 +43,31 @@ def find():
     try:
         said = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Refusal(f"{path} --version: {error}\n  is this MPI whole? `make setup` makes it anew") from error
+        raise Refusal(f"{path} --version: {error}\n  is this MPI whole? `make setup` installs it again") from error
     version = (said.stdout.splitlines() or said.stderr.splitlines() or [""])[0].strip()
     if not re.search(r"Open MPI\W+[45]\.", version):
-        raise Refusal(f"{path} is not of Open MPI 4 or 5 ({version or 'it says nothing'})\n"
+        raise Refusal(f"{path} is not of Open MPI 4 or 5 ({version or 'no version is printed'})\n"
                       "  start the job by hand: for MPICH mpiexec -hosts node1:2,node2:2 -n 4 python run_dist.py ...")
     with open(path, "rb") as file:
         is_script = file.read(2) == b"#!"
     return Mpirun(path, version, None if is_script else str(Path(path).resolve().parent.parent))
 
 
-# A host that is gone without a word (power, cable) is noticed after some 9 s; by itself mpirun would take 8 minutes.
+# With these a host that fails silently (power, cable) is noticed after some 9 s; without them after 8 minutes.
 KEEPALIVE = {"oob_tcp_keepalive_time": "3", "oob_tcp_keepalive_intvl": "2", "oob_tcp_keepalive_probes": "3"}
 
 
 def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(None, None), agent=None, survive=False,
          launch=None, restarts=0):
-    """Return the list of words that starts `program` (a list too) as np ranks on the Hosts.
+    """Return the command line, a list of words, that starts `program` (a list too) as np ranks on the Hosts.
 
-    threads: of a rank, for libraries that ask the environment; None leaves them alone.
-    interface: the one network that everything uses, by name or CIDR; else networks: (for the runtime, for messages),
-    CIDRs with commas between, None for MPI's own choice.
-    agent: what takes the place of ssh. survive: whether the others go on when a rank dies. launch: the id by which
-    ranks are known as ours, see `probe.LAUNCH`. restarts: how often that launch has started a job again.
+    threads: of a rank, for libraries that read it from the environment; None leaves it as it is.
+    interface: the one network for everything, by name or CIDR. Without it networks: (for the runtime, for messages),
+    CIDRs separated by commas, None for MPI's own choice.
+    agent: what mpirun calls in place of ssh. survive: the other ranks go on when one dies. launch: the id in the ranks'
+    environment, see `host_probe.LAUNCH`. restarts: how often that launch has started a job again.
 
-    Raises Refusal where this mpirun cannot do that.
+    Raises Refusal if this mpirun cannot do that.
     """
     words, runtime, messages = mpirun.words, interface or networks[0], interface or networks[1]
     command = [mpirun.path]
@@ -81,7 +81,7 @@ def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(Non
                           "  leave it out: then the job ends with a rank, and goes on when it is started again")
         command += ["--with-ft", "ulfm"]
     if agent:
-        # Also in a scheduler's job. All daemons are started from here and stay children of whoever runs them for us.
+        # Also within a scheduler's job. Each daemon is started from here and stays a child of the agent's shell.
         plm = {"plm": words["shell"], f"plm_{words['shell']}_agent": agent, f"plm_{words['shell']}_no_tree_spawn": "1"}
         for name, value in plm.items():
             command += [words["parameter"], name, value]
