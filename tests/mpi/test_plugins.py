@@ -2,8 +2,11 @@
 
 import json
 import os
+import time
 
+import psutil
 import pytest
+from jobs import ROOT, ids
 
 pytestmark = pytest.mark.mpi
 
@@ -76,3 +79,26 @@ def test_a_callback_or_sink_that_is_written_wrongly_is_refused_before_play(run_d
     for arguments, said in (("", "Seen needs every"), ("(evry=3)", "did you mean every?")):
         done = run_dist("--set", f'callbacks=["{tmp_path}/own.py:Seen{arguments}"]', status=2, game="tictactoe")
         assert done.stderr.count(said) == 1 and not (tmp_path / "run").exists()
+
+
+def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
+    """The new root is told of iterations from then on; each rank of the games that it finishes."""
+    run, callback, sink = tmp_path / "run", "own_callback.py:Openings", "own_sink.py:Csv"
+    process = start_mpirun(
+        3, "run_dist.py", "--config_file", "configs/smoke.json", "--logdir", run, *QUICK, "--games_num", 3000,
+        "--set", "exchange.every_s=0.5", "--max_steps", 20, "--set", f'callbacks=["{ROOT}/examples/{callback}"]',
+        "--set", f'report.sinks=["{ROOT}/examples/{sink}"]', options=["--with-ft", "ulfm"])  # fmt: skip
+    while not list(run.glob("games/*.h5")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    [root] = [child for child in psutil.Process(process.pid).children(recursive=True)
+              if child.environ().get("OMPI_COMM_WORLD_RANK") == "0" and "run_dist.py" in child.cmdline()]
+    root.kill()
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0 and "going on after the loss of 1 of 3 ranks" in output, output
+    lines = {rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
+             for rank in range(3)}  # fmt: skip
+    assert set(ids(run)) <= {line["game"] for rank in range(3) for line in lines[rank] if "game" in line}
+    told = {rank: [line for line in lines[rank] if "games_num" in line] for rank in range(3)}
+    assert [len(told[rank]) for rank in range(3)] == [0, 1, 0]
+    assert len((run / "iterations.csv").read_text().splitlines()) == 2
