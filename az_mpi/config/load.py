@@ -161,8 +161,7 @@ def validate(data: Any, name: str, overrides: dict | None = None, sources: dict 
     default paths stay as they are."""
     if not isinstance(data, dict):
         raise ConfigError(name, [Problem("", "", f'not an object such as {{"game": "connect4"}}, but {show(data)}')])
-    problems: list[Problem] = []
-    overrides = overrides or {}
+    problems, overrides = [], overrides or {}
     origin = {key: f"from {(sources or {}).get(key, '--set')}" for key in overrides}
     given = _flatten(data, problems)
     problems += [_misplaced(key, value, origin[key]) for key, value in overrides.items() if key not in KEYS]

@@ -253,7 +253,7 @@ NOT_MORE = (("replay.window_min", "replay.window_max"), ("train.ranks", "train.b
 
 def flat(config: Section) -> dict[str, Any]:
     """Return {dotted key: value} of a configuration."""
-    rows: dict[str, Any] = {}
+    rows = {}
     for name, value in config:
         rows |= {f"{name}.{key}": item for key, item in value} if isinstance(value, Section) else {name: value}
     return rows
