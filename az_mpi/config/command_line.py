@@ -1,11 +1,11 @@
-"""The command line of run_dist.py. It prints nothing and imports no MPI, so that one rank can speak for all."""
+"""The command line of run_dist.py. It prints nothing and imports no MPI: the caller lets one rank print."""
 
 import argparse
 import json
 import os
 import textwrap
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from az_mpi import __version__
 from az_mpi.config.load import KEYS, SECTIONS_ABOUT
@@ -47,8 +47,8 @@ exit codes:
   0    done
   2    usage or configuration: nothing was started
   70   internal error
-  75   stopped by a signal or --max_hours, everything finished is stored, or by storage that failed or was
-       forbidden for storage.give_up_s, or fails as a run is to go on: start the same command again to go on
+  75   stopped by a signal or --max_hours, with everything finished stored; or storage failed, or denied access,
+       for storage.give_up_s or when a run was to be resumed: start the same command again to go on
   130  interrupted twice (SIGINT)
 mpirun passes them on, but may also end with 0 when it has lost a host: python -m az_mpi status DIR tells.
 
@@ -58,26 +58,26 @@ what is finished and leave with status 75. mpirun ends its ranks by force when T
 
 
 class UsageError(Refusal):
-    """The command line cannot be used. str() is one block for the user; the exit code is 2."""
+    """The command line is not valid. str() is one block for the user; the exit code is 2."""
 
 
 class PrintAndExit(Exception):
-    """The user asked for the text str() only: print it on stdout, exit code 0."""
+    """The user asked for information only: print str() on stdout, exit code 0."""
 
 
 class Arguments(NamedTuple):
     """What the command line asks for.
 
-    `overrides` ({dotted key: value}) and `sources` ({dotted key: option}) are for `config.load`. `config_file` is
-    None where an existing run is looked at: then the configuration is in `logdir`."""
+    `overrides` ({dotted key: value}) and `sources` ({dotted key: option}) are for `config.load`. `config_file` may be
+    None for an existing run, whose configuration is in `logdir`."""
 
     config_file: Path | None
     logdir: Path
     mode: str
     fresh: bool
     check_config: bool
-    overrides: dict
-    sources: dict
+    overrides: dict[str, Any]
+    sources: dict[str, str]
     without_checkpoint: bool = False
     allow_other_source: bool = False
 
@@ -90,14 +90,14 @@ class _Parser(argparse.ArgumentParser):
 class _Print(argparse.Action):
     """Stop with the text that `const` makes of the parser."""
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
         raise PrintAndExit(self.const(parser))
 
 
 class _Flag(argparse.Action):
     """Note an override, `const` = (key, value)."""
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
         key, namespace.overrides[self.const[0]] = self.const
         namespace.sources[key] = option_string
 
@@ -105,7 +105,7 @@ class _Flag(argparse.Action):
 class _Set(argparse.Action):
     """Note an override: of `const`, or of the key in KEY=VALUE. The last one for a key counts."""
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
         key, text = self.const, values
         if key is None:
             key, equals, text = values.partition("=")
@@ -167,7 +167,7 @@ def _sections():
                                 else "(required)") for name in names]
 
 
-def help_config():
+def help_config() -> str:
     """Return the table of every configuration key as text."""
     lines = ["Every configuration key, its default and what it takes. A resumed run may change those marked *.",
              'A dotted key stands in its section: {"game": "connect4", "train": {"batch_size": 512}}.',
@@ -197,7 +197,7 @@ This page is made from `az_mpi/config/schema.py`, and a test compares the two. A
 """
 
 
-def help_config_markdown():
+def help_config_markdown() -> str:
     """Return the same table as docs/configuration.md."""
     lines = [MARKDOWN]
     for section, about, rows in _sections():
@@ -211,7 +211,7 @@ def help_config_markdown():
 
 
 def _check_unknown(parser, extras):
-    """Raise UsageError for arguments that no option takes, each with the option that looks most like it."""
+    """Raise UsageError for arguments that no option takes; suggest the most similar option for each."""
     options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
     extras = [argument for argument in extras if argument != "--"]
     unknown = [argument.partition("=")[0] for argument in extras if argument.startswith("-")]
@@ -226,7 +226,7 @@ def _check_unknown(parser, extras):
                      f"{escape(extras[0])}?" * extras[0].endswith(".json"))
 
 
-def parse(argv):
+def parse(argv: list[str]) -> Arguments:
     """Return the Arguments of `argv` (without the program's name). Raises UsageError or PrintAndExit; never prints."""
     parser = _parser()
     given, extras = parser.parse_known_args(argv, argparse.Namespace(overrides={}, sources={}))
@@ -244,8 +244,9 @@ def parse(argv):
                      given.without_checkpoint, given.allow_other_source)
 
 
-def environment_rank():
-    """Return this process's rank as its launcher tells it, 0 without one. Only good for who prints before MPI."""
+def environment_rank() -> int:
+    """Return this process's rank from its launcher's environment, 0 without one. It only decides which rank prints
+    before MPI has started."""
     for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
         if os.environ.get(name, "").isdecimal():
             return int(os.environ[name])

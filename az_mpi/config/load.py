@@ -4,9 +4,10 @@ A key is named by its dotted path ("train.batch_size"). All problems of a file a
 """
 
 import json
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -17,12 +18,12 @@ from az_mpi.core.registry import Registry, parse
 
 
 class Key(NamedTuple):
-    """One row of the table of all keys; `choices` are the words it takes; a default of `...` says there is none.
-    registry: where the names that it takes are looked up."""
+    """One row of the table of all keys. default: `...` if the key is required. choices: the words it takes.
+    registry: where the names that it takes are looked up; None if it takes no such names."""
 
-    default: object
+    default: Any
     allowed: str
-    choices: list
+    choices: list[str]
     may_change: bool
     description: str
     registry: Registry | None
@@ -32,8 +33,8 @@ class Change(NamedTuple):
     """A key that differs between two configurations, and whether a resumed run may take the new value."""
 
     key: str
-    old: object
-    new: object
+    old: Any
+    new: Any
     may_change: bool
 
 
@@ -52,7 +53,7 @@ KEYS = {name: _row(field) for name, field in Config.model_fields.items() if name
 
 
 def _misplaced(key, value, source=""):
-    """Return the problem of a key that does not exist, or that stands where it should not."""
+    """Return the problem of a key that does not exist or is in the wrong place."""
     if key in SECTIONS:
         message = f"this is a section; its keys are {', '.join(SECTIONS[key])}"
     elif key in KEYS:
@@ -66,7 +67,7 @@ def _misplaced(key, value, source=""):
 
 
 def _invalid(key, value, source):
-    """Return the problem of a value that its key does not take."""
+    """Return the problem of a value that its key does not allow."""
     row = KEYS[key]
     near = get_close_matches(value.lower(), row.choices, 1) if isinstance(value, str) else []
     message = f"allowed: {row.allowed}" + (f"; did you mean {near[0]}?" if near else "")
@@ -80,14 +81,14 @@ def _names(value):
     return [name for name in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(name, str)]
 
 
-def plugins(config):
-    """Return (key, registry, name) of everything that a configuration names in a registry, in the order of the keys."""
+def plugins(config: Config) -> list[tuple[str, Registry, str]]:
+    """Return (key, registry, name) for every name in a configuration that a registry looks up, in key order."""
     values = flat(config)
     return [(key, row.registry, name) for key, row in KEYS.items() if row.registry for name in _names(values[key])]
 
 
-def map_names(values, change):
-    """Return {dotted key: value} with change(key, name) in place of each name that is looked up in a registry."""
+def map_names(values: dict[str, Any], change: Callable[[str, str], str]) -> dict[str, Any]:
+    """Return {dotted key: value} with change(key, name) in place of each name that a registry looks up."""
     mapped = dict(values)
     for key in values.keys() & {key for key, row in KEYS.items() if row.registry}:
         value = values[key]
@@ -99,15 +100,15 @@ def map_names(values, change):
 
 
 def _modern(given):
-    """Return the values with what earlier versions wrote in other keys: network.engine named evaluators, too."""
+    """Return the values in today's keys: in earlier versions network.engine named evaluators as well as engines."""
     if given.get("network.engine") in ("uniform", "rollout"):
         return {"selfplay.evaluator": given["network.engine"]} | given | {"network.engine": "auto"}
     return given
 
 
 def _place(given, folders, problems, origin):
-    """Return the values with relative paths of a user's own files made absolute: each lies in the first of `folders`
-    that has it. Append the problems of those that lie in none."""
+    """Return the values with the relative paths of users' own files made absolute: a file is taken from the first of
+    `folders` that has it. Append a problem for each file that no folder has."""
 
     def change(key, text):
         if KEYS[key].registry.problem(text) or not (name := parse(text)).is_file or Path(name.place).is_absolute():
@@ -123,7 +124,7 @@ def _place(given, folders, problems, origin):
 
 
 def _flatten(data, problems):
-    """Return {dotted key: value} of the keys of `data` that exist; append what is wrong with the others."""
+    """Return {dotted key: value} of the valid keys of `data`; append a problem for each of the others."""
     given = {}
     parts = {"": data} | {f"{name}.": data[name] for name in SECTIONS if isinstance(data.get(name), dict)}
     for path, part in parts.items():
@@ -138,7 +139,7 @@ def _flatten(data, problems):
 
 
 def _broken(given):
-    """Return the keys whose values are missing or not allowed, and the Config if there are none (or None)."""
+    """Return (keys whose values are missing or not allowed, the Config); the Config is None if there are such keys."""
     nested = {}
     for key, value in given.items():
         section, _, name = key.rpartition(".")
@@ -151,12 +152,13 @@ def _broken(given):
     return list(dict.fromkeys(keys)), None  # a list or a choice of types has several errors for one key
 
 
-def validate(data, name, overrides=None, sources=None, folders=()):
+def validate(data: Any, name: str, overrides: dict | None = None, sources: dict | None = None,
+             folders: Sequence[Path] = ()) -> Config:
     """Return the Config of `data` (as read from JSON). Raises ConfigError with all its problems.
 
-    `overrides`: {dotted key: value} in place of `data`'s; `sources`: {dotted key: the option it came from}, for
-    messages (default "--set"). `name` is what the message calls the file. `folders`: where files of the user's own are
-    looked for; without any, names are taken as they are."""
+    `name` is what the message calls the file. `overrides`: {dotted key: value} in place of `data`'s; `sources`: {dotted
+    key: the option it came from}, for messages (default "--set"). `folders`: where users' own files are looked for; by
+    default paths stay as they are."""
     if not isinstance(data, dict):
         raise ConfigError(name, [Problem("", "", f'not an object such as {{"game": "connect4"}}, but {show(data)}')])
     problems, overrides = [], overrides or {}
@@ -178,25 +180,25 @@ def validate(data, name, overrides=None, sources=None, folders=()):
     return config
 
 
-def loads(text, name="configuration", overrides=None, sources=None):
-    """Return the Config of a JSON text; the rest as `validate`."""
+def loads(text: str, name: str = "configuration", overrides: dict | None = None, sources: dict | None = None) -> Config:
+    """Return the Config of a JSON text. The other arguments and errors are those of `validate`."""
     return validate(read_json(text, name), name, overrides, sources)
 
 
-def load(path, overrides=None, sources=None):
-    """Return the Config of a JSON file; the rest as `validate`. Files of the user's own are looked for beside it, then
-    in the current folder."""
+def load(path: str | Path, overrides: dict | None = None, sources: dict | None = None) -> Config:
+    """Return the Config of a JSON file. The other arguments and errors are those of `validate`. Users' own files are
+    looked for beside it, then in the current folder."""
     name, folders = escape(str(path)), (Path(path).parent, Path.cwd())
     return validate(read_json(read_text(path), name), name, overrides, sources, folders)
 
 
-def to_json(config):
-    """Return the resolved configuration as JSON text with every key; `loads` gives back an equal one."""
+def to_json(config: Config) -> str:
+    """Return the configuration as JSON text with every key; `loads` of that text gives an equal configuration."""
     return json.dumps(config.model_dump(), indent=2) + "\n"
 
 
-def changes(old, new):
-    """Return the Change of every key whose value differs between two configurations. A file of the user's own may have
-    moved: what is in it is compared by `sources`."""
+def changes(old: Config, new: Config) -> list[Change]:
+    """Return the Change of every key whose value differs between two configurations. The folder of a user's own file
+    does not count; `storage.plugin_sources` compares the file's content."""
     before, after = (map_names(flat(config), lambda key, name: parse(name).short()) for config in (old, new))
     return [Change(key, before[key], after[key], KEYS[key].may_change) for key in KEYS if before[key] != after[key]]

@@ -1,22 +1,22 @@
 """The keys of a configuration as typed, documented, strict models. Every default lives here and nowhere else."""
 
 import functools
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from az_mpi.core.registry import CALLBACKS, ENGINES, EVALUATORS, GAMES, OPPONENTS, SEARCHES, SINKS, SOLVERS
 
-LARGEST = 2**63 - 1  # of any whole number: what an int64 in a message or a file can hold
+LARGEST = 2**63 - 1  # the largest whole number allowed: int64 in messages and files
 
 
 def _fixed(default, description, may_change=False, **limits):
-    """Return a field that must stay as it is when a run is resumed."""
+    """Return a field that a resumed run must not change (unless `may_change`)."""
     return Field(default, description=description, json_schema_extra={"may_change": may_change}, **limits)
 
 
 def _free(default, description, **limits):
-    """Return a field that may change when a run is resumed."""
+    """Return a field that a resumed run may change."""
     return _fixed(default, description, may_change=True, **limits)
 
 
@@ -93,12 +93,12 @@ class Search(Section):
 class Selfplay(Section):
     """The games that ranks play against themselves."""
 
-    games_num: _whole(1) = _free(512, "Games that an iteration asks for: a TOTAL over all ranks. It may get fewer than "
-                                 "one more for each rank, and those that ranks play while others train. Training "
-                                 "draws samples for games_num games.")
+    games_num: _whole(1) = _free(512, "Games that an iteration asks for: a TOTAL over all ranks. It may get a few more "
+                                 "(fewer than there are ranks), and the games that ranks play while others train. "
+                                 "Training draws samples for games_num games.")
     parallel_games: _whole(1, 65_536) = _free(256, "Games each rank plays at once (on EACH rank).")
     evaluator: _named(EVALUATORS) = _free("network", (
-        'What judges positions in self-play; matches are played by the network. "uniform": equal priors and value 0, '
+        'What evaluates positions in self-play; matches use the network. "uniform": equal priors and value 0, '
         'deterministic, for tests; "rollout": random play-outs.'))
     deterministic: bool = _fixed(False, "Split games_num over the ranks exactly and seed each game by (seed, "
                                  "iteration, game index), so that any number of ranks makes the same games.")
@@ -190,7 +190,7 @@ class Checkpoint(Section):
 
 
 class Storage(Section):
-    """What to do while the file system fails."""
+    """How long a run waits for a file system that fails."""
 
     give_up_s: float = _free(600.0, "Seconds a run waits for a full or failing disk, then leaves with 75.", ge=0)
 
@@ -200,10 +200,11 @@ class Fault(Section):
 
     hang_s: float = _free(60.0, "Seconds without a sign of life after which a rank is killed; 0: never.", ge=0)
     copy_every: _whole(0) = _free(1, (
-        "Where one rank trains and others play: optimiser steps between partner checkpoints, copies of its weights and "
-        "optimiser in the memory of a second rank. If the trainer is lost, at most these steps are lost; with 0, no "
-        "copies, those since the last checkpoint. A step waits for the copy before it, so a larger number helps a GPU "
-        "with short steps. Only used where a job survives a lost rank (mpirun --with-ft ulfm)."))
+        "Where one rank trains and others play: optimiser steps between partner checkpoints, copies of the trainer's "
+        "weights and optimiser in the memory of a second rank. Losing the trainer loses at most these steps; with 0 "
+        "there are no copies, and it loses all steps since the last checkpoint. A step waits until the copy before it "
+        "is made, so a larger number helps a GPU with short steps. Only used where a job survives a lost rank (mpirun "
+        "--with-ft ulfm)."))
 
 
 class Report(Section):
@@ -246,11 +247,11 @@ class Config(Section):
         return self
 
 
-# Pairs of keys that contradict each other where the first is more than the second.
+# Pairs of keys: the value of the first must not be more than that of the second.
 NOT_MORE = (("replay.window_min", "replay.window_max"), ("train.ranks", "train.batch_size"))
 
 
-def flat(config):
+def flat(config: Section) -> dict[str, Any]:
     """Return {dotted key: value} of a configuration."""
     rows = {}
     for name, value in config:
@@ -258,7 +259,7 @@ def flat(config):
     return rows
 
 
-def contradict(low, high, values):
-    """Return whether key `low` is more than key `high`; a word ("all") or a missing value never is."""
+def contradict(low: str, high: str, values: dict[str, Any]) -> bool:
+    """Return whether key `low` is more than key `high`. A word ("all") or a missing value contradicts nothing."""
     pair = [values.get(key) for key in (low, high)]
     return all(isinstance(value, int) for value in pair) and pair[0] > pair[1]

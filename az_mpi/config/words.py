@@ -1,26 +1,27 @@
-"""What a key of the configuration takes, in words: for messages and --help_config."""
+"""The values that a key of the configuration takes, in words: for messages and --help_config."""
 
 import json
+from collections.abc import Iterable
 from types import UnionType
-from typing import Annotated, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from az_mpi.core.registry import Registry
 
 
-def registry_of(kind, metadata=()):
-    """Return the registry in which a field of type `kind` looks its names up, None where it takes no such names."""
+def registry_of(kind: Any, metadata: Iterable = ()) -> Registry | None:
+    """Return the registry in which a field of type `kind` looks up its names; None if it takes no such names."""
     found = [item for item in (*metadata, *getattr(kind, "__metadata__", ())) if isinstance(item, Registry)]
     return next(filter(None, [*found, *map(registry_of, get_args(kind))]), None)
 
 
-def choices(kind):
+def choices(kind: Any) -> list[str]:
     """Return the words a field of type `kind` takes."""
     if get_origin(kind) is Literal:
         return list(get_args(kind))
     return ["true", "false"] if kind is bool else [word for part in get_args(kind) for word in choices(part)]
 
 
-def allowed(kind, limits=()):
+def allowed(kind: Any, limits: Iterable = ()) -> str:
     """Return in words what a field of type `kind` takes; `limits` are a number's annotated_types constraints."""
     origin, parts = get_origin(kind), get_args(kind)
     if registry := registry_of(kind, limits):

@@ -1,1 +1,1 @@
-"""Matches and exact solvers."""
+"""How well a network plays: matches, ratings and exact solvers."""

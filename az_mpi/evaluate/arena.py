@@ -1,46 +1,50 @@
-"""Matches between two players: every opening is played twice, once with each colour.
+"""Matches between two opponents: every opening is played twice, once with each colour.
 
-The games of a rank are played at once. The players take turns, each moving in all games where it is its turn, so that
-every search runs over as many trees as it can. The players are `opponents.Opponent`.
+The games of a rank run at the same time. The two take turns, and each moves in all games in which it is to move, so
+that every search runs over as many trees as possible.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from az_mpi.evaluate.openings import openings
+from az_mpi.evaluate.opponents import Opponent
+from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
-from az_mpi.mpi.world import split_evenly
+from az_mpi.mpi.world import World, split_evenly
 
 GAMES_AT_ONCE = 256  # on one rank: bounds the memory of the trees
+OnProgress = Callable[[int, int], None]  # called with how many are done, and of how many
 
 
 @dataclass(frozen=True)
 class MatchResult:
-    """Games counted for `ours`. as_first and as_second: (wins, draws, losses) where it began and where it did not."""
+    """The results of a match for `ours`: (wins, draws, losses) of the games that it began, and of the others."""
 
-    as_first: tuple
-    as_second: tuple
+    as_first: tuple[int, int, int]
+    as_second: tuple[int, int, int]
 
     @property
-    def wins(self):
+    def wins(self) -> int:
         return self.as_first[0] + self.as_second[0]
 
     @property
-    def draws(self):
+    def draws(self) -> int:
         return self.as_first[1] + self.as_second[1]
 
     @property
-    def losses(self):
+    def losses(self) -> int:
         return self.as_first[2] + self.as_second[2]
 
     @property
-    def games_num(self):
+    def games_num(self) -> int:
         return self.wins + self.draws + self.losses
 
 
-def silent(*_):
+def silent(*_: object) -> None:
     pass
 
 
@@ -48,13 +52,14 @@ def _report(on_progress, before, games_num, finished_num):
     on_progress(before + finished_num, games_num)
 
 
-def play_match(world, game, ours, theirs, games_num, opening_plies, seed, on_progress=silent, on_finish=silent):
+def play_match(world: World, game: Game, ours: Opponent, theirs: Opponent, games_num: int, opening_plies: int,
+               seed: tuple[int, ...], on_progress: OnProgress = silent,
+               on_finish: Callable[[], None] = silent) -> MatchResult:
     """Play `games_num` games, an even number, and return the `MatchResult` of `ours`. Collective over world.
 
-    Game 2 k is pair k with `ours` as the player who begins, game 2 k + 1 the same opening with the colours exchanged.
-    seed: whole numbers, of the openings. on_progress is called with this rank's own numbers of games, on_finish when
-    all of them are played, before the ranks add up.
-    A result above 0 is a win, below 0 a loss; a game that is not over after game.max_plies is a draw.
+    Games 2 k and 2 k + 1 start from opening k: `ours` begins the first of them, `theirs` the second. seed: of the
+    openings. on_progress counts this rank's games; on_finish is called when this rank has played all of its games,
+    before the ranks add up their results. A game that is not over after game.max_plies is a draw.
     """
     pairs = games_num // 2
     share = split_evenly(pairs, world.size)
@@ -68,15 +73,15 @@ def play_match(world, game, ours, theirs, games_num, opening_plies, seed, on_pro
         result = _play(game, ours, theirs, starts[part // 2], part, report)
         np.add.at(counts, (part % 2, 1 - np.sign(result).astype(np.int64)), 1)
     on_finish()
-    as_first, as_second = world.sum(counts).tolist()
-    return MatchResult(tuple(as_first), tuple(as_second))
+    as_first, as_second = map(tuple, world.sum(counts).tolist())
+    return MatchResult(as_first, as_second)
 
 
 @watchdog.steps()
 def _play(game, ours, theirs, states, indices, on_progress):
-    """Play the games `indices` from `states` to their ends and return their results for `ours`, float32 [n]."""
+    """Play the games `indices` from `states` to their ends; return their results for `ours` in [-1, 1], float32 [n]."""
     states, result = states.copy(), np.zeros(len(states), np.float32)
-    colour = indices % 2  # of ours, as `game.to_play` counts
+    colour = indices % 2  # of ours, as in `game.to_play`
     seats = [player.seat(game, states, indices) for player in (ours, theirs)]
     live = np.ones(len(states), bool)
     for turn in range(2 * game.max_plies):
@@ -93,7 +98,7 @@ def _play(game, ours, theirs, states, indices, on_progress):
         same = game.to_play(states[over]) == colour[over]
         result[over] = np.where(same, value[ended], -value[ended])
         live[over] = False
-        # A turn of each player is a step: one of them may need far less time.
+        # One turn of each player is one step of the watchdog: one of the two may need far less time.
         (watchdog.step if turn % 2 else watchdog.tick)()
         on_progress(int((~live).sum()))
         if not live.any():

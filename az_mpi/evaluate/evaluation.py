@@ -1,20 +1,29 @@
 """One evaluation of the network: matches against the opponents of `config.evaluate`, and the exact solver."""
 
+from collections.abc import Callable
+from typing import Any
+
+from az_mpi.config.schema import Config
 from az_mpi.core.registry import OPPONENTS, SOLVERS, parse
 from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
 from az_mpi.evaluate.rating import summary
+from az_mpi.games.base import Game
+from az_mpi.mpi.world import World
+from az_mpi.network.evaluators import Evaluator
 
 
-def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, progress):
-    """Return what the network of `network_evaluate` is worth as a JSON-able dict, the same on all ranks. Collective.
+def evaluate(world: World, config: Config, game: Game, network_evaluate: Evaluator, best_evaluate: Evaluator | None,
+             iteration: int, progress: Callable[[str, str], Any]) -> dict[str, Any]:
+    """Return how well the network plays, as a JSON-able dict, the same on all ranks. Collective over world.
 
-    network_evaluate, best_evaluate: states [n, S] -> (logits, value), of the network and of the best so far; the latter
-    may be None, on all ranks or none, and is not played then. progress(name, unit) begins what is told of
-    a match, with `update` and `finish` as the last arguments of `play_match`, and of what is done with the solver.
-    The dict has "iteration", "simulations", "matches": {opponent's name: `rating.summary`} and, where there is an exact
-    solver on every rank, "solver": `optimal_share`. All opponents meet the same openings, other ones in each iteration.
+    network_evaluate, best_evaluate: evaluators of the network and of the best network so far; without the latter (None,
+    on all ranks alike) no match against it is played. progress(name, unit): starts to show the progress of one match or
+    other work; returns an object with `update` and `finish`, the last arguments of `play_match`.
+    The dict has "iteration", "simulations", "matches": {opponent's name: `rating.summary`} and, if every rank has the
+    exact solver, "solver": `optimal_share`. All matches of an iteration use the same openings; each iteration has its
+    own.
     """
     settings = config.evaluate
     simulations = settings.simulations or config.search.simulations
@@ -31,7 +40,7 @@ def evaluate(world, config, game, network_evaluate, best_evaluate, iteration, pr
             matches[name] = summary(result)
     report = {"iteration": iteration, "simulations": simulations, "matches": matches}
     solver = SOLVERS.make(settings.solver, game=game) if settings.solver_positions else None
-    # Asked on every rank, since a solver may be missing on some host.
+    # Every rank is asked: the solver may be missing on some hosts.
     if solver and not any(world.collect(solver.missing())):
         shown = progress("solving positions", "positions")
         solved = solver.share(settings.solver_positions, world.rank, world.size, shown.update)

@@ -1,20 +1,24 @@
-"""Random positions to start from: the openings of matches, and play-outs that are cut off.
+"""Random positions: the openings of matches, and the positions that are compared with a solver.
 
-A set depends on its seed alone, never on the number of ranks: every rank draws the whole set and takes its part.
+A set depends on its seed alone, not on the number of ranks: every rank draws the whole set and takes its part.
 Shapes: S numbers a state, A actions.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
+
+from az_mpi.games.base import Game
 
 # A set counts as complete when this many rounds of play-outs in a row bring nothing new.
 IDLE_ROUNDS, ROUND_LEAST = 8, 256
 
 
-def openings(game, num, plies, seed):
-    """Return `num` states after `plies` uniformly random moves, none of them ended, state_dtype [num, S].
+def openings(game: Game, num: int, plies: int, seed: int | Sequence[int]) -> np.ndarray:
+    """Return `num` states in play after `plies` uniformly random moves, state_dtype [num, S].
 
-    They are all different while there are enough; then they repeat in the same order. Where no game lasts that long,
-    the longest openings there are take their place. seed: whole numbers, as numpy's generators take them.
+    If there are fewer than `num` different ones, they repeat in the same order. If no game lasts that long, the
+    openings are as long as possible. seed: as for numpy's generators.
     """
     rng, plies = np.random.default_rng(seed), min(plies, game.max_plies)
     while not len(found := distinct(game, np.full(num, plies), rng)):
@@ -22,11 +26,11 @@ def openings(game, num, plies, seed):
     return found[np.arange(num) % len(found)]
 
 
-def distinct(game, plies, rng, least_legal=1):
-    """Return states at the depths `plies`, int [n], by random play, all different, state_dtype [m, S], m <= n.
+def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_legal: int = 1) -> np.ndarray:
+    """Return different states in play at the depths `plies`, int [n], drawn by random play: state_dtype [m, S], m <= n.
 
-    None is ended or has fewer than `least_legal` legal moves. m < n where some depth has no more of them. A play-out
-    that gives nothing new is drawn again, so a state is as likely as random play makes it.
+    Each has at least `least_legal` legal moves. m < n if some depth has too few such states. A play-out that ends in a
+    known state is drawn again, so random play decides how likely a state is.
     """
     missing, seen, found, idle = np.asarray(plies), set(), [], 0
     while len(missing) and idle < IDLE_ROUNDS:
@@ -45,14 +49,15 @@ def distinct(game, plies, rng, least_legal=1):
     return np.array(found, game.state_dtype).reshape(-1, game.state_size)
 
 
-def random_actions(legal, uniform):
-    """Return the legal action that each number in [0, 1) stands for, int64 [n]. legal: bool [n, A]; uniform: [n]."""
+def random_actions(legal: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Return a uniformly random legal action for each row of legal, bool [n, A], as int64 [n]. uniform: float [n] in
+    [0, 1), the random numbers that choose."""
     rank = (uniform * legal.sum(axis=1)).astype(np.int64)
     return np.argmax(np.cumsum(legal, axis=1) > rank[:, None], axis=1)
 
 
 def _play_out(game, depths, rng):
-    """Return (states [m, S], depths [m]) of those of n random games that are not over after depths [n] moves."""
+    """Play n random games for depths [n] moves; return (states [m, S], depths [m]) of those that have not ended."""
     states = game.initial(len(depths))
     for ply in range(int(depths.max())):
         going = np.flatnonzero(depths > ply)

@@ -1,32 +1,41 @@
 """How often a player's moves keep a position's exact value.
 
-Many moves do, whoever chooses them: the share of a uniformly random mover stands beside the player's, and the positions
-in which some legal move gives value away are counted by themselves.
+In many positions every move does. So the share of a uniformly random mover is given for comparison, and positions in
+which some legal move loses value are also counted separately.
 Shapes: P positions, A actions.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from az_mpi.evaluate.arena import GAMES_AT_ONCE, silent
+from az_mpi.evaluate.arena import GAMES_AT_ONCE, OnProgress, silent
+from az_mpi.evaluate.opponents import SearchPlayer
+from az_mpi.evaluate.solver import Solved
+from az_mpi.games.base import Game
+from az_mpi.mpi.world import World
 
 
-def optimal_share(world, game, player, solved, on_progress=silent, on_finish=silent):
-    """Return shares of value-keeping moves over the solved positions of all ranks, as plain numbers. Collective.
+def optimal_share(world: World, game: Game, player: SearchPlayer, solved: Solved, on_progress: OnProgress = silent,
+                  on_finish: Callable[[], None] = silent) -> dict[str, Any]:
+    """Return shares of moves that keep the exact value, over the solved positions of all ranks, as plain numbers.
+    Collective over world.
 
-    player: a `SearchPlayer`, whose trees are new in each position. solved: this rank's own positions, a `Solved`.
-    Without prefix: the moves of its search; policy_: the legal moves with the highest logit, without any search;
-    random_: expected of a uniformly random mover, exactly. None where there are no such positions.
-    on_progress, on_finish: as for `arena.play_match`, of positions.
+    solved: this rank's own positions. Shares without prefix are of the player's search, with a new tree for each
+    position; policy_: of the legal move with the highest logit, without search; random_: the expectation for a
+    uniformly random mover. A share over no positions is None. on_progress, on_finish: as for `arena.play_match`, but
+    they count positions.
     """
     positions_num = len(solved.states)
-    searched, logits = [np.empty(0, np.int64)], [np.empty((0, game.num_actions))]
+    actions, outputs = [np.empty(0, np.int64)], [np.empty((0, game.num_actions))]
     for start in range(0, positions_num, GAMES_AT_ONCE):
         on_progress(start, positions_num)
         states = solved.states[start : start + GAMES_AT_ONCE]
-        searched.append(player.actions(game, states))
-        logits.append(player.evaluate(states)[0])
+        actions.append(player.actions(game, states))
+        outputs.append(player.evaluate(states)[0])
     on_finish()
-    searched, logits = np.concatenate(searched), np.concatenate(logits)
+    searched, logits = np.concatenate(actions), np.concatenate(outputs)
     preferred = np.argmax(np.where(solved.legal, logits, -np.inf), axis=1)
     keeps, rows = solved.keeps, np.arange(positions_num)
     differ = (solved.legal & ~keeps).any(axis=1)
@@ -37,11 +46,11 @@ def optimal_share(world, game, player, solved, on_progress=silent, on_finish=sil
 
 
 def _named(totals):
-    """Return the sums [all | where moves differ] x [count, search, policy, random] under their names."""
+    """Return {name: share} from the sums [all | where moves differ] x [count, search, policy, random]."""
     (count, *overall), (differ_count, *differing) = totals.tolist()
     shares = {"positions_num": int(count), "positions_differ_num": int(differ_count)}
     for prefix, total, differ_total in zip(("", "policy_", "random_"), overall, differing):
-        # Rounded, so that the order in which ranks are added up does not show.
+        # Rounded, so that the order in which ranks are added does not change the result.
         shares[f"{prefix}overall"] = round(total / count, 6) if count else None
         shares[f"{prefix}where_moves_differ"] = round(differ_total / differ_count, 6) if differ_count else None
     return shares

@@ -1,18 +1,21 @@
-"""What the result of a match says: score, its 95 % interval, and the Elo difference.
+"""The score of a match, its 95 % interval, and the difference in Elo.
 
 A draw counts as half a win: score = (wins + draws / 2) / games.
 """
 
 import math
+from typing import Any
+
+from az_mpi.evaluate.arena import MatchResult
 
 Z_95 = 1.959963984540054  # the standard normal distribution lies within +- this with probability 0.95
 
 
-def score_interval(score, games_num):
-    """Return the 95 % interval of a true score by Wilson (1927), from the mean score of `games_num` games.
+def score_interval(score: float, games_num: int) -> tuple[float, float]:
+    """Return the 95 % interval of the true score (Wilson 1927), from the mean score of `games_num` independent games.
 
-    The score is used as if it were a proportion of wins. A score with draws varies less from game to game than that,
-    so the interval is too wide rather than too narrow. It takes the games as independent of each other.
+    The score is treated as a proportion of wins. With draws it varies less than that, so the interval is rather too
+    wide than too narrow.
     """
     square = Z_95**2 / games_num
     middle = (score + square / 2) / (1 + square)
@@ -21,17 +24,14 @@ def score_interval(score, games_num):
     return 0.0 if score == 0 else middle - half, 1.0 if score == 1 else middle + half
 
 
-def elo(score):
-    """Return the difference in Elo that a score stands for, 400 log10(s / (1 - s)).
-
-    That is the model of Bradley and Terry (1952) on Elo's scale: 400 points are odds of ten to one. None for 0 and 1,
-    for which it is not finite (JSON has no infinity).
-    """
+def elo(score: float) -> float | None:
+    """Return the difference in Elo for a score s, 400 log10(s / (1 - s)); None for 0 and 1, where it is infinite (JSON
+    has no infinity). Bradley and Terry (1952), on Elo's scale: 400 points are odds of ten to one."""
     return 400 * math.log10(score / (1 - score)) if 0 < score < 1 else None
 
 
-def summary(result):
-    """Return a `MatchResult` with its score and Elo as a dict of plain numbers; an unbounded Elo is None."""
+def summary(result: MatchResult) -> dict[str, Any]:
+    """Return a `MatchResult` with its score and Elo as a dict of plain numbers; an infinite Elo is None."""
     n = result.games_num
     score = (result.wins + result.draws / 2) / n
     low, high = score_interval(score, n)

@@ -1,4 +1,4 @@
-"""Exact values to compare a player with: small games whole, Connect Four by the package BitBully where it is installed.
+"""Exact values to compare a player with: of all positions of a small game, and of Connect Four by the package BitBully.
 
 Shapes: P positions, S numbers a state, A actions. All values are -1, 0 or 1 for the player to move.
 """
@@ -11,104 +11,102 @@ from typing import Any
 import numpy as np
 
 from az_mpi.core.registry import SOLVERS
-from az_mpi.evaluate.arena import silent
+from az_mpi.evaluate.arena import OnProgress, silent
 from az_mpi.evaluate.openings import distinct
+from az_mpi.games.base import Game
 
-# The positions are the same in every run, so that figures of different runs compare.
+# The positions are the same in every run, so that different runs can be compared.
 POSITIONS_SEED = 0
-# Before ply 4 there is little to choose from; after ply 30 hardly any move can go wrong.
+# Before ply 4 there are few positions; after ply 30 hardly any move loses value.
 CONNECT4_PLIES = 4, 30
-# What `Solver.share` has solved. A job asks for one share, and for another one after each loss of a rank.
+# The results of `Solver.share`. A job asks for one share, and for another one each time it has lost a rank.
 SOLVED: dict[tuple, Any] = {}
 
 
 @dataclass(frozen=True)
 class Solved:
-    """Positions in play and what each move is worth."""
+    """Positions in play and the exact value of each move."""
 
     states: np.ndarray  # [P, S]
     legal: np.ndarray  # bool [P, A]
     action_values: np.ndarray  # float32 [P, A] for the player to move at the position; nan where illegal
 
     @property
-    def values(self):
-        """The positions' own values, float32 [P]: those of their best moves."""
+    def values(self) -> np.ndarray:
+        """The values of the positions, float32 [P]: those of their best moves."""
         return np.nanmax(self.action_values, axis=1)
 
     @property
-    def keeps(self):
-        """Which moves are legal and keep the position's value, bool [P, A]."""
+    def keeps(self) -> np.ndarray:
+        """Whether a move is legal and keeps the position's value, bool [P, A]."""
         return self.action_values == self.values[:, None]
 
-    def part(self, rank, size):
+    def part(self, rank: int, size: int) -> "Solved":
         """Return every `size`-th position, from number `rank` on."""
-        # States as a copy without gaps, for which the kernels are compiled already.
+        # A contiguous copy of the states: the kernels are already compiled for that.
         return Solved(self.states[rank::size].copy(), self.legal[rank::size], self.action_values[rank::size])
 
 
 class Solver:
-    """Solves positions of one game exactly. A user's own is made with `game`, and gives `solve`."""
+    """Solves positions of one game exactly. A user's own subclass overrides `solve`."""
 
-    def __init__(self, game):
+    def __init__(self, game: Game):
         self.game = game
 
-    def missing(self):
+    def missing(self) -> str | None:
         """Return why this rank cannot solve positions, or None."""
         return None
 
-    def solve(self, positions_num, rank, size, on_progress):
-        """Return this rank's share of the positions, a `Solved`: every `size`-th one, from number `rank` on. They are
-        the same in every run, some `positions_num` of them. on_progress(done, total): called before each that takes
-        long, some seconds at most."""
+    def solve(self, positions_num: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
+        """Return this rank's share of some `positions_num` positions, the same ones in every run: every `size`-th one,
+        from number `rank` on. Call on_progress at least every few seconds."""
         raise NotImplementedError
 
-    def share(self, positions_num, rank, size, on_progress=silent):
-        """Return what `solve` does, kept for the next time."""
+    def share(self, positions_num: int, rank: int, size: int, on_progress: OnProgress = silent) -> Solved:
+        """Return the result of `solve`, which is kept."""
         key = type(self), self.game.name, positions_num, rank, size
         if key not in SOLVED:
             SOLVED[key] = self.solve(positions_num, rank, size, on_progress)
         return SOLVED[key]
 
 
-def of_game(game):
-    """Return the solver that a game names, None where it names none."""
+def of_game(game: Game) -> Solver | None:
+    """Return the solver that a game names, or None."""
     return SOLVERS.make(game.solver, game=game) if game.solver else None
 
 
 class Enumeration(Solver):
-    """Solves every position in play that can be reached, whatever `positions_num` is: for small games."""
+    """Solves all reachable positions in play of a small game; `positions_num` is ignored."""
 
-    def solve(self, positions_num, rank, size, on_progress):
+    def solve(self, positions_num: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
         return enumerate_all(self.game).part(rank, size)
 
 
 class BitBully(Solver):
-    """Connect Four: a fixed set of `positions_num` positions, by the package BitBully where it is installed."""
+    """Solves `positions_num` fixed positions of Connect Four with the package BitBully, if it is installed."""
 
-    def missing(self):
+    def missing(self) -> str | None:
         return None if find_spec("bitbully") else "the package bitbully is not installed"
 
-    def solve(self, positions_num, rank, size, on_progress):
+    def solve(self, positions_num: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
         states = positions(self.game, positions_num, POSITIONS_SEED, *CONNECT4_PLIES)
         return solve_connect4(self.game, states[rank::size].copy(), on_progress)
 
 
-def positions(game, n, seed, first_ply, last_ply):
-    """Return up to n different positions in play from random games, state_dtype [m, S], which depend on `seed` alone.
-
-    As many at each ply from `first_ply` to `last_ply`, in random order, all with at least two legal moves; fewer than
-    n where a ply has no more of them.
-    """
+def positions(game: Game, n: int, seed: int, first_ply: int, last_ply: int) -> np.ndarray:
+    """Return n different positions in play from random games, state_dtype [m, S], in random order: equally many at each
+    ply from `first_ply` to `last_ply`, each with at least two legal moves. m < n if a ply has too few of them. They
+    depend on `seed` alone."""
     rng = np.random.default_rng(seed)
     plies = rng.permutation(first_ply + np.arange(n) % (last_ply - first_ply + 1))
     return distinct(game, plies, rng, least_legal=2)
 
 
-def enumerate_all(game, roots=None):
-    """Solve every position in play that can be reached, by working back from the ends: up to some 10^6 positions.
+def enumerate_all(game: Game, roots: np.ndarray | None = None) -> Solved:
+    """Solve all reachable positions in play by retrograde analysis: feasible up to some 10^6 positions.
 
-    roots: where to begin, [n, S]; by default where the game does. A position that can be reached after different
-    numbers of moves is solved for each but listed once.
+    roots: where to begin, [n, S]; by default the start of the game. A position that is reachable after different
+    numbers of moves is solved for each of them but listed once.
     """
     layers, states = [], game.initial(1) if roots is None else roots
     while len(states):
@@ -118,7 +116,7 @@ def enumerate_all(game, roots=None):
         children, child = np.unique(game.play(states[rows], actions), axis=0, return_inverse=True)
         layers.append((states, ended, value, legal, rows, actions, child.reshape(-1)))
         states = children
-    solved, below, below_player = [], None, None
+    solved, below, below_player = [], np.empty(0), np.empty(0)
     for states, ended, value, legal, rows, actions, child in reversed(layers):
         player, action_values = game.to_play(states), np.full(legal.shape, np.nan, np.float32)
         if len(rows):
@@ -133,11 +131,8 @@ def enumerate_all(game, roots=None):
     return Solved(states[first], legal[first], action_values[first])
 
 
-def solve_connect4(game, states, on_progress=silent):
-    """Solve positions in play of Connect Four with BitBully (perfect play; Thill). Raises ImportError without it.
-
-    on_progress(done, total) is called before each position.
-    """
+def solve_connect4(game: Game, states: np.ndarray, on_progress: OnProgress = silent) -> Solved:
+    """Solve positions in play of Connect Four with the package BitBully (Thill). Raises ImportError without it."""
     from bitbully import Board
 
     solver = _bitbully()
@@ -145,9 +140,9 @@ def solve_connect4(game, states, on_progress=silent):
     action_values = np.full((len(states), game.num_actions), np.nan, np.float32)
     for i, (own, other) in enumerate(planes):
         on_progress(i, len(states))
-        # Its boards say 1 for the stones of the player who began, 2 for the other's, from the top row down.
+        # BitBully's board, from the top row down: 1 for a stone of the player who began, 2 for the other player's.
         first, later = (other, own) if second[i] else (own, other)
-        # A move's score is positive if it wins, the more the sooner.
+        # The score of a winning move is positive, and larger the sooner it wins.
         for column, score in solver.score_all_moves(Board((first + 2 * later).tolist())).items():
             action_values[i, column] = np.sign(score)
     return Solved(states, game.legal(states), action_values)
@@ -155,7 +150,7 @@ def solve_connect4(game, states, on_progress=silent):
 
 @lru_cache(maxsize=1)
 def _bitbully():
-    """Return the solver with its book of all positions up to 12 plies, which comes with the package."""
+    """Return the solver with the package's book of all positions up to 12 plies."""
     from bitbully import BitBully
 
     return BitBully(opening_book="12-ply-dist")

@@ -16,31 +16,31 @@ from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME, mix
 class Board(NamedTuple):
     """A position as data, for programs that draw it: H rows from the top by W columns from the left.
 
-    players: int8 [H, W], whose piece lies on a cell: 0 the player who began, 1 the other one, -1 nobody.
+    players: int8 [H, W], the owner of the piece on each cell: 0 the player who began, 1 the other one, -1 no piece.
     symbols: H strings of W characters, the kinds of the pieces, as in chess; () where the pieces are all alike.
     shape: of the cells: "square", or "hex", where each row begins half a cell further to the right than the one above.
     columns, rows: W and H labels, which together name a cell ("b3"); () for none.
     """
 
     players: np.ndarray
-    symbols: tuple = ()
+    symbols: tuple[str, ...] = ()
     shape: str = "square"
-    columns: tuple = ()
-    rows: tuple = ()
+    columns: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
 
-    def text(self):
-        """Return the rows as lines: X a piece of the player who began, O of the other one, a point an empty cell."""
+    def text(self) -> str:
+        """Return the rows as lines: X for a piece of the player who began, O for the other one's, a point for none."""
         return "\n".join(" ".join("XO."[player] for player in row) for row in self.players)
 
-    def name(self, row, column):
+    def name(self, row: int, column: int) -> str:
         """Return the name of a cell, "" where there are no labels."""
         return f"{self.columns[column] if self.columns else ''}{self.rows[row] if self.rows else ''}"
 
-    def filled_since(self, before):
-        """Return the cells on which the move after `before`, a Board, put pieces, as (row, column) pairs.
+    def filled_since(self, before: "Board") -> list[tuple[int, int]]:
+        """Return the cells, as (row, column) pairs, that the move after `before` put pieces on.
 
-        These are the cells that were empty; if there are none, those whose piece was captured. Pieces that are turned
-        over by a move, as in Othello, do not count, unlike the cell that it was played on.
+        These are cells that were empty; if the move filled none, cells whose piece it captured. Pieces that the move
+        only turned over, as in Othello, do not count.
         """
         changed = (self.players >= 0) & (self.players != before.players)
         if self.symbols:
@@ -56,52 +56,52 @@ class Game(ABC):
 
     name: str
     num_actions: int
-    planes_shape: tuple  # (C, H, W)
+    planes_shape: tuple[int, int, int]  # (C, H, W)
     state_size: int  # S
     state_dtype: np.dtype
     max_plies: int  # no game is longer
-    solver = ""  # what solves it exactly, as `evaluate.solver` names it; "": nothing does
+    solver = ""  # the name of its exact solver, as in `evaluate.solver`; "": there is none
     # Row k of each table is one symmetry of the board, row 0 the identity. With cells = symmetry_cells[k] and
     # actions = symmetry_actions[k], the turned board is planes[..., cells] and its policy is policy[..., actions].
     symmetry_cells: np.ndarray  # int32 [K, H*W]
     symmetry_actions: np.ndarray  # int32 [K, A]
 
     @abstractmethod
-    def initial(self, n):
+    def initial(self, n: int) -> np.ndarray:
         """Return n starting states, state_dtype [n, S]."""
 
     @abstractmethod
-    def play(self, states, actions):
-        """Return the states after one legal action in each: state_dtype [B, S]. `states` is left as it was."""
+    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Return the states after one legal action in each, state_dtype [B, S]. `states` stays as it is."""
 
     @abstractmethod
-    def legal(self, states):
+    def legal(self, states: np.ndarray) -> np.ndarray:
         """Return which actions may be played, bool [B, A]; at least one in every state that is not terminal."""
 
     @abstractmethod
-    def terminal(self, states):
+    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game goes on)."""
 
     @abstractmethod
-    def to_play(self, states):
+    def to_play(self, states: np.ndarray) -> np.ndarray:
         """Return who is to move, int8 [B]: 0 for the player who began, else 1."""
 
     @abstractmethod
-    def planes(self, states):
+    def planes(self, states: np.ndarray) -> np.ndarray:
         """Return the network's input as the player to move sees it, uint8 [B, C, H, W]."""
 
     @abstractmethod
-    def show(self, state):
+    def show(self, state: np.ndarray) -> str:
         """Return one state, [S], as a drawing of several lines."""
 
-    def action_to_text(self, state, action: int) -> str:
-        """Return an action in the game's usual notation: one word, another one for each legal action of `state`, [S].
-        By default its number."""
+    def action_to_text(self, state: np.ndarray, action: int) -> str:
+        """Return an action in the game's usual notation: one word, different for each legal action of `state`, [S].
+        By default the action's number."""
         return str(int(action))
 
-    def text_to_action(self, state, text: str) -> int:
-        """Return the legal action that `text` writes, upper and lower case being the same. Raises ValueError, which
-        names the legal ones, where it writes none."""
+    def text_to_action(self, state: np.ndarray, text: str) -> int:
+        """Return the legal action of `state`, [S], that `text` names, in upper or lower case. Raises ValueError, which
+        lists the legal actions."""
         legal = np.flatnonzero(self.legal(np.asarray(state)[None])[0]).tolist()
         words = {self.action_to_text(state, action): action for action in legal}
         alike = [action for word, action in words.items() if word.lower() == text.strip().lower()]
@@ -110,25 +110,25 @@ class Game(ABC):
             raise ValueError(f"{text.strip()!r} is no legal move here; there are {', '.join(words)}")
         return exact
 
-    def board(self, state):
-        """Return one state, [S], as a `Board`. By default None: pages then show the text of `show`."""
+    def board(self, state: np.ndarray) -> Board | None:
+        """Return one state, [S], as a `Board`. By default None: reports then show the text of `show`."""
         return None
 
-    def key(self, states):
-        """Return a 64-bit key of each state, uint64 [B]: equal states have equal keys, others different ones but by
-        chance; images of one board are different states."""
+    def key(self, states: np.ndarray) -> np.ndarray:
+        """Return a 64-bit key of each state, uint64 [B]. Equal states have equal keys; different states, such as two
+        images of one board, have different keys except by chance."""
         row_bytes = self.state_dtype.itemsize * self.state_size
         words = np.ascontiguousarray(states).view(np.uint8).reshape(len(states), row_bytes)
         return _hash_rows(words)
 
-    def canonical_key(self, states):
+    def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (keys uint64 [B], symmetry int64 [B]): one key for all images of a board.
 
-        Seen through the symmetry k = symmetry[i], every image of board i is the same one. Boards that differ have
-        different keys but by chance. What the network says of one image is remembered under this key.
+        Symmetry k = symmetry[i] turns each image of board i into the same image. Different boards have different keys
+        except by chance. The evaluation cache uses this key.
 
-        Without symmetries this is `key`. With them it hashes the planes of every image: a game that can turn its
-        states themselves does so in a fraction of the time.
+        Without symmetries this is `key`. With them it hashes the planes of every image; a game that overrides this to
+        turn its states directly needs a fraction of the time.
         """
         if len(self.symmetry_cells) == 1:
             return self.key(states), np.zeros(len(states), np.int64)
@@ -136,8 +136,8 @@ class Game(ABC):
         return _smallest_keys(planes.reshape(*planes.shape[:2], -1), self.symmetry_cells)
 
 
-def owners(planes, mover):
-    """Return whose piece lies on each cell, int8 [H, W] as in `Board.players`.
+def owners(planes: np.ndarray, mover: int) -> np.ndarray:
+    """Return the owner of the piece on each cell, int8 [H, W] as in `Board.players`.
 
     planes: uint8 [2, H, W], the pieces of player `mover`, 0 or 1, and those of the other one.
     """

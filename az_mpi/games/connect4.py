@@ -29,35 +29,35 @@ class Rules(Game):
     symmetry_cells = np.ascontiguousarray(symmetry_cells.reshape(2, -1), np.int32)
     symmetry_actions = np.array([range(7), range(6, -1, -1)], np.int32)
 
-    def initial(self, n):
+    def initial(self, n: int) -> np.ndarray:
         return np.zeros((n, 2), np.uint64)
 
-    def play(self, states, actions):
+    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
         return _play(states, np.ascontiguousarray(actions, np.int64))
 
-    def legal(self, states):
+    def legal(self, states: np.ndarray) -> np.ndarray:
         return _legal(states)
 
-    def terminal(self, states):
+    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _terminal(states)
 
-    def to_play(self, states):
+    def to_play(self, states: np.ndarray) -> np.ndarray:
         return (np.bitwise_count(states[:, 0] | states[:, 1]) & 1).astype(np.int8)
 
-    def planes(self, states):
+    def planes(self, states: np.ndarray) -> np.ndarray:
         return _planes(states)
 
-    def canonical_key(self, states):
+    def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _canonical_key(states)
 
-    def action_to_text(self, state, action):
+    def action_to_text(self, state: np.ndarray, action: int) -> str:
         return str(action + 1)
 
-    def show(self, state):
+    def show(self, state: np.ndarray) -> str:
         board = self.board(state)
         return "\n".join([board.text(), " ".join(board.columns)])
 
-    def board(self, state):
+    def board(self, state: np.ndarray) -> Board:
         states = np.asarray(state)[None]
         return Board(owners(self.planes(states)[0], self.to_play(states)[0]), columns=tuple("1234567"))
 

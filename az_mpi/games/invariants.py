@@ -2,13 +2,15 @@
 
 import numpy as np
 
+from az_mpi.games.base import Game
 
-def check(game, games_num=64, seed=0):
+
+def check(game: Game, games_num: int = 64, seed: int = 0) -> None:
     """Play `games_num` random games at once; raise AssertionError with the reason at the first broken invariant."""
     rng = np.random.default_rng(seed)
     _check_tables(game)
     states = game.initial(games_num)
-    # A second set of games plays the same moves seen through one symmetry each: it must stay the mirror of the first.
+    # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
     k = rng.integers(len(game.symmetry_cells), size=games_num)
     mirrored = game.initial(games_num)
     seen, boards = {}, {}
@@ -102,8 +104,8 @@ def _check_mirror(game, states, mirrored, k):
 
 
 def _check_canonical(game, states, mirrored, boards):
-    """All images of a board have one canonical key and, seen through the symmetry that comes with it, are one board; no
-    other board has that key. boards: {key: planes of that board} of all that were met so far."""
+    """All images of a board have one canonical key, the symmetries that come with it turn them into one image, and no
+    other board has that key. boards: {key: that image's planes} of all boards so far."""
     (keys, symmetry), (keys_too, symmetry_too) = game.canonical_key(states), game.canonical_key(mirrored)
     assert keys.dtype == np.uint64 and symmetry.dtype == np.int64, "canonical_key is not (uint64, int64)"
     assert (keys == keys_too).all(), "images of a board have different canonical keys"

@@ -5,7 +5,7 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def permute(values, tables, symmetry):
+def permute(values: np.ndarray, tables: np.ndarray, symmetry: np.ndarray) -> np.ndarray:
     """Return values [n, C, M] with element j of each row i taken from tables[symmetry[i], j]; tables: int32 [K, M]."""
     permuted = np.empty(values.shape, values.dtype)
     for i in range(len(values)):

@@ -1,4 +1,5 @@
-"""Tic-tac-toe on bitboards: a state is (own stones, opponent's stones) for the player to move, bit 3 r + c a cell."""
+"""Tic-tac-toe on bitboards: a state is (own stones, opponent's stones) for the player to move; bit 3 r + c is the cell
+in row r from the top, column c."""
 
 import numpy as np
 from numba import njit
@@ -11,7 +12,7 @@ _FULL = 0b111111111
 
 
 def _symmetries():
-    """Return the eight turns and reflections of the board as int32 [8, 9]; a cell is an action, so one table serves."""
+    """Return the eight rotations and reflections of the board, int32 [8, 9]: one table for cells and actions."""
     board = np.arange(9).reshape(3, 3)
     turns = [np.rot90(side, k) for side in (board, board[:, ::-1]) for k in range(4)]
     return np.stack(turns).reshape(8, 9).astype(np.int32)
@@ -37,36 +38,36 @@ class Rules(Game):
     symmetry_cells = _symmetries()
     symmetry_actions = symmetry_cells
 
-    def initial(self, n):
+    def initial(self, n: int) -> np.ndarray:
         return np.zeros((n, 2), np.uint16)
 
-    def play(self, states, actions):
+    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
         return _play(states, np.ascontiguousarray(actions, np.int64))
 
-    def legal(self, states):
+    def legal(self, states: np.ndarray) -> np.ndarray:
         stones = states[:, :1] | states[:, 1:]
         return stones >> np.arange(9, dtype=np.uint16) & 1 == 0
 
-    def terminal(self, states):
+    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _terminal(states)
 
-    def to_play(self, states):
+    def to_play(self, states: np.ndarray) -> np.ndarray:
         return (np.bitwise_count(states[:, 0] | states[:, 1]) & 1).astype(np.int8)
 
-    def planes(self, states):
+    def planes(self, states: np.ndarray) -> np.ndarray:
         cells = states[:, :, None] >> np.arange(9, dtype=np.uint16) & 1
         return cells.astype(np.uint8).reshape(-1, 2, 3, 3)
 
-    def canonical_key(self, states):
+    def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _canonical_key(states, _TURNED)
 
-    def action_to_text(self, state, action):
+    def action_to_text(self, state: np.ndarray, action: int) -> str:
         return "abc"[action % 3] + "321"[action // 3]
 
-    def show(self, state):
+    def show(self, state: np.ndarray) -> str:
         return self.board(state).text()
 
-    def board(self, state):
+    def board(self, state: np.ndarray) -> Board:
         states = np.asarray(state)[None]
         return Board(owners(self.planes(states)[0], self.to_play(states)[0]), columns=tuple("abc"), rows=tuple("321"))
 

@@ -270,7 +270,7 @@ def test_an_opponent_and_a_solver_of_ones_own(world, tmp_path):
     assert list(report["matches"]) == ["own.py:First", "random", "own.py:First(last=True)"]
     assert all(match["games_num"] == 6 for match in report["matches"].values())
     assert report["solver"]["positions_num"] == 1 and report["solver"]["overall"] == 1.0
-    first = OPPONENTS.make(f"{own}:First")
+    first = OPPONENTS.find(f"{own}:First")()
     assert play_match(world, TICTACTOE, first, first, 2, 0, (1,)) == arena.MatchResult((1, 0, 0), (0, 0, 1))
     assert "solver" in evaluate(world, settings(opponents=[], solver="enumerate"), TICTACTOE, uniform, None, 0, Shown())
 
