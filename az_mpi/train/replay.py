@@ -13,7 +13,9 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.symmetry import permute
-from az_mpi.selfplay.record import POLICY, sparse_policy
+from az_mpi.selfplay.record import sparse_policy
+
+HELD_POLICY = np.dtype([("action", "<i2"), ("probability", "<f4")])  # POLICY; more actions than these `search` refuses
 
 
 def sample_dtype(game):
@@ -108,7 +110,7 @@ class Replay:
         self.game = game
         # policy_first: the number of the position's first policy entry.
         self._rows = _Ring(np.dtype([*sample_dtype(game).descr, ("policy_first", "<i8")]))
-        self._policy = _Ring(POLICY)
+        self._policy = _Ring(HELD_POLICY)
 
     @property
     def positions_num(self):
