@@ -59,7 +59,7 @@ def retry_while_unavailable(action, give_up_s, say=lambda error: None, unavailab
 
 
 class Forbidden(Exception):
-    """This process may not write here any more. resumable: whether the same command goes on later."""
+    """This process may no longer write here. resumable: whether the same command can go on later."""
 
     def __init__(self, text, resumable=True):
         super().__init__(text)
@@ -67,21 +67,21 @@ class Forbidden(Exception):
 
 
 class Foreign(OSError, ValueError):
-    """What has the name of one of our files and is none: a pipe, a folder, a device, or larger than its kind may be.
+    """Something with the name of a run's file that is none: a pipe, a folder, a device, or larger than its kind may be.
 
-    Trying again does not help. It counts as damaged, as other content that we did not write does."""
+    Trying again does not help. It counts as damaged."""
 
 
 @contextmanager
 def whole_file(path, durable=True, before=None):
-    """Give a temporary path to write to; it becomes `path` when the block ends, and vanishes if the block raises.
+    """Give a temporary path to write to. The file becomes `path` when the block ends, or is removed if it raises.
 
-    durable=False leaves out the fsyncs, for what is written every moment and need not outlive a power cut.
+    durable=False leaves out the fsyncs, for files that are written often and may be lost in a power cut.
     before: called right before the file appears under its name; may raise `Forbidden`.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.unlink(missing_ok=True)  # of a program that had our number
+    temporary.unlink(missing_ok=True)  # of an earlier process with this number
     try:
         yield temporary
         if durable:
@@ -104,8 +104,8 @@ def whole_folder(path, before=None):
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with suppress(FileNotFoundError):
-        shutil.rmtree(temporary)  # of a program that had our number, or of ours that failed
-    temporary.mkdir()  # not its parents: a run's folder that was renamed must not come back with a part of it
+        shutil.rmtree(temporary)  # of an earlier process with this number, or try
+    temporary.mkdir()  # not its parents: a run's folder that was renamed must not appear again
     try:
         yield temporary
         for file in temporary.iterdir():
@@ -120,7 +120,7 @@ def whole_folder(path, before=None):
 
 
 def keep_private():
-    """From now on let this process's new files be its user's alone to write, and its group's at most to read."""
+    """From now on only this user may write this process's new files, and at most its group may read them."""
     os.umask(os.umask(0) | 0o027)
 
 
@@ -131,8 +131,7 @@ def have_home():
 
 
 def is_there(path):
-    """Return whether there is such a file. Raises OSError where that cannot be known now, unlike Path.exists of newer
-    Pythons."""
+    """Return whether a file exists. Raises OSError if that cannot be known now, unlike Path.exists of newer Pythons."""
     try:
         os.stat(path)
         return True
@@ -141,8 +140,8 @@ def is_there(path):
 
 
 def names(folder):
-    """Return the names in a folder, sorted; none where there is no such folder. Raises OSError: unlike a glob, which in
-    newer Pythons takes a folder that cannot be read for an empty one."""
+    """Return the names in a folder, sorted; none if it does not exist. Raises OSError if it cannot be read; a glob of
+    newer Pythons would find nothing."""
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -150,7 +149,7 @@ def names(folder):
 
 
 def remove_folder(path):
-    """Remove a folder, of which nobody sees a part under its name, whenever this is broken off."""
+    """Remove a folder. Nobody sees a part of it under its name, even if this is broken off."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     os.rename(path, temporary)
@@ -158,9 +157,9 @@ def remove_folder(path):
 
 
 def remove_leftovers(folder, pids=None):
-    """Remove what writers that were killed left under their temporary names in `folder` and one level below it.
+    """Remove temporary files that killed writers have left in `folder` and one level below it.
 
-    pids: of these processes alone, while others are at work."""
+    pids: only those of these processes, while others are at work."""
     folder = Path(folder)
     for path in [*folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")]:
         if pids is not None and path.name.split(".")[-2] not in map(str, pids):
@@ -172,7 +171,7 @@ def remove_leftovers(folder, pids=None):
 
 
 def write_text(path, text, durable=True):
-    """Write a small text file whole, as UTF-8; what that does not have (bytes of a name that is no UTF-8) becomes "?".
+    """Write a small text file whole, as UTF-8; characters that it lacks (bytes of other encodings) become "?".
 
     durable: see `whole_file`."""
     write_bytes(path, text.encode(errors="replace"), durable)
@@ -185,19 +184,19 @@ def write_bytes(path, content, durable=True, before=None):
 
 
 def create(path, content):
-    """Write a file that must not be there, nor a link of its name. content: bytes-like."""
+    """Write a new file; raises FileExistsError if there is one, or a link. content: bytes-like."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb") as file:
         file.write(content)
 
 
 def claim_text(path, text):
-    """Write a small text file durably, and never over another: raises FileExistsError where one is there."""
+    """Write a new small text file durably. Raises FileExistsError if there is one."""
     whole = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     whole.unlink(missing_ok=True)
     try:
         create(whole, text.encode())
         sync(whole)
-        os.link(whole, path)  # unlike a rename, it never replaces another's file
+        os.link(whole, path)  # unlike a rename, it never replaces a file
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
@@ -209,9 +208,9 @@ def claim_text(path, text):
 
 
 def open_plain(path, flags=os.O_RDONLY):
-    """Return the descriptor of a plain file. No link is followed, and no other end of a pipe waited for.
+    """Return the descriptor of a plain file. Follows no link and does not block on a pipe.
 
-    flags: of `os.open`. Raises OSError; Foreign for what is no plain file."""
+    flags: of `os.open`. Raises OSError; Foreign for what is not a plain file."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -241,7 +240,7 @@ def read(path, bytes_max=TEXT_BYTES_MAX):
 
 
 def parse_json(text, **hooks):
-    """Return the value of a JSON text, str or bytes. Raises ValueError, also where it is nested too deeply for Python.
+    """Return the value of a JSON text, str or bytes. Raises ValueError, also if it is nested too deeply for Python.
 
     hooks: of `json.loads`."""
     try:
@@ -251,12 +250,12 @@ def parse_json(text, **hooks):
 
 
 def read_json(path, bytes_max=TEXT_BYTES_MAX):
-    """Return the value of a JSON file. Raises ValueError where it is damaged; OSError, see `read`."""
+    """Return the value of a JSON file. Raises ValueError if it is damaged; OSError, see `read`."""
     return parse_json(read(path, bytes_max))
 
 
 def set_aside(path):
-    """Rename what is damaged to NAME.damaged, or NAME.damaged-1 and so on, and return its new path."""
+    """Rename a damaged file to NAME.damaged, or NAME.damaged-1 and so on, and return its new path."""
     first = path.with_name(path.name + ".damaged")
     names = [first, *(first.with_name(f"{first.name}-{k}") for k in range(1, 1000))]
     aside = next(name for name in names if not os.path.lexists(name))
@@ -265,7 +264,7 @@ def set_aside(path):
 
 
 def sha256(path):
-    """Return the SHA-256 of a file's content, hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
@@ -274,7 +273,7 @@ def sha256(path):
 
 
 def sync(path):
-    """Let a file or folder reach the disk."""
+    """Write a file or folder through to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, told to its user in one block; and reading JSON so that it can be told."""
+"""Errors that a user can mend, each as one block of text; and reading a configuration's JSON so that they are clear."""
 
 import codecs
 import io
@@ -13,11 +13,11 @@ from az_mpi.core import exit_codes, files
 from az_mpi.core.files import passes
 
 FILE_BYTES_MAX = 2**16  # a larger file is no configuration (and /dev/zero would never end)
-SHOWN_MAX = 40  # problems listed; a file with more is of another kind altogether
+SHOWN_MAX = 40  # problems listed; a file with more is something else
 
 
 class Problem(NamedTuple):
-    """One thing wrong. `key` is empty where the file as a whole is meant; `value` is as the user sees it."""
+    """One thing wrong. `key` is empty if it is the file as a whole; `value` is as the user sees it."""
 
     key: str
     value: str
@@ -31,13 +31,13 @@ class Problem(NamedTuple):
 
 
 class Refusal(Exception):
-    """What was asked cannot be done as it was asked. str() is one block for the user, `status` the exit status."""
+    """A request cannot be done as it is. str() is one block for the user, `status` the exit status."""
 
     status = exit_codes.USAGE
 
 
 class NotNow(Refusal):
-    """What was asked cannot be done now; the same command goes on once that has passed."""
+    """A request cannot be done now; the same command can succeed later."""
 
     status = exit_codes.RESUMABLE
 

@@ -1,24 +1,25 @@
-"""What signals ask of a rank. The standard library only: it is there before anything that takes long to load."""
+"""What signals ask of a rank. Imports only the standard library: it must be ready before slow imports begin."""
 
 import math
 import os
 import signal
 import time
 
-SHARE = 0.99  # of the hours that a run may take; the rest is for storing
+from az_mpi.core.processes import STARTED, stat
+
+SHARE = 0.99  # of max_hours; the rest is for storing
 
 
 class Stopped(Exception):
-    """The run was asked to stop, or its time is up; what is finished is stored. Raised on every rank at the same
-    place."""
+    """The run was asked to stop, or its time is up; finished work is stored. Raised on all ranks at the same place."""
 
 
 class TrainingFailed(Exception):
-    """Training cannot go on, as a log line says; what is finished is stored. Raised on every rank at the same place."""
+    """Training cannot go on, as the log says; finished work is stored. Raised on all ranks at the same place."""
 
 
 class Requests:
-    """What this rank was asked for by signals and has not yet told the others: `save`, `stop`.
+    """Requests by signals that this rank has not told the others yet: `save`, `stop`.
 
     deadline: of `time.monotonic`; from then on root asks to stop.
     """
@@ -28,7 +29,7 @@ class Requests:
         self.deadline = deadline
 
     def tell(self, is_root):
-        """Return (save, stop) for the ranks' next sum. One clock decides for all of them: root's."""
+        """Return (save, stop) for the ranks' next sum. Root's clock decides whether the time is up."""
         if is_root and self.time_is_up():
             self.stop = True
         return self.save, self.stop
@@ -37,14 +38,14 @@ class Requests:
         return time.monotonic() >= self.deadline
 
     def listen(self):
-        """Take USR1 as a request to save, and USR2, TERM and INT as one to stop. A second INT interrupts at once."""
+        """From now on USR1 is a request to save, and USR2, TERM and INT to stop. A second INT interrupts at once."""
         signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "save", True))
         for number in (signal.SIGUSR2, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(self, "stop", True))
         signal.signal(signal.SIGINT, self._interrupt)
 
     def hear(self, total):
-        """Take over what any rank was asked for: to stop is remembered, to save is answered by whoever sees `total`."""
+        """Take over the requests of all ranks from a sum. A request to save is done with: the caller answers it."""
         self.stop = self.stop or total.stop > 0
         self.save = self.save and not total.save
 
@@ -55,8 +56,7 @@ class Requests:
 
 
 def deadline(max_hours):
-    """Return the `time.monotonic` at which a share of `max_hours` is over since this process began; never for 0."""
-    with open("/proc/self/stat") as file:  # in ticks since the host was booted, of which psutil knows only the second
-        begun_s = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    """Return the `time.monotonic` at which SHARE of `max_hours` since this process began is over; infinity for 0."""
+    begun_s = int(stat("self")[1][STARTED]) / os.sysconf("SC_CLK_TCK")  # psutil knows it only to the second
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - begun_s
     return time.monotonic() - age_s + SHARE * 3600 * max_hours if max_hours else math.inf

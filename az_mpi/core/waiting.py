@@ -1,4 +1,4 @@
-"""Waiting without holding the core that works."""
+"""Waiting without taking a core from threads that work."""
 
 import time
 
@@ -6,8 +6,8 @@ SPIN_S, FIRST_SLEEP_S = 0.0002, 2e-5
 
 
 def poll(done, longest_s, tick=lambda: None):
-    """Call `done` until it returns true: busily for a moment, then with sleeps that grow to `longest_s`, always less
-    than half of what was waited for. `tick` is called before each."""
+    """Call `done` until it returns true: without pauses for SPIN_S, then with sleeps that grow to `longest_s` and stay
+    below half of the time waited. `tick` is called before each sleep."""
     start, pause = time.perf_counter(), FIRST_SLEEP_S
     while not done():
         tick()

@@ -25,6 +25,7 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from az_mpi.core.processes import STATE, stat
 from az_mpi.core.silence import SilenceTimer
 
 LOOK_EVERY_S = 0.25
@@ -160,13 +161,6 @@ class HangRule:
         return None
 
 
-def _stat(pid):
-    """Return a process's name and state."""
-    with open(f"/proc/{pid}/stat", errors="replace") as file:
-        name, _, rest = file.read().partition("(")[2].rpartition(")")
-    return name, rest.split()[0]
-
-
 class StartUp:
     """Watches the ranks of this host until this one has joined, and ends the job if one of them has ended before."""
 
@@ -181,7 +175,7 @@ class StartUp:
     def look(self):
         """Return whether to look again, LOOK_EVERY_S later."""
         try:
-            if not self.expected_num or _stat(self.launcher)[0] not in LAUNCHERS:
+            if not self.expected_num or stat(self.launcher)[0] not in LAUNCHERS:
                 return False
             ranks_num = self.ranks_num()
         except (OSError, IndexError):  # the launcher has ended, or this kernel does not list children
@@ -210,7 +204,7 @@ class StartUp:
 
     def is_rank(self, pid):
         try:
-            if _stat(pid)[0] in LAUNCHERS:  # the program is not loaded yet
+            if stat(pid)[0] in LAUNCHERS:  # the program is not loaded yet
                 return True
             with open(f"/proc/{pid}/environ", "rb") as file:
                 return b"\0OMPI_COMM_WORLD_RANK=" in b"\0" + file.read()
@@ -226,7 +220,7 @@ def _watch(memory, pid, launcher):
     while not select.select([0], [], [], LOOK_EVERY_S)[0]:  # readable when the rank has ended: nothing is written
         try:
             steps = words[_STEPS]  # before the count: see `aside`
-            why = rule.look(words[_COUNT], steps, words[_HANG_MS] / 1000, _stat(pid)[1] == "T")
+            why = rule.look(words[_COUNT], steps, words[_HANG_MS] / 1000, stat(pid)[1][STATE] == "T")
         except (OSError, IndexError):  # the rank has just ended
             break
         if why:

@@ -1,5 +1,5 @@
-"""Which host is root: its ranks come first. It is the one that `train.root_host` names, else the first one of the list
-that mpirun was given. Open MPI itself begins with the host on which mpirun runs, wherever that stands in the list.
+"""Which host is root, so that its ranks come first: the one that `train.root_host` names, else the first of the list
+that mpirun got. Open MPI itself begins with the host on which mpirun runs, wherever that is in the list.
 """
 
 import os
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from az_mpi.core.problems import Refusal
+from az_mpi.core.processes import PARENT, stat
 
 RESTARTS = "AZ_MPI_RESTARTS"  # in the environment of ranks: how often launch has started the job again
 STARTERS = ("mpirun", "mpiexec", "prterun", "orterun")
@@ -17,9 +18,9 @@ FILES = ("-hostfile", "--hostfile", "-machinefile", "--machinefile")
 
 
 def order(world, wanted):
-    """Return a world of the same ranks, those of root's host first and the rest in order. Collective.
+    """Return a world of the same ranks, those of root's host first, the others in order. Collective.
 
-    wanted: `train.root_host`. Raises Refusal where that is none of the hosts; but a job that launch or Slurm starts
+    wanted: `train.root_host`. Raises Refusal if that is none of the hosts; but a job that launch or Slurm has started
     again may have lost that host, and goes on without it.
     """
     name = wanted or world.share(_first_if_elsewhere() if world.is_root else None)
@@ -40,7 +41,7 @@ def order(world, wanted):
 
 
 def is_here(name):
-    """Return whether a host's name means this machine: whether its address is one that can be listened on here."""
+    """Return whether a host's name means this machine: whether a socket can be bound to its address here."""
     if name.lower() in ("localhost", socket.gethostname().lower(), socket.gethostname().partition(".")[0].lower()):
         return True
     try:
@@ -53,31 +54,31 @@ def is_here(name):
 
 
 def _first_if_elsewhere():
-    """Return the first host that was listed, None where it is this one or not known. Of the rank that MPI puts first:
-    where mpirun does not run on its host, Open MPI keeps the order of the list."""
+    """Return the first host of mpirun's list, None if it is this one or not known. To be called on MPI's rank 0: if
+    mpirun does not run on that rank's host, Open MPI has kept the order of the list."""
     pid, words = _mpirun()
     name = first_listed(words, f"/proc/{pid}/cwd")
     return None if name is None or is_here(name) else name
 
 
 def _mpirun():
-    """Return (process id, words of its command line) of the mpirun above this process; (0, []) without one."""
+    """Return (process id, command line as words) of the mpirun that is an ancestor of this process; (0, []) without."""
     pid = os.getppid()
     while pid > 0:
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
             if Path(words[0]).name in STARTERS:
                 return pid, words
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            pid = int(stat(pid)[1][PARENT])
         except (OSError, ValueError, IndexError):
             break
     return 0, []
 
 
 def first_listed(words, folder):
-    """Return the first host of the list in an mpirun's command line, None where there is none.
+    """Return the first host of the list in mpirun's command line, None without one.
 
-    words: of the command line. folder: where mpirun was started, for a hostfile's path.
+    words: of the command line. folder: mpirun's current folder, for the path of a hostfile.
     """
     for word, following in zip(words, [*words[1:], ""]):
         option, equals, value = word.partition("=")
@@ -94,6 +95,6 @@ def first_listed(words, folder):
 
 
 def _name(entry):
-    """Return the host of an entry such as user@node1:2; None for what is no host's name, such as +n0."""
+    """Return the host of an entry such as user@node1:2; None if it is not a host's name, such as +n0."""
     name = entry.rpartition("@")[2].partition(":")[0]
     return name if re.fullmatch(r"[A-Za-z0-9._-]+", name) else None

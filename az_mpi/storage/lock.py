@@ -1,9 +1,9 @@
-"""Who runs in a run's folder: RUN/lock/NNNNNN.json, made with O_EXCL, and its file time as a beat.
+"""The lock on a run's folder: RUN/lock/NNNNNN.json, made with O_EXCL, whose modification time is the holder's beat.
 
-Works on any shared file system, without flock. A lock is dead when all of its job's processes are proved dead: those of
-our own kernel by process number and start time, others by a beat that stands still while we look, by our own clock, for
-as long as that job allows itself to hang (`fault.hang_s`). Whoever starts a job again, launch or Slurm, does so once it
-has been lost: then LOOK_S will do.
+Works on any shared file system, without flock. A lock is dead if all processes of its job are proved dead. Those of
+this kernel are known by process number and start time. Others are dead if the beat stands still, by our own clock, for
+as long as that job may hang (`fault.hang_s`); for LOOK_S if this is a later start of the same job by launch or Slurm,
+which start it again only after a loss.
 """
 
 import json
@@ -19,30 +19,31 @@ from pathlib import Path
 from az_mpi.core import files
 from az_mpi.core.files import Forbidden
 from az_mpi.core.problems import NotNow, Refusal, escape
+from az_mpi.core.processes import STARTED, STATE, stat
 from az_mpi.core.silence import SilenceTimer
 
 BEAT_S = 1.0  # between two beats of a holder
-LOOK_S = 6.0  # a beat of another host that stands still for so long is dead; see above for longer
-LOOK_MAX_S = 300.0  # of a job that may hang for ever, or for very long
-SLOW_S = 1.0  # of a look that counts at most: a file system that hangs shows no beat
+LOOK_S = 6.0  # the beat of a job elsewhere has to stand still for at least so long, see above
+LOOK_MAX_S = 300.0  # and at most so long, also of a job without limit
+SLOW_S = 1.0  # of the time between two looks at most so much counts: a file system that hangs shows no beat
 TELL_S = 2.0  # then the user is told what is waited for
-RELEASE_S = 5.0  # that a lock's holder waits for the file system to give it back
-DYING_S = 4.0  # that the ranks of a job whose root is dead are given to follow it, or one of them to take over
+RELEASE_S = 5.0  # for a file system that hangs when the lock is released
+DYING_S = 4.0  # for the ranks of a job whose root is dead to end, or for one of them to take over
 _NAME = re.compile(r"\d{6,}\.json")
 _TRIES = 100
 
 
 class LockLost(Forbidden):
-    """The lock is not ours any more, such as where another job has taken the run over: nothing may be written."""
+    """The lock is no longer ours, for example because another job has taken the run over: nothing may be written."""
 
 
 def me():
-    """Return this process as a lock names it: JSON-able."""
+    """Return this process as locks describe it, JSON-able."""
     return {"host": socket.gethostname(), "pid": os.getpid(), "place": _place(), "started": _started(os.getpid())}
 
 
 def _place():
-    """Return a name of the kernel, and of the set of processes in it, for which process numbers count."""
+    """Return a name of the kernel and PID namespace in which process numbers are valid; None if unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + " " + os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -52,23 +53,22 @@ def _place():
 def _started(pid):
     """Return when a process of this place started, in the kernel's ticks; None for one that is dead."""
     try:
-        # The name, in brackets, may hold anything; state is the first word behind it, starttime the 20th.
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = stat(pid)[1]
     except OSError:
         return None
-    return None if words[0] in "ZX" else int(words[19])
+    return None if fields[STATE] in "ZX" else int(fields[STARTED])
 
 
 def _alive(process):
-    """Return whether a process, as `me` names it, lives; None where that cannot be known from here."""
+    """Return whether a process, described by `me`, lives; None if that cannot be known from here."""
     if process["place"] is None or process["place"] != _place():
         return None
     return _started(process["pid"]) == process["started"]
 
 
 def _starter():
-    """Return who starts this job again where it is lost: the ids of a launch, and of a Slurm job with the number of its
-    start; None for what there is not."""
+    """Return what starts this job again after a loss: the id of a launch, and that of a Slurm job with the number of
+    its start; None for what there is not."""
     variables = {"launch": "AZ_MPI_LAUNCH", "slurm": "SLURM_JOB_ID", "start": "SLURM_RESTART_COUNT"}
     return {name: os.environ.get(variable) for name, variable in variables.items()}
 
@@ -82,10 +82,9 @@ def _is_earlier(holder):
 
 
 def look(run, say=lambda text: None, wait=lambda: None):
-    """Return the locks of a run's folder that are proved dead, {file name: token}, and write nothing.
+    """Return the dead locks of a run's folder, {file name: token}. Writes nothing. Raises LockHeld if a job lives.
 
-    Waits as long as that needs; then tells `say` so, and calls `wait` again and again, which may raise. Raises LockHeld
-    where a job lives.
+    While it waits for a proof it calls `say` with a text, once, and `wait` again and again; `wait` may raise.
     """
     dead = {}
     for path in _files(Path(run) / "lock"):
@@ -99,7 +98,7 @@ class LockHeld(Refusal):
 
 
 class NotYetOver(LockHeld, NotNow):
-    """It is an earlier start of this one, such as one on a host that is cut off, or a repair, and will end."""
+    """The other job will end: it is a repair, or an earlier start of this job, such as on a host that is cut off."""
 
 
 def _held(path, holder, why):
@@ -108,12 +107,12 @@ def _held(path, holder, why):
         f"--logdir {path.parent.parent}: another job runs here: process {pid} on {host}, attempt "
         f"{holder.get('attempt', '?')}, since {since} ({why})\n"
         f"  let it end, or stop it (kill -TERM {pid} on {host}); or give another --logdir\n"
-        f"  a dead job's lock is taken over without your help; {path} need not be removed"
+        f"  a dead job's lock is taken over by itself; do not remove {path}"
     )
 
 
 def _silent_s(holder):
-    """Return for how many seconds the beat of a holder elsewhere has to stand still before it is dead."""
+    """Return for how many seconds the beat of a holder elsewhere has to stand still until it counts as dead."""
     if _is_earlier(holder):
         return LOOK_S
     return max(LOOK_S, min(holder.get("hang_s", LOOK_S) or LOOK_MAX_S, LOOK_MAX_S))
@@ -153,7 +152,7 @@ def _watch(path, say=lambda text: None, wait=lambda: None):
 
 
 def _read(path):
-    """Return (beat, content) of a lock file, None where it is gone; {} as content where it cannot be understood."""
+    """Return (beat, content) of a lock file, None if it is gone; content {} if it cannot be understood."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -168,17 +167,17 @@ def _read(path):
         content.get("starter", {}).get, float(content.get("hang_s", 0.0))  # which older versions did not write
         return beat, content
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return beat, {}  # being written, or its writer died in the middle: its beat decides
+        return beat, {}  # being written, or its writer has died: the beat decides
 
 
 def _token(path):
-    """Return the token in a lock file: None where the file is gone, "" where it cannot be understood."""
+    """Return the token in a lock file, None if the file is gone, "" if it cannot be understood."""
     found = _read(path)
     return found and found[1].get("token", "")
 
 
 def _files(folder):
-    """Return the lock files of a folder, oldest first; none where there is no such folder."""
+    """Return the lock files of a folder, oldest first."""
     found = [name for name in files.names(folder) if _NAME.fullmatch(name)]
     return [folder / name for name in sorted(found, key=lambda name: int(name[:-5]))]
 
@@ -194,21 +193,20 @@ class Lock:
 
     @classmethod
     def take(cls, run, ranks, attempt, dead=None, hang_s=LOOK_S, brief=False):
-        """Take the lock of a run's folder, which is made where there is none.
+        """Take the lock on a run's folder, which is made if it does not exist.
 
-        ranks: `me()` of every rank of the job, root first. attempt: which start of the run this is, for messages.
-        dead: what `look` has returned. hang_s: seconds for which the job may stand still, `fault.hang_s`. brief: that
-        others had better try again than give up. Raises LockHeld, with nothing left behind, where another job has it;
-        OSError.
+        ranks: `me()` of every rank of the job, root first. attempt: the number of this start, for messages. dead: what
+        `look` has returned. hang_s: `fault.hang_s`. brief: this job will soon end, so others are told to try again.
+        Raises LockHeld, and leaves nothing, if another job holds the lock; OSError.
         """
         return cls._claim(run, ranks, attempt, secrets.token_hex(16), dead or {}, hang_s, brief)
 
     @classmethod
     def take_over(cls, run, ranks, attempt, token, hang_s=LOOK_S):
-        """Go on with the lock of our own job, whose root is dead: the new root does.
+        """Take over the lock of this job, whose root is dead, as the new root.
 
-        ranks: of those that are left, the new root first. token: the job's. Raises LockLost where another job has
-        taken the run, or the lock of ours is gone.
+        ranks: the ranks that are left, the new root first. token: the job's. Raises LockLost if another job has taken
+        the run, or if this job's lock is gone.
         """
         folder = Path(run) / "lock"
         ours = {path.name: token for path in _files(folder) if _token(path) == token}
@@ -234,7 +232,7 @@ class Lock:
             path = folder / f"{1 + max((int(other.stem) for other in others), default=0):06d}.json"
             if not _create(path, json.dumps(content) + "\n"):
                 continue
-            # Whoever looks last of two that have made a lock sees the other's, so never do both go on.
+            # Of two jobs that have made a lock the one that looks last sees the other's: never do both go on.
             left = [other for other in _files(folder) if other != path]
             strangers = [other for other in left if dead.get(other.name) != _token(other)]
             if not strangers:
@@ -249,10 +247,10 @@ class Lock:
         raise LockHeld(f"--logdir {run}: too many jobs start here at once\n  start one")
 
     def still_ours(self):
-        """Return whether no other job has taken the lock. Asks the file system: raises OSError where it fails."""
+        """Return whether no other job has taken the lock. Raises OSError if the file system fails."""
         if not self._lost:
             try:
-                # Not what a cache knows: the server changes the file's time, or says that it is gone.
+                # Bypasses caches: the server changes the file's time, or reports that the file is gone.
                 os.utime(self.path, follow_symlinks=False)
                 self._lost = _token(self.path) != self.token
             except (FileNotFoundError, NotADirectoryError):
@@ -260,7 +258,7 @@ class Lock:
         return not self._lost
 
     def check(self):
-        """Raise LockLost unless it is ours still: to be called right before a file becomes visible."""
+        """Raise LockLost unless the lock is still ours. To be called right before a file becomes visible."""
         if not self.still_ours():
             found = [found[1] for path in _files(self.path.parent) if (found := _read(path))]
             others = [f"{other.get('pid')} on {other.get('host')}" for other in found
@@ -270,8 +268,8 @@ class Lock:
             raise LockLost(f"{self.path.parent}: another job has taken the run over ({', '.join(others)})")
 
     def release(self):
-        """Give the lock back; the folder of locks goes too where it is empty. Never raises OSError, and waits no longer
-        than RELEASE_S for a file system that hangs: then the lock is found dead."""
+        """Remove the lock, and the folder of locks if it is empty. Never raises OSError, and waits at most RELEASE_S
+        for a file system that hangs: then the next job finds the lock dead."""
         self._closed.set()
         thread = threading.Thread(target=self._give_back, daemon=True)
         thread.start()
@@ -283,7 +281,7 @@ class Lock:
                 self.path.unlink(missing_ok=True)
                 self.path.parent.rmdir()
         except OSError:
-            pass  # another start's lock is there, or the disk fails: then it is found dead
+            pass  # another job's lock is there, or the disk fails: then the next job finds ours dead
 
     def _beat(self):
         while not self._closed.wait(BEAT_S):
@@ -291,11 +289,11 @@ class Lock:
                 if not self.still_ours():
                     return
             except OSError:
-                pass  # those who write find out for themselves
+                pass  # the writer notices by itself
 
 
 def _gone(folder):
-    """Return the exception for a folder of locks in which neither this job's lock is nor another's."""
+    """Return the exception for a folder of locks with neither this job's lock nor another's."""
     if files.is_there(folder.parent / "attempts"):
         return LockLost(f"{folder}: this job's lock was removed, or the run's folder was renamed for a while; no other "
                         "job has taken the run over")
@@ -304,10 +302,10 @@ def _gone(folder):
 
 
 def _create(path, text):
-    """Make a file that was not there and return True; False where there is one."""
+    """Make a new file and return True; False if there is one."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
-    except (FileExistsError, FileNotFoundError):  # the latter: whoever released has removed the folder
+    except (FileExistsError, FileNotFoundError):  # the latter: a release has removed the folder
         return False
     try:
         with open(descriptor, "w") as file:

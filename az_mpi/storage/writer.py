@@ -38,40 +38,39 @@ class _Job:
 
 
 class Writer:
-    """Writes records as segments in `folder`, in the order in which they are handed over (`links` links to them all),
-    and other files between them.
+    """Writes records as segments in `folder`, in the order of `submit`, and other files between them. The file `links`
+    links to all segments.
 
-    One process, root, has one, and calls it from one thread. An error that does not pass is raised by the next
-    `submit` or `flush`, as it was raised in the thread; later calls raise SegmentError. What was handed over before
-    or after such an error is still written if it can be.
+    Root has one and calls it from one thread. An error that will not pass is raised by the next `submit` or `flush`;
+    later calls raise SegmentError. Other records are still written if possible.
     """
 
     def __init__(self, folder, links, game, requests=None, give_up_s=600.0):
-        """requests: what signals ask for (`signals.Requests`); a stop is asked for here where the writer gives up."""
+        """requests: `signals.Requests`; the writer requests a stop here when it gives up."""
         self.folder, self.links, self.game, self.give_up_s = folder, links, game, give_up_s
         self.requests = requests or SimpleNamespace(stop=False)
         self.may_appear = lambda: None  # called right before a file appears; raises Forbidden
-        self.ended = None  # why nothing is written any more, in words
-        self.resumable = True  # then: whether the same command goes on later
-        self.lost_games_num = 0  # handed over and not written, since it has ended
+        self.ended = None  # once nothing is written any more: why, in words
+        self.resumable = True  # then: whether the same command can go on later
+        self.lost_games_num = 0  # then: games that were submitted and not written
         self._log = logging.getLogger("az_mpi")
         self._changed = threading.Condition()
         self._unwritten = deque()  # the first is being written
         self._handed_num = self._written_num = 0  # records
         self._error, self._told = None, False
-        self._path, self._tried, self._failure = None, 0.0, None  # of the step under way; in words why it failed last
-        self._begun = None  # when that step was tried first
-        # A daemon: a file system that never answers must not keep a failing program alive.
+        self._path, self._tried, self._failure = None, 0.0, None  # of the step under way; its newest error in words
+        self._begun = None  # when that step was first tried
+        # A daemon, so that a file system that never answers does not keep a failing program alive.
         threading.Thread(target=self._write, name="segments", daemon=True).start()
 
     def submit(self, iteration, record, provenance):
-        """Hand over what `segment.write` takes; waits while QUEUE_MAX records are unwritten.
+        """Let the thread write a segment, see `segment.write`. Blocks while QUEUE_MAX records are unwritten.
 
-        The record must not be changed afterwards. One without games makes no segment, but the links are renewed.
+        The record must not be changed afterwards. One without games makes no segment, but renews the links.
         """
         steps = [(self.links, lambda: segment.link_all(self.folder, self.links, self._check))]
         if len(record.games):
-            names = []  # a second try writes the segment of the first, which may have appeared before it failed
+            names = []  # a second try uses the name of the first, whose file may have appeared before it failed
 
             def write():
                 names[:] = names or [segment.next_path(self.folder, iteration)]
@@ -84,10 +83,11 @@ class Writer:
             self._append(_Job(steps, len(record.games)))
 
     def do(self, path, action, what="written"):
-        """Let `action(check)` write `path` after all that was handed over, wait, and return what it returns; None where
-        the writer has ended. It may be called again and again. It calls `check` right before its file appears.
+        """Let the thread call `action(check)`, which writes `path`, after all that was submitted; wait and return its
+        result, None once the writer has ended. `action` may be called several times; it has to call `check` right
+        before its file appears.
 
-        what: "read" where it only reads."""
+        what: "read" for an action that only reads."""
         job = _Job([(path, lambda: action(self._check))], what=what)
         job.waited = True
         with self._changed:
@@ -100,23 +100,23 @@ class Writer:
 
     @property
     def unwritten_num(self):
-        """How many of the newest records handed over may not be durable yet."""
+        """How many of the newest submitted records may not be durable yet."""
         with self._changed:
             return self._handed_num - self._written_num
 
     def writing_s(self):
-        """Return for how many seconds it has been at the step under way; 0.0 where there is none. For any thread."""
+        """Return for how many seconds the step under way has taken; 0.0 if there is none. For any thread."""
         begun = self._begun
         return 0.0 if begun is None else time.monotonic() - begun
 
     def flush(self):
-        """Wait until everything handed over is durable, or the writer has ended."""
+        """Wait until everything submitted is durable, or the writer has ended."""
         with self._changed:
             self._wait(lambda: not self._unwritten)
             self._raise_error()
 
     def rescue(self):
-        """Wait RESCUE_S at most for what was handed over, in a run that is failing.
+        """Wait at most RESCUE_S for submitted records, in a run that is failing.
 
         Returns (how many records are still unwritten, an error that no `submit` or `flush` has raised, or None).
         """
@@ -141,7 +141,7 @@ class Writer:
         raise self._error
 
     def _wait(self, done):
-        """Wait until `done()`, which is called with `_changed` held, or until the writer ends. Tells of a pause."""
+        """Wait until `done()`, called with `_changed` held, or until the writer ends. Logs a pause."""
         begun, paused = time.monotonic(), False
         while not done() and self.ended is None:
             self._changed.wait(0.1)
@@ -160,7 +160,7 @@ class Writer:
             self._log.info("the files can be written again: the run goes on")
 
     def _trouble(self):
-        """Return in words why the step under way does not get on, or None."""
+        """Return in words why the step under way makes no progress, or None."""
         if self._unwritten and self._failure is not None:
             return f"{self._path} cannot be {self._unwritten[0].what}: {self._failure}"
         silent_s = time.monotonic() - self._tried
@@ -170,7 +170,7 @@ class Writer:
         return None
 
     def _end(self, why):
-        """Write nothing any more and ask all ranks to stop. `_changed` is held."""
+        """Write nothing any more, and ask all ranks to stop. Called with `_changed` held."""
         self.ended = why
         self.lost_games_num += sum(job.games_num for job in self._unwritten)
         self.requests.stop = True
@@ -190,9 +190,9 @@ class Writer:
             try:
                 for path, action in job.steps:
                     job.result = self._perform(path, action, job.what)
-            except BaseException as raised:  # whatever it is, it belongs to the thread that handed this over
+            except BaseException as raised:  # of any kind: it is raised in the thread that submitted the job
                 job.error = raised
-            job.steps = self._begun = None  # with the record
+            job.steps = self._begun = None  # frees the record
             with self._changed:
                 self._failure = None
                 if not job.waited:
@@ -266,5 +266,5 @@ def describe(path, error):
         free = "free space unknown"
     usual = MAY_NOT if error.errno in REFUSED else "look at the file system, or at the host that serves it"
     file = Path(error.filename or path)
-    file = "" if file == Path(path) or file.name.startswith(".") else f": {file.name}"  # not its temporary name
+    file = "" if file == Path(path) or file.name.startswith(".") else f": {file.name}"  # no temporary names
     return f"{error.strerror}{file} ({free}): {ADVICE.get(name, usual)}"
