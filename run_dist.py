@@ -10,7 +10,7 @@ import time
 import traceback
 from pathlib import Path
 
-# Requests that come while the modules below load wait until somebody listens, see `start`.
+# Signals that come while the modules below load are held back until `start` handles them.
 HELD = (signal.SIGUSR1, signal.SIGUSR2)
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
@@ -41,28 +41,28 @@ def main(argv):
 
 
 def leave(status):
-    """End this process with an exit status, without all that Python would tidy up: a second's work in each rank."""
+    """End this process with an exit status, without Python's own clean-up, which takes a second on each rank."""
     from az_mpi.mpi.world import World
 
     try:
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
-        ctypes.CDLL(None).fflush(None)  # what C libraries have said, such as NCCL
+        ctypes.CDLL(None).fflush(None)  # output of C libraries such as NCCL
         World.finish()
     except Exception:
-        status = status or INTERNAL  # such as a result that nobody could be told
+        status = status or INTERNAL  # for example, a result could not be printed
         traceback.print_exc()
     finally:
         os._exit(status)
 
 
 def finish(status, text, stream):
-    """Let one rank print what every rank knows without MPI; return the exit status."""
+    """Print a text that every rank has, on rank 0 alone and without MPI; return the exit status."""
     if command_line.environment_rank() == 0:
         print(text, end="", file=stream, flush=True)
     elif status:
-        # mpirun ends the others when the first rank fails: leave rank 0 the time to speak.
+        # mpirun ends all ranks when the first one fails: give rank 0 the time to print.
         time.sleep(LAST_WORDS_S)
     return status
 
@@ -78,7 +78,7 @@ def load_config(arguments):
 
 
 def start(arguments):
-    """Join the MPI job and do what was asked. An unexpected exception on any rank ends the whole job."""
+    """Join the MPI job, run the mode and return the exit status. An unexpected exception on a rank ends the job."""
     keep_private()
     have_home()
     requests = Requests()
@@ -110,19 +110,19 @@ def start(arguments):
         return RESUMABLE
     except TrainingFailed:  # raised on every rank, root has said why
         return INTERNAL
-    except PeerLost as error:  # before there was anything to lose, or where nobody could go on
+    except PeerLost as error:  # before the run began, or no rank could go on
         world.revoke()
         print(f"rank {world.rank} of {world.size} on {world.host}: another rank was lost: {error}", file=sys.stderr)
         return RESUMABLE
     except KeyboardInterrupt:
         world.abort(INTERRUPTED)
     except BaseException as error:
-        # What a file system says for a while is no error of ours: the same command goes on once it is over.
+        # Errors of a file system that may pass are not internal: the same command goes on afterwards.
         crash(world, arguments.logdir, RESUMABLE if passes(error) else INTERNAL)
 
 
 def crash(world, folder, status):
-    """Say which rank failed and why, here and in its log file, and end every rank with exit status `status`."""
+    """Print which rank failed and why, also to its log file, and end all ranks with exit status `status`."""
     text = f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{traceback.format_exc()}"
     try:
         print(text, file=sys.stderr, flush=True)
@@ -131,7 +131,7 @@ def crash(world, folder, status):
         with open(open_plain(log, os.O_WRONLY | os.O_APPEND), "w", errors="backslashreplace") as file:
             file.write(text)  # only if there is one
     except OSError:
-        pass  # a full disk may be why we are here; the others must not wait for us
+        pass  # a full disk may be the cause; the other ranks must not wait
     finally:
         world.abort(status)
 
@@ -139,5 +139,5 @@ def crash(world, folder, status):
 if __name__ == "__main__":
     status = main(sys.argv[1:])
     for number in HELD:
-        signal.signal(number, signal.SIG_IGN)  # as Python ends, it would bring back their default actions
+        signal.signal(number, signal.SIG_IGN)  # at its end Python would restore their default actions
     sys.exit(status)

@@ -1,22 +1,22 @@
-"""How MPI tells of a dead rank, and what the program calls it."""
+"""How MPI reports a dead rank, and the exception that the program raises for it."""
 
 import functools
 import time
 
 
 class PeerLost(Exception):
-    """A rank of the job has died, or another rank has said so. What the survivors do then: `World.recover`."""
+    """A rank of the job has died, or another rank has reported that. Survivors go on with `World.recover`."""
 
 
 def collective(method):
-    """Let the errors by which MPI tells of a dead rank be raised as PeerLost. The method's object has a `comm`."""
+    """Make a method raise PeerLost for errors by which MPI reports a dead rank. Its object has a `comm`."""
 
     @functools.wraps(method)
     def call(*arguments, **named):
         try:
             return method(*arguments, **named)
         except Exception as error:
-            if _tells_of_a_loss(error, arguments[0].comm):
+            if _is_loss(error, arguments[0].comm):
                 raise PeerLost(str(error)) from error
             raise
 
@@ -24,7 +24,7 @@ def collective(method):
 
 
 def is_lost(comm):
-    """Return whether a rank of a communicator is known to be dead by now. It lets MPI progress, for the next call."""
+    """Return whether a rank of a communicator is known to be dead. Lets MPI make progress, for the next call."""
     if comm.Is_revoked() or comm.Get_failed().Get_size():
         return True
     comm.Iprobe()
@@ -32,7 +32,7 @@ def is_lost(comm):
 
 
 def lost(comm, within_s=2.0):
-    """Return whether a rank of a communicator is known to be dead, at the latest after `within_s` seconds."""
+    """Return whether a rank of a communicator is known to be dead; wait at most `within_s` seconds for it."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         if is_lost(comm):
@@ -41,13 +41,13 @@ def lost(comm, within_s=2.0):
     return False
 
 
-def _tells_of_a_loss(error, comm):
+def _is_loss(error, comm):
     from mpi4py import MPI
 
     if not isinstance(error, MPI.Exception):
         return False
     if error.Get_error_class() in (MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED):
         return True
-    # A non-blocking collective whose next message is to a dead rank says only that something failed (libnbc in Open MPI
+    # A non-blocking collective whose next message is to a dead rank reports an unspecific error (libnbc in Open MPI
     # 5.0.11: "Error in NBC_Start_round() (-1)").
     return error.Get_error_class() == MPI.ERR_OTHER and lost(comm)

@@ -1,4 +1,4 @@
-"""Sums over ranks for which nobody waits."""
+"""Sums over ranks that do not block."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ from az_mpi.mpi.peers import collective
 
 
 class PendingSum:
-    """A sum over ranks under way. `finished` gives MPI a chance to go on and returns whether `total` is known.
+    """A sum over ranks under way. `finished` lets MPI make progress and returns whether `total` is known.
 
-    Counts go straight to root and the sum straight back: MPI's own non-blocking sum passes through other ranks, each
-    of which would hold it up until it looks next.
+    Counts are gathered on root, and root scatters the sum: MPI's own non-blocking sum passes through other ranks, each
+    of which delays it until its next poll.
     """
 
-    LOOKS = 4  # messages that have arrived may need several calls of Test until they are seen
+    LOOKS = 4  # a message that has arrived may need several calls of Test to be seen
 
     def __init__(self, comm, values, wait):
         self._wait = wait
@@ -31,7 +31,7 @@ class PendingSum:
 
     @property
     def total(self):
-        """The sums, a list of ints; waits until every rank has begun it."""
+        """The sums, a list of ints; blocks until every rank has started this sum."""
         self._wait(self.finished)
         return self._received.tolist()
 

@@ -1,6 +1,6 @@
 """Which device each rank uses, and which ranks train (`train.ranks`). Every function that takes a world is collective.
 
-Ranks that train come first in the world of a run, so rank 0, root, always does.
+Ranks that train come first in the world of a run, so rank 0, root, always trains.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from az_mpi.core.problems import Refusal
 
 
 def place(config, world, device):
-    """Return the run's world, those that train first, and how many these are. Raises Refusal on every rank.
+    """Return (the run's world, trainers first; the number of trainers). Raises Refusal on every rank.
 
     device: the torch device of this rank."""
     places = world.collect([world.host, str(device)])
@@ -30,18 +30,18 @@ def trainers(ranks, places):
     """Return for each rank whether it trains. ranks: `train.ranks`; places: [host, device] of each rank."""
     if ranks == "root_host":
         return [host == places[0][0] for host, _ in places]
-    if ranks == "gpu":  # whoever else shares that GPU plays on it
+    if ranks == "gpu":  # one rank a GPU; others that share it play
         return [place[1] != "cpu" and place not in places[:k] for k, place in enumerate(places)]
     return [ranks == "all" or k < ranks for k in range(len(places))]
 
 
 def choose_device(world):
-    """Return the torch device of this rank: a GPU of its host where there is one, shared out by local rank."""
+    """Return the torch device of this rank: a GPU of its host, chosen by local rank, or "cpu"."""
     return f"cuda:{world.local_rank % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
 
 
 def open_device(world, device):
-    """Refuse a run where a rank's device cannot be used, such as a GPU that another process holds for itself."""
+    """Refuse a run if a rank's device cannot be used, for example a GPU that another process holds exclusively."""
     problem = None
     try:
         torch.zeros(1, device=device)
@@ -55,7 +55,7 @@ def open_device(world, device):
 
 
 def remarks(hosts, gpus_by_host):
-    """Return lines on what is unusual about the devices of a run.
+    """Return remarks on the devices of a run, as lines.
 
     hosts: the host of each rank. gpus_by_host: {host: number of GPUs that its ranks see}.
     """

@@ -1,8 +1,8 @@
 """The ranks of one MPI job, as the rest of the program sees them. The only module that imports mpi4py.
 
 Every method marked "Collective" must be called by every rank of the world, in the same order. Waiting sleeps between
-looks instead of spinning, so that a rank which waits leaves its core to a rank which works. Bulk data travels as
-buffers in rounds of at most `chunk_bytes` a rank, so that no message or displacement comes near 2 GiB.
+polls instead of spinning, so that a waiting rank leaves its core to a working one. Bulk data is sent as buffers in
+rounds of at most `chunk_bytes` a rank, so that no message or displacement comes near 2 GiB.
 """
 
 import functools
@@ -22,18 +22,18 @@ from az_mpi.mpi.peers import PeerLost, collective
 from az_mpi.mpi.pending import PendingSum
 
 LONGEST_SLEEP_S, LONGEST_SLEEP_BESIDE_S = 0.002, 0.02
-ABORT_S = 3.0  # that MPI is given to end the job
+ABORT_S = 3.0  # for MPI to end the job
 
 
 class World:
     """Ranks 0 … size - 1 of an MPI communicator; rank 0 is root. Made by `start` and `split`. Collective."""
 
-    # Seconds that this rank has spent in collectives, waiting for others or for bulk data to travel. One count for all
-    # worlds of a process: a rank waits in one place at a time. What waits inside Horovod is not seen.
+    # Seconds that this rank has spent in collectives, waiting for others or for bulk data. One count for all worlds of
+    # a process: a rank waits in one place at a time. Time in Horovod does not count.
     waited_s = 0.0
     # Whether the job goes on when a rank dies: mpirun was started with --with-ft ulfm.
     survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")
-    # Bytes that this rank has sent to others in bulk. Horovod's are not seen.
+    # Bytes of bulk data that this rank has sent to others. Horovod's do not count.
     sent_bytes = 0
 
     @collective
@@ -53,10 +53,10 @@ class World:
     @classmethod
     def start(cls):
         """Join the job that mpirun or srun started; without one, be a world of one rank."""
-        # Horovod waits inside MPI: with more threads than cores it must give way (Open MPI reads this at start).
+        # Horovod waits inside MPI, and must yield its core if threads outnumber cores. Open MPI reads this once.
         os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
         if not any(name.startswith(("OMPI_COMM_", "PMIX_", "PMI_")) for name in os.environ):
-            # Nobody started this rank with the settings that tools/setup.sh has made: this one spares a second.
+            # Started without mpirun, hence without the settings of tools/setup.sh: this one saves a second.
             os.environ.setdefault("OMPI_MCA_btl", "^ofi")
         from mpi4py import MPI
 
@@ -72,8 +72,8 @@ class World:
 
     @classmethod
     def finish(cls):
-        """Finalise MPI, right before this process ends. Where ranks can be lost that is left out: MPI would wait for
-        one that is not there, and Open MPI's ULFM sometimes for one that has left already."""
+        """Finalise MPI, right before this process ends. Does nothing if ranks can be lost: MPI would wait for lost
+        ranks, and Open MPI's ULFM sometimes waits for ranks that have left."""
         from mpi4py import MPI
 
         if not cls.survives:
@@ -85,7 +85,7 @@ class World:
         return " ".join(word for word in words if word != "Version:")  # MPICH's
 
     def limits(self):
-        """Return what is off under this MPI and not under Open MPI, one line; None where nothing is."""
+        """Return, as one line, what this MPI lacks that Open MPI has; None if nothing."""
         if self.library().startswith("Open MPI"):
             return None
         return f"{self.library()} has no ULFM here: a lost rank ends the job, and the same command resumes it"
@@ -106,13 +106,13 @@ class World:
         return [json.loads(everything[a : a + n].tobytes()) for a, n in zip(starts, sizes)]
 
     def share(self, item, source=0):
-        """Return the small JSON-able item of rank `source` on every rank; the others' is ignored. Collective."""
+        """Return the small JSON-able item of rank `source` on every rank; the others' are ignored. Collective."""
         return json.loads(self.broadcast(np.frombuffer(json.dumps(item).encode(), np.uint8), source).tobytes())
 
     def from_root(self, make):
-        """Return on every rank the small JSON-able result of `make()`, which root alone calls. Collective.
+        """Return on every rank the small JSON-able result of `make()`, which only root calls. Collective.
 
-        Raises Refusal, with the same text, on every rank where `make` raises one on root; likewise NotNow.
+        If `make` raises Refusal or NotNow on root, every rank raises it with the same text.
         """
         outcome = None
         if self.is_root:
@@ -126,7 +126,7 @@ class World:
         return outcome["result"]
 
     def agree(self, item):
-        """Return the ranks whose item differs from root's, [] where all agree. Collective."""
+        """Return the ranks whose item differs from root's, [] if all agree. Collective."""
         items = self.collect(item)
         return [rank for rank, other in enumerate(items) if other != items[0]]
 
@@ -139,14 +139,15 @@ class World:
 
     @collective
     def start_sum(self, values):
-        """Begin to add up a few integers a rank and return a `PendingSum`. Collective: every rank begins its sums in
-        the same order, and no rank waits for another before it asks for the result."""
+        """Start a sum of a few integers a rank and return a `PendingSum`. Collective: every rank starts its sums in the
+        same order. Does not block; only asking for the result does."""
         return PendingSum(self._sums, values, self._wait_for)
 
     @collective
     def broadcast(self, array, source=0, into=None):
-        """Return the array, of a plain dtype, of rank `source` on every rank, elsewhere in `into` where that is of its
-        dtype and shape; the others' is ignored. Collective."""
+        """Return the array of rank `source` on every rank; other ranks' arrays are ignored. Collective.
+
+        array: of a plain dtype. into: used for the result on other ranks if it has the same dtype and shape."""
         length, is_source = np.zeros(1, np.int64), self.rank == source
         if is_source:
             array = np.ascontiguousarray(array)
@@ -220,17 +221,18 @@ class World:
 
     @collective
     def reorder(self, first):
-        """Return a world of the same ranks where those with a true `first` come first, else in order. Collective."""
+        """Return a world of the same ranks, those with a true `first` first, else in order. Collective."""
         return self._derive(self.comm.Split(0, self.rank + (0 if first else self.size)))
 
     @collective
     def split(self, member):
-        """Return a world of the ranks where `member` is true, in the same order; None on the others. Collective."""
+        """Return a world of the ranks where `member` is true, in order; None on the others. Collective."""
         comm = self.comm.Split(0 if member else self._mpi.UNDEFINED, self.rank)
         return self._derive(comm) if member else None
 
     def beside(self):
-        """Return this world, for a thread beside the main one: its waiting is no idle time and no sign of life."""
+        """Return this world for use in another thread than the main one: its waiting is neither idle time nor a sign of
+        life."""
         self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)
         return self
 
@@ -239,10 +241,10 @@ class World:
         return self._derived[-1]
 
     def recover(self, rebuild):
-        """Return `rebuild(world of the survivors)` once it has succeeded on all of them, to be called after PeerLost.
-        Collective over survivors. Where one more dies meanwhile, `rebuild` is called again with those that are left.
+        """Return `rebuild(world of the survivors)` once it has succeeded on all of them. To be called after PeerLost.
+        Collective over survivors. If one more dies meanwhile, `rebuild` is called again with those that are left.
 
-        Needs MPI with ULFM, as `survives` says.
+        Needs MPI with ULFM, see `survives`.
         """
         while True:
             self.revoke()
@@ -263,21 +265,21 @@ class World:
                 pass
 
     def settle(self):
-        """Wait for every rank that still lives, before this one leaves. Collective."""
+        """Wait for every living rank, before this one leaves. Collective."""
         try:
             self.barrier()
-        except PeerLost:  # it has nothing more to do than to leave
-            pass
+        except PeerLost:
+            pass  # this rank has nothing to do but to leave
 
     def revoke(self):
-        """End every collective of this world, and of those made from it, on every rank. Any rank may call it alone."""
+        """End all collectives of this world, and of worlds made from it, on every rank. Any rank may call it alone."""
         for world in self._derived:
             world.revoke()
         for comm in (self._sums, self.comm):
             comm.Revoke()
 
     def cores(self):
-        """Return how many cores this rank may use: those it may run on, shared with its neighbours. Collective."""
+        """Return this rank's number of cores: those it may run on, divided by the ranks that share them. Collective."""
         allowed = sorted(os.sched_getaffinity(0))
         everyone = self.collect([self.host, allowed])
         sharing = sum(host == self.host and bool(set(allowed) & set(cores)) for host, cores in everyone)
@@ -288,8 +290,8 @@ class World:
         self._mpi.COMM_WORLD.Abort(code)
 
     def give_up(self, code):
-        """End the whole job with exit status `code`, and this process though MPI should reach nobody any more. Any
-        thread of any rank may call it alone."""
+        """End the whole job with exit status `code`, and this process even if MPI fails to end the others. Any thread
+        of any rank may call it alone."""
         threading.Thread(target=self.abort, args=(code,), daemon=True).start()
         time.sleep(ABORT_S)
         os._exit(code)
@@ -300,7 +302,7 @@ class World:
         return [int(size) for size in sizes]
 
     def _chunk(self, longest):
-        """Return how many bytes a pair of ranks exchanges in one round when no message has more than `longest`."""
+        """Return how many bytes a pair of ranks exchanges in one round if no message is longer than `longest`."""
         return max(1, min(longest, self.chunk_bytes // self.size))
 
     def _wait(self, request):
@@ -313,7 +315,7 @@ def split_evenly(total, parts):
 
 
 def wait(done):
-    """Call `done` until it returns true. The seconds count as `World.waited_s`."""
+    """Call `done` until it returns true. The time is added to `World.waited_s`."""
     start = time.perf_counter()
     poll(done, LONGEST_SLEEP_S, watchdog.tick)
     World.waited_s += time.perf_counter() - start

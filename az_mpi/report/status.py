@@ -15,16 +15,16 @@ from az_mpi.report.status_text import render
 NAME, TEXT_NAME = "status.json", "status.txt"
 SCHEMA_VERSION = 1
 WRITE_EVERY_S = 2.0
-LAST_WRITE_S = 5.0  # a disk that hangs does not hold up the end for longer
+LAST_WRITE_S = 5.0  # for a disk that hangs when the run ends
 UNHEARD_S = 15.0  # then root's log names the ranks that were never heard from
-RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # what games/s, Network MB/min and the time left are means of
-MESSAGE_MAX = 150  # characters of a failure: with their JSON escapes they fit a datagram
+RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # games/s, Network MB/min and time left are means over these
+MESSAGE_MAX = 150  # characters of a failure: escaped in JSON they fit a datagram
 STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # of the phases; in all others ranks sync
 
 
 class Status:
-    """One rank's part of the status. Root's also writes the files, every WRITE_EVERY_S. As a context manager it says
-    at the end how the run ended, with Error for a rank that leaves with an exception.
+    """One rank's part of the status. Root's also writes the files, every WRITE_EVERY_S. As a context manager it records
+    at the end how the run ended, with the state Error for a rank that leaves with an exception.
 
     state: Active (plays or evaluates), Training, Syncing. staleness: iterations between the weights that newly
     exchanged games began with and those at the exchange, the mean over ranks.
@@ -53,13 +53,13 @@ class Status:
             self._thread.start()
 
     def begin(self, run, rows):
-        """The loop begins: from now on the counts of `run` are shown. rows: (host, device, roles) of each rank."""
+        """From now on show the counts of `run`: the loop begins. rows: (host, device, roles) of each rank."""
         self._run, self._rows = run, rows
         if self._job == "starting":
             self._job = "running"
 
     def enter(self, phase):
-        """This rank is now at `phase` of the loop; None: it has done its part and waits for the others."""
+        """This rank enters `phase` of the loop; None: it has done its part and waits for the others."""
         now = time.monotonic()
         if self.state == "Active" and self.phase == "play":
             self._played_s += now - self._begun
@@ -75,7 +75,7 @@ class Status:
         self._begun = now
 
     def advance(self, name, done, total, unit):
-        """Of the phase's work, which people call `name`, `done` of `total` units are done; cheap enough for every
+        """Show that `done` of `total` units of the phase's work are done. name: of the work. Cheap enough for every
         step."""
         self._progress = (name, done, total, unit)
 
@@ -108,7 +108,7 @@ class Status:
             self.end("finished")
         elif issubclass(kind, KeyboardInterrupt):
             self.end("stopped")
-        else:  # a refusal is raised on every rank and is nobody's failure
+        else:  # a refusal is raised on every rank and is no rank's failure
             self.end("failed", None if issubclass(kind, Refusal) else f"{kind.__name__}: {error}")
 
     def facts(self):
@@ -150,13 +150,13 @@ class Status:
                 for name, text in ((NAME, json.dumps(values) + "\n"), (TEXT_NAME, render(values))):
                     write_bytes(self._folder / name, text.encode(), durable=False, before=before)
             except (OSError, Forbidden):
-                pass  # a full or absent disk is the loop's to report; readers see that nothing moves
+                pass  # the loop reports a full or failing disk; readers see that nothing changes
 
     def _values(self):
         """Return the content of status.json: the run as a whole and a row for each rank.
 
-        A row's games_num are of this attempt; the run's games_num, positions_num and step are those of its finished
-        iterations. games_per_s: while playing; of a finished run, the mean of this attempt. None: not known yet.
+        A row's games_num counts this attempt; the run's games_num, positions_num and step, its finished iterations.
+        games_per_s: while playing; of a finished run, the mean of this attempt. None: not known yet.
         """
         now, run, beats = time.monotonic(), self._run, self._monitor.beats()
         ranks = [self._rank_values(rank, beat) for rank, beat in enumerate(beats)]
@@ -209,7 +209,7 @@ class Status:
         return progress and dict(zip(("name", "done", "total", "unit"), progress))
 
     def _time_left(self, now):
-        """Return the seconds until the last iteration is done, from the pace of the newest ones; None before that."""
+        """Return the seconds until the last iteration is done, estimated from the newest ones; None before that."""
         if self._run is None:
             return None
         done, step, reached = self._run.progress.iteration, self._run.progress.step, self._reached
@@ -224,7 +224,7 @@ class Status:
         return round(max(left * pace - (now - reached[-1][0]), 0.0), 1)
 
     def _network(self, now, sent):
-        """Return 10^6 bytes a minute that all ranks sent, over the last NETWORK_LOOKS writes; None if uncounted."""
+        """Return how many 10^6 bytes a minute all ranks sent over the last NETWORK_LOOKS writes; None if none did."""
         self._sent.append((now, sent))
         (first_s, first), (last_s, last) = self._sent[0], self._sent[-1]
         return round((last - first) / 1e6 / (last_s - first_s) * 60, 3) if last and last_s > first_s else None

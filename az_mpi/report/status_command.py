@@ -1,4 +1,4 @@
-"""python -m az_mpi status RUN: how far a run is and what each of its ranks does, from RUN/status.json."""
+"""python -m az_mpi status RUN: show how far a run is and what each of its ranks does, from RUN/status.json."""
 
 import argparse
 import json
@@ -16,10 +16,9 @@ STALLED_S = 6.0  # root writes every 2 s: without a new count for so long it cou
 LOOK_EVERY_S, WATCH_EVERY_S = 0.25, 2.0
 EPILOG = """\
 states: Active (plays or evaluates), Training, Syncing (exchanges, or waits for others), Error, Offline (no heartbeat
-for 5 s), Finished. Workers active counts the ranks that are in none of the last three. Games and games/s are of this
-attempt; games/s is measured while a rank plays, and is the mean once the run is finished. Staleness:
-iterations between the weights games began with and those at their exchange. A job that was killed is found out by its
-silence, which takes some seconds.
+for 5 s), Finished. Workers active counts ranks in the first three. Games and games/s are of this attempt; games/s is
+measured while a rank plays; of a finished run it is the mean. Staleness: iterations between the weights that games
+began with and those at their exchange. That a job was killed is noticed after some seconds of silence.
 Without Python: watch cat RUN/status.txt
 """
 
@@ -93,8 +92,8 @@ def _refusal(folder, reason):
 
 
 def dead(values, silent_s):
-    """Return a status whose writer is gone for some seconds, as it is to be shown: dead, and every rank but one in
-    Error Offline."""
+    """Return a status as it is shown once its writer has been silent for some seconds: the job is dead, and all ranks
+    are Offline but those in Error."""
     ranks = [row | {"state": row["state"] if row["state"] == "Error" else "Offline", "games_per_s": 0.0,
                     "last_seen_s": round(row["last_seen_s"] + silent_s, 1)} for row in values["ranks"]]
     failures = [*values["failures"], f"root has written nothing for {STALLED_S:.0f} s: the job is dead (or its folder "
