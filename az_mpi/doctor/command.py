@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from az_mpi import __version__
+from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS, USAGE
 from az_mpi.core.problems import Refusal, escape, parse_json, show
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
@@ -41,15 +42,9 @@ exit codes:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise Refusal(f"{PROG}: error: {message}\nAll options: {PROG} --help")
-
-
 def parser():
     """Return the parser of the command's options."""
-    made = _Parser(prog=PROG, usage=f"[mpirun -n RANKS] {PROG} [options]", description=DESCRIPTION, epilog=EPILOG,
-                   allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = Parser(PROG, DESCRIPTION, EPILOG, usage=f"[mpirun -n RANKS] {PROG} [options]")
     made.add_argument("--logdir", metavar="DIR", default="runs", help="the folder that runs are to be in, on a file "
                       "system all hosts share (default: runs)")
     made.add_argument("--config_file", metavar="FILE", help="predict games/s and hours for this configuration")

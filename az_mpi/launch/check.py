@@ -97,8 +97,7 @@ def token(logdir):
                 raise Refusal(f"--logdir {escape(str(logdir))}: {escape(str(folder))} is not a folder")
             folder = folder.parent
         path, text = folder / f".az_mpi-{secrets.token_hex(8)}.tmp", secrets.token_hex(16)  # a run removes such names
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "w") as file:
-            file.write(text)
+        files.create(path, text.encode())
     except OSError as error:
         kind = NotNow if files.passes(error) and run_folder.holds_run(logdir) else Refusal
         raise kind(f"--logdir {escape(str(logdir))}: {folder} cannot be written to: {error.strerror}") from error

@@ -1,12 +1,11 @@
 """python -m az_mpi hosts RUN: show the hosts of a run that launch supervises; add and remove hosts while it runs."""
 
-import argparse
 import secrets
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
+from az_mpi.core.arguments import Parser
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch.hosts import parse
 from az_mpi.launch.request_files import RequestFiles
@@ -30,9 +29,7 @@ exit codes:
 
 def main(arguments):
     """Show or change the hosts of the run that `arguments` name and return the exit status. Raises Refusal."""
-    parser = argparse.ArgumentParser(prog=PROG, description=__doc__.partition(": ")[2].capitalize(), epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py)")
+    parser = Parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG, run=True)
     parser.add_argument("--add", metavar="HOST:SLOTS", action="append", default=[], help="take these hosts in too, "
                         '"node4:2,node5:2"; one that is there gets these slots')
     parser.add_argument("--remove", metavar="HOST", action="append", default=[], help="go on without these hosts")

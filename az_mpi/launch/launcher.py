@@ -10,6 +10,7 @@ from pathlib import Path
 
 from az_mpi.config import command_line
 from az_mpi.config import load as configuration
+from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.problems import Refusal, escape, nearest
 from az_mpi.launch import check, hosts, mpi_job, mpirun
@@ -45,14 +46,8 @@ NODES_MAX = hosts.HOSTS_MAX
 TIMEOUT_MAX_S = 86400
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise Refusal(f"{PROG}: error: {message}\nAll options: {PROG} --help")
-
-
 def _parser():
-    parser = _Parser(prog=PROG, usage=f"{PROG} [options] -- OPTIONS OF run_dist.py", description=DESCRIPTION,
-                     epilog=EPILOG, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(PROG, DESCRIPTION, EPILOG, usage=f"{PROG} [options] -- OPTIONS OF run_dist.py")
     where = parser.add_argument_group("where", "Without --hosts and --hostfile: the nodes of the Slurm job, if this is "
                                       "one, else this machine.")
     where.add_argument("--hosts", metavar="LIST", help='hosts and how many ranks each takes, "10.0.0.1:2,node2:2"')

@@ -8,7 +8,6 @@ receiver's own clock: clocks of two hosts are never compared.
 import hmac
 import json
 import math
-import secrets
 import socket
 import threading
 import time
@@ -31,27 +30,6 @@ class Beat(NamedTuple):
 
     content: dict | None
     silent_s: float
-
-
-def start(world, content, on_urgent=None, silence_s=math.inf, on_silence=None, reply=dict, on_reply=None):
-    """Start the heartbeats of every rank and return (root's Listener, None elsewhere; this rank's Sender). Collective.
-
-    content(): what the rank tells root, a dict whose JSON is below 1 KiB; called in the thread. on_urgent: see
-    `Listener`. on_silence(rank): called in the thread, once, when root has heard nothing of a rank, or another rank
-    nothing of root, for `silence_s`. Ranks that were never heard from do not time out. reply(): what root's answers
-    tell the ranks, a small dict with keys of its own; called in root's thread. on_reply(reply): called with each new
-    answer, in the thread.
-    """
-    listener, place = None, None
-    if world.is_root:
-        token = secrets.token_hex(16)
-        listener = Listener(token, world.size, on_urgent, silence_s, on_silence, reply)
-        place = [world.host, own_addresses(), listener.port, token]
-    host, addresses, port, token = world.share(place)
-    if host == world.host:
-        addresses = ["127.0.0.1", *addresses]
-    places = [(address, port) for address in addresses]
-    return listener, Sender(places, token, world.rank, content, silence_s, on_silence, on_reply)
 
 
 def own_addresses():
@@ -89,6 +67,8 @@ class Listener:
     """Root's end: receives the beats of `size` ranks on UDP `port`, in a daemon thread.
 
     on_urgent(rank, content): called in that thread with the last words of a rank, before they are answered.
+    on_silence(rank): called in it, once, when nothing was heard of a rank for `silence_s`. Ranks that were never heard
+    from do not time out. reply(): what answers tell the ranks, a small dict with keys of its own.
     """
 
     def __init__(self, token, size, on_urgent=None, silence_s=math.inf, on_silence=None, reply=dict,
@@ -161,7 +141,8 @@ class Sender:
     """A rank's end: sends `content()` to root each second, in a daemon thread.
 
     addresses: (host, port) of root, the likeliest first. All are used until root's answer says which one reached it,
-    and again after SILENT_S without a new answer.
+    and again after SILENT_S without a new answer. on_silence(0): called in the thread, once, when root has not answered
+    for `silence_s`, unless it never did. on_reply(reply): called in it with each new answer.
     """
 
     def __init__(self, addresses, token, rank, content, silence_s=math.inf, on_silence=None, on_reply=None):

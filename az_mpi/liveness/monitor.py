@@ -7,6 +7,7 @@ beside each rank kills a rank whose threads no longer run at all.
 
 import math
 import os
+import secrets
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ import time
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.liveness import heartbeat, watchdog
 from az_mpi.liveness.hang_detection import HangDetector
+from az_mpi.liveness.heartbeat import Listener, Sender
 
 SPARE_S = 5.0  # beyond fault.hang_s: the watchdog comes first, and the survivors of the rank that it kills recover
 LEAVE_S = 8.0  # for root to store games before the job ends: its file system may hang
@@ -24,17 +26,22 @@ class Monitor:
     """One rank's part: it sends root heartbeats and acts on what they say. Collective to make."""
 
     def __init__(self, world, folder, hang_s, facts, writing_s, on_failure, on_end):
-        """facts(): what this rank tells root beside, a small dict. writing_s(): for how many seconds this rank's writer
-        has been at one step. On root, in threads: on_failure(rank, facts) when a rank announces that it fails;
-        on_end(text) before the job is ended, and why."""
+        """hang_s: `fault.hang_s`. facts(): what this rank tells root beside, a dict whose JSON is below 1 KiB.
+        writing_s(): for how many seconds this rank's writer has been at one step. On root, in threads: on_failure(rank,
+        facts) when a rank announces that it fails; on_end(text) before the job is ended, and why."""
         self._world, self._on_end = world, on_end
         self._told, self._told_at = None, -math.inf
         # A rank that is alone has nobody to compare itself with, nor anybody who waits for it.
         self._detector = HangDetector(folder, world.rank, hang_s if world.size > 1 else 0.0, writing_s)
-        self._listener = None
-        self._listener, self._sender = heartbeat.start(
-            world, lambda: facts() | self._detector.facts(), on_failure, hang_s + SPARE_S if hang_s else math.inf,
-            self._end_job_without, self._tell_ranks, self._hear)
+        self._listener, place, silence_s = None, None, hang_s + SPARE_S if hang_s else math.inf
+        if world.is_root:
+            token = secrets.token_hex(16)
+            self._listener = Listener(token, world.size, on_failure, silence_s, self._end_job_without, self._tell_ranks)
+            place = [world.host, heartbeat.own_addresses(), self._listener.port, token]
+        host, addresses, port, token = world.share(place)
+        addresses = [(name, port) for name in ["127.0.0.1"] * (host == world.host) + addresses]
+        self._sender = Sender(addresses, token, world.rank, lambda: facts() | self._detector.facts(), silence_s,
+                              self._end_job_without, self._hear)  # fmt: skip
 
     def beats(self):
         """Return the newest `Beat` of each rank, by rank. On root."""

@@ -64,27 +64,24 @@ def steps():
 
 
 @contextmanager
-def brief():
-    """Mark a block that neither compiles nor waits for other ranks or a file system, but for this rank's GPU, say."""
-    done, _words[_STEPS] = _words[_STEPS], FAMILIAR
-    tick()
-    try:
-        yield
-    finally:
-        tick()
-        _words[_STEPS] = done
-
-
-@contextmanager
-def aside():
-    """Mark a part of a step whose length varies, such as one that uses a file system."""
-    done, _words[_STEPS] = _words[_STEPS], 0
+def _counted_as(steps):
+    done, _words[_STEPS] = _words[_STEPS], steps
     tick()
     try:
         yield
     finally:
         tick()  # first: these seconds must not count as the step's
         _words[_STEPS] = done
+
+
+def brief():
+    """Mark a block that neither compiles nor waits for other ranks or a file system, but for this rank's GPU, say."""
+    return _counted_as(FAMILIAR)
+
+
+def aside():
+    """Mark a part of a step whose length varies, such as one that uses a file system."""
+    return _counted_as(0)
 
 
 @contextmanager
@@ -219,7 +216,7 @@ def _watch(memory, pid, launcher):
     rule, start_up, starting = HangRule(), StartUp(launcher), True
     while not select.select([0], [], [], LOOK_EVERY_S)[0]:  # readable when the rank has ended: nothing is written
         try:
-            steps = words[_STEPS]  # before the count: see `aside`
+            steps = words[_STEPS]  # before the count: see `_counted_as`
             why = rule.look(words[_COUNT], steps, words[_HANG_MS] / 1000, stat(pid)[1][STATE] == "T")
         except (OSError, IndexError):  # the rank has just ended
             break

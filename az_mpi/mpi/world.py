@@ -110,10 +110,8 @@ class World:
         return json.loads(self.broadcast(np.frombuffer(json.dumps(item).encode(), np.uint8), source).tobytes())
 
     def from_root(self, make):
-        """Return on every rank the small JSON-able result of `make()`, which only root calls. Collective.
-
-        If `make` raises Refusal or NotNow on root, every rank raises it with the same text.
-        """
+        """Return on every rank the small JSON-able result of `make()`, which only root calls. Collective. If `make`
+        raises Refusal or NotNow, every rank raises it with the same text."""
         outcome = None
         if self.is_root:
             try:
@@ -145,9 +143,8 @@ class World:
 
     @collective
     def broadcast(self, array, source=0, into=None):
-        """Return the array of rank `source` on every rank; other ranks' arrays are ignored. Collective.
-
-        array: of a plain dtype. into: used for the result on other ranks if it has the same dtype and shape."""
+        """Return the array of rank `source`, of a plain dtype, on every rank; other ranks' are ignored. Collective.
+        into: used for the result on other ranks if it has the same dtype and shape."""
         length, is_source = np.zeros(1, np.int64), self.rank == source
         if is_source:
             array = np.ascontiguousarray(array)
@@ -231,8 +228,7 @@ class World:
         return self._derive(comm) if member else None
 
     def beside(self):
-        """Return this world for use in another thread than the main one: its waiting is neither idle time nor a sign of
-        life."""
+        """Return this world for a thread beside the main one: its waiting is neither idle time nor a sign of life."""
         self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)
         return self
 

@@ -1,12 +1,12 @@
 """python -m az_mpi report RUN: one self-contained HTML page of a run, RUN/report.html; also of a run under way."""
 
-import argparse
 import json
 import time
 from html import escape
 from itertools import zip_longest
 from pathlib import Path
 
+from az_mpi.core.arguments import Parser
 from az_mpi.core.files import write_text
 from az_mpi.core.problems import Refusal, readable
 from az_mpi.core.registry import parse
@@ -35,11 +35,9 @@ COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, how i
 
 def main(arguments):
     """Write the report of the run that `arguments` name and print its path; return the exit status. Raises Refusal."""
-    about = "Make RUN/report.html: curves, ranks, configuration and sample games on one page that needs no network."
-    parser = argparse.ArgumentParser(prog=PROG, description=about, allow_abbrev=False)
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py); the run may "
-                        "be under way")
-    print(write(parser.parse_args(arguments).run))
+    about = ("Make RUN/report.html: curves, ranks, configuration and sample games on one page that needs no network.\n"
+             "The run may be under way.")
+    print(write(Parser(PROG, about, run=True).parse_args(arguments).run))
     return 0
 
 

@@ -1,11 +1,11 @@
 """python -m az_mpi status RUN: show how far a run is and what each of its ranks does, from RUN/status.json."""
 
-import argparse
 import json
 import sys
 import time
 from pathlib import Path
 
+from az_mpi.core.arguments import Parser
 from az_mpi.core.files import Foreign, read_json, retry_while_unavailable
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.core.silence import SilenceTimer
@@ -25,9 +25,7 @@ Without Python: watch cat RUN/status.txt
 
 def main(arguments):
     """Show the status of the run that `arguments` name; return the exit status. Raises Refusal."""
-    parser = argparse.ArgumentParser(prog=PROG, description=__doc__.partition(": ")[2].capitalize(), epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py)")
+    parser = Parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG, run=True)
     parser.add_argument("--watch", action="store_true", help="show it again every 2 s until the run ends or Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print the status as JSON, one object a line")
     given = parser.parse_args(arguments)

@@ -304,15 +304,11 @@ def _gone(folder):
 def _create(path, text):
     """Make a new file and return True; False if there is one."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        files.create(path, text.encode())
+        files.sync(path)
+        return True
     except (FileExistsError, FileNotFoundError):  # the latter: a release has removed the folder
         return False
-    try:
-        with open(descriptor, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
     except OSError:
         path.unlink(missing_ok=True)
         raise
-    return True

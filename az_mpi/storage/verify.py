@@ -3,15 +3,14 @@
 Nothing is thrown away: what is damaged is renamed to NAME.damaged. Games in two segments are kept once.
 """
 
-import argparse
 import functools
 import json
 import os
 import sys
 from collections import Counter
-from pathlib import Path
 
 from az_mpi.core import files
+from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.problems import NotNow, Refusal
 
@@ -35,9 +34,7 @@ exit codes:
 
 def main(arguments):
     """Check the run that `arguments` name and return the exit status. Raises Refusal."""
-    parser = argparse.ArgumentParser(prog=PROG, description=__doc__.partition(": ")[2].capitalize(), epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py)")
+    parser = Parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG, run=True)
     parser.add_argument("--repair", action="store_true", help="set damaged files aside and mend the rest")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)

@@ -10,6 +10,7 @@ import pytest
 
 from az_mpi.liveness import heartbeat
 from az_mpi.liveness.heartbeat import Listener, Sender, pack, unpack
+from az_mpi.liveness.monitor import Monitor
 
 TOKEN = "a token"
 
@@ -208,12 +209,12 @@ def test_own_addresses_are_ipv4_and_none_is_the_loopback(monkeypatch):
     assert heartbeat.own_addresses() == ["10.9.0.1", "192.168.7.7"]  # first what the host's name stands for
 
 
-def test_every_rank_of_a_world_finds_root(world):
-    listener, sender = heartbeat.start(world, lambda: {"here": True})
-    wait_until(lambda: heard(listener, 0) == {"here": True})
-    wait_until(lambda: sender.route == ("127.0.0.1", listener.port))  # the same host
-    sender.close()
-    listener.close()
+def test_every_rank_of_a_world_finds_root(world, tmp_path):
+    monitor = Monitor(world, tmp_path, 60.0, lambda: {"here": True}, lambda: 0.0, None, None)
+    wait_until(lambda: monitor.beats()[0].content)
+    assert monitor.beats()[0].content["here"]
+    wait_until(lambda: monitor._sender.route == ("127.0.0.1", monitor.port))  # the same host
+    monitor.close()
 
 
 def test_who_falls_silent_is_missed_once_and_who_says_farewell_is_not(say, listener, monkeypatch):

@@ -1,0 +1,21 @@
+"""Command lines: the parser that all commands share."""
+
+import argparse
+from pathlib import Path
+
+from az_mpi.core.problems import Refusal
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises Refusal for a wrong command line, and takes no abbreviated options.
+
+    about: what --help says first. run: whether the first argument is a run's folder."""
+
+    def __init__(self, prog, about, epilog=None, run=False, **how):
+        super().__init__(prog=prog, description=about, epilog=epilog, allow_abbrev=False,
+                         formatter_class=argparse.RawDescriptionHelpFormatter, **how)  # fmt: skip
+        if run:
+            self.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py)")
+
+    def error(self, message):
+        raise Refusal(f"{self.prog}: error: {message}\nAll options: {self.prog} --help")
