@@ -219,10 +219,13 @@ def _kept(run):
 
 
 def _look_for_checkpoints(run, world):
-    """Raise Refusal where the run had checkpoints and cannot go on with one of them."""
+    """Let root read the newest checkpoint. Raises Refusal where the run had some and cannot go on with one of them."""
     folder, ours = run.files.folder / "checkpoints", run.training.network.state_dict()
-    look = functools.partial(checkpoint.refuse_unusable, folder, anew=False, ours=ours)
-    world.from_root(lambda: run.files.read(folder, look))
+
+    def look():
+        run.files.newest = run.files.read(folder, functools.partial(checkpoint.refuse_unusable, folder, False, ours))
+
+    world.from_root(look)
 
 
 def _restate(new, rescued):
