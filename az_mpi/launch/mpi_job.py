@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from az_mpi.liveness import watchdog
@@ -42,13 +43,7 @@ class _Signals:
 
     def __init__(self):
         self._caught, self._sent, self._stops = [], set(), 0
-        self._before = {number: signal.signal(number, lambda number, _: self._caught.append(number))
-                        for number in (*self.STOPPING, signal.SIGUSR1)}
-
-    def restore(self):
-        """Handle signals as before."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self.handlers = dict.fromkeys((*self.STOPPING, signal.SIGUSR1), lambda number, _: self._caught.append(number))
 
     def send(self, process, number):
         self._sent.add(number)
@@ -77,7 +72,7 @@ def follow(command, tick=lambda: ()):
     is passed on as it is. tick() is called every LOOK_EVERY_S; the signals that it returns are sent.
     """
     signals, prctl, lost = _Signals(), ctypes.CDLL(None).prctl, threading.Event()
-    try:
+    with handling(signals.handlers):
         # In a session of its own: on a terminal's Ctrl-C, which is for launch, mpirun would kill the ranks at once.
         # mpirun ends with launch, even if launch is killed.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
@@ -98,8 +93,6 @@ def follow(command, tick=lambda: ()):
             if process.poll() is None:  # tick failed
                 process.terminate()
                 process.wait()
-    finally:
-        signals.restore()
 
 
 def copy(descriptor, lost):
@@ -135,22 +128,22 @@ def tell(line, descriptor=2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
-class interruptible:
-    """A block that INT, TERM and HUP leave by SystemExit, so that it is cleaned up. status: the exit status; by default
-    128 + the signal."""
-
-    def __init__(self, status=None):
-        self.status = status
-
-    def __enter__(self):
-        def leave(number, _):
-            raise SystemExit(self.status or 128 + number)
-
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        self.before = {number: signal.signal(number, leave) for number in numbers}
-        # A scheduler's warning to the job, which does not run yet.
-        self.before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: None)
-
-    def __exit__(self, *error):
-        for number, handler in self.before.items():
+@contextmanager
+def handling(handlers):
+    """Handle signals within the block. handlers: {signal: function, see `signal.signal`}."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def interruptible(status=None):
+    """Return a block that INT, TERM and HUP leave by SystemExit, so that it is cleaned up. status: the exit status; by
+    default 128 + the signal."""
+    def leave(number, _):
+        raise SystemExit(status or 128 + number)
+
+    # USR1 is a scheduler's warning to the job, which does not run yet.
+    return handling(dict.fromkeys(_Signals.STOPPING, leave) | {signal.SIGUSR1: lambda *_: None})
