@@ -184,10 +184,10 @@ def main(arguments):
 def supervise(options, program, given, found, chosen):
     """Run a training and supervise it; return the exit status."""
     mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
-    pool = HostPool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
+    host_pool = HostPool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
     answers = None if options.no_check else first_look(options, given, found, chosen)
     with mpi_job.interruptible(RESUMABLE):
-        return Supervisor(options, program, given.logdir, found, pool, chosen, hours(given), Ssh()).run(answers)
+        return Supervisor(options, program, given.logdir, found, host_pool, chosen, hours(given), Ssh()).run(answers)
 
 
 def hours(given):

@@ -35,15 +35,16 @@ class Supervisor:
     """Runs the jobs of one launch, one after the other. `run` is its whole life.
 
     options: of launch. program: the words that start run_dist.py. folder: the run's. found: the Mpirun. chosen: the
-    Hosts of `pool` that were checked. hours: of all jobs together, 0 for no limit. transport: a Ssh or a Meeting.
+    Hosts of `host_pool` that were checked. hours: of all jobs together, 0 for no limit. transport: a Ssh or a Meeting.
     """
 
-    def __init__(self, options, program, folder, found, pool, chosen, hours, transport):
-        self.options, self.program, self.folder, self.mpirun, self.pool = options, program, Path(folder), found, pool
-        self.transport, self.id, self.requests = transport, secrets.token_hex(8), RequestFiles(folder)
+    def __init__(self, options, program, folder, found, host_pool, chosen, hours, transport):
+        self.options, self.program, self.folder, self.mpirun = options, program, Path(folder), found
+        self.host_pool, self.transport, self.requests = host_pool, transport, RequestFiles(folder)
+        self.id = secrets.token_hex(8)
         self.end = time.monotonic() + SHARE * 3600 * hours if hours else float("inf")
         self.there = {host.name for host in chosen}  # the names of hosts that answered when last asked
-        self.chosen, self.np = pool.choose(self.there)
+        self.chosen, self.np = host_pool.choose(self.there)
         self.began, self.node_lost, self.jobs_num, self.narrow_num = False, False, 0, 0
         self.request = self.answer = self.published = self.look = None
         self.up, self.before = False, {}  # whether the job has written a status; the status that was there before it
@@ -134,8 +135,8 @@ class Supervisor:
         """Choose hosts for the next job from those that answer, and kill the last job's processes on them. Return
         (their answers, the names of hosts of the last job that are missing)."""
         answers, problems = None, []
-        present = self.transport.present(host.name for host in self.pool.wanted())
-        wanted = [host for host in self.pool.wanted() if host.name in present]
+        present = self.transport.present(host.name for host in self.host_pool.wanted())
+        wanted = [host for host in self.host_pool.wanted() if host.name in present]
         if not self.options.no_check:
             try:
                 answers, problems = self.ask_hosts(wanted, self.id)
@@ -146,10 +147,10 @@ class Supervisor:
         for name, message in bad.items():
             mpi_job.say(f"left out: {name}: {message}")
         self.there = {name for name in present if (answers is None or name in answers) and name not in bad}
-        names = {host.name for host in self.pool.wanted()}
+        names = {host.name for host in self.host_pool.wanted()}
         missing = [host.name for host in self.chosen if host.name in names - self.there]
-        self.pool.lose(missing)
-        self.chosen, self.np = self.pool.choose(self.there)
+        self.host_pool.lose(missing)
+        self.chosen, self.np = self.host_pool.choose(self.there)
         return answers, missing
 
     def ask_hosts(self, hosts, end=None):
@@ -213,10 +214,10 @@ class Supervisor:
             self.consider(request)
         elif now >= self.look_at:
             self.look_at = now + LOOK_S
-            self.pool.reread()
-            names = self.transport.present(host.name for host in self.pool.wanted())
-            absent = [host for host in self.pool.wanted()
-                      if host.name in names - self.there and self.pool.may_return(host.name)]  # fmt: skip
+            self.host_pool.reread()
+            names = self.transport.present(host.name for host in self.host_pool.wanted())
+            absent = [host for host in self.host_pool.wanted()
+                      if host.name in names - self.there and self.host_pool.may_return(host.name)]  # fmt: skip
             if absent and not self.options.no_check:
                 self.look = Look(self.ask_hosts, absent)
             else:
@@ -236,7 +237,7 @@ class Supervisor:
     def rearrange(self):
         """Restart if the available hosts are others than those of the job, or if the job has survived lost ranks (then
         not too often)."""
-        hosts, np = self.pool.choose(self.there)
+        hosts, np = self.host_pool.choose(self.there)
         lost_num = self.np - len(self.state().get("ranks", ())) if self.options.survive else 0
         if hosts and (hosts, np) != (self.chosen, self.np):
             self.change(f"restarting on {shown(hosts)}")
@@ -255,18 +256,18 @@ class Supervisor:
         self.request = request
         try:
             add = parse(",".join(request["add"]), "--add") if request["add"] else []
-            self.pool.check(add, request["remove"])
+            self.host_pool.check(add, request["remove"])
         except Refusal as error:
             return self.reply(USAGE, str(error))
         if add and not self.options.no_check:
-            self.look = Look(self.ask_hosts, self.pool.with_slots(add))
+            self.look = Look(self.ask_hosts, self.host_pool.with_slots(add))
         else:
             self.there |= {host.name for host in add}
             self.grant(request)
 
     def grant(self, request):
-        self.pool.change(parse(",".join(request["add"]), "--add") if request["add"] else [], request["remove"])
-        hosts, np = self.pool.choose(self.there)
+        self.host_pool.change(parse(",".join(request["add"]), "--add") if request["add"] else [], request["remove"])
+        hosts, np = self.host_pool.choose(self.there)
         if request["restart"] or (hosts, np) != (self.chosen, self.np):
             text = f"restarting on {shown(hosts)}: {np} rank{'s' * (np != 1)}"
             self.change(f"as asked: {text}")
@@ -283,7 +284,7 @@ class Supervisor:
         names = {host.name for host in self.chosen}
         rows = [{"host": str(host), "state": "in the job" if self.up else "in the next job"} for host in self.chosen]
         rows += [{"host": str(host), "state": "spare" if host.name in self.there else "does not answer"}
-                 for host in self.pool.wanted() if host.name not in names]  # fmt: skip
+                 for host in self.host_pool.wanted() if host.name not in names]  # fmt: skip
         content = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "hosts": rows, "ranks": self.np,
                    "up": self.up, "restarts_num": self.jobs_num - 1, "answer": self.answer}  # fmt: skip
         if content != self.published:

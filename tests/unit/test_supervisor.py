@@ -76,10 +76,10 @@ def launch(tmp_path, monkeypatch):
         (tmp_path / "plan").write_text(json.dumps(plan))
         options = {"max_restarts": 3, "no_check": True, "survive": False, "gpus": None, "nodes": None, "np": None,
                    "timeout": 20, "interface": None} | options  # fmt: skip
-        pool = HostPool(read or (lambda: hosts.parse(given)), options["nodes"], options["gpus"], options["np"])
+        host_pool = HostPool(read or (lambda: hosts.parse(given)), options["nodes"], options["gpus"], options["np"])
         found = Mpirun(str(tmp_path / "mpirun"), "mpirun (Open MPI) 5.0.11", None)
-        watch = Supervisor(Namespace(**options), ["x", "--fresh"], tmp_path / "run", found, pool, pool.wanted(), hours,
-                           transport or Ssh())  # fmt: skip
+        watch = Supervisor(Namespace(**options), ["x", "--fresh"], tmp_path / "run", found, host_pool,
+                           host_pool.wanted(), hours, transport or Ssh())  # fmt: skip
         status = watch.run(None)
         lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
         assert not (tmp_path / "run/launch.json").exists() and all(line[-2] == "x" for line in lines[:1])
@@ -286,33 +286,33 @@ def test_what_cannot_even_begin_is_tried_less_often(launch):
 
 
 @pytest.fixture
-def pool():
+def host_pool():
     clock = Namespace(now=0.0)
     made = HostPool(lambda: hosts.parse("a:2,b:2"), np=3, clock=lambda: clock.now)
     made.time = clock
     return made
 
 
-def test_a_host_that_is_lost_often_is_waited_for_longer(pool):
+def test_a_host_that_is_lost_often_is_waited_for_longer(host_pool):
     waits = []
     for _ in range(9):
-        pool.lose(["b"])
-        begun = pool.time.now
-        while not pool.may_return("b"):
-            pool.time.now += 10
-        waits.append(pool.time.now - begun)
-    assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600] and pool.may_return("a")
+        host_pool.lose(["b"])
+        begun = host_pool.time.now
+        while not host_pool.may_return("b"):
+            host_pool.time.now += 10
+        waits.append(host_pool.time.now - begun)
+    assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600] and host_pool.may_return("a")
 
 
-def test_widths(pool):
+def test_widths(host_pool):
     def width(*names):
-        chosen, np = pool.choose(names)
+        chosen, np = host_pool.choose(names)
         return ",".join(map(str, chosen)), np
 
     assert width("b", "a") == ("a:2,b:2", 3) and width("b") == ("b:2", 2) and width() == ("", 0)
-    pool.change(hosts.parse("c:1"), ["a"])
+    host_pool.change(hosts.parse("c:1"), ["a"])
     assert width("a", "b", "c") == ("b:2,c:1", 3) and width("a") == ("", 0)
-    pool.change(hosts.parse("a:4,c:2"), [])
+    host_pool.change(hosts.parse("a:4,c:2"), [])
     assert width("a", "b", "c") == ("a:4,b:2,c:2", 8)
 
 
@@ -320,9 +320,9 @@ def test_widths(pool):
     ("", ["c"], "not among the hosts of this run: a, b"), ("", ["a", "b"], "no host would be left"),
     ("a:2", [], "among the hosts already"),
 ])  # fmt: skip
-def test_changes_that_cannot_be(pool, add, remove, says):
+def test_changes_that_cannot_be(host_pool, add, remove, says):
     with pytest.raises(Refusal, match=says):
-        pool.check(hosts.parse(add) if add else [], remove)
+        host_pool.check(hosts.parse(add) if add else [], remove)
 
 
 def ask(*words):

@@ -40,9 +40,9 @@ def lead(node, options, program, logdir, hours, timeout_s):
     try:
         wait_for(node, others, timeout_s)
         meeting = Meeting(node, others)
-        pool = HostPool(meeting.hosts, np=options.np)
-        names = {host.name for host in pool.wanted()}
-        chosen, np = pool.choose(names)
+        host_pool = HostPool(meeting.hosts, np=options.np)
+        names = {host.name for host in host_pool.wanted()}
+        chosen, np = host_pool.choose(names)
         found, answers = mpirun.find(), None
         if not options.no_check:
             answers = check.check(chosen, found, logdir, meeting.shell(timeout_s), options.timeout or check.ANSWER_S,
@@ -55,7 +55,7 @@ def lead(node, options, program, logdir, hours, timeout_s):
             status, text = mpi_job.run(command, lambda: signals(meeting, names)), ""
         else:
             with mpi_job.interruptible(RESUMABLE):
-                status = Supervisor(options, program, logdir, found, pool, chosen, hours, meeting).run(answers)
+                status = Supervisor(options, program, logdir, found, host_pool, chosen, hours, meeting).run(answers)
             text = ""
         return status
     except Refusal as error:
