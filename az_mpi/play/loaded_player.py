@@ -49,10 +49,11 @@ class LoadedPlayer:
         search, slots = make_search(self.game, self._evaluate, settings, 1, noise=False), np.arange(1)
         search.reset(slots, states, np.zeros(1, np.uint64))
         search.run(slots)
-        visits = search.policy(slots)[0].astype(np.float32)
+        policy, (_, actions, shares) = np.zeros(self.game.num_actions, np.float32), search.policy(slots)
+        policy[actions] = shares
         action = int(search.choose(slots, np.zeros(1))[0])
         move = self.game.action_to_text(states[0], action)
-        return Analysis(visits / visits.sum(), float(search.value(slots)[0]), action, move)
+        return Analysis(policy, float(search.value(slots)[0]), action, move)
 
     def evaluate(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what the network says without any search: (logits float32 [n, A], value float32 [n]). states: [n, S].
