@@ -1,6 +1,7 @@
 """What an iteration did: a record in metrics.jsonl and a line in the log."""
 
 import resource
+from typing import Any
 
 from az_mpi.report.summary import iteration_line, losses_text
 from az_mpi.run.state import Run
@@ -13,7 +14,8 @@ def report(run: Run, new_positions: int, steps_num: int):
     mine = [*run.playing.evaluate.take_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, losses]
     asked, evaluated, peak, losses = zip(*run.world.collect(mine))  # ru_maxrss is in KiB
     games_num = int(counters["games_num"].sum())
-    values = {"iteration": run.progress.iteration, "games_num": games_num, "positions_num": new_positions}
+    values: dict[str, Any] = {"iteration": run.progress.iteration, "games_num": games_num}
+    values |= {"positions_num": new_positions}
     values |= {"games_asked_num": run.setup.config.selfplay.games_num}
     values |= {"steps_num": steps_num} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
     values |= {"mean_length": counters["positions_num"].sum() / max(games_num, 1)}
