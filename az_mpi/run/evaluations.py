@@ -3,9 +3,9 @@
 Every function here is collective: every rank calls it.
 """
 
-import copy
 import functools
 import json
+from copy import deepcopy
 
 from safetensors import SafetensorError
 
@@ -39,12 +39,12 @@ def evaluate(run: Run, answer):
     if run.world.is_root:
         match = result["matches"].get("best")
         result["promoted"] = match is None or match["score"] >= 0.5
-        file, write = run.setup.folder / "best" / f"{run.progress.iteration:06d}.safetensors", run.files.writer.do
+        copy, write = run.setup.folder / "best" / f"{run.progress.iteration:06d}.safetensors", run.files.writer.do
         if result["promoted"]:
             tensors = checkpoint.to_bytes(run.training.network.state_dict())
-            write(file, lambda check, file=file: files.write_bytes(file, tensors, before=check))
-        else:  # of a start that ended before it could save this iteration
-            write(file, lambda check, file=file: file.unlink(missing_ok=True))
+            write(copy, lambda check: files.write_bytes(copy, tensors, before=check))
+        else:  # an earlier start may have ended between its evaluation of this iteration and its checkpoint
+            write(copy, lambda check: copy.unlink(missing_ok=True))
         run.report.metrics.write("evaluation", run.progress.step, result | times)
         # The evaluation counts as done once this file is there: it comes last.
         text, file = json.dumps(result, indent=1) + "\n", _evaluation_file(run)
@@ -97,7 +97,7 @@ def load_best(run: Run, before: int):
 
     if not world.from_root(look):
         return None
-    network = copy.deepcopy(network)
+    network = deepcopy(network)
     network.load_state_dict(checkpoint.broadcast(world, tensors))
     if playing.best_engine is None:
         playing.best_engine = run.setup.make_engine(network)[0]
