@@ -1,1 +1,1 @@
-"""What a person sees of a run."""
+"""What people see of a run: the console, metrics, the status, the HTML report."""

@@ -2,32 +2,34 @@
 
 import queue
 import threading
+from collections.abc import Callable
+from typing import Any
 
 
 class BackgroundWriter:
-    """A thread that calls `do(item)` for one item after another; `do` handles its own errors.
+    """A thread that calls `do(item)` for one item after another; `do` must not raise.
 
-    It is a daemon: a file system that never answers must not keep a finished program alive.
+    It is a daemon: a file system that hangs must not keep a finished program alive.
     """
 
-    def __init__(self, name, do):
+    def __init__(self, name: str, do: Callable[[Any], object]):
         self._do, self._items, self._unfinished_num = do, queue.SimpleQueue(), 0
         self._changed = threading.Condition()
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
-    def put(self, item):
+    def put(self, item: Any) -> None:
         """Queue an item, not None."""
         with self._changed:
             self._unfinished_num += 1
         self._items.put(item)
 
-    def flush(self, within_s):
-        """Wait at most this long until all is done; return whether it is."""
+    def flush(self, within_s: float) -> bool:
+        """Wait at most this long until all items are done; return whether they are."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._unfinished_num, within_s)
 
-    def close(self, within_s):
-        """Let the thread end when all is done; wait and return as `flush` does."""
+    def close(self, within_s: float) -> bool:
+        """Let the thread end when all items are done; wait and return as `flush` does."""
         self._items.put(None)
         return self.flush(within_s)
 

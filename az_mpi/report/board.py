@@ -1,23 +1,32 @@
 """A board as inline SVG, and a game as its boards and moves.
 
-The page's CSS colours cells and pieces: player 0's are dark and player 1's light, also on paper and to the
+page.css colours cells and pieces. Player 0's pieces are dark and player 1's light, which is clear on paper and to the
 colour-blind.
 """
 
-import math
-from html import escape
+from __future__ import annotations
 
-CELL, LABEL = 24, 16  # the picture's units
-WIDTH_MAX = 460  # pixels, on a screen that is wide enough
-BIG_CELL, SMALL_BOARD = 30, 105  # pixels a cell, and a board's width
+import math
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from az_mpi.games.base import Board
+    from az_mpi.report.samples import Sample
+
+CELL, LABEL = 24, 16  # sizes in the picture's units
+WIDTH_MAX = 460  # pixels of a picture at most
+BIG_CELL, SMALL_BOARD = 30, 105  # pixels: a cell of the big board, the width of a small board
 PLAYERS = ("first player", "second player")
 
 
-def draw(board, caption, cell_px, numbers=None, marked=()):
-    """Return the <svg> of a `games.base.Board`.
+def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, int], int] | None = None,
+         marked: Iterable[tuple[int, int]] = ()) -> str:
+    """Return the <svg> of a board.
 
-    caption: read out where the picture cannot be seen. numbers: {(row, column): number on the piece there}, where
-    pieces have no symbols. marked: cells with a thick edge.
+    caption: for screen readers. numbers: {(row, column): number on the piece there}, for pieces without symbols.
+    marked: cells with a thick edge.
     """
     height, width = board.players.shape
     step = CELL * math.sqrt(3) / 2 if board.shape == "hex" else CELL
@@ -25,7 +34,7 @@ def draw(board, caption, cell_px, numbers=None, marked=()):
     outline = _outline(board.shape)
     cells, pieces, labels = [], [], []
 
-    def centre(row, column):
+    def centre(row: float, column: float) -> tuple[float, float]:
         shift = row / 2 if board.shape == "hex" else 0
         return left + (column + shift + 0.5) * CELL, 1 + outline[1] + row * step
 
@@ -48,11 +57,9 @@ def draw(board, caption, cell_px, numbers=None, marked=()):
             f'aria-label="{escape(caption)}">{"".join(cells + pieces + labels)}</svg>')
 
 
-def game(sample):
-    """Return a <section> of a `samples.Sample`: its last board with numbered moves, its moves, and some positions.
-
-    Of a game that gives no boards the positions are the text of its `show`.
-    """
+def game(sample: Sample) -> str:
+    """Return a <section> with the last board of a sample, its moves and some positions; the text of `Game.show` stands
+    for the positions of a game without boards."""
     last = sample.positions[-1]
     moves = [f"<li>{disc(before.to_play)} {escape(move)} <small>{_value(before)}</small></li>"
              for before, move in zip(sample.positions, sample.moves)]
@@ -79,7 +86,7 @@ def _value(position):
     return f"{round(position.value, 2) + 0.0:+.2f}"  # no -0.00
 
 
-def disc(player):
+def disc(player: int) -> str:
     """Return a small disc in the colour of a player."""
     return (f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{PLAYERS[player]}">'
             f'<g class="piece p{player}"><circle cx="6" cy="6" r="5"/></g></svg>')

@@ -1,19 +1,27 @@
-"""Callbacks: classes of the user's own that see every finished game, every iteration and every evaluation of a run."""
+"""Callbacks: users' own classes that are called for every finished game, iteration and evaluation of a run."""
+
+from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from az_mpi.core.registry import CALLBACKS
+from az_mpi.games.base import Game
+
+if TYPE_CHECKING:
+    from az_mpi.selfplay.record import Record
 
 
 class FinishedGame(NamedTuple):
     """A game as it is stored: P positions, S numbers a state.
 
-    id: no other game of the run has it. iteration: when it was begun. rank: who played it. outcome: for the player who
-    began, in [-1, 1]. truncated: ended by selfplay.max_plies, and counted as a draw. states: [P, S], before each move.
-    actions: int32 [P]. root_values: float32 [P], the search's, for the player to move. players: int8 [P], who moved.
+    id: unique in the run. iteration: in which it began. rank: that played it. outcome: for the player who began, in
+    [-1, 1]. truncated: ended by selfplay.max_plies, and counted as a draw. states: [P, S], before each move.
+    actions: int32 [P]. root_values: float32 [P], of the search, for the player to move. players: int8 [P], who moved.
     """
 
     id: int
@@ -28,32 +36,33 @@ class FinishedGame(NamedTuple):
 
 
 class Callback:
-    """Sees a run. One is made on every rank, with those of these arguments that it names: folder (the run's, a Path),
-    rank (this rank's number as the job starts) and game (the `Game`).
+    """Base of callbacks; a subclass overrides what it needs. One is made on every rank; its constructor is given those
+    of the following arguments that it has: folder (the run's, a Path), rank (this rank's number when the job starts),
+    game (the `Game`).
 
-    It is called by the main thread, which waits: within `fault.hang_s`, or the rank is taken for hung. One that raises
-    an exception is told of in the log and not called any more; the run goes on.
+    The main thread calls it and waits. A call that takes longer than `fault.hang_s` counts as a hang. If it raises an
+    exception, the log says so, it is not called any more, and the run goes on.
     """
 
-    def on_game(self, game):
-        """A game was finished; game: a `FinishedGame`. Called on the rank that played it, once for each game that is
-        stored, when the rank hands its games over (`exchange.every_s`)."""
+    def on_game(self, game: FinishedGame) -> None:
+        """A game is finished. Called on the rank that played it, once for each game that is stored, at the exchange
+        (`exchange.every_s`) that stores it."""
 
-    def on_iteration(self, summary):
-        """An iteration is complete. Called on root. summary: what metrics.jsonl has of it, by name."""
+    def on_iteration(self, summary: dict[str, Any]) -> None:
+        """An iteration is complete. Called on root. summary: its metrics by name, as in metrics.jsonl."""
 
-    def on_evaluation(self, result):
-        """The network was evaluated. Called on root. result: as in RUN/evaluations."""
+    def on_evaluation(self, result: dict[str, Any]) -> None:
+        """The network was evaluated. Called on root. result: as in RUN/evaluations/NNNNNN.json."""
 
 
 class Callbacks:
     """The callbacks of a rank, called one after the other."""
 
-    def __init__(self, names, folder, rank, game):
+    def __init__(self, names: Iterable[str], folder: Path, rank: int, game: Game):
         self._callbacks = [CALLBACKS.make(name, folder=folder, rank=rank, game=game) for name in names]
 
-    def games(self, record):
-        """Tell of the finished games of a `Record`, in its order."""
+    def games(self, record: Record) -> None:
+        """Call `on_game` for each finished game of a record, in its order."""
         if not self._callbacks:
             return
         for row, end in zip(record.games, record.games["length"].cumsum()):
@@ -62,10 +71,10 @@ class Callbacks:
             columns = (rows[name].copy() for name in ("state", "action", "root_value", "to_play"))
             self._call("on_game", FinishedGame(*(number.item() for number in numbers), *columns))
 
-    def iteration(self, summary):
+    def iteration(self, summary: dict[str, Any]) -> None:
         self._call("on_iteration", dict(summary))
 
-    def evaluation(self, result):
+    def evaluation(self, result: dict[str, Any]) -> None:
         self._call("on_evaluation", dict(result))
 
     def _call(self, method, what):

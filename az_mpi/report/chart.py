@@ -14,42 +14,45 @@ POINTS_MAX, BARS_MAX, DOTS_MAX, COLOURS_NUM = 400, 120, 60, 8
 
 
 class Series(NamedTuple):
-    """One line: y over x, numbers; low and high: its band, where either may be None; y None: no point there."""
+    """One line: y over x. low and high: its band. None in y: no point; None in low or high: no band there."""
 
     name: str
-    x: Sequence
-    y: Sequence
-    low: Sequence = ()
-    high: Sequence = ()
+    x: Sequence[float]
+    y: Sequence[float | None]
+    low: Sequence[float | None] = ()
+    high: Sequence[float | None] = ()
 
 
-def lines(title, x_label, y_label, series, marks=(), limits=None, empty="nothing yet"):
-    """Return a <figure> of several lines. marks: (x, text) of vertical lines. limits: (lowest, highest) y.
+def lines(title: str, x_label: str, y_label: str, series: Sequence[Series], marks: Sequence[tuple[float, str]] = (),
+          limits: tuple[float, float] | None = None, empty: str = "nothing yet") -> str:
+    """Return a <figure> of several lines. marks: (x, text) of vertical lines. limits: (lowest, highest) y. empty: the
+    text if there are no points.
 
-    Long lines are shown by means of neighbouring points, at most POINTS_MAX of them. Where all points have the same x
-    they are numbers in a table. empty: what is said where there are none.
+    Neighbouring points of a line with more than POINTS_MAX points are averaged. If all points have the same x, the
+    figure is a table of numbers.
     """
-    # A name keeps its colour in all charts with the same names, also where some of them have nothing to show.
-    series = {k: _thin(one) for k, one in enumerate(series) if any(y is not None for y in one.y)}
-    if not series:
+    # A line's colour depends on its place in `series`, so that empty lines do not change the colours of the others.
+    shown = {k: _thin(one) for k, one in enumerate(series) if any(y is not None for y in one.y)}
+    if not shown:
         return _figure(title, {}, f'<p class="empty">{escape(empty)}</p>')
-    points = [(one, k) for one in series.values() for k, y in enumerate(one.y) if y is not None]
+    points = [(one, k) for one in shown.values() for k, y in enumerate(one.y) if y is not None]
     if len({one.x[k] for one, k in points}) == 1:
         rows = [(one.name, one.y[k], *(bound[k] if bound else None for bound in (one.low, one.high)))
                 for one, k in points]
         return _numbers(title, x_label, y_label, points[0][0].x[points[0][1]], rows)
-    numbers = [v for one in series.values() for v in (*one.y, *one.low, *one.high) if v is not None]
+    numbers = [v for one in shown.values() for v in (*one.y, *one.low, *one.high) if v is not None]
     ends = limits or (min(0, *numbers), max(0, *numbers))
-    axes = _Axes([x for one in series.values() for x in one.x], ends, grow=limits is None)
+    axes = _Axes([x for one in shown.values() for x in one.x], ends, grow=limits is None)
     body = [axes.draw(x_label, y_label), _marks(axes, marks)]
-    for k, one in series.items():
+    for k, one in shown.items():
         body.append(_band(axes, one, k) + _line(axes, one, k))
-    return _figure(title, {k: one.name for k, one in series.items()}, _svg(title, body))
+    return _figure(title, {k: one.name for k, one in shown.items()}, _svg(title, body))
 
 
-def stacked(title, x_label, y_label, x, parts, marks=()):
-    """Return a <figure> of stacked bars. parts: {name: heights, one for each x}. Where there are many, neighbours are
-    averaged. A single x becomes a table of numbers."""
+def stacked(title: str, x_label: str, y_label: str, x: Sequence[float], parts: dict[str, Sequence[float]],
+            marks: Sequence[tuple[float, str]] = ()) -> str:
+    """Return a <figure> of stacked bars. parts: {name: heights, one for each x}. Neighbours among more than BARS_MAX
+    bars are averaged. With a single x the figure is a table of numbers."""
     parts = {name: heights for name, heights in parts.items() if any(heights)}
     if not x or not parts:
         return _figure(title, {}, '<p class="empty">nothing yet</p>')
@@ -70,7 +73,7 @@ def stacked(title, x_label, y_label, x, parts, marks=()):
     return _figure(title, dict(enumerate(parts)), _svg(title, body))
 
 
-def ticks(low, high, wanted=5):
+def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     """Return about `wanted` round numbers from `low` to `high`."""
     raw = (high - low) / wanted
     size = 10 ** math.floor(math.log10(raw))
@@ -79,9 +82,9 @@ def ticks(low, high, wanted=5):
 
 
 class _Axes:
-    """The scales of a picture. With `grow` the ends of y become round numbers."""
+    """The scales of a picture. grow: extend the y axis to round numbers."""
 
-    def __init__(self, x, y, grow=True):
+    def __init__(self, x: Sequence[float], y: tuple[float, float], grow: bool = True):
         self.x0, self.x1 = min(x), max(x)
         if self.x0 == self.x1:
             self.x0, self.x1 = self.x0 - 0.5, self.x1 + 0.5
@@ -91,7 +94,7 @@ class _Axes:
             self.y0, self.y1 = math.floor(self.y0 / step) * step, math.ceil(self.y1 / step - 1e-9) * step
 
     def at(self, x, y):
-        """Return the place of a point, in the picture's units; y beyond the ends is cut off."""
+        """Return the place of a point in the picture's units; y is clipped to the axis."""
         y = min(max(y, self.y0), self.y1)
         return (LEFT + (x - self.x0) / (self.x1 - self.x0) * (WIDTH - LEFT - RIGHT),
                 HEIGHT - BOTTOM - (y - self.y0) / (self.y1 - self.y0) * (HEIGHT - TOP - BOTTOM))
@@ -153,7 +156,7 @@ def _thin(one):
 
 
 def _means(values, size):
-    """Return the means of each `size` values that follow each other, None left out; the values themselves for 1."""
+    """Return the means of each `size` consecutive values, without those that are None; for size 1 the values."""
     groups = [[v for v in values[i : i + size] if v is not None] for i in range(0, len(values), size)]
     return [sum(group) / len(group) if group else None for group in groups] if size > 1 else list(values)
 

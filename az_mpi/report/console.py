@@ -1,23 +1,28 @@
-"""Lines for people: root's on standard output and in RUN/logs/run.log, every rank's in RUN/logs/rank-NNN.log."""
+"""Log lines and progress bars: root's on standard output and in RUN/logs/run.log, each rank's in logs/rank-NNN.log."""
+
+from __future__ import annotations
 
 import logging
 import os
 import sys
-from logging.handlers import QueueHandler
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from az_mpi.core.files import open_plain
 from az_mpi.report.background_writer import BackgroundWriter
 
-LAST_LINES_S = 2.0  # for the log files at the end
-PLAIN_EVERY = 0.25  # of the work between two progress lines where there is no terminal
+if TYPE_CHECKING:
+    from az_mpi.report.status import Status
+
+LAST_LINES_S = 2.0  # how long the end of the program waits for the log files
+PLAIN_EVERY = 0.25  # share of the work between two progress lines when there is no terminal
 
 
-def start(is_root, name, run_dir):
-    """Return the program's logger; handlers are replaced, so that a process may start it again.
+def start(is_root: bool, name: str, run_dir: Path | None) -> logging.Logger:
+    """Return the program's logger with new handlers; a process may call this again.
 
-    name: of this rank's log file. run_dir: where the log files go, or None to write none and to leave standard output
-    to the result.
+    name: of this rank's log file. run_dir: the run's folder; None: no log files, and root's lines go to standard error.
     """
     logger = logging.getLogger("az_mpi")
     logger.setLevel(logging.INFO)
@@ -25,7 +30,7 @@ def start(is_root, name, run_dir):
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
         handler.close()
-    # The console first: a file system that hangs must not hold back the line that says so.
+    # The console first: a file system that hangs must not delay the line that says so.
     if is_root:
         console = logging.StreamHandler(sys.stderr if run_dir is None else sys.stdout)
         console.setFormatter(logging.Formatter("%(message)s"))
@@ -42,22 +47,25 @@ def start(is_root, name, run_dir):
     return logger
 
 
-class _Files(QueueHandler):
-    """Writes lines to `files`, descriptors, in a thread.
+class _Files(logging.Handler):
+    """Writes lines to `files`, descriptors, in a thread, so that a file system that hangs delays neither the run nor
+    its end."""
 
-    The files are not handlers of their own: at the end logging would wait for one whose file system hangs."""
-
-    def __init__(self, files):
-        super().__init__(BackgroundWriter("log", lambda record: [_write(file, f"{record.msg}\n") for file in files]))
+    def __init__(self, files: list[int]):
+        super().__init__()
         self._files = files
+        self._background = BackgroundWriter("log", lambda line: [_write(file, line) for file in files])
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
 
-    def enqueue(self, record):
-        self.queue.put(record)
+    def emit(self, record):
+        try:
+            self._background.put(f"{self.format(record)}\n")
+        except Exception:
+            self.handleError(record)
 
     def close(self):
         """Write what is queued, for at most LAST_LINES_S, and close the files."""
-        if self.queue.close(LAST_LINES_S):
+        if self._background.close(LAST_LINES_S):
             for file in self._files:
                 os.close(file)
             self._files = []
@@ -65,7 +73,7 @@ class _Files(QueueHandler):
 
 
 def _write(file, text):
-    """Write a line. Where the disk is full it is lost silently."""
+    """Write a line; on a full disk it is lost silently."""
     data = text.encode(errors="backslashreplace")
     try:
         while data:
@@ -74,7 +82,7 @@ def _write(file, text):
         pass
 
 
-def on_terminal():
+def on_terminal() -> bool:
     """Return whether this rank's standard output reaches a terminal.
 
     Open MPI gives every rank a pseudo-terminal and copies from it to mpirun's output, which may be a file. So under
@@ -89,18 +97,17 @@ def on_terminal():
 
 
 class ProgressBar:
-    """Progress of one phase: a bar on a terminal, else a line each `PLAIN_EVERY` of the work. Shown by root alone.
+    """Progress of one phase: a bar on a terminal, else a line each `PLAIN_EVERY` of the work. shown: true on root.
+    status: of the run, which shows the progress as well."""
 
-    status: the run's `Status`, which is told as well.
-    """
-
-    def __init__(self, logger, shown, name, unit, status=None):
+    def __init__(self, logger: logging.Logger, shown: bool, name: str, unit: str, status: Status | None = None):
         self.logger, self.shown, self.name, self.unit, self.status = logger, shown, name, unit, status
-        self.bar, self.next_line = None, PLAIN_EVERY
+        self.next_line = PLAIN_EVERY
+        self.bar: Any = None
         self.on_terminal = shown and on_terminal()
 
-    def update(self, done, total):
-        """Say that `done` of `total` is done; cheap enough for every step."""
+    def update(self, done: int, total: int) -> None:
+        """`done` of `total` is done; cheap enough for every step."""
         if not self.shown or not total:
             return
         if self.status:
@@ -109,7 +116,7 @@ class ProgressBar:
             if self.bar is None:
                 from tqdm import tqdm
 
-                # mpirun holds back standard error until a line ends. Its pseudo-terminal has no size.
+                # mpirun delays standard error until a line ends. Its pseudo-terminal has no size.
                 place = {"file": sys.stdout, "ncols": 100, "nrows": 20, "leave": False}
                 self.bar = tqdm(total=total, desc=self.name, unit=f" {self.unit}", **place)
             self.bar.update(min(done, total) - self.bar.n)
@@ -117,12 +124,12 @@ class ProgressBar:
             self.logger.info("  %s: %d of %d %s", self.name, done, total, self.unit)
             self.next_line = done / total + PLAIN_EVERY
 
-    def close(self):
+    def close(self) -> None:
         if self.bar is not None:
             self.bar.close()
 
 
-def table(rows):
-    """Return rows of text, the first of them the heading, as lines of aligned columns."""
+def table(rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Return rows, the first of them the heading, as lines of text in aligned columns."""
     widths = [max(len(str(row[k])) for row in rows) for k in range(len(rows[0]))]
     return ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

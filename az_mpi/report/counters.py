@@ -1,45 +1,52 @@
-"""What a rank did since the last report."""
+"""Counts of what a rank did since the last report."""
+
+from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from az_mpi.mpi.world import World
+    from az_mpi.selfplay.record import Record
 
 
 @dataclass
 class Counters:
-    """This rank's counts. `games_num` to `staleness` are about the games that it exchanged."""
+    """This rank's counts. `games_num` to `staleness` are of the games that it exchanged."""
 
     games_num: int = 0
     positions_num: int = 0
-    outcome: float = 0.0  # summed; of the player who began, in [-1, 1]
-    staleness: int = 0  # summed; iterations between the weights a game began with and those at its exchange
+    outcome: float = 0.0  # sum of the outcomes for the player who began, each in [-1, 1]
+    staleness: int = 0  # sum over games: iterations between the weights at a game's begin and those at its exchange
     exchanges_num: int = 0
     exchange_bytes: int = 0  # sent to other ranks
     broadcast_bytes: int = 0  # of weights, sent to other ranks
-    played_num: int = 0  # simulations, in self-play that all ranks take part in
-    meanwhile_num: int = 0  # simulations, while others trained
+    played_num: int = 0  # simulations in the self-play phase
+    meanwhile_num: int = 0  # simulations while others trained
     playing_s: float = 0.0  # in self-play, also while others trained; without waiting for other ranks
-    bad_steps_num: int = 0  # optimiser steps that were skipped, not being finite
+    bad_steps_num: int = 0  # optimiser steps that were skipped: loss or gradient not finite
 
-    def add_games(self, record, iteration):
-        """Count the games of a `Record` that is exchanged in an iteration."""
+    def add_games(self, record: Record, iteration: int) -> None:
+        """Count the games of a record that is exchanged in an iteration."""
         self.games_num += len(record.games)
         self.positions_num += int(record.games["length"].sum())
         self.outcome += float(record.games["outcome"].sum())
         self.staleness += int((iteration - record.games["iteration"]).sum())
 
     @contextmanager
-    def playing(self, world):
-        """Count the seconds of this block as `playing_s`, without those in which this rank waits for others."""
+    def playing(self, world: World) -> Iterator[None]:
+        """Add the seconds of this block to `playing_s`, without those in which this rank waits for others."""
         start = time.perf_counter() - world.waited_s
         yield
         self.playing_s += time.perf_counter() - world.waited_s - start
 
-    def take(self, world):
-        """Return {count: float64 [ranks]} since the last call. Collective."""
+    def take(self, world: World) -> dict[str, np.ndarray]:
+        """Return {count: float64 [ranks]} since the last call. Collective over world."""
         rows = np.array(world.collect(astuple(self)), np.float64)
-        names = [field.name for field in fields(self)]
-        self.__init__()
-        return dict(zip(names, rows.T))
+        vars(self).update(vars(Counters()))
+        return dict(zip([field.name for field in fields(self)], rows.T))

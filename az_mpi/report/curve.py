@@ -3,7 +3,7 @@
 import io
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from az_mpi.core.files import write_bytes
 from az_mpi.core.problems import escape, print_anything, readable
@@ -15,15 +15,15 @@ PROG = "python -m az_mpi.report.curve"
 
 
 class Line(NamedTuple):
-    """y over x, with what `errorbar` of matplotlib takes for its look and intervals."""
+    """y over x. look: further arguments of matplotlib's `errorbar`: intervals, colours, markers."""
 
     label: str
-    x: list
-    y: list
-    look: dict
+    x: list[int]
+    y: list[float | None]
+    look: dict[str, Any]
 
 
-def draw(folder):
+def draw(folder: str | Path) -> Path:
     """Draw losses, matches and the comparison with the solver from RUN/metrics.jsonl; return the picture's path."""
     import matplotlib
 
@@ -54,7 +54,7 @@ def _losses(records):
 def _matches(evaluations):
     found = []
     opponents = dict.fromkeys(["random", "rollout", "best", *(name for r in evaluations for name in r["matches"])])
-    for k, opponent in enumerate(opponents):  # each has its colour in every run
+    for k, opponent in enumerate(opponents):  # an opponent has the same colour in every run
         played = [(r["iteration"], r["matches"][opponent]) for r in evaluations if opponent in r["matches"]]
         score = [m["score"] for _, m in played]
         spread = [[m["score"] - m["score_low"] for _, m in played], [m["score_high"] - m["score"] for _, m in played]]
@@ -64,17 +64,17 @@ def _matches(evaluations):
 
 
 def _solver(evaluations):
-    found, judged = [], [r for r in evaluations if r.get("solver")]
+    found, solved = [], [r for r in evaluations if r.get("solver")]
     for k, (name, label) in enumerate((("overall", "all positions"), ("where_moves_differ", "where moves differ"))):
         for key, text, look in ((name, label, {"marker": "o", "markersize": 4}),
                                 (f"random_{name}", f"{label}, random mover", {"linestyle": ":"})):
-            known = [(r["iteration"], r["solver"][key]) for r in judged if r["solver"].get(key) is not None]
-            found.append(Line(text, *([pair[i] for pair in known] for i in (0, 1)), {"color": f"C{k}", **look}))
+            known = [(r["iteration"], r["solver"][key]) for r in solved if r["solver"].get(key) is not None]
+            found.append(Line(text, [x for x, _ in known], [y for _, y in known], {"color": f"C{k}", **look}))
     return found
 
 
 def _draw(axes, title, x_label, y_label, found, **limits):
-    """Draw the lines that have points; where all of these have the same x, write their numbers."""
+    """Draw the lines that have points; if all points have the same x, write their numbers instead."""
     found = [line for line in found if line.x]
     axes.set(title=title)
     places = sorted({x for line in found for x in line.x})
@@ -97,7 +97,7 @@ def _draw(axes, title, x_label, y_label, found, **limits):
     axes.legend(frameon=False, fontsize=9)
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Draw the curve of the run that `arguments` name and print its path; return the exit status."""
     print_anything()
     try:

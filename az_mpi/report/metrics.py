@@ -1,34 +1,45 @@
-"""Numbers for programs: the records of a run, handed to sinks by root; and what is read of them again.
+"""The metrics of a run: root hands records to sinks, and `read` reads metrics.jsonl again.
 
 A sink that fails or hangs does not stop the run.
 """
 
+from __future__ import annotations
+
 import logging
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from az_mpi.core import files
 from az_mpi.core.registry import SINKS
 from az_mpi.report.background_writer import BackgroundWriter
 
-PATIENCE_S = 1.0  # a write may take so long before the run goes on without it
-LAST_LINES_S = 5.0  # and the last lines so long, at the end
+if TYPE_CHECKING:
+    from az_mpi.config import schema
+    from az_mpi.mpi.world import World
+    from az_mpi.report.sinks import Sink
+
+PATIENCE_S = 1.0  # how long the run waits for a record to be written
+LAST_LINES_S = 5.0  # how long the end of the run waits for the last records
 
 
 class Metrics:
-    """Hands records to metrics.jsonl and the other sinks of `config.report`, in a thread. With `shown` false (every
-    rank but root) it accepts and drops them."""
+    """Hands records to metrics.jsonl and the other sinks of `config.report`, in a thread. Without `shown` (on every
+    rank but root) it drops them."""
 
-    def __init__(self, folder, attempt, settings, shown):
+    def __init__(self, folder: Path, attempt: int | None, settings: schema.Report, shown: bool):
         names = dict.fromkeys(["jsonl", *["tensorboard"] * settings.tensorboard, *settings.sinks])
         self._names, self._offered = list(names), {"folder": folder, "attempt": attempt}
-        self._sinks, self.dropped = None, not shown  # dropped: whether records are dropped here
-        self._background = shown and BackgroundWriter("metrics", self._write)
+        self._sinks: list[Sink] | None = None
+        self.dropped = not shown  # whether records are dropped here
+        self._background = BackgroundWriter("metrics", self._write) if shown else None
 
-    def write(self, kind, step, values):
-        """Record `values`, numbers by name, as one record of `kind`, at optimiser step `step`.
+    def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        """Write one record of `kind` at optimiser step `step`; values: by name, as for `Sink.write`.
 
-        It is in metrics.jsonl when this returns, unless the file system fails, or hangs for PATIENCE_S."""
+        It is in metrics.jsonl when this returns, unless the file system fails or hangs for PATIENCE_S."""
         if self.dropped:
             return
         if self._sinks is None:
@@ -40,7 +51,7 @@ class Metrics:
         self._background.put((kind, time.time(), step, values))
         self._background.flush(0.0 if hangs else PATIENCE_S)
 
-    def close(self):
+    def close(self) -> None:
         if self.dropped or not self._background.close(LAST_LINES_S):
             return
         for sink in self._sinks or []:
@@ -54,7 +65,7 @@ class Metrics:
 
     @contextmanager
     def _told(self, sink):
-        """Go on without a sink that raises an exception, and tell of it."""
+        """If a sink, or its constructor, raises an exception, log that and go on without the sink."""
         try:
             yield
         except Exception as error:
@@ -65,17 +76,17 @@ class Metrics:
 
 
 class Timers:
-    """Seconds spent in named phases since the last `take`, and how many of them a rank waited for others.
+    """Seconds in each named phase since the last `take`, and how many of them a rank waited for others.
 
-    A phase ends with a barrier over `world`: a rank that is done early is idle in this phase, not in the next.
+    A phase ends with a barrier over `world`, so that a rank's waiting counts in the phase in which it was done early.
     """
 
-    def __init__(self, world, on_change=lambda phase: None):
-        """on_change: called with a phase's name as it begins, and with None when this rank has done its part of it."""
+    def __init__(self, world: World, on_change: Callable[[str | None], None] = lambda phase: None):
+        """on_change: called with a phase's name when it begins, and with None when this rank has done its part."""
         self._world, self._seconds, self._idle, self._on_change = world, {}, {}, on_change
 
     @contextmanager
-    def __call__(self, name):
+    def __call__(self, name: str) -> Iterator[None]:
         """Collective over the world: every rank enters the same phases in the same order."""
         start, waited = time.perf_counter(), self._world.waited_s
         self._on_change(name)
@@ -87,11 +98,11 @@ class Timers:
             self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
             self._idle[name] = self._idle.get(name, 0.0) + self._world.waited_s - waited
 
-    def take(self):
-        """Return {phase_s, phase_idle_s, phase_idle_max_s: seconds} and begin anew. Collective over the world.
+    def take(self) -> dict[str, float]:
+        """Return {phase_s, phase_idle_s, phase_idle_max_s: seconds} and reset them. Collective over the world.
 
-        phase_s: of this rank. phase_idle_s and phase_idle_max_s: the mean and the largest `waited_s` over ranks, which
-        is waiting for others and, in an exchange, also the transfer itself.
+        phase_s: of this rank. phase_idle_s and phase_idle_max_s: mean and maximum of `waited_s` over ranks: waiting for
+        others and, in an exchange, also the transfer itself.
         """
         seconds, self._seconds = self._seconds, {}
         idle, self._idle = self._idle, {}
@@ -104,9 +115,9 @@ class Timers:
         return values
 
 
-def read(path):
-    """Return the records of a metrics file in order. Lines that are not records, such as a last one cut off by a crash,
-    are left out. Raises OSError."""
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a metrics file in order, without lines that are no records, such as a last one that a
+    crash has cut off. Raises OSError."""
     records = []
     for line in files.read(path, files.LINES_BYTES_MAX).splitlines():
         with suppress(ValueError):
@@ -116,7 +127,7 @@ def read(path):
     return records
 
 
-def newest(records, kind, key):
-    """Return the records of one kind ordered by `key`. Of several with the same key the last counts."""
+def newest(records: list[dict[str, Any]], kind: str, key: str) -> list[dict[str, Any]]:
+    """Return the records of one kind ordered by `key`; of several with the same key only the last."""
     chosen = {record[key]: record for record in records if record["kind"] == kind and key in record}
     return [chosen[value] for value in sorted(chosen)]

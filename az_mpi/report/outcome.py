@@ -21,10 +21,11 @@ class Outcome(NamedTuple):
     lost: bool
 
 
-def outcome(code, record=None, before=None, asked=False, lost=False) -> Outcome:
+def outcome(code: int, record: dict | None = None, before: dict | None = None, asked: bool = False,
+            lost: bool = False) -> Outcome:
     """Return how a job ended. code: of mpirun. record, before: the content of status.json now and before the job
-    began, {} where there was none; None for a job that keeps no record, since it does not train. asked: whether it was
-    asked to stop with SIGUSR2, and only so. lost: whether mpirun has said that it lost a host or a rank."""
+    began, {} if there was no such file; None for a job that writes none, as it does not train. asked: whether the job
+    was asked to stop with SIGUSR2 and nothing else. lost: whether mpirun has said that it lost a host or a rank."""
     if asked and code in STOPPED_EARLY:
         return Outcome(RESUMABLE, False, lost)
     if record is None:
@@ -36,8 +37,9 @@ def outcome(code, record=None, before=None, asked=False, lost=False) -> Outcome:
     return Outcome(RESUMABLE if code in (0, 255) and lost else code, False, lost)
 
 
-def read(folder, launch=None):
-    """Return the content of RUN/status.json, {} where there is none. launch: only if a job of this launch wrote it."""
+def read(folder: str | Path, launch: str | None = None) -> dict:
+    """Return the content of RUN/status.json, {} if there is none. launch: {} also if a job of another launch wrote it.
+    """
     try:
         record = files.read_json(Path(folder) / "status.json")
         return record if launch is None or record["launch"] == launch else {}

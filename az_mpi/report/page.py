@@ -18,9 +18,9 @@ from az_mpi.report.summary import evaluation_lines, loss_names
 NAME = "report.html"
 PROG = "python -m az_mpi report"
 RANKS_SHOWN = 32  # the table of more can be opened
-OPPONENTS = {  # what they are, for readers
+OPPONENTS = {  # explained for readers
     "random": "The opponent random plays any legal move.",
-    "rollout": "The opponent rollout searches, and plays games at random to judge positions.",
+    "rollout": "The opponent rollout searches, and evaluates positions by random games.",
     "best": "The opponent best is the best network before this one.",
 }
 SOLVER = ("A move keeps the exact value if, with perfect play from then on, it does not turn a win into a draw or a "
@@ -33,7 +33,7 @@ COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, how i
     ("play_s", "play s", ".2f"), ("train_s", "train s", ".2f"))  # fmt: skip
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Write the report of the run that `arguments` name and print its path; return the exit status. Raises Refusal."""
     about = ("Make RUN/report.html: curves, ranks, configuration and sample games on one page that needs no network.\n"
              "The run may be under way.")
@@ -41,14 +41,14 @@ def main(arguments):
     return 0
 
 
-def write(folder):
+def write(folder: str | Path) -> Path:
     """Write RUN/report.html and return its path. Raises Refusal where there is no run."""
     path = Path(folder) / NAME
     write_text(path, render(run_data.load(folder)))
     return path
 
 
-def render(data):
+def render(data: run_data.RunData) -> str:
     """Return the page of a `RunData`."""
     name = escape(readable(data.folder.resolve()))
     sections = [_head(data, name), _verdict(data), _charts(data), _ranks(data), _games(data), _configuration(data),
@@ -80,7 +80,7 @@ def _head(data, name):
 
 def _verdict(data):
     if not data.evaluations:
-        return "<h2>How well it plays</h2><p>It has not been judged yet.</p>"
+        return "<h2>How well it plays</h2><p>It has not been evaluated yet.</p>"
     newest = data.evaluations[-1]
     items = "".join(f"<li>{escape(line.strip())}</li>" for line in evaluation_lines(newest))
     about = ["A score counts a win as 1 and a draw as 1/2; in brackets are 95 % intervals."]
@@ -100,7 +100,7 @@ def _charts(data):
         return chart.lines(title, "iteration", y_label, series, loop_marks)
 
     losses = [Series(key.replace("_", " "), steps, [r.get(key) for r in data.train]) for key in loss_names(data.train)]
-    judged_marks = data.marks(data.evaluations, "iteration")
+    evaluation_marks = data.marks(data.evaluations, "iteration")
     idle = [Series(label, x, [100 * share for share in data.idle_shares(kind)])
             for label, kind in (("mean of ranks", "idle"), ("rank that waits most", "idle_max"))]
     elo = _matches(data, "elo")
@@ -108,10 +108,10 @@ def _charts(data):
         chart.lines("Losses", "optimiser step", "loss", losses, train_marks, empty=_no_losses(data)),
         loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
         chart.lines("Win rate, with 95 % interval", "iteration", "share of games won", _matches(data, "win_rate"),
-                    judged_marks, (0, 1)),
-        chart.lines("Elo difference, with 95 % interval", "iteration", "Elo", elo, judged_marks,
+                    evaluation_marks, (0, 1)),
+        chart.lines("Elo difference, with 95 % interval", "iteration", "Elo", elo, evaluation_marks,
                     empty="none: one side won every game" if elo else "nothing yet"),
-        _solver(data, judged_marks),
+        _solver(data, evaluation_marks),
         loop("Game length", "moves of both players", mean_length="mean_length"),
         loop("First player's score in self-play", "mean score", first_player="first_player_score"),
         loop("Games a second, while playing", "games/s", all_ranks="games_per_s"),
@@ -120,13 +120,13 @@ def _charts(data):
     ]
     notes = ["A dashed line is where an attempt began."] * (len(data.attempts) > 1)
     if any(None in one.y for one in elo):
-        notes.append("Elo has no bound, and is left out, where one side won every game.")
+        notes.append("Elo is infinite, and is left out, where one side won every game.")
     note = f"<p>{' '.join(notes)}</p>" if notes else ""
     return f'<h2>Curves</h2>{note}<div class="charts">{"".join(figures)}</div>'
 
 
 def _matches(data, key):
-    """Return a Series for each opponent, without points for an Elo that is unbounded."""
+    """Return a Series for each opponent, without points where the Elo is infinite."""
     series = []
     for opponent in dict.fromkeys(name for record in data.evaluations for name in record["matches"]):
         played = [(r["iteration"], r["matches"][opponent]) for r in data.evaluations if opponent in r["matches"]]
@@ -144,12 +144,12 @@ def _no_losses(data):
 
 
 def _solver(data, marks):
-    judged = [record for record in data.evaluations if record.get("solver")]
-    series = [Series(label, [r["iteration"] for r in judged], [r["solver"].get(key) for r in judged])
+    solved = [record for record in data.evaluations if record.get("solver")]
+    series = [Series(label, [r["iteration"] for r in solved], [r["solver"].get(key) for r in solved])
               for key, label in (("overall", "all positions"), ("where_moves_differ", "where moves differ"),
                                  ("random_overall", "random mover, all"),
                                  ("random_where_moves_differ", "random mover, where moves differ"))]
-    if not judged:
+    if not solved:
         return ""
     return chart.lines("Moves that keep the exact value", "iteration", "share of positions", series, marks, (0, 1))
 
@@ -249,7 +249,8 @@ def _plural(number, noun):
 
 
 def _table(head, rows, marked=(), bars=()):
-    """Return a table; cells are escaped. marked: which rows stand out. bars: numbers or None, drawn behind each row."""
+    """Return a table; cells are escaped. marked: whether a row stands out. bars: a number or None for each row, drawn
+    behind it."""
     first = "".join(f"<th>{escape(cell)}</th>" for cell in (*head, *[""] * bool(bars)))
     body, longest = [], max((bar or 0 for bar in bars), default=0)
     for row, mark, bar in zip_longest(rows, marked, bars):

@@ -1,8 +1,8 @@
-"""What the files in a run's folder say, put together for its report. Any of them may be missing in a run under way."""
+"""The data of a run's report, from the files in its folder. Most of them may be missing while the run is under way."""
 
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from az_mpi.config import load as configuration
 from az_mpi.core import files
@@ -12,36 +12,36 @@ from az_mpi.storage import plugin_sources
 
 
 class RunData(NamedTuple):
-    """config: {dotted key: value}. train, iterations, evaluations: records of metrics.jsonl, in order; of an iteration
-    that was done twice, the newer one. attempts: the content of attempts/NNN.json, with "number". status: status.json
-    or {}."""
+    """config: {dotted key: value}. train, iterations, evaluations: records of metrics.jsonl, in order; if an iteration
+    was done twice, the newer one. attempts: the content of attempts/NNN.json, with "number". status: status.json or {}.
+    """
 
     folder: Path
-    config: dict
-    train: list
-    iterations: list
-    evaluations: list
-    attempts: list
-    status: dict
+    config: dict[str, Any]
+    train: list[dict[str, Any]]
+    iterations: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+    attempts: list[dict[str, Any]]
+    status: dict[str, Any]
 
-    def phases(self):
-        """Return the names of the timed phases, in the order in which an iteration goes through them."""
+    def phases(self) -> list[str]:
+        """Return the names of the timed phases, in the order of an iteration."""
         timed = [name for record in [*self.iterations, *self.evaluations] for name in record]
         return list(dict.fromkeys(name[:-7] for name in timed if name.endswith("_idle_s")))
 
-    def phase_seconds(self):
+    def phase_seconds(self) -> dict[str, list[float]]:
         """Return {phase: seconds in each iteration}. An evaluation belongs to the iteration before it."""
-        judged = {record["iteration"]: record for record in self.evaluations}
-        rows = [record | {k: v for k, v in judged.get(record["iteration"], {}).items() if k.startswith("evaluate_")}
+        evaluated = {record["iteration"]: record for record in self.evaluations}
+        rows = [record | {k: v for k, v in evaluated.get(record["iteration"], {}).items() if k.startswith("evaluate_")}
                 for record in self.iterations]
         return {name: [row.get(f"{name}_s", 0.0) for row in rows] for name in self.phases()}
 
-    def idle_shares(self, kind):
+    def idle_shares(self, kind: str) -> list[float]:
         """Return the share of each iteration's time that ranks waited. kind: "idle" (mean of ranks), "idle_max"."""
         return [sum(record.get(f"{name}_{kind}_s", 0.0) for name in self.phases())
                 / max(sum(record.get(f"{name}_s", 0.0) for name in self.phases()), 1e-9) for record in self.iterations]
 
-    def marks(self, records, key):
+    def marks(self, records: list[dict[str, Any]], key: str) -> list[tuple[float, str]]:
         """Return (place, text) for every start but the first. place: between the records before and after it."""
         found = []
         for attempt in self.attempts[1:]:
@@ -50,9 +50,9 @@ class RunData(NamedTuple):
             found += [(sum(places) / 2, f"attempt {attempt['number']}") for places in pair]
         return found
 
-    def ranks(self):
-        """Return a dict for each rank of the newest attempt: rank, host, device, roles, games_num, positions_num,
-        games_per_s: its games over the seconds that it played; None where it did not, or the run is too old to tell."""
+    def ranks(self) -> list[dict[str, Any]]:
+        """Return a dict for each rank of the newest attempt: rank, host, device, roles, games_num, positions_num and
+        games_per_s: its games per second of playing; None if it did not play, or if an old run does not tell."""
         hosts = self.attempts[-1]["hosts"]
         began = datetime.strptime(self.attempts[-1]["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
         records = [r for r in self.iterations if r["time"] >= began and len(r["games_by_rank"]) == len(hosts)]
@@ -69,7 +69,7 @@ class RunData(NamedTuple):
         return rows
 
 
-def load(folder):
+def load(folder: str | Path) -> RunData:
     """Return the RunData of a run's folder. Raises Refusal where there is no run."""
     folder = Path(folder)
     attempts = [_read(path) | {"number": int(path.stem)} for path in sorted(folder.glob("attempts/[0-9]*.json"),
@@ -82,13 +82,14 @@ def load(folder):
                                                        plugin_sources.kept(folder, newest)))
     file, status = folder / "metrics.jsonl", folder / "status.json"
     records = _read(file, metrics.read) if file.exists() else []
-    parts = [metrics.newest(records, kind, key)
-             for kind, key in (("train", "step"), ("iteration", "iteration"), ("evaluation", "iteration"))]
-    return RunData(folder, config, *parts, attempts, _read(status) if status.exists() else {})
+    train, iterations, evaluations = (
+        metrics.newest(records, kind, key)
+        for kind, key in (("train", "step"), ("iteration", "iteration"), ("evaluation", "iteration")))
+    return RunData(folder, config, train, iterations, evaluations, attempts, _read(status) if status.exists() else {})
 
 
 def _read(path, read=files.read_json):
-    """Return what `read` finds in a file. Raises Refusal."""
+    """Return read(path). Raises Refusal."""
     try:
         return read(path)
     except (OSError, ValueError) as error:

@@ -1,4 +1,5 @@
-"""A few games of a run for its report: from its first iteration and from its newest one."""
+"""A few games of a run for its report, from its first and its newest segment."""
+
 
 from pathlib import Path
 from typing import NamedTuple
@@ -6,43 +7,42 @@ from typing import NamedTuple
 import numpy as np
 
 from az_mpi import games
+from az_mpi.games.base import Board
 from az_mpi.storage import segment
 
 POSITIONS_MAX = 6  # drawn of each game
 
 
 class Position(NamedTuple):
-    """A position of a game. ply: the moves played before it. to_play: 0 or 1. value: the search's, for the player who
-    began, in [-1, 1]; None at the game's end. board: a `Board` or None. filled: the cells of the last move. text: the
-    drawing by `show`."""
+    """A position of a game. ply: the number of moves before it. to_play: 0 or 1. value: of the search, for the player
+    who began, in [-1, 1]; None at the end of the game. board: None for a game without boards. filled: the cells of the
+    last move. text: the drawing by `show`."""
 
     ply: int
     to_play: int
     value: float | None
-    board: object
-    filled: list
+    board: Board | None
+    filled: list[tuple[int, int]]
     text: str
 
 
 class Sample(NamedTuple):
-    """A game: its description, its moves in the game's notation, the position before each move and at the end, and
-    which plies to show."""
+    """A game: its description, its moves in the game's notation, the positions before each move and at the end, and
+    the plies of the positions to draw."""
 
     title: str
-    moves: list
-    positions: list
-    shown: list
+    moves: list[str]
+    positions: list[Position]
+    shown: list[int]
 
-    def numbers(self):
-        """Return {(row, column): number of the last move that filled this cell}; moves are counted from 1."""
+    def numbers(self) -> dict[tuple[int, int], int]:
+        """Return {(row, column): number, from 1, of the last move that filled this cell}."""
         return {cell: position.ply for position in self.positions for cell in position.filled}
 
 
-def choose(folder, game_name):
-    """Return samples of a run: one game of the first segment; the shortest, a middling and the longest of the newest.
-
-    Raises segment.SegmentError for a damaged file.
-    """
+def choose(folder: Path, game_name: str) -> list[Sample]:
+    """Return samples of a run: the game of median length of the first segment, and the shortest, the median and the
+    longest game of the newest. Raises segment.SegmentError for a damaged file."""
     game = games.make(game_name)
     paths = sorted((Path(folder) / "games").glob("[0-9]*-[0-9]*.h5"))
     records = [(path, segment.read(path, game)) for path in dict.fromkeys([*paths[:1], *paths[-1:]])]
@@ -74,7 +74,7 @@ def _sample(game, record, index, what):
         positions.append(Position(ply, int(players[ply]), value, board, filled, game.show(state)))
         before = board
     shown = np.unique(np.linspace(0, len(rows), min(POSITIONS_MAX + 1, len(rows) + 1)).round().astype(int))[1:]
-    result = {1: "the first player won", -1: "the second player won", 0: "drawn"}.get(
+    result = {1.0: "the first player won", -1.0: "the second player won", 0.0: "drawn"}.get(
         float(row["outcome"]), f"outcome {row['outcome']:+.2f} for the first player")
     end = " (ended by the move cap)" if row["truncated"] else ""
     title = f"{what}: {row['length']} moves, {result}{end}"

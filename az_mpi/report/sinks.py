@@ -1,41 +1,43 @@
-"""Where metrics go: RUN/metrics.jsonl, one JSON object a line; TensorBoard; and sinks of the user's own."""
+"""Sinks of metrics: RUN/metrics.jsonl, one JSON object a line; TensorBoard; and the base of users' own sinks."""
 
 import json
 import logging
 import os
+from pathlib import Path
+from typing import Any
 
 from az_mpi.core import files
 
 
 class Sink:
-    """Takes the records of a run. Made on root, at the first record, with those of these arguments that it names:
-    folder (the run's, a Path) and attempt (the number of this start, from 1).
+    """Base of sinks. One is made on root at the first record; its constructor is given those of the following arguments
+    that it has: folder (the run's, a Path), attempt (the number of this start, from 1).
 
-    Its methods are called by a thread beside the main one, so that a file system that hangs holds up no run. A sink
-    that raises an exception is told of in the log and gets no more records.
+    A thread of its own calls `write`, so that a file system that hangs does not stop the run. If a sink raises an
+    exception, the log says so, and it gets no more records.
     """
 
-    def write(self, kind, time, step, values):
-        """Take a record. kind: "train", "iteration", "evaluation" or "checkpoint". time: seconds since 1970. step:
+    def write(self, kind: str, time: float, step: int, values: dict[str, Any]) -> None:
+        """Store a record. kind: "train", "iteration", "evaluation" or "checkpoint". time: seconds since 1970. step:
         optimiser steps. values: by name, JSON-able; some are dicts, see `flat`."""
         raise NotImplementedError
 
-    def close(self):
+    def close(self) -> None:
         """The run ends. Called by the main thread."""
 
 
 class JsonLines(Sink):
-    """RUN/metrics.jsonl. Where its file system fails, lines wait in memory."""
+    """RUN/metrics.jsonl. While its file system fails, lines wait in memory."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path):
         self._path, self._file, self._unwritten, self._told = folder / "metrics.jsonl", None, b"", False
 
-    def write(self, kind, time, step, values):
+    def write(self, kind: str, time: float, step: int, values: dict[str, Any]) -> None:
         record = {"kind": kind, "time": round(time, 3), "step": step, **values}
         self._unwritten += json.dumps(record).encode() + b"\n"
         self._write_lines()
 
-    def close(self):
+    def close(self) -> None:
         self._write_lines()
         if self._file is not None:
             os.close(self._file)
@@ -52,18 +54,19 @@ class JsonLines(Sink):
                 logging.getLogger("az_mpi").warning("%s: %s; it is not written", self._path, error.strerror)
             self._unwritten, self._told = b"", True
         except OSError:
-            pass  # the writer of games tells of it
+            pass  # `storage.writer` reports it
 
 
 class TensorBoard(Sink):
-    """RUN/tensorboard/attempt-N. An attempt without records leaves none."""
+    """RUN/tensorboard/attempt-N; an attempt without records has no such folder."""
 
-    def __init__(self, folder, attempt):
-        import torch.utils.tensorboard  # noqa: F401  # slow, and no part of the time that a record may take
+    def __init__(self, folder: Path, attempt: int):
+        import torch.utils.tensorboard  # noqa: F401  # slow: not within the time limit of a record
 
-        self._folder, self._writer = folder / "tensorboard" / f"attempt-{attempt}", None
+        self._folder = folder / "tensorboard" / f"attempt-{attempt}"
+        self._writer: Any = None
 
-    def write(self, kind, time, step, values):
+    def write(self, kind: str, time: float, step: int, values: dict[str, Any]) -> None:
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -73,12 +76,12 @@ class TensorBoard(Sink):
                 self._writer.add_scalar(f"{kind}/{name}", value, step)
         self._writer.flush()
 
-    def close(self):
+    def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
 
 
-def flat(values):
+def flat(values: dict[str, Any]) -> dict[str, Any]:
     """Return nested dicts as one, keys joined by dots."""
     rows = {}
     for name, value in values.items():
@@ -88,7 +91,7 @@ def flat(values):
 
 
 def _append(path):
-    """Return the descriptor of a file of lines to add to; a last line that a crash cut off is ended first."""
+    """Open a file of lines to append to and return its descriptor; a last line that a crash has cut off is ended."""
     file = files.open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         size = os.fstat(file).st_size

@@ -1,65 +1,84 @@
 """What every rank of a run is doing: heartbeats tell root, which writes RUN/status.json and RUN/status.txt."""
 
+from __future__ import annotations
+
 import json
 import os
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
+from logging import Logger
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
+from az_mpi.config.schema import Config
 from az_mpi.core.files import Forbidden, write_bytes
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import parse
 from az_mpi.liveness.heartbeat import SILENT_S
+from az_mpi.liveness.monitor import Monitor
 from az_mpi.report.status_text import render
+from az_mpi.storage.writer import Writer
+
+if TYPE_CHECKING:
+    from az_mpi.mpi.world import World
 
 NAME, TEXT_NAME = "status.json", "status.txt"
 SCHEMA_VERSION = 1
 WRITE_EVERY_S = 2.0
-LAST_WRITE_S = 5.0  # for a disk that hangs when the run ends
-UNHEARD_S = 15.0  # then root's log names the ranks that were never heard from
-RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # games/s, Network MB/min and time left are means over these
-MESSAGE_MAX = 150  # characters of a failure: escaped in JSON they fit a datagram
-STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # of the phases; in all others ranks sync
+LAST_WRITE_S = 5.0  # how long the end of the run waits for the last write
+UNHEARD_S = 15.0  # after which root's log names the ranks without any heartbeat
+RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # values in the means: games/s, Network MB/min, time left
+MESSAGE_MAX = 150  # characters of a failure: with their JSON escapes they fit a datagram
+STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # {phase: state}; all others are Syncing
 
 
 class Status:
-    """One rank's part of the status. Root's also writes the files, every WRITE_EVERY_S. As a context manager it records
-    at the end how the run ended, with the state Error for a rank that leaves with an exception.
+    """One rank's part of the status; root's also writes the files, every WRITE_EVERY_S. As a context manager it records
+    how the run ended; a rank that leaves with an exception is in Error.
 
-    state: Active (plays or evaluates), Training, Syncing. staleness: iterations between the weights that newly
-    exchanged games began with and those at the exchange, the mean over ranks.
+    state: Active (plays or evaluates), Training, Syncing. staleness: mean over the newly exchanged games of the
+    iterations between the weights at a game's begin and those at the exchange; None: not known.
     """
 
-    def __init__(self, world, folder, config, attempt, logger, writer=None):
+    def __init__(self, world: World, folder: Path, config: Config, attempt: int | None, logger: Logger,
+                 writer: Writer | None = None):
         self._world, self._folder, self._config, self._attempt, self._logger = world, folder, config, attempt, logger
-        self._writer, self._monitor = writer, None
+        self._writer = writer
+        self._monitor: Monitor | None = None
         self.phase, self.state = "start", "Syncing"
-        self.staleness = None
-        self._run, self._rows = None, [(host, None, None) for host in world.hosts]
-        self._begun, self._played_s, self._sync_s = time.monotonic(), 0.0, None
-        self._progress, self._first_step, self._message = None, 0, None
+        self.staleness: float | None = None
+        self._run: Any = None
+        self._rows: Sequence[tuple[str, str | None, str | None]] = [(host, None, None) for host in world.hosts]
+        self._begun, self._played_s, self._first_step = time.monotonic(), 0.0, 0
+        self._sync_s: float | None = None
+        self._progress: tuple[str, int, int, str] | None = None
+        self._message: str | None = None
         # On root:
         self._job, self._count, self._lock, self._unheard_told = "starting", 0, threading.Lock(), False
         self._start, self._name = time.monotonic(), folder.resolve().name
         self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]
         self._sent, self._reached = deque(maxlen=NETWORK_LOOKS), deque(maxlen=ITERATIONS_LOOKS)
-        self._errors, self._closed, self._thread = {}, threading.Event(), None
+        self._errors, self._closed = {}, threading.Event()
+        self._thread: threading.Thread | None = None
 
-    def show(self, monitor):
-        """From now on show what the heartbeats of a `liveness.Monitor` say. Without this call nothing is written."""
+    def show(self, monitor: Monitor) -> None:
+        """Show the facts that `monitor` receives, from now on. Before this call nothing is written."""
         self._monitor = monitor
         if self._world.is_root:
             self._thread = threading.Thread(target=self._keep_writing, name="status", daemon=True)
             self._thread.start()
 
-    def begin(self, run, rows):
-        """From now on show the counts of `run`: the loop begins. rows: (host, device, roles) of each rank."""
+    def begin(self, run: Any, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Show the counts of `run`, a `run.state.Run`, from now on. rows: (host, device, roles) of each rank."""
         self._run, self._rows = run, rows
         if self._job == "starting":
             self._job = "running"
 
-    def enter(self, phase):
-        """This rank enters `phase` of the loop; None: it has done its part and waits for the others."""
+    def enter(self, phase: str | None) -> None:
+        """This rank enters a phase of the loop; None: it has done its part of the phase and waits for the others."""
         now = time.monotonic()
         if self.state == "Active" and self.phase == "play":
             self._played_s += now - self._begun
@@ -74,13 +93,12 @@ class Status:
             self._first_step = self._run.progress.step if self._run else 0
         self._begun = now
 
-    def advance(self, name, done, total, unit):
-        """Show that `done` of `total` units of the phase's work are done. name: of the work. Cheap enough for every
-        step."""
+    def advance(self, name: str, done: int, total: int, unit: str) -> None:
+        """`done` of `total` units of the phase's work, shown as `name`, are done; cheap enough for every step."""
         self._progress = (name, done, total, unit)
 
-    def end(self, job, message=None):
-        """Say how the run ended: finished, stopped (it can be resumed) or failed. Only the first call counts."""
+    def end(self, job: str, message: str | None = None) -> None:
+        """Record how the run ended: finished, stopped (it can be resumed) or failed. Only the first call counts."""
         failed = job == "failed" and message is not None
         if failed and not self._world.is_root:
             self.state, self._message = "Error", message[:MESSAGE_MAX]
@@ -90,8 +108,8 @@ class Status:
                 self._errors[0] = message[:MESSAGE_MAX]
         self.close(last_words=failed and not self._world.is_root)
 
-    def close(self, last_words=False):
-        """Fall silent. Without `end` before it the run goes on, with another Status."""
+    def close(self, last_words: bool = False) -> None:
+        """Stop heartbeats and files. If `end` was not called before, the run goes on with another Status."""
         if self._monitor is None:
             return
         self._monitor.leave(last_words)
@@ -100,34 +118,36 @@ class Status:
             self._thread.join(LAST_WRITE_S)
         self._monitor.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Status:
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
         if kind is None:
             self.end("finished")
         elif issubclass(kind, KeyboardInterrupt):
             self.end("stopped")
-        else:  # a refusal is raised on every rank and is no rank's failure
+        else:  # a Refusal is raised on every rank: no single rank has failed
             self.end("failed", None if issubclass(kind, Refusal) else f"{kind.__name__}: {error}")
 
-    def facts(self):
-        """Return what this rank tells root. For any thread."""
+    def facts(self) -> dict[str, Any]:
+        """Return what this rank's heartbeats tell root. Any thread may call it."""
         player = self._run.playing.player if self._run else None
         playing = self.state == "Active" and self.phase == "play"
         played_s = self._played_s + (time.monotonic() - self._begun if playing else 0.0)
         return {"state": self.state, "games": player.finished_num if player else 0, "played_s": played_s,
                 "staleness": self.staleness, "bytes": self._world.sent_bytes, "message": self._message}
 
-    def failed(self, rank, facts):
-        """Take note that a rank fails, as it says. On root, for any thread."""
+    def failed(self, rank: int, facts: dict[str, Any]) -> None:
+        """Record that a rank has reported its failure. On root; any thread may call it."""
         if rank not in self._errors:
             self._errors[rank], self._job = facts["message"], "failed"
             self._logger.error("rank %d on %s failed: %s", rank, self._rows[rank][0], facts["message"])
             self._write()
 
-    def stopped(self, why):
-        """Store games and say that the run stops: the job is about to be ended. On root, for any thread."""
+    def stopped(self, why: str) -> None:
+        """Store finished games and record that the run stops, since the job is about to be ended; `why` is logged. On
+        root; any thread may call it."""
         self._logger.error(why)
         if self._writer:
             self._writer.rescue()
@@ -150,13 +170,13 @@ class Status:
                 for name, text in ((NAME, json.dumps(values) + "\n"), (TEXT_NAME, render(values))):
                     write_bytes(self._folder / name, text.encode(), durable=False, before=before)
             except (OSError, Forbidden):
-                pass  # the loop reports a full or failing disk; readers see that nothing changes
+                pass  # the loop reports a disk that fails; readers of the status see that `count` stands still
 
     def _values(self):
-        """Return the content of status.json: the run as a whole and a row for each rank.
+        """Return the content of status.json: values of the run, and a row for each rank.
 
-        A row's games_num counts this attempt; the run's games_num, positions_num and step, its finished iterations.
-        games_per_s: while playing; of a finished run, the mean of this attempt. None: not known yet.
+        A row's games_num counts this attempt; games_num, positions_num and step of the run count its finished
+        iterations. games_per_s: while playing; of a finished run, the mean of this attempt. None: not known yet.
         """
         now, run, beats = time.monotonic(), self._run, self._monitor.beats()
         ranks = [self._rank_values(rank, beat) for rank, beat in enumerate(beats)]
@@ -209,7 +229,7 @@ class Status:
         return progress and dict(zip(("name", "done", "total", "unit"), progress))
 
     def _time_left(self, now):
-        """Return the seconds until the last iteration is done, estimated from the newest ones; None before that."""
+        """Return the seconds until the last iteration is done, from the pace of the newest ones; None: unknown."""
         if self._run is None:
             return None
         done, step, reached = self._run.progress.iteration, self._run.progress.step, self._reached
@@ -224,7 +244,7 @@ class Status:
         return round(max(left * pace - (now - reached[-1][0]), 0.0), 1)
 
     def _network(self, now, sent):
-        """Return how many 10^6 bytes a minute all ranks sent over the last NETWORK_LOOKS writes; None if none did."""
+        """Return the 10^6 bytes a minute that all ranks sent, over the last NETWORK_LOOKS writes; None: unknown."""
         self._sent.append((now, sent))
         (first_s, first), (last_s, last) = self._sent[0], self._sent[-1]
         return round((last - first) / 1e6 / (last_s - first_s) * 60, 3) if last and last_s > first_s else None

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from az_mpi.core.arguments import Parser
 from az_mpi.core.files import Foreign, read_json, retry_while_unavailable
@@ -12,7 +13,7 @@ from az_mpi.core.silence import SilenceTimer
 from az_mpi.report.status_text import render
 
 PROG = "python -m az_mpi status"
-STALLED_S = 6.0  # root writes every 2 s: without a new count for so long it counts as dead
+STALLED_S = 6.0  # root writes every 2 s; if the count stands still for so long, root is taken for dead
 LOOK_EVERY_S, WATCH_EVERY_S = 0.25, 2.0
 EPILOG = """\
 states: Active (plays or evaluates), Training, Syncing (exchanges, or waits for others), Error, Offline (no heartbeat
@@ -23,7 +24,7 @@ Without Python: watch cat RUN/status.txt
 """
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Show the status of the run that `arguments` name; return the exit status. Raises Refusal."""
     parser = Parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG, run=True)
     parser.add_argument("--watch", action="store_true", help="show it again every 2 s until the run ends or Ctrl-C")
@@ -45,19 +46,19 @@ def main(arguments):
 
 
 class Watched:
-    """A run's status.json, read again and again. Root lives as long as its count changes."""
+    """A run's status.json, read again and again. Root is alive as long as its count changes."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str | Path):
         self.folder, self._timer = folder, SilenceTimer(2 * WATCH_EVERY_S)
 
-    def look(self):
-        """Return the status as it is now, or as `dead` shows it if root has been silent for STALLED_S."""
+    def look(self) -> dict[str, Any]:
+        """Return the present status; if its count has not changed for STALLED_S, the result of `dead`."""
         values = read(self.folder)
         silent_s = self._timer.look((values["attempt"], values["count"]))
         return dead(values, silent_s) if values["job"] in ("starting", "running") and silent_s > STALLED_S else values
 
-    def settle(self, values):
-        """Return the status once it is known whether root lives: at once if the run has ended, else when its count
+    def settle(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the status once it is known whether root is alive: at once if the run has ended, else when the count
         changes or has not changed for STALLED_S."""
         first = self._timer.value
         while values["job"] in ("starting", "running") and self._timer.value == first:
@@ -66,7 +67,7 @@ class Watched:
         return values
 
 
-def read(folder):
+def read(folder: str | Path) -> dict[str, Any]:
     """Return the content of RUN/status.json. Raises Refusal."""
     path = Path(folder) / "status.json"
     try:
@@ -89,9 +90,9 @@ def _refusal(folder, reason):
             "  name the folder of a run (--logdir of run_dist.py); it has a status from the run's first start on")
 
 
-def dead(values, silent_s):
-    """Return a status as it is shown once its writer has been silent for some seconds: the job is dead, and all ranks
-    are Offline but those in Error."""
+def dead(values: dict[str, Any], silent_s: float) -> dict[str, Any]:
+    """Return the status to show when its writer has been silent for some seconds: the job is dead, and each rank is
+    Offline unless it is in Error."""
     ranks = [row | {"state": row["state"] if row["state"] == "Error" else "Offline", "games_per_s": 0.0,
                     "last_seen_s": round(row["last_seen_s"] + silent_s, 1)} for row in values["ranks"]]
     failures = [*values["failures"], f"root has written nothing for {STALLED_S:.0f} s: the job is dead (or its folder "

@@ -1,13 +1,15 @@
 """The status of a run as text, for status.txt and for `python -m az_mpi status`."""
 
+from typing import Any
+
 from az_mpi.core.problems import escape
 from az_mpi.report.console import table
 
 BAR = 24  # characters
 
 
-def render(values):
-    """Return the content of status.json as lines for people. Control characters are escaped."""
+def render(values: dict[str, Any]) -> str:
+    """Return the content of status.json as text for people. Control characters are escaped."""
     iteration = "-" if values["iteration"] is None else min(values["iteration"] + 1, values["iterations"])
     said = {name: escape(str(values[name])) for name in ("run", "game", "attempt", "job", "written", "phase")}
     lines = [f"{said['run']}: {said['game']}, attempt {said['attempt']}, {said['job']}",
@@ -33,8 +35,8 @@ def render(values):
     return "\n".join(lines) + "\n"
 
 
-def duration(seconds):
-    """Return seconds in words: 41 s, 12 min 05 s, 3 h 07 min; "-" for None."""
+def duration(seconds: float | None) -> str:
+    """Return a duration as text: 41 s, 12 min 05 s, 3 h 07 min; "-" for None."""
     if seconds is None:
         return "-"
     minutes, rest = divmod(int(seconds), 60)

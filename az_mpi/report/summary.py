@@ -1,17 +1,19 @@
-"""Lines for people on what an iteration did and what an evaluation found."""
+"""Log lines that summarise an iteration and an evaluation."""
+
+from typing import Any
 
 
-def loss_names(records):
-    """Return the names of the losses in records of metrics, in order; one a head."""
+def loss_names(records: list[dict[str, Any]]) -> list[str]:
+    """Return the names of the losses in records of metrics, in order; each head of the network has one."""
     return list(dict.fromkeys(name for record in records for name in record if name.endswith("_loss")))
 
 
-def losses_text(values):
+def losses_text(values: dict[str, Any]) -> str:
     """Return the losses of one record, separated by commas; empty where it has none."""
     return ", ".join(f"{name.replace('_', ' ')} {values[name]:.3f}" for name in loss_names([values]))
 
 
-def iteration_line(values):
+def iteration_line(values: dict[str, Any]) -> str:
     """Return the summary of an iteration's metrics."""
     times = [name for name in ("play_s", "exchange_s", "train_s", "broadcast_s", "save_s") if name in values]
     hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
@@ -31,7 +33,7 @@ def iteration_line(values):
     )
 
 
-def evaluation_lines(result):
+def evaluation_lines(result: dict[str, Any]) -> list[str]:
     """Return a line for each match and one for the comparison with the exact solver."""
     lines = []
     for name, match in result["matches"].items():

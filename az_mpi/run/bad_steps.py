@@ -1,12 +1,14 @@
-"""Optimiser steps whose loss or gradient is not finite. Their batches are kept; after several in a row the weights go
-back to a checkpoint.
+"""Optimiser steps whose loss or gradient is not finite: their batches are kept, and after several in a row training
+goes back to a checkpoint.
 
-Every function here is collective over the trainers, root among them.
+Every public function here is collective over the trainers, which include root.
 """
 
 import functools
 import shutil
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from az_mpi.core.files import write_bytes
@@ -18,14 +20,14 @@ from az_mpi.storage.checkpoint import Checkpoint, NotFinite, Progress
 from az_mpi.train.loss import HEADS
 
 FOLDER = "bad_batches"
-KEPT_MAX = 16  # batches, the newest ones
-ROLLBACKS_MAX = 3  # in a run: more would halve the learning rate to nothing
+KEPT_MAX = 16  # batches; older ones are removed
+ROLLBACKS_MAX = 3  # in a run; each halves the learning rate
 
 
-def skipped(run: Run, batch, figures):
-    """Say that the newest step was skipped and keep its batch; roll back where too many were skipped in a row.
+def skipped(run: Run, batch: Sequence[torch.Tensor | np.ndarray], figures: Sequence[float]) -> None:
+    """Log that the newest step was skipped and keep its batch; roll back if too many were skipped in a row.
 
-    batch, figures: this trainer's part, and its losses and gradient norm, as `Learner.train` tells its watch.
+    batch: this trainer's part. figures: its losses and gradient norm. See `Learner.train`.
     """
     learner, progress = run.training.learner, run.progress
     run.report.counters.bad_steps_num += 1
@@ -40,8 +42,8 @@ def skipped(run: Run, batch, figures):
         roll_back(run, f"{progress.bad_steps} steps in a row were not finite")
 
 
-def check_weights(run: Run):
-    """Roll back where the weights are not finite: the last step of a training may have made them so."""
+def check_weights(run: Run) -> None:
+    """Roll back if the weights are not finite, which the last step of a training may have caused."""
     found = None
     if run.world.is_root:
         try:
@@ -52,12 +54,12 @@ def check_weights(run: Run):
         roll_back(run, f"after step {run.progress.step} {found}")
 
 
-def roll_back(run: Run, why: str):
-    """Go back to the weights and optimiser of the last good checkpoint, and halve the learning rate. A run without a
-    checkpoint goes back to its first weights. Steps and games are counted on.
+def roll_back(run: Run, why: str) -> None:
+    """Go back to the weights and optimiser of the last good checkpoint, or without a checkpoint to the first weights of
+    the run, and halve the learning rate. The counts of steps and games stay.
 
-    Sets the learner's `failure` where this was done too often or no such checkpoint is left. Does nothing where root
-    can read no more: the run is about to stop."""
+    Sets the learner's `failure` if this was done too often, or if no such checkpoint is left. Does nothing if root's
+    writer has ended: the run is about to stop."""
     learner, progress = run.training.learner, run.progress
     if progress.rollbacks >= ROLLBACKS_MAX:
         learner.failure = _failure(run, f"{why}, also after {ROLLBACKS_MAX} times going back to a checkpoint")
@@ -79,7 +81,7 @@ def roll_back(run: Run, why: str):
 
 
 def _keep(learner, step, batch, figures, place):
-    """Write this trainer's part of a batch; return what went wrong, in words, or None."""
+    """Write this trainer's part of a batch; return the error in words, or None."""
     try:
         place.mkdir(parents=True, exist_ok=True)
         if learner.world.is_root:
@@ -95,20 +97,20 @@ def _keep(learner, step, batch, figures, place):
 
 
 def _last_good(run):
-    """Return (checkpoint, its name) to go back to, or (None, None). Good steps were made from it. On root."""
+    """Return (the newest checkpoint from which a good step was made, its name), or (None, None). On root."""
     good_until, folder, setup = run.training.learner.good_until, run.files.folder / "checkpoints", run.setup
     ours = run.training.network.state_dict()
     look = functools.partial(checkpoint.load_newest, folder, set_aside=False, ours=ours, before_step=good_until)
     try:
         found, lines = run.files.read(folder, look) or (None, [])
-    except Refusal as error:  # another network's has been put there
+    except Refusal as error:  # a checkpoint of another network has been put there
         run.report.warn(error)
         return None, None
     for line in lines:
         run.report.warn(line)
     if found:
         return found, f"checkpoint {checkpoint.path_of(folder, found.progress).name}"
-    # A run that has come far does not start from nothing without being told to.
+    # A run that has made good steps does not start again from its first weights if it had checkpoints.
     if good_until and not run.files.writes_no_more and not checkpoint.traces(folder):
         begun = resnet.build(setup.game, setup.config.network, setup.config.seed)
         return Checkpoint(Progress(), begun.state_dict(), {}), "the run's beginning"

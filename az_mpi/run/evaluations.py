@@ -1,17 +1,20 @@
-"""Evaluating the network: matches and the exact solver, their results on disk, and the best network so far.
+"""Evaluations of the network in a run: their results on disk, and the best network so far.
 
-Every function here is collective: every rank calls it.
+Every public function here is collective: every rank calls it.
 """
 
-import copy
 import functools
 import json
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
 
 from safetensors import SafetensorError
 
 from az_mpi.core import files
 from az_mpi.evaluate import evaluation
 from az_mpi.liveness import watchdog
+from az_mpi.mpi.control_channel import Total
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.metrics import Timers
@@ -21,16 +24,16 @@ from az_mpi.storage import checkpoint
 
 
 def is_done(run: Run) -> bool:
-    """Return whether the network as it is now was evaluated already, perhaps before a restart."""
+    """Return whether the present network has been evaluated already, perhaps before a restart."""
     file = _evaluation_file(run)
     return run.world.share(run.world.is_root and bool(run.files.read(file, lambda: files.is_there(file))))
 
 
-def evaluate(run: Run, answer):
-    """Play the configured matches, write their result, and keep the network if it is the best so far.
+def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
+    """Evaluate the network, write the result, and keep the network if it is the best so far.
 
-    answer(total): called with every `Total` of the control channel meanwhile; may raise Stopped, on every rank alike,
-    which loses the match under way and nothing else."""
+    answer: called with every total of the control channel meanwhile; it may raise Stopped, on every rank alike, which
+    loses the evaluation under way and nothing else."""
     timers = Timers(run.world, run.report.status.enter)
     best = load_best(run, before=run.progress.iteration)
     with timers("evaluate"):
@@ -39,23 +42,24 @@ def evaluate(run: Run, answer):
     if run.world.is_root:
         match = result["matches"].get("best")
         result["promoted"] = match is None or match["score"] >= 0.5
-        file, write = run.setup.folder / "best" / f"{run.progress.iteration:06d}.safetensors", run.files.writer.do
+        copy, write = run.setup.folder / "best" / f"{run.progress.iteration:06d}.safetensors", run.files.writer.do
         if result["promoted"]:
             tensors = checkpoint.to_bytes(run.training.network.state_dict())
-            write(file, lambda check, file=file: files.write_bytes(file, tensors, before=check))
-        else:  # of a start that ended before it could save this iteration
-            write(file, lambda check, file=file: file.unlink(missing_ok=True))
+            write(copy, lambda check: files.write_bytes(copy, tensors, before=check))
+        else:  # an earlier start may have ended between its evaluation of this iteration and its checkpoint
+            write(copy, lambda check: copy.unlink(missing_ok=True))
         run.report.metrics.write("evaluation", run.progress.step, result | times)
-        # The evaluation counts as done once this file is there: it comes last.
+        # Last: the evaluation counts as done once this file is there.
         text, file = json.dumps(result, indent=1) + "\n", _evaluation_file(run)
         write(file, lambda check: files.write_bytes(file, text.encode(), before=check))
         run.setup.callbacks.evaluation(result)
 
 
-def measure(run: Run, best, answer=lambda total: None) -> dict:
-    """Return the results of the configured matches and of the exact solver for the network as it is now.
+def measure(run: Run, best: NetworkEvaluator | None,
+            answer: Callable[[Total], object] = lambda total: None) -> dict[str, Any]:
+    """Return `evaluation.evaluate` for the present network, and log its lines.
 
-    best: the evaluator of the best network so far, or None. answer: see `evaluate`."""
+    best: of the best network so far, or None. answer: see `evaluate`."""
     setup = run.setup
     ours = NetworkEvaluator(setup.game, run.playing.engine)
     result = evaluation.evaluate(run.world, setup.config, setup.game, ours, best, run.progress.iteration,
@@ -66,9 +70,9 @@ def measure(run: Run, best, answer=lambda total: None) -> dict:
 
 
 class _Watch:
-    """Follows a match, or work with the solver, for `evaluation.evaluate`: a progress bar, and requests of signals."""
+    """Follows a match, or work with the solver: shows a progress bar, and answers requests of signals."""
 
-    def __init__(self, run, answer, name, unit):
+    def __init__(self, run: Run, answer: Callable[[Total], object], name: str, unit: str):
         self.run, self.answer = run, answer
         self.bar = ProgressBar(run.report.logger, run.world.is_root, name, unit, run.report.status)
 
@@ -79,13 +83,13 @@ class _Watch:
             self.answer(heard)
 
     def finish(self):
-        """This rank has done its part. Wait for the others; a rank may be asked to stop meanwhile."""
+        """This rank has done its part. Wait for the others, and answer requests meanwhile."""
         self.run.control.wait(lambda heard: self.answer(heard) or heard.done == self.run.world.size, done=True)
         self.bar.close()
 
 
-def load_best(run: Run, before: int):
-    """Return an evaluator of the best network found before an iteration, or None where there is none."""
+def load_best(run: Run, before: int) -> NetworkEvaluator | None:
+    """Return an evaluator of the best network before an iteration, or None if there is none."""
     world, playing, network = run.world, run.playing, run.training.network
     tensors = None
 
@@ -97,18 +101,18 @@ def load_best(run: Run, before: int):
 
     if not world.from_root(look):
         return None
-    network = copy.deepcopy(network)
+    network = deepcopy(network)
     network.load_state_dict(checkpoint.broadcast(world, tensors))
     if playing.best_engine is None:
         playing.best_engine = run.setup.make_engine(network)[0]
-    else:  # an engine that is made anew each time can take memory that its library never gives back
+    else:  # not a new engine: some libraries never free all memory of an engine
         playing.best_engine.load(network)
     return NetworkEvaluator(run.setup.game, playing.best_engine)
 
 
 def _newest_best(folder, before, network, logger):
-    """Return the tensors of the newest whole file of a best network before an iteration, or None. Raises OSError where
-    the file system fails, perhaps for a while. Not collective."""
+    """Return the tensors of the newest whole file of a best network before an iteration, or None. Raises OSError if the
+    file system fails for a while. Not collective."""
     paths = [folder / name for name in files.names(folder) if name.endswith(".safetensors")]
     paths = [path for path in paths if path.stem.isdecimal() and int(path.stem) < before]
     for path in sorted(paths, reverse=True):

@@ -1,7 +1,9 @@
-"""From games played to positions trained on: segments on disk, and parts of the window in the trainers' memory.
+"""The exchange: finished games go to segments on disk, and their positions to the trainers' windows in memory.
 
 Every function here but `provenance` is collective: every rank calls it.
 """
+
+from typing import Any
 
 from az_mpi import __version__
 from az_mpi.run.state import Run
@@ -10,25 +12,25 @@ from az_mpi.train import replay
 
 
 def committed(run: Run) -> Record:
-    """Return, on root, the games of this iteration that an earlier start has stored; none on other ranks."""
+    """Return on root the games of this iteration that an earlier start has stored, and an empty record elsewhere."""
     files = run.files
     return files.games_of(run.progress.iteration) if run.world.is_root else Record.empty(files.game)
 
 
 def exchange(run: Run, old: Record) -> int:
-    """Store this rank's new games. Deal them, and root's `old` ones, to the trainers. Return the number of positions
-    dealt, over all ranks.
+    """Store this rank's new games, deal their positions and those of `old` to the trainers, and return the number of
+    positions dealt by all ranks.
 
-    old: what `committed` returned, or an empty record; games of the iteration under way.
+    old: the result of `committed` at the first exchange of an iteration, then an empty record.
     """
     world, progress, playing, training = run.world, run.progress, run.playing, run.training
     sent_before = world.sent_bytes
     record = store(run)
-    # Only root holds old games. Their positions are numbered first.
+    # Only root has old games. Their positions are numbered first.
     games_num, positions_num = len(old.games) + len(record.games), [len(old.positions), len(record.positions)]
     unwritten_num = run.files.writer.unwritten_num if world.is_root else None
     counts = world.collect([*positions_num, games_num, playing.player.unfinished_num, unwritten_num])
-    # Games that are on disk need not be kept.
+    # Games that are on disk need not be kept any longer.
     playing.unacknowledged = playing.unacknowledged[max(len(playing.unacknowledged) - counts[0][4], 0) :]
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
     _deal(run, old, progress.positions_num)
@@ -47,12 +49,12 @@ def exchange(run: Run, old: Record) -> int:
 
 
 def store(run: Run) -> Record:
-    """Hand the games that all ranks have finished to root's writer, as one segment; return this rank's."""
+    """Hand the finished games of all ranks to root's writer, as one segment; return those of this rank."""
     world, unacknowledged, compress = run.world, run.playing.unacknowledged, run.setup.config.exchange.compress
     record, iteration = run.playing.player.take(), run.games_iteration
-    unacknowledged.append((iteration, record))  # first: a loss in the collectives below must not lose the games
+    unacknowledged.append((iteration, record))  # first: the games must survive a loss in the collectives below
     run.setup.callbacks.games(record)
-    if world.survives and world.size > 1:  # all keep root's games too: it may be lost before they are on disk
+    if world.survives and world.size > 1:  # rank 1 keeps root's games too: root may be lost before they are on disk
         unacknowledged[-1] = iteration, Record.join(run.setup.game, [record, record.from_root(world, compress)])
     new = record.gather(world, compress)
     if world.is_root:
@@ -60,14 +62,14 @@ def store(run: Run) -> Record:
     return record
 
 
-def store_all(run: Run):
-    """Store all games that the ranks have finished, beyond the quota too: the run ends."""
+def store_all(run: Run) -> None:
+    """Store all finished games, those beyond the quota too, since the run ends."""
     run.playing.player.allow()
     store(run)
 
 
-def refill(run: Run):
-    """Fill the window anew from the segments that the checkpoint counts. Root reads them and deals their positions."""
+def refill(run: Run) -> None:
+    """Fill the window from the segments before the checkpoint: root reads them and deals their positions."""
     world, progress, files = run.world, run.progress, run.files
     oldest, found = _oldest(run), []
     if world.is_root:
@@ -79,7 +81,7 @@ def refill(run: Run):
                             "goes on with these", files.folder / "games", progress.positions_num, run.games_iteration,
                             held)
     counts = world.share([s.positions_num for s in found])
-    index = progress.positions_num - sum(counts)  # the newest position keeps its number, whatever is missing
+    index = progress.positions_num - sum(counts)  # the newest position keeps its number if some are missing
     for place, num in enumerate(counts):
         if index + num > oldest:
             _deal(run, files.games_in(found[place].path) if world.is_root else Record.empty(files.game), index)
@@ -88,8 +90,8 @@ def refill(run: Run):
         run.training.replay.forget(oldest)
 
 
-def provenance(run: Run, record: Record) -> dict:
-    """Return where the games of `record` come from, as attributes of their segment.
+def provenance(run: Run, record: Record) -> dict[str, Any]:
+    """Return the origin of the games of `record`, as attributes of their segment.
 
     `weights`: the SHA-256 of all weights that may have played in these games, oldest first, separated by blanks.
     """
@@ -104,7 +106,7 @@ def _oldest(run):
 
 
 def _deal(run, record, first_index):
-    """Deal every rank's record to the trainers. first_index: the number of the first position of this rank's."""
+    """Deal every rank's record to the trainers. first_index: the number of the first position of this rank's record."""
     config, training = run.setup.config, run.training
     rows = replay.to_samples(record, run.setup.game, first_index, config.train.root_value_share)
     mine = replay.deal(run.world, training.trainers_num, rows, config.exchange.compress)

@@ -1,19 +1,21 @@
 """What an iteration did: a record in metrics.jsonl and a line in the log."""
 
 import resource
+from typing import Any
 
 from az_mpi.report.summary import iteration_line, losses_text
 from az_mpi.run.state import Run
 
 
-def report(run: Run, new_positions: int, steps_num: int):
-    """Write down what the iteration that just ended did. Collective."""
+def report(run: Run, new_positions: int, steps_num: int) -> None:
+    """Write the metrics and the log line of the iteration that has just ended. Collective."""
     learner, counters = run.training.learner, run.report.counters.take(run.world)
     losses = learner.iteration_losses() if learner else {}  # this rank's part
     mine = [*run.playing.evaluate.take_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, losses]
     asked, evaluated, peak, losses = zip(*run.world.collect(mine))  # ru_maxrss is in KiB
     games_num = int(counters["games_num"].sum())
-    values = {"iteration": run.progress.iteration, "games_num": games_num, "positions_num": new_positions}
+    values: dict[str, Any] = {"iteration": run.progress.iteration, "games_num": games_num}
+    values |= {"positions_num": new_positions}
     values |= {"games_asked_num": run.setup.config.selfplay.games_num}
     values |= {"steps_num": steps_num} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
     values |= {"mean_length": counters["positions_num"].sum() / max(games_num, 1)}
@@ -38,11 +40,11 @@ def report(run: Run, new_positions: int, steps_num: int):
 
 
 def _rates(run, counters, spent, games_num, asked_num, evaluated_num):
-    """Return how fast the iteration was. spent: {phase_s: seconds}; counters: {count: float [ranks]}."""
+    """Return the rates of the iteration. spent: {phase_s: seconds}; counters: {count: float64 [ranks]}."""
     play_s, train_s = spent.get("play_s", 0.0), spent["train_s"]
     whole_s = sum(value for name, value in spent.items() if "_idle_" not in name)
     values = {"overhead_share": 1 - (play_s + train_s) / whole_s}
-    # Of ranks that play while others train, and of the same ranks while all play.
+    # Simulations of the ranks that do not train: while the others train, and in the self-play phase.
     meanwhile, alone = counters["meanwhile_num"].sum(), counters["played_num"][run.training.trainers_num :].sum()
     searching_s = play_s + (train_s if meanwhile else 0.0)
     if play_s:  # not in an iteration that was resumed in its training

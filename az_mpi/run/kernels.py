@@ -1,6 +1,6 @@
-"""Compiles the kernels before they are needed. Of the ranks that share a cache, one compiles and the others wait.
+"""Compiles the kernels before the run begins. Of the ranks that share a cache, one compiles and the others wait.
 
-Numba compiles a kernel when it is first called, and caches it in a folder (`az_mpi/__init__.py` sets it). Without this,
+Numba compiles a kernel when it is first called, and caches it in a folder (set in `az_mpi/__init__.py`). Without this,
 every rank would compile every kernel in its first game. `python -m az_mpi.run.kernels [GAME ...]` compiles without MPI;
 `make setup` runs it.
 """
@@ -11,6 +11,7 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +22,10 @@ from numba.core.registry import cpu_target
 import az_mpi
 from az_mpi import games
 from az_mpi.config import load as configuration
+from az_mpi.config.schema import Config
 from az_mpi.core import files
+from az_mpi.games.base import Game
+from az_mpi.mpi.world import World
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.evaluators import Evaluator
 from az_mpi.search import make_search, streams
@@ -31,17 +35,17 @@ PARTS = 8  # of `rehearse`
 SAID = "compiling the kernels, first start only: %d of %d (%.0f s)"
 
 
-def compile_missing(world, config, game, threads, say):
-    """Compile all kernels, unless a file in the cache says that this was done. Collective.
+def compile_missing(world: World, config: Config, game: Game, threads: int, say: Callable[..., object]) -> None:
+    """Compile all kernels, unless a file in the cache says that this was done. Collective over world.
 
-    The first rank of each host compiles. Where hosts of one kind of processor share the cache, one of them does.
-    threads: of this rank's search. say(text, *values): called with the progress, on every rank.
+    One rank of each host compiles; if hosts with equal processors share the cache, only one of them does. threads: of
+    this rank's search. say(text, *values): called with the progress, on every rank.
     """
     parallel = max(world.collect(threads)) > 1
     mark = _mark(game, parallel) if world.local_rank == 0 else None
     if not any(world.collect(mark is not None and not os.path.exists(mark))):
         return
-    claim = f".{world.share(secrets.token_hex(8))}.claim"  # another one in each job: a dead job's means nothing
+    claim = f".{world.share(secrets.token_hex(8))}.claim"  # a new name in each job: a dead job's claim does not count
     mine = mark is not None and not os.path.exists(mark) and _claim(mark.with_name(mark.name + claim))
     parts, begun = rehearse(config, game, parallel) if mine else iter(()), time.monotonic()
     for done in range(PARTS):
@@ -55,12 +59,9 @@ def compile_missing(world, config, game, threads, say):
             os.unlink(mark.with_name(mark.name + claim))
 
 
-def rehearse(config, game, parallel):
-    """Call every kernel that self-play, matches and training use, with the same types. A generator of PARTS parts that
-    take a second or two each.
-
-    parallel: compile the kernels of a search of several threads too.
-    """
+def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
+    """Call every kernel that self-play, matches and training use, with the same types, in PARTS parts of a second or
+    two each. parallel: also the kernels of a search with several threads."""
     settings = config.search.model_copy(update={"simulations": 4, "reuse_tree": True})
     evaluate = CachedEvaluator(game, _Blank(game), entries=4)
     threads = [1, 2] if parallel else [1]
@@ -97,18 +98,18 @@ def rehearse(config, game, parallel):
 
 
 class _Blank(Evaluator):
-    """A stand-in for an engine: logits and values of 0."""
+    """Stands in for an engine: logits and values are 0."""
 
-    def __init__(self, game):
+    def __init__(self, game: Game):
         self.num_actions = game.num_actions
 
-    def __call__(self, planes):
+    def __call__(self, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((len(planes), self.num_actions), np.float32), np.zeros(len(planes), np.float32)
 
 
 def _mark(game, parallel):
-    """Return the file in the cache that says that all kernels are compiled. Its name depends on what the kernels depend
-    on: sources and their place, processor, Numba, Python."""
+    """Return the file in the cache that says that all kernels are compiled. Its name depends on everything that the
+    kernels depend on: sources and their paths, processor, Numba, Python."""
     place = inspect.getfile(type(game))
     processor = cpu_target.target_context.codegen().magic_tuple()
     content = hashlib.sha256(Path(place).read_bytes()).hexdigest()
@@ -118,7 +119,7 @@ def _mark(game, parallel):
 
 
 def _claim(path):
-    """Return whether this process is the first to make the file; true where the file cannot be made."""
+    """Return whether this process is the first to make the file; true if the file cannot be made."""
     try:
         files.create(path, b"")
     except FileExistsError:
@@ -129,13 +130,13 @@ def _claim(path):
 
 
 def _compiled(mark):
-    """Note in the cache that the kernels are compiled. Does nothing where the cache cannot be written."""
+    """Make the file that says that the kernels are compiled. Does nothing if the cache is not writable."""
     with suppress(OSError):
         mark.touch()
 
 
-def main(names):
-    """Compile the kernels for games, those of `names` or all, on this kind of processor; return the exit status."""
+def main(names: Sequence[str]) -> int:
+    """Compile the kernels of the games `names`, by default all, for this processor; return the exit status."""
     begun = time.monotonic()
     for name in names or games.NAMES:
         config, game = configuration.validate({"game": name}, "the command line"), games.make(name)

@@ -1,6 +1,7 @@
-"""One iteration's training. Each rank has a role: it trains, plays on meanwhile, or waits; one may also be the partner,
-which keeps the only trainer's state."""
+"""One iteration's training. Each rank has a role: it trains, or plays meanwhile, or waits; one may also be the partner,
+which keeps a copy of the only trainer's state."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from az_mpi.mpi.control_channel import Lockstep
@@ -18,10 +19,10 @@ class Outcome(NamedTuple):
     failure: str | None  # why training cannot go on
 
 
-def learn(run: Run, save) -> Outcome:
+def learn(run: Run, save: Callable[[], None]) -> Outcome:
     """Train on the window, every rank in its role. Collective.
 
-    save(): called on root where a rank was asked to save meanwhile. Not collective.
+    save(): called on root if a signal asks for a checkpoint meanwhile. Not collective.
     """
     training, progress = run.training, run.progress
     outcome = Outcome(0, False, None)
@@ -42,7 +43,7 @@ def learn(run: Run, save) -> Outcome:
 
 
 def _train(run, save):
-    """Take optimiser steps until no samples are due, or a stop is asked for. On the trainers."""
+    """Take optimiser steps until no samples are due or a stop is requested. Collective over the trainers."""
     training, learner, saves = run.training, run.training.learner, []
     watch = _Watch(run, save)
 
@@ -63,7 +64,7 @@ def _train(run, save):
 
 
 def _play_meanwhile(run):
-    """Play for the next iteration until every trainer is done. On ranks that do not train."""
+    """Play for the next iteration until every trainer is done. On the ranks that do not train."""
     player, counters = run.playing.player, run.report.counters
     before = player.simulations_num
     run.report.status.enter("play")
@@ -81,7 +82,7 @@ def _summary(run, step, values):
 class _Watch:
     """What a trainer does around each optimiser step, see `Learner.train`."""
 
-    def __init__(self, run, save):
+    def __init__(self, run: Run, save: Callable[[], None]):
         self.run, self.save, self.stop = run, save, False
         self.lockstep = Lockstep(run.training.learner.world, run.control.requests)
 
@@ -96,7 +97,7 @@ class _Watch:
         self.run.report.say(text, ranks, self.run.progress.step + 1, self.run.training.learner.micro_batch)
 
     def before_change(self):
-        """The weights are about to change: the copy under way must have arrived."""
+        """The weights are about to change: wait until the copy under way has arrived."""
         if self.run.training.partner:
             self.run.training.partner.settle()
 
@@ -105,7 +106,7 @@ class _Watch:
         run, training, total = self.run, self.run.training, self.lockstep.end()
         if training.partner and run.progress.step % run.setup.config.fault.copy_every == 0:
             training.partner.send(run.progress, training.learner)
-        if training.trainers_num < run.world.size:  # ranks that do not train may have been asked to save
+        if training.trainers_num < run.world.size:  # a rank that does not train may have been asked to save
             heard = run.control.poll()
             run.control.requests.save |= bool(heard and heard.save)
         if total.save:

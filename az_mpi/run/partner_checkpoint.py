@@ -2,9 +2,9 @@
 one optimiser step.
 
 Where one rank trains and the others play, no other rank has its newest weights and AdamW moments. So a second rank,
-the partner, takes a copy of them after each step (diskless checkpointing: Plank, Li and Puening 1998). Threads on both
-sides carry it while the next step is computed and games go on. The weights do not change before the copy has arrived. A
-copy that breaks off leaves the one before it.
+the partner, receives a copy of them after each step (diskless checkpointing: Plank, Li and Puening 1998). A thread on
+each side transfers it while the next step is computed and games go on. The weights do not change before the copy has
+arrived. If a transfer breaks off, the partner still has the copy before it.
 """
 
 import json
@@ -16,23 +16,25 @@ from concurrent import futures
 import numpy as np
 import torch
 
+from az_mpi.config.schema import Config
 from az_mpi.core.exit_codes import INTERNAL
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.peers import PeerLost
-from az_mpi.mpi.world import wait
+from az_mpi.mpi.world import World, wait
 from az_mpi.storage.checkpoint import Checkpoint, Progress
+from az_mpi.train.learner import Learner
 
-CLOSE_S = 2.0  # that a thread is given to hear of a loss
-LENGTH = 8
-WORDS = 1024  # bytes: what precedes the numbers is a multiple of this long, so that the whole seldom changes its size
-END = np.empty(0, np.uint8)
+CLOSE_S = 2.0  # how long `close` waits for the thread to notice a loss
+LENGTH = 8  # bytes of the length of the JSON text
+WORDS = 1024  # the part before the numbers is padded to a multiple of so many bytes, so that the size seldom changes
+END = np.empty(0, np.uint8)  # tells the partner that no more copies follow
 
 
-def make(config, world, trainers_num):
+def make(config: Config, world: World, trainers_num: int) -> "PartnerCheckpoint | None":
     """Return the `PartnerCheckpoint` of rank 0, which trains, and of its partner; None on the other ranks. Collective.
 
-    The partner is the next rank of the same host if there is one: without that host the job ends anyway. There is no
-    partner where a lost trainer leaves another one, or where any loss ends the job.
+    The partner is the next rank of the same host, if there is one: if that host is lost, the job ends anyway. There is
+    no partner if several ranks train, or if the loss of any rank ends the job.
     """
     if not (world.survives and config.fault.copy_every and trainers_num == 1 < world.size):
         return None
@@ -45,31 +47,33 @@ class PartnerCheckpoint:
     """One side of the world `pair`: rank 0, the trainer, sends its state while it trains; rank 1, the partner, keeps
     it."""
 
-    def __init__(self, pair):
+    def __init__(self, pair: World):
         self.pair = pair.beside()
-        self._work = None  # a Future of what the thread does
-        self._sent, self._content = None, None  # which state rank 0 sent last; that packed, or what rank 1 has
+        self._work: futures.Future | None = None  # of the thread
+        self._sent: tuple[int, int] | None = None  # `_mark` of the state that rank 0 sent last
+        self._content: np.ndarray | None = None  # the packed state: sent last, or on rank 1 the newest whole one
 
-    def begin(self):
-        """Keep what is sent from now on, until rank 0 calls `finish`. On rank 1."""
+    def begin(self) -> None:
+        """Receive states, in a thread, until rank 0 calls `finish`. On rank 1."""
         self._start(self._receive)
 
-    def send(self, progress, learner):
-        """Start sending the learner's state at `progress` and return. Call `settle` before the state changes."""
+    def send(self, progress: Progress, learner: Learner) -> None:
+        """Start to send the learner's state at `progress`, in a thread. Call `settle` before the state changes. On
+        rank 0."""
         state = Checkpoint(progress, learner.network.state_dict(), learner.optimizer_state())
         self._content, self._sent = _pack(state, self._content), _mark(progress)
         self._start(self._carry, self._content)
 
-    def settle(self):
-        """Wait until the copy under way has arrived. Raises PeerLost."""
+    def settle(self) -> None:
+        """Wait until the transfer under way is complete. Raises PeerLost."""
         work, self._work = self._work, None
         if work:
             with watchdog.waiting():
                 wait(work.done)
             work.result()
 
-    def finish(self, progress, learner):
-        """Make sure that rank 1 has this state, and let it stop listening. On rank 0."""
+    def finish(self, progress: Progress, learner: Learner) -> None:
+        """Make sure that rank 1 has this state, and let it stop receiving. On rank 0."""
         self.settle()
         if self._sent != _mark(progress):
             self.send(progress, learner)
@@ -77,16 +81,15 @@ class PartnerCheckpoint:
         self._start(self.pair.broadcast, END)
         self.settle()
 
-    def keep(self, state):
-        """Keep a state, a `Checkpoint`, that this rank has already. On rank 1."""
+    def keep(self, state: Checkpoint) -> None:
+        """Keep a state that this rank has already. On rank 1."""
         self._content = _pack(state)
 
-    def kept(self):
-        """Return the newest whole state on rank 1, a `Checkpoint`; None if there is none, or its numbers are not
-        finite."""
+    def kept(self) -> Checkpoint | None:
+        """Return the newest whole state on rank 1; None if there is none, or if it is not finite."""
         return _unpack(self._content) if self._content is not None and not self.pair.is_root else None
 
-    def close(self):
+    def close(self) -> None:
         """Wait for the thread to end, after the world has been revoked."""
         work, self._work = self._work, None
         if work:
@@ -101,7 +104,7 @@ class PartnerCheckpoint:
             future.set_result(function(*arguments))
         except BaseException as error:
             future.set_exception(error)
-            if not isinstance(error, PeerLost) and not self.pair.is_root:  # who would wait for this rank for ever
+            if not isinstance(error, PeerLost) and not self.pair.is_root:  # root would wait for this rank for ever
                 traceback.print_exc()
                 self.pair.give_up(INTERNAL)
 
@@ -117,13 +120,13 @@ class PartnerCheckpoint:
 
 
 def _mark(progress):
-    """Return what tells two states of a training apart."""
+    """Return numbers that differ between any two states of a training."""
     return progress.step, progress.rollbacks
 
 
 def _pack(state, out=None):
-    """Return a `Checkpoint` as bytes, uint8 [n], in `out` where that is as long: words as JSON, after their length in
-    LENGTH bytes, and the numbers, float32."""
+    """Return a checkpoint as bytes, uint8 [n], in `out` if that has the right length: the length of a JSON text in
+    LENGTH bytes, the text (progress, names and shapes), and the numbers, float32."""
     groups = (state.model, state.optimizer)
     parts = [tensor.detach().reshape(-1) for tensors in groups for tensor in tensors.values()]
     shapes = [{name: list(tensor.shape) for name, tensor in tensors.items()} for tensors in groups]
@@ -134,12 +137,12 @@ def _pack(state, out=None):
         out = np.empty(len(head) + 4 * sum(sizes), np.uint8)
     out[: len(head)] = np.frombuffer(head, np.uint8)
     for place, part in zip(torch.from_numpy(out[len(head) :]).view(torch.float32).split(sizes), parts):
-        place.copy_(part)  # one by one: a GPU may have no room for all of them once more
+        place.copy_(part)  # one by one: a GPU may have no room for a second copy of all
     return out
 
 
 def _unpack(content):
-    """Return what `_pack` was given, as views of its bytes; None where a number is not finite."""
+    """Return the checkpoint in the bytes of `_pack`, as views of them; None if a number is not finite."""
     length = int.from_bytes(content[:LENGTH].tobytes(), "little")
     progress, *groups = json.loads(content[LENGTH:][:length].tobytes())
     rest = torch.from_numpy(content[_start_of_numbers(length) :]).view(torch.float32)

@@ -1,5 +1,5 @@
-"""What the survivors do when a rank has died. They agree on who is left and on the newest state that one of them holds,
-make sure that none of their finished games is missing on disk, and go on. Every function here is collective over them.
+"""Recovery from the loss of ranks. The survivors agree on which ranks are left and on the newest state that one of them
+has, write finished games that are missing on disk, and go on. Every function here is collective over the survivors.
 """
 
 import dataclasses
@@ -27,18 +27,17 @@ from az_mpi.storage import checkpoint, lock, run_folder
 from az_mpi.storage.checkpoint import Checkpoint, Progress
 
 
-def recover(run: Run):
-    """Change `run` to what it is for the ranks that are left. Called where PeerLost was raised. Raises Stopped where
-    they cannot go on."""
+def recover(run: Run) -> None:
+    """Rebuild `run` for the ranks that are left, after PeerLost was raised. Raises Stopped if they cannot go on."""
     begun, before = time.monotonic(), run.world.size
     rebuilt: list[Run] = []
     rescued: list[Checkpoint | None] = []
-    run.world.revoke()  # first: a rank whose sums broke off asks MPI whether that is a loss
+    run.world.revoke()  # first: a rank whose sums broke off asks MPI whether the reason is a loss
     run.report.monitor.settle()
     _close(run)
 
     def rebuild(world):
-        while rebuilt:  # one more died before all had agreed on it
+        while rebuilt:  # one more rank died before all agreed that the rebuilding succeeded
             _close(rebuilt.pop())
         rescued[:] = [_rescue(run, world, *rescued)]
         rebuilt.append(_rebuild(run, world, *rescued))
@@ -55,16 +54,16 @@ def recover(run: Run):
 
 
 def _close(run):
-    """End what speaks to ranks that were lost with a world: heartbeats, copies, and the trainers' connections."""
+    """End the heartbeats, the partner checkpoints and the trainers' connections of a world that has lost ranks."""
     run.report.status.close()
     run.training.close()
 
 
 def _rebuild(run, world, rescued):
-    """Return a `Run` over `world`, the survivors. It can be called again with fewer of them: of `run` it changes only
-    what they share, its files and its self-play.
+    """Return a `Run` over `world`, the survivors. It can be called again with fewer of them: it changes `run` only in
+    what the two runs share, the files and the self-play.
 
-    rescued: the newest state that a survivor held, a `Checkpoint`, or None."""
+    rescued: the newest state that a survivor had, a `Checkpoint`, or None."""
     setup = run.setup
     try:
         world, trainers_num = placement.place(setup.config, world, setup.device)
@@ -72,7 +71,7 @@ def _rebuild(run, world, rescued):
         _take_over(run, world)
         if rescued is None:
             _look_for_checkpoints(run, world)
-    except Refusal as error:  # such as one of train.ranks where no rank with a GPU is left
+    except Refusal as error:  # such as: train.ranks is "gpu", and no rank with a GPU is left
         _leave(run, world, rescued, error)
         raise
     attempt = world.from_root(lambda: _note_attempt(run, world))
@@ -80,7 +79,7 @@ def _rebuild(run, world, rescued):
     try:
         new.control = ControlChannel(world, run.control.requests)
         _keep_games(new)
-        # The old ones' parameters have hooks that begin reductions over ranks of which some are gone.
+        # Not the old network: its parameters have hooks that begin reductions over lost ranks.
         network = resnet.build(setup.game, setup.config.network, setup.config.seed)
         new.training = Training.make(setup, world, backend, trainers_num, network)
         _restate(new, rescued)
@@ -99,7 +98,7 @@ def _rebuild(run, world, rescued):
 
 
 def _over(run, world, attempt):
-    """Return `run` over another world, with a new report, at the very beginning. Collective."""
+    """Return `run` over another world, with a new report and a new `Progress`. Collective."""
     logger, metrics = console.start(world.is_root, run.setup.log_name, run.setup.folder), run.report.metrics
     if world.is_root and metrics.dropped:
         metrics = run.report.metrics = Metrics(run.setup.folder, attempt, run.setup.config.report, shown=True)
@@ -109,7 +108,7 @@ def _over(run, world, attempt):
 
 
 def _leave(run, world, rescued, error):
-    """Store what survivors have who cannot go on, and say why."""
+    """Store what the survivors have, since they cannot go on, and log why."""
     _take_over(run, world)
     logger = console.start(world.is_root, run.setup.log_name, run.setup.folder)
     report = dataclasses.replace(run.report, world=world, logger=logger)
@@ -127,8 +126,8 @@ def _leave(run, world, rescued, error):
 
 
 def _take_over(run, world):
-    """Let the new root hold the folder's lock and write. Remove what lost ranks were about to write. Raises Stopped
-    where another job has taken the run."""
+    """Let the new root take the folder's lock over and write, and remove unfinished files of lost ranks. Raises Stopped
+    if another job has taken the run over."""
     held, ranks = run.files, world.collect(lock.me())
     lost = {rank["pid"] for rank in held.ranks} - {rank["pid"] for rank in ranks}
 
@@ -151,8 +150,8 @@ def _take_over(run, world):
 
 
 def _take_lock(run, ranks):
-    """Return the lost root's lock, taken over; the file system may fail for `storage.give_up_s`, as for the writer, but
-    not beyond a request to stop."""
+    """Take the lost root's lock over and return it. A file system that fails is tried again for `storage.give_up_s`, as
+    by the writer, but not after a request to stop."""
     held, config, say = run.files, run.setup.config, run.report.logger.warning
 
     def sleep(seconds):
@@ -167,26 +166,26 @@ def _take_lock(run, ranks):
 
 
 def _note_attempt(run, world):
-    """Return the number of the new start; the old one where nothing can be written any more."""
+    """Return the number of the new start; the old one if the writer has ended."""
     folder = run.files.folder
     note = functools.partial(run_folder.note_attempt, folder, run.setup.config, world.hosts)
     return run.files.writer.do(folder / "attempts", lambda check: note()) or run.attempt
 
 
 def _keep_games(new):
-    """Let games under way go on; new ones get ids of the new start. A deterministic share is dealt out anew."""
+    """Let games under way go on; new games get ids of the new start. Deterministic games are dealt out anew."""
     player = new.playing.player
-    player.pause()  # its leaves were sent to the engine with the old weights
+    player.pause()  # the engine may still be evaluating leaves with the old weights
     player.rank, player.begun = new.world.rank, {}
     if new.setup.config.selfplay.deterministic:
         player.live[:], player.finished = False, []
 
 
 def _rescue(run, world, rescued=None):
-    """Return on all survivors the newest state that one of them holds, a `Checkpoint`, before that rank dies too. None
-    where no rank that trained is left, nor the partner of a lone trainer.
+    """Share the newest state that a survivor has, a `Checkpoint`, before that rank dies too; return it on all of them.
+    None if neither a rank that trained nor the partner of the only trainer is left.
 
-    rescued: what the survivors shared before one more died."""
+    rescued: the state that the survivors of an earlier attempt have shared already."""
     key, state = None, None  # the rank with the largest key has the newest state
     if rescued is not None:
         key, state = [2], rescued
@@ -209,17 +208,17 @@ def _trained(run):
 
 
 def _kept(run):
-    """Return the state of the only trainer that this rank, its partner, keeps; None where that is of no use."""
+    """Return the copy of the only trainer's state that this rank, its partner, keeps; None if it has none."""
     kept = run.training.partner.kept()
     if kept is None or run.progress.phase == "play":
         return kept and dataclasses.replace(kept, progress=run.before_play)
     if [kept.progress.iteration, kept.progress.phase] == [run.progress.iteration, "train"]:
         return kept
-    return dataclasses.replace(kept, progress=run.progress)  # no step has been taken since it was sent
+    return dataclasses.replace(kept, progress=run.progress)  # the trainer has not taken a step since it was sent
 
 
 def _look_for_checkpoints(run, world):
-    """Let root read the newest checkpoint. Raises Refusal where the run had some and cannot go on with one of them."""
+    """Let root read the newest checkpoint. Raises Refusal if the run had checkpoints and none of them can be used."""
     folder, ours = run.files.folder / "checkpoints", run.training.network.state_dict()
 
     def look():
@@ -229,7 +228,7 @@ def _look_for_checkpoints(run, world):
 
 
 def _restate(new, rescued):
-    """Give every rank the state that was rescued; without one, that of the newest checkpoint."""
+    """Give every rank the rescued state, or without one that of the newest checkpoint."""
     if rescued is not None:
         resume.take_over(new, rescued)
     elif not resume.restore(new, set_aside=True):
@@ -237,7 +236,7 @@ def _restate(new, rescued):
 
 
 def _store_what_is_missing(new):
-    """Write the survivors' games that were exchanged and did not reach the disk."""
+    """Write the survivors' games that were exchanged but did not reach the disk."""
     world, writer, game, mine = new.world, new.files.writer, new.setup.game, new.playing.unacknowledged
     if world.is_root:
         writer.flush()
@@ -245,7 +244,7 @@ def _store_what_is_missing(new):
         records = Record.join(game, [record for place, record in mine if place == iteration]).gather(world)
         if world.is_root:
             ids = records.games["id"]
-            once = np.isin(np.arange(len(ids)), np.unique(ids, return_index=True)[1])  # two ranks hold root's
+            once = np.isin(np.arange(len(ids)), np.unique(ids, return_index=True)[1])  # two ranks keep root's games
             missing = records.select(once & ~np.isin(ids, new.files.games_of(iteration).games["id"]))
             writer.submit(iteration, missing, exchange.provenance(new, missing))
     if world.is_root:
@@ -255,7 +254,7 @@ def _store_what_is_missing(new):
 
 
 def _recount(new):
-    """Count the positions and games in segments: games of the lost rank that were counted may be missing."""
+    """Count the positions and games in segments again: counted games of the lost rank may be missing."""
     counts = None
     if new.world.is_root:
         rows = [s for s in new.files.segments() if s.iteration < new.games_iteration]

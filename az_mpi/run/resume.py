@@ -1,4 +1,6 @@
-"""How the state of a run reaches the disk and comes back: restore, save, and the ways to leave."""
+"""Restoring and saving the state of a run, and the ways to leave it."""
+
+from typing import NoReturn
 
 from az_mpi.core.signals import Stopped, TrainingFailed
 from az_mpi.run import exchange, weights
@@ -10,8 +12,8 @@ from az_mpi.storage.checkpoint import Checkpoint
 def restore(run: Run, set_aside: bool) -> bool:
     """Load the newest whole checkpoint; return whether there is one. Collective.
 
-    set_aside: see `checkpoint.load_newest`. Raises Refusal where the checkpoint is another network's, or where a run
-    that is only looked at cannot be read; Stopped where the writer has given up reading.
+    set_aside: see `checkpoint.load_newest`. Raises Refusal if the checkpoint is of another network, or if a run that is
+    only looked at cannot be read; Stopped if the writer has given up reading.
     """
     newest = None
 
@@ -24,7 +26,7 @@ def restore(run: Run, set_aside: bool) -> bool:
         return [newest is not None, found is not None]
 
     there, looked = run.world.from_root(look)
-    if not looked:  # the writer has said why. Checkpoints that cannot be read now must not make a run begin anew.
+    if not looked:  # the writer has logged why. A run must not begin anew because its checkpoints cannot be read now.
         run.report.status.end("stopped")
         run.world.settle()
         raise Stopped
@@ -35,8 +37,8 @@ def restore(run: Run, set_aside: bool) -> bool:
     return True
 
 
-def take_over(run: Run, state: Checkpoint):
-    """Go on from a state. Collective over the trainers."""
+def take_over(run: Run, state: Checkpoint) -> None:
+    """Go on from a state that every rank has. Collective over the trainers."""
     training, run.progress = run.training, state.progress.copy()
     training.network.load_state_dict(state.model)
     if training.learner:
@@ -45,9 +47,9 @@ def take_over(run: Run, state: Checkpoint):
         training.partner.keep(state)
 
 
-def resume(run: Run):
-    """Fill the window from the segments before the checkpoint that was restored, and say where the run stands.
-    Collective."""
+def resume(run: Run) -> None:
+    """Fill the window from the segments before the restored checkpoint, and log how far the run has come. Collective.
+    """
     exchange.refill(run)
     leave_if_unwritable(run)
     run.report.say("resumed after %s (attempt %d)", run.how_far(), run.attempt)
@@ -57,18 +59,17 @@ def resume(run: Run):
 
 
 def _went_on_before(run):
-    """Return whether an earlier start went on from this checkpoint, and has said what was lost. Not collective."""
+    """Return whether an earlier start went on from this checkpoint, and so has logged what was lost. Not collective."""
     folder = run.files.folder
     name = checkpoint.path_of(folder / "checkpoints", run.progress).name
     return run.files.read(folder / "attempts", lambda: run_folder.went_on_before(folder, name))
 
 
 def save(run: Run, state: Checkpoint | None = None) -> bool:
-    """Let root write a checkpoint of what it has trained, or of `state`, another rank's. Return whether it is on disk.
-    Not collective.
+    """Let root write a checkpoint of its own state, or of `state`; return whether it is on disk. Not collective.
 
     The segments with the positions that it counts are written first. Weights that are not finite are not saved: the
-    newest checkpoint stays what it was.
+    newest checkpoint stays the one before.
     """
     if not run.world.is_root:
         return False
@@ -87,17 +88,17 @@ def save(run: Run, state: Checkpoint | None = None) -> bool:
         return False
     if files.writes_no_more:
         return False
-    # A start that finds no checkpoint knows by this line that there was one, see `checkpoint.traces`.
+    # This record tells a start that finds no checkpoint that there was one, see `checkpoint.traces`.
     run.report.metrics.write("checkpoint", progress.step, {"iteration": progress.iteration})
     return True
 
 
-def leave(run: Run):
-    """Store everything that is finished and raise Stopped; TrainingFailed where the same command would not go on.
+def leave(run: Run) -> NoReturn:
+    """Store everything that is finished and raise Stopped, or TrainingFailed if the same command could not go on.
     Collective."""
     exchange.store_all(run)
     save(run)
-    run.world.barrier()  # if root dies before all is stored, the others recover, store it, and leave then
+    run.world.barrier()  # if root dies before all is stored, the others recover, store it, and then leave
     writer = run.files.writer
     if run.files.writes_no_more:
         run.report.logger.error("stopped after %s; what came last is not on disk, %d games among it: %s", run.how_far(),
@@ -111,20 +112,20 @@ def leave(run: Run):
     raise Stopped if resumable else TrainingFailed
 
 
-def leave_if_unwritable(run: Run):
-    """Leave where root can write no more: what it has done since is not on disk. Collective."""
+def leave_if_unwritable(run: Run) -> None:
+    """Leave if root's writer has ended, since nothing more reaches the disk. Collective."""
     if run.world.share(run.files.writes_no_more):
         leave(run)
 
 
-def give_up(run: Run, reason: str):
-    """Store the games that are finished, say why training cannot go on, and raise TrainingFailed. Collective.
+def give_up(run: Run, reason: str) -> NoReturn:
+    """Store the finished games, log why training cannot go on, and raise TrainingFailed. Collective.
 
-    The newest checkpoint stays what it was: what came after it is not to be trusted."""
+    No checkpoint is saved: the state after the newest one cannot be trusted."""
     exchange.store_all(run)
     if run.world.is_root:
         run.files.writer.flush()
         run.report.logger.error(reason)
-    run.report.status.end("failed", reason if run.world.is_root else None)  # told once, by root
+    run.report.status.end("failed", reason if run.world.is_root else None)  # root alone reports the reason
     run.world.barrier()  # mpirun ends all ranks when the first one leaves
     raise TrainingFailed(reason)

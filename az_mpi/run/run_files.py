@@ -1,44 +1,48 @@
-"""A run's folder as root uses it: the writer, the lock on the folder, and the games that are on disk."""
+"""The files of a run under way: root's writer, the lock on the folder, and the games that are on disk."""
 
 import functools
+from collections.abc import Callable
+from logging import Logger
 from pathlib import Path
 from typing import Any
 
 from az_mpi.core import files
+from az_mpi.core.signals import Requests
+from az_mpi.games.base import Game
 from az_mpi.selfplay.record import Record
 from az_mpi.storage import checkpoint, segment
 from az_mpi.storage import lock as locks
-from az_mpi.storage.checkpoint import Checkpoint
+from az_mpi.storage.checkpoint import Checkpoint, Tensors
+from az_mpi.storage.segment import Segment
 from az_mpi.storage.writer import Writer, read_through
 
 
 class RunFiles:
-    """Root reads and writes a run's folder through this. Other ranks have neither a writer nor a lock. Nothing here is
-    collective."""
+    """Root reads and writes a run's folder through this. Other ranks have no writer and no lock. Not collective."""
 
-    def __init__(self, folder: Path, game, give_up_s: float, logger):
+    def __init__(self, folder: Path, game: Game, give_up_s: float, logger: Logger):
         self.folder, self.game, self.logger, self._give_up_s = folder, game, logger, give_up_s
         self.writer: Writer | None = None
         self.lock: locks.Lock | None = None
-        self.token: str | None = None  # of the lock, on every rank: with it another rank takes the lock over
-        self.ranks: list[Any] = []  # `lock.me()` of all ranks of this start, lost ones too
-        self.newest: Checkpoint | None = None  # root read it when the job started, and it is to be restored
+        self.token: str | None = None  # of the lock, on every rank: a new root needs it to take the lock over
+        self.ranks: list[dict[str, Any]] = []  # `lock.me()` of all ranks of this start, lost ones too
+        self.newest: Checkpoint | None = None  # as root read it when the job started, until it is restored
 
-    def open_writer(self, requests):
-        """Start the thread that writes. requests: where it asks for a stop once it has given up."""
+    def open_writer(self, requests: Requests) -> Writer:
+        """Start the writer. requests: where it asks for a stop when it gives up."""
         self.writer = Writer(self.folder / "games", self.folder / "games.h5", self.game, requests, self._give_up_s)
         return self.writer
 
-    def hold(self, lock):
-        """Write only as long as this lock on the folder is ours."""
+    def hold(self, lock: locks.Lock) -> None:
+        """Write only as long as this job has the lock."""
         self.lock, self.writer.may_appear = lock, lock.check
 
-    def read(self, path, look):
-        """Return what `look()`, which reads `path`, returns; None once the writer has given up on the file system."""
+    def read(self, path: Path, look: Callable[[], Any]) -> Any:
+        """Return `look()`, which reads `path`; None if the writer has given up on the file system."""
         return read_through(self.writer, path, look)
 
-    def newest_checkpoint(self, set_aside, ours):
-        """Return what `checkpoint.load_newest` does; None once the writer has given up on the file system."""
+    def newest_checkpoint(self, set_aside: bool, ours: Tensors) -> tuple[Checkpoint | None, list[str]] | None:
+        """Return `checkpoint.load_newest`; None if the writer has given up on the file system."""
         folder, (known, self.newest) = self.folder / "checkpoints", (self.newest, None)
         if known and checkpoint.find(folder)[-1:] == [checkpoint.path_of(folder, known.progress)]:
             return known, []
@@ -46,11 +50,11 @@ class RunFiles:
 
     @property
     def writes_no_more(self) -> bool:
-        """Whether this is root and its writer has ended: what comes from now on is not on disk."""
+        """Whether this is root and its writer has ended: nothing more reaches the disk."""
         return self.writer is not None and self.writer.ended is not None
 
-    def segments(self, iteration: int | None = None):
-        """Return the segments of the run, or of an iteration, oldest first. Damaged ones are set aside."""
+    def segments(self, iteration: int | None = None) -> list[Segment]:
+        """Return the segments of the run, or of one iteration, oldest first. Damaged ones are set aside."""
         folder = self.folder / "games"
         return self.read(folder, functools.partial(segment.find, folder, iteration, self._set_aside)) or []
 
@@ -58,8 +62,8 @@ class RunFiles:
         """Return the games of an iteration that are on disk."""
         return Record.join(self.game, [self.games_in(found.path) for found in self.segments(iteration)])
 
-    def games_in(self, path) -> Record:
-        """Return the games in a segment; none where it is damaged, and it is set aside."""
+    def games_in(self, path: Path) -> Record:
+        """Return the games in a segment. A damaged one is set aside and counts as one without games."""
         try:
             found = self.read(path, lambda: segment.read(path, self.game))
         except segment.SegmentError as error:

@@ -1,18 +1,23 @@
-"""Putting a run together on one rank, from its configuration."""
+"""Makes a run on one rank from its configuration."""
 
 import functools
 import os
+from collections.abc import Callable
+from logging import Logger
+from pathlib import Path
 
 import numba
 import torch
 
 from az_mpi import games
 from az_mpi.config import load as configuration
+from az_mpi.config.schema import Config
 from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
 from az_mpi.liveness.monitor import Monitor
 from az_mpi.mpi import agreement, placement
 from az_mpi.mpi.control_channel import ControlChannel
+from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
 from az_mpi.report import console
 from az_mpi.report.callbacks import Callbacks
@@ -23,16 +28,17 @@ from az_mpi.run.state import Playing, Report, Run, Setup, Training
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.storage import run_folder
+from az_mpi.storage.writer import Writer
 from az_mpi.train import backends
 
 
-def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None) -> Run:
+def assemble(config: Config, world: World, folder: Path, prepare: Callable[[torch.nn.Module], int] | None = None,
+             trainers_num: int = 0, requests: Requests | None = None) -> Run:
     """Return this rank's `Run`, with new weights; print the start-up table. Collective.
 
-    prepare: root calls it with the network once nothing here can be refused any more, to make `folder` ready; it
-    returns the number of this start. None for a run that is only looked at: nothing is trained or written, and nothing
-    is logged to standard output.
-    trainers_num: the first ranks of the world train. requests: what signals ask for.
+    prepare(network): makes `folder` ready and returns the number of this start; root calls it once nothing else can be
+    refused. None for a run that is only looked at: it trains and writes nothing, and logs nothing to standard output.
+    trainers_num: the first ranks of the world train. requests: of signals.
     """
     requests = requests or Requests()
     setup, network, playing = _prepare_play(config, world, folder)
@@ -52,8 +58,8 @@ def assemble(config, world, folder, prepare=None, trainers_num=0, requests=None)
 
 
 def _prepare_play(config, world, folder):
-    """Return the `Setup`, a new network, and this rank's `Playing` with it. Raises Refusal, on every rank, where one of
-    them lacks what the configuration names. Collective."""
+    """Return (the `Setup`, a new network, this rank's `Playing` with it). Raises Refusal on every rank if one of them
+    lacks what the configuration names. Collective."""
     cores, device = world.cores(), placement.choose_device(world)
     _use_cores(cores, config.selfplay.deterministic)
     placement.open_device(world, device)
@@ -65,7 +71,7 @@ def _prepare_play(config, world, folder):
     engine, choice = agreement.everywhere(world, functools.partial(make_engine, network))
     offered = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
     evaluate = agreement.everywhere(world, lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
-    if evaluate.describe:  # what self-play searches with instead
+    if evaluate.describe:  # self-play uses this evaluator instead of the network
         choice = f"{evaluate.describe} (as configured)"
     callbacks = agreement.everywhere(world, lambda: Callbacks(config.callbacks, folder, world.rank, game))
     player = Player(config, game, evaluate, world.rank, cores, groups_num=2 if evaluate.in_background else 1)
@@ -76,23 +82,24 @@ def _prepare_play(config, world, folder):
 
 
 def _use_cores(cores, deterministic):
-    """Let torch and numba use this rank's cores and no more, and deterministic operations where that is asked for."""
+    """Let torch and numba use only this rank's cores, and torch only deterministic operations if `deterministic`."""
     torch.set_num_threads(cores)
     numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before CUDA starts
-    # Unlike use_deterministic_algorithms it does not import torch's compiler, which takes a second and serves nothing.
+    # Unlike use_deterministic_algorithms this does not import torch's compiler, which takes a second.
     torch.set_deterministic_debug_mode("error" if deterministic else "default")
 
 
-def make_backend(config, world, device, trainers_num):
-    """Return what sums gradients over the first `trainers_num` ranks; None on the others. Collective."""
+def make_backend(config: Config, world: World, device: str, trainers_num: int) -> backends.Backend | None:
+    """Return the backend that sums gradients over the first `trainers_num` ranks; None on the others. Collective."""
     trainers = world.split(world.rank < trainers_num)
     return backends.make(config.train.backend, world, trainers, device)
 
 
-def make_report(setup, world, attempt, logger, metrics, writer) -> Report:
-    """Return where this rank tells what it does, with a heartbeat to root. Collective."""
+def make_report(setup: Setup, world: World, attempt: int | None, logger: Logger, metrics: Metrics,
+                writer: Writer | None) -> Report:
+    """Return this rank's `Report`; it starts the heartbeats unless the run is only looked at. Collective."""
     status = Status(world, setup.folder, setup.config, attempt, logger, writer)
     monitor = None
     if attempt is not None:
@@ -103,8 +110,8 @@ def make_report(setup, world, attempt, logger, metrics, writer) -> Report:
 
 
 def _check_room(setup, network):
-    """Refuse a folder without room for what a run needs at least: weights and two moments of Adam a checkpoint, and
-    the segments of an iteration, uncompressed."""
+    """Refuse a folder without room for the least that a run needs: checkpoints, each of the weights and two moments of
+    Adam, and the uncompressed segments of an iteration."""
     config, game = setup.config, setup.game
     row = position_dtype(game).itemsize + POLICY.itemsize * min(game.num_actions, config.search.simulations)
     parameters_num = sum(p.numel() for p in network.parameters())
@@ -112,8 +119,8 @@ def _check_room(setup, network):
                           config.selfplay.games_num * game.max_plies * row)
 
 
-def say_ranks(run: Run):
-    """Print the table of ranks and what they run on. Collective."""
+def say_ranks(run: Run) -> None:
+    """Print the table of the ranks and their devices. Collective."""
     setup, training, config = run.setup, run.training, run.setup.config
     name = f" {torch.cuda.get_device_name(setup.device)}" if setup.device.startswith("cuda") else ""
     meanwhile = "" if config.selfplay.deterministic or not training.trainers_num else ", also while others train"
@@ -128,7 +135,7 @@ def say_ranks(run: Run):
 
 
 def _say_start(run):
-    """Print what the run is and who takes part in it. Collective."""
+    """Print what the run is and which ranks take part in it. Collective."""
     world, config, say, game = run.world, run.setup.config, run.report.say, run.setup.game
     gpus = dict(world.collect([world.host, torch.cuda.device_count()]))
     backend = run.training.learner.backend.describe() if run.training.learner else "nothing trained"

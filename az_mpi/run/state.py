@@ -3,14 +3,19 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from logging import Logger
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from az_mpi.config.schema import Config
+from az_mpi.games.base import Game
 from az_mpi.liveness.monitor import Monitor
 from az_mpi.mpi.control_channel import ControlChannel
+from az_mpi.mpi.world import World
 from az_mpi.network.engines.engine import Engine
+from az_mpi.network.evaluators import Evaluator
 from az_mpi.report.callbacks import Callbacks
 from az_mpi.report.counters import Counters
 from az_mpi.report.metrics import Metrics, Timers
@@ -19,23 +24,25 @@ from az_mpi.run import partner_checkpoint
 from az_mpi.run.partner_checkpoint import PartnerCheckpoint
 from az_mpi.run.run_files import RunFiles
 from az_mpi.selfplay.player import Player
+from az_mpi.selfplay.record import Record
 from az_mpi.storage.checkpoint import Progress
+from az_mpi.train.backends import Backend
 from az_mpi.train.learner import Learner
 from az_mpi.train.replay import Replay
 
-WEIGHTS_NUM = 100  # newest weights whose SHA-256 is remembered: a game can be under way for several iterations
+WEIGHTS_NUM = 100  # weights whose SHA-256 is remembered: a game can be under way for several iterations
 
 
 @dataclass(frozen=True)
 class Setup:
     """What stays the same on this rank from the start of a job to its end."""
 
-    config: Any
+    config: Config
     folder: Path
-    game: Any
+    game: Game
     device: str  # of torch
     cores: int
-    make_engine: Callable  # network -> (engine, the choice in words)
+    make_engine: Callable[[torch.nn.Module], tuple[Engine, str]]  # -> engine, why this one, in words
     engine_choice: str  # what self-play evaluates with, in words
     callbacks: Callbacks
     log_name: str
@@ -47,19 +54,19 @@ class Playing:
 
     player: Player
     engine: Engine
-    evaluate: Any  # what the search calls: a cache, the engine, or another evaluator
+    evaluate: Evaluator  # what the search calls
     weights_used: deque = field(default_factory=lambda: deque(maxlen=WEIGHTS_NUM))  # (iteration, SHA-256), oldest first
-    unacknowledged: list = field(default_factory=list)  # (iteration, Record): exchanged, perhaps not on disk yet
-    best_engine: Engine | None = None  # of the best network, once it was played against
+    unacknowledged: list[tuple[int, Record]] = field(default_factory=list)  # (iteration, games), maybe not on disk
+    best_engine: Engine | None = None  # of the best network, once there was a match against it
 
-    def load_weights(self, network, iteration: int, digest: str):
-        """Play with this network from now on, in games of `iteration`. digest: its SHA-256."""
+    def load_weights(self, network: torch.nn.Module, iteration: int, digest: str) -> None:
+        """Play with this network from now on, in games of `iteration`. digest: the SHA-256 of its weights."""
         self.engine.load(network)
         self.weights_used.append((iteration, digest))
         self.evaluate.clear()
 
     def played_with(self, iteration: int) -> list[str]:
-        """Return the SHA-256 of all weights used since games of `iteration` began, oldest first."""
+        """Return the SHA-256 of all weights used since the games of `iteration` began, oldest first."""
         first = max((i for i, (begun, _) in enumerate(self.weights_used) if begun <= iteration), default=0)
         return list(dict.fromkeys(digest for _, digest in list(self.weights_used)[first:]))
 
@@ -70,28 +77,28 @@ class Training:
 
     trainers_num: int  # the first ranks of the world train
     network: torch.nn.Module
-    players: Any  # the world in which root sends weights to the ranks that only play; None on trainers but root
+    players: World | None  # in which root sends weights to the ranks that only play; None on trainers but root
     learner: Learner | None  # None on ranks that do not train
     replay: Replay | None
     partner: PartnerCheckpoint | None  # on the only trainer and on the rank that keeps its state
 
     @classmethod
-    def make(cls, setup: Setup, world, backend, trainers_num: int, network):
-        """Return this rank's part in the training of `network`. Collective.
-
-        backend: what sums gradients, see `setup.make_backend`; None on ranks that do not train."""
+    def make(cls, setup: Setup, world: World, backend: Backend | None, trainers_num: int,
+             network: torch.nn.Module) -> "Training":
+        """Return this rank's part in the training of `network`. Collective over world. backend: None on ranks that do
+        not train."""
         config, game = setup.config, setup.game
         apart = trainers_num < world.size
         return cls(
             trainers_num=trainers_num,
             network=network,
             players=world.split(world.is_root or world.rank >= trainers_num) if apart else None,
-            learner=backend and Learner(config, game, network, backend, setup.device),
-            replay=backend and Replay(game),
+            learner=Learner(config, game, network, backend, setup.device) if backend else None,
+            replay=Replay(game) if backend else None,
             partner=partner_checkpoint.make(config, world, trainers_num),
         )
 
-    def close(self):
+    def close(self) -> None:
         """End the threads and connections between trainers, once their world has been revoked."""
         if self.partner:
             self.partner.close()
@@ -101,22 +108,22 @@ class Training:
 
 @dataclass
 class Report:
-    """Where this rank tells what it does."""
+    """Where this rank reports what it does."""
 
-    world: Any
-    logger: Any
+    world: World
+    logger: Logger
     metrics: Metrics
     status: Status
     monitor: Monitor | None  # of who is alive; None for a run that is only looked at
     timers: Timers
     counters: Counters = field(default_factory=Counters)
 
-    def say(self, text, *values):
+    def say(self, text: object, *values: object) -> None:
         """Log a line on root."""
         if self.world.is_root:
             self.logger.info(text, *values)
 
-    def warn(self, text, *values):
+    def warn(self, text: object, *values: object) -> None:
         """Log a warning on root."""
         if self.world.is_root:
             self.logger.warning(text, *values)
@@ -130,7 +137,7 @@ class Run:
     playing: Playing
     files: RunFiles
     # Made anew for the ranks that are left:
-    world: Any
+    world: World
     attempt: int | None  # the number of this start; None for a run that is only looked at
     training: Training
     control: ControlChannel
@@ -138,28 +145,28 @@ class Run:
     progress: Progress = field(default_factory=Progress)
     before_play: Progress | None = None  # `progress` when this iteration began: a checkpoint saved in play resumes here
 
-    def __enter__(self):
+    def __enter__(self) -> "Run":
         return self
 
-    def __exit__(self, *error):
-        """Let the status say how the run ended."""
+    def __exit__(self, *error: Any) -> None:
+        """Let the status record how the run ended."""
         self.report.status.__exit__(*error)
 
     @property
     def games_iteration(self) -> int:
-        """The iteration that games played now belong to: while one is trained, games are played for the next."""
+        """The iteration of games that begin now: while one iteration is trained, games are played for the next."""
         return self.progress.iteration + (self.progress.phase == "train")
 
-    def mark(self):
-        """Remember `progress`: a checkpoint saved in the play that begins now resumes there."""
+    def mark(self) -> None:
+        """Remember `progress`: a checkpoint that is saved in the play phase that begins now resumes there."""
         self.before_play = self.progress.copy()
 
-    def restart_evaluator(self):
+    def restart_evaluator(self) -> None:
         """Make the evaluator's random numbers depend on the seed, the iteration and the rank alone."""
         self.playing.evaluate.restart([self.setup.config.seed, self.progress.iteration, self.world.rank])
 
     def how_far(self) -> str:
-        """Return in words how far the run has come."""
+        """Return how far the run has come, in words."""
         progress = self.progress
         return (f"iteration {progress.iteration} of {self.setup.config.iterations}, {progress.games_num:,} games, "
                 f"{progress.positions_num:,} positions, {progress.step:,} steps")

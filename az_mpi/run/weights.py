@@ -1,4 +1,4 @@
-"""Every rank plays with root's weights."""
+"""Sending root's weights to every rank."""
 
 import torch
 
@@ -8,13 +8,13 @@ from az_mpi.storage import checkpoint
 
 
 class WeightsDiffer(Exception):
-    """After training, some trainers hold other weights than root: the run cannot be trusted to go on."""
+    """After training, a trainer has other weights than root: the run cannot go on."""
 
 
-def broadcast_weights(run: Run):
-    """Send root's weights to the ranks that only play, and load every rank's into its engine. Collective.
+def broadcast_weights(run: Run) -> None:
+    """Send root's weights to the ranks that only play, and load them into every rank's engine. Collective.
 
-    Raises WeightsDiffer where trainers disagree, NotFinite where a weight is not finite."""
+    Raises WeightsDiffer if the trainers' weights differ, NotFinite if a weight is not finite."""
     world, training = run.world, run.training
     digests = world.collect(resnet.weights_hash(training.network) if training.learner or world.is_root else None)
     if differing := [rank for rank in range(training.trainers_num) if digests[rank] != digests[0]]:
@@ -28,11 +28,11 @@ def broadcast_weights(run: Run):
 
 
 def _send(world, network):
-    """Give every rank's network root's weights, bit by bit. Collective over `world`.
+    """Copy root's weights exactly into every rank's network. Collective over `world`.
 
-    They are not compressed: exact compression saves a fifth of the bytes and takes longer than sending them over any
-    network above 0.3 Gbit/s (benchmarks/weights.py). bf16 would save half, but a rank that evaluates in fp32 would then
-    play with another network than root."""
+    They are not compressed: lossless compression saves a fifth of the bytes but takes longer than sending them, over
+    any network above 0.3 Gbit/s (benchmarks/weights.py). bf16 would save half, but then a rank that evaluates in fp32
+    would play with another network than root."""
     tensors = list(network.state_dict().values())
     whole = torch.cat([tensor.reshape(-1) for tensor in tensors]).cpu().numpy() if world.is_root else None
     whole = torch.from_numpy(world.broadcast(whole))

@@ -1,19 +1,22 @@
 """Checkpoints: RUN/checkpoints/IIIIII/ with model.safetensors, optimizer.safetensors, state.json and sha256.
 
-IIIIII counts the complete iterations. IIIIII-SSSSSSSS was saved in the training of the next one, after step SSSSSSSS.
-
-A folder appears only when it is whole. One whose SHA-256 sums do not match was damaged later: it is set aside.
+IIIIII is the number of complete iterations. IIIIII-SSSSSSSS was saved during the training of the next iteration, after
+step SSSSSSSS. A folder appears only when it is whole. If its SHA-256 sums do not match, it was damaged later, and is
+set aside.
 """
 
 import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from safetensors.numpy import save as save_bytes
 from safetensors.torch import load as load_bytes
 
@@ -21,33 +24,37 @@ from az_mpi.core import files
 from az_mpi.core.files import create, remove_folder, sync, whole_folder
 from az_mpi.core.problems import Refusal
 
+if TYPE_CHECKING:
+    from az_mpi.mpi.world import World
+
+Tensors = dict[str, torch.Tensor]  # by name
 SCHEMA_VERSION = 1
 _NAME = re.compile(r"\d+(-\d+)?")
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
-SHOWN_MAX = 4  # tensors that differ
+SHOWN_MAX = 4  # tensors that a message lists
 
 
 @dataclass
 class Progress:
-    """How far a run has come. Everything random is keyed by these numbers and the seed."""
+    """How far a run has come. All random numbers are derived from these numbers and the seed."""
 
     iteration: int = 0  # complete iterations; also the index of the next one
-    phase: str = "play"  # what that iteration does next: "play" or "train"
+    phase: str = "play"  # what the next iteration does next: "play" or "train"
     step: int = 0  # optimiser steps taken
-    samples_due: float = 0.0  # samples that the replay ratio asks for and that were not trained on yet
+    samples_due: float = 0.0  # samples that the replay ratio asks for and that are not trained on yet
     games_num: int = 0  # in segments
-    positions_num: int = 0  # in segments; the window is counted back from here
+    positions_num: int = 0  # in segments; the window ends here
     unfinished_games: int = 0  # games under way when this was saved; lost if the run ends here
-    bad_steps: int = 0  # the newest optimiser steps in a row that were skipped because they were not finite
-    rollbacks: int = 0  # how often the weights went back to a checkpoint; each time halved the learning rate
+    bad_steps: int = 0  # newest optimiser steps in a row that were skipped because they were not finite
+    rollbacks: int = 0  # how often training went back to a checkpoint, with half the learning rate each time
 
-    def copy(self, **changes):
+    def copy(self, **changes: Any) -> "Progress":
         """Return a copy with these values changed."""
         return dataclasses.replace(self, **changes)
 
 
 class NotFinite(ValueError):
-    """Tensors to be stored or used hold numbers that are not finite."""
+    """Tensors contain numbers that are not finite."""
 
 
 @dataclass
@@ -55,20 +62,21 @@ class Checkpoint:
     """One checkpoint: progress and tensors by name."""
 
     progress: Progress
-    model: dict
-    optimizer: dict
+    model: Tensors
+    optimizer: Tensors
 
 
-def path_of(folder, progress):
-    """Return where under `folder` the checkpoint of a `Progress` belongs."""
+def path_of(folder: str | Path, progress: Progress) -> Path:
+    """Return the path under `folder` of the checkpoint of a `Progress`."""
     within = f"-{progress.step:08d}" if progress.phase == "train" else ""
     return Path(folder) / f"{progress.iteration:06d}{within}"
 
 
-def save(folder, checkpoint, keep, before=None):
+def save(folder: str | Path, checkpoint: Checkpoint, keep: int, before: Callable[[], None] | None = None) -> None:
     """Write a checkpoint under `folder`, unless it is there, and remove all but the newest `keep`.
 
-    Raises NotFinite: nothing is written. After an OSError it may be called again. before: see `files.whole_file`.
+    Raises NotFinite, and then has written nothing. It may be called again after an OSError. before: see
+    `files.whole_file`.
     """
     path = path_of(folder, checkpoint.progress)
     if files.is_there(path):
@@ -87,32 +95,32 @@ def save(folder, checkpoint, keep, before=None):
         remove_folder(old)
 
 
-def check_finite(tensors):
-    """Raise NotFinite unless all numbers in tensors by name are finite."""
+def check_finite(tensors: Tensors) -> None:
+    """Raise NotFinite unless all numbers in the tensors are finite."""
     if bad := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         raise NotFinite(f"{bad[0]} and {len(bad) - 1} other tensors are not finite" if bad[1:] else
                         f"{bad[0]} is not finite")
 
 
-def to_bytes(tensors, about=None):
-    """Return tensors by name as the content of a safetensors file. about: text by name, to be stored with them."""
-    # Of numpy's arrays: safetensors.torch leaves cycles of ctypes objects, which pile up until Python looks for cycles.
+def to_bytes(tensors: Tensors, about: dict[str, str] | None = None) -> bytes:
+    """Return tensors as the content of a safetensors file. about: {name: text} to store with them."""
+    # From numpy arrays: safetensors.torch leaves cycles of ctypes objects, which pile up until Python collects cycles.
     return save_bytes({name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}, about)
 
 
-def from_bytes(content):
-    """Return the tensors by name in the content of a safetensors file."""
+def from_bytes(content: bytes) -> Tensors:
+    """Return the tensors in the content of a safetensors file."""
     return load_bytes(content)
 
 
-def broadcast(world, tensors, source=0):
-    """Return the tensors by name of rank `source` on every rank; the others' are ignored. Collective."""
+def broadcast(world: "World", tensors: Tensors | None, source: int = 0) -> Tensors:
+    """Return the tensors of rank `source` on every rank; those of the others are ignored. Collective over world."""
     content = to_bytes(tensors) if world.rank == source else b""
     return load_bytes(world.broadcast(np.frombuffer(content, np.uint8), source).tobytes())
 
 
-def share(world, state, source=0):
-    """Return the `Checkpoint` of rank `source` on every rank; the others' is ignored. Collective."""
+def share(world: "World", state: Checkpoint | None, source: int = 0) -> Checkpoint:
+    """Return the checkpoint of rank `source` on every rank; those of the others are ignored. Collective over world."""
     here = world.rank == source
     progress = world.share(vars(state.progress) if here else None, source)
     model, optimizer = (broadcast(world, here and tensors, source) for tensors in
@@ -120,18 +128,19 @@ def share(world, state, source=0):
     return Checkpoint(Progress(**progress), model, optimizer)
 
 
-def find(folder):
+def find(folder: str | Path) -> list[Path]:
     """Return the checkpoint folders, oldest first."""
     found = [name for name in files.names(folder) if _NAME.fullmatch(name)]
     return [Path(folder) / name for name in sorted(found, key=lambda name: tuple(map(int, name.split("-"))))]
 
 
-def load_newest(folder, set_aside, ours=None, before_step=None):
-    """Return (the newest whole `Checkpoint` or None, a line about each damaged one that is newer).
+def load_newest(folder: str | Path, set_aside: bool, ours: Tensors | None = None,
+                before_step: int | None = None) -> tuple[Checkpoint | None, list[str]]:
+    """Return (the newest whole checkpoint or None, a line about each damaged one that is newer).
 
-    set_aside: rename the damaged ones. The run that writes here must do so before it writes one of the same name; a
-    command that only reads must not. ours: see `check_fits`. before_step: only look at those of fewer optimiser steps.
-    Raises Refusal where the newest whole one is another network's, OSError where the file system fails for a while.
+    set_aside: rename the damaged ones. The run that writes here must do that, as it will write one of the same name; a
+    command that only reads must not. ours: see `check_fits`. before_step: consider only those with fewer optimiser
+    steps. Raises Refusal if the newest whole one is of another network; OSError if the file system fails for a while.
     """
     lines = []
     for path in reversed(find(folder)):
@@ -151,8 +160,8 @@ def load_newest(folder, set_aside, ours=None, before_step=None):
     return None, lines
 
 
-def read(path):
-    """Return the `Checkpoint` in a folder. Raises ValueError for one that is damaged, OSError."""
+def read(path: Path) -> Checkpoint:
+    """Return the checkpoint in a folder. Raises ValueError if it is damaged; OSError."""
     sums = dict(reversed(line.split("  ", 1)) for line in files.read(path / "sha256").decode().splitlines())
     contents = [files.read(path / name, files.DATA_BYTES_MAX) for name in _FILES]
     for name, content in zip(_FILES, contents):
@@ -164,23 +173,23 @@ def read(path):
         if version != SCHEMA_VERSION:
             raise ValueError(f"its schema is {version}; this program reads {SCHEMA_VERSION}")
         progress = Progress(**state)
-        for field in dataclasses.fields(Progress):
-            kind = (int, float) if field.type is float else field.type
-            value = getattr(progress, field.name)
-            if not isinstance(value, kind) or (field.type is not str and not 0 <= value < 2**53):
-                raise ValueError(f"state.json: {field.name} is {value!r}")
+        for name, default in vars(Progress()).items():
+            kind = (int, float) if isinstance(default, float) else type(default)
+            value = getattr(progress, name)
+            if not isinstance(value, kind) or (not isinstance(value, str) and not 0 <= value < 2**53):
+                raise ValueError(f"state.json: {name} is {value!r}")
         found = Checkpoint(progress, from_bytes(contents[0]), from_bytes(contents[1]))
         check_finite(found.model | found.optimizer)
         return found
     except ValueError:
         raise
-    except Exception as error:  # the sums match, but this program did not write it
+    except Exception as error:  # the sums match, so another program wrote it
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def damage(path):
-    """Return what is wrong with a checkpoint folder, one line, or None. Raises OSError where the file system fails,
-    perhaps for a while."""
+def damage(path: Path) -> str | None:
+    """Return what is wrong with a checkpoint folder, in one line, or None. Raises OSError if the file system fails for
+    a while."""
     try:
         read(path)
     except NotFinite as error:
@@ -199,8 +208,8 @@ def _damage_now(path):
         return f"it cannot be read now ({error.strerror})"
 
 
-def differences(tensors, ours):
-    """Return a line for each tensor that differs in name, type or shape. Both arguments are {name: tensor}."""
+def differences(tensors: Tensors, ours: Tensors) -> list[str]:
+    """Return a line for each tensor that differs in name, type or shape."""
     rows = [(name, _kind(tensors.get(name)), _kind(ours.get(name))) for name in sorted(tensors.keys() | ours.keys())]
     return [f"{name} is {there}, in this run's network {here}" for name, there, here in rows if there != here]
 
@@ -209,9 +218,9 @@ def _kind(tensor):
     return "missing" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
-def check_fits(path, found, ours):
-    """Raise Refusal where the `Checkpoint` that was read from `path` is not of the network with the tensors `ours`,
-    {name: tensor}. None: any network will do."""
+def check_fits(path: Path, found: Checkpoint, ours: Tensors | None) -> None:
+    """Raise Refusal if a checkpoint, read from `path`, is not of the network with the tensors `ours`. None: any network
+    will do."""
     if ours is None:
         return
     lines = [f"model.safetensors: {line}" for line in differences(found.model, ours)]
@@ -229,27 +238,27 @@ def check_fits(path, found, ours):
             "or give another --logdir"]))
 
 
-def traces(folder):
-    """Return the evidence that a run had checkpoints, though none may be whole now: a line for each that is there or
-    was set aside, else one line if metrics.jsonl tells of one with training in it. [] where none was saved yet."""
+def traces(folder: str | Path) -> list[str]:
+    """Return lines of evidence that a run has saved checkpoints, whole or not: one for each that is there or was set
+    aside; else one if metrics.jsonl has a record of a checkpoint after training. [] if none was saved yet."""
     there = [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
     if there:
         return [f"{path}: {_damage_now(path) or 'it is whole'}" for path in there]
     metrics, newest = Path(folder).parent / "metrics.jsonl", None
     for line in files.read(metrics).splitlines() if files.is_there(metrics) else []:
-        # A save has a line of its own; earlier versions put the time that it took into the iteration's.
+        # A checkpoint has a record of its own; earlier versions put its seconds into the iteration's record.
         if b'"checkpoint"' in line or b'"save_s"' in line:
-            with suppress(ValueError, KeyError, TypeError):  # of a line that was cut off
+            with suppress(ValueError, KeyError, TypeError):  # a line that was cut off
                 record = json.loads(line)
                 newest = f"iteration {record['iteration']}, step {record['step']}" if record["step"] else newest
     return [] if newest is None else [f"{folder}: none is there; {metrics} tells of one after {newest}"]
 
 
-def refuse_unusable(folder, anew, ours=None):
-    """Return the newest whole `Checkpoint`, from which a run goes on, or None where it has none yet.
+def refuse_unusable(folder: str | Path, anew: bool, ours: Tensors | None = None) -> Checkpoint | None:
+    """Return the newest whole checkpoint, from which a run goes on, or None if it has none yet.
 
-    Raises Refusal where that one is another network's (see `check_fits`). Raises it also where there were checkpoints
-    and none is whole, unless the user asked to begin `anew`. Raises OSError where the file system fails."""
+    Raises Refusal if that checkpoint is of another network (see `check_fits`), or if there were checkpoints and none is
+    whole, unless the user asked to begin `anew`. Raises OSError if the file system fails."""
     found, _ = load_newest(folder, set_aside=False, ours=ours)
     if found is None and not anew and (lines := traces(folder)):
         raise Refusal("\n  ".join([

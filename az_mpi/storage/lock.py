@@ -1,9 +1,10 @@
-"""The lock on a run's folder: RUN/lock/NNNNNN.json, made with O_EXCL, whose modification time is the holder's beat.
+"""The lock that lets only one job run in a run's folder: RUN/lock/NNNNNN.json, made with O_EXCL. Its holder renews the
+file's time, the beat.
 
-Works on any shared file system, without flock. A lock is dead if all processes of its job are proved dead. Those of
-this kernel are known by process number and start time. Others are dead if the beat stands still, by our own clock, for
-as long as that job may hang (`fault.hang_s`); for LOOK_S if this is a later start of the same job by launch or Slurm,
-which start it again only after a loss.
+It works on any shared file system, without flock. A lock is dead when all processes of its job are proved dead: those
+under this kernel by process number and start time; those elsewhere when the beat stands still, by our own clock, for as
+long as that job may hang (`fault.hang_s`). If launch or Slurm starts a job again, the earlier start has ended, and a
+beat that stands still for LOOK_S is enough.
 """
 
 import json
@@ -14,7 +15,9 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from az_mpi.core import files
 from az_mpi.core.files import Forbidden
@@ -23,27 +26,27 @@ from az_mpi.core.processes import STARTED, STATE, stat
 from az_mpi.core.silence import SilenceTimer
 
 BEAT_S = 1.0  # between two beats of a holder
-LOOK_S = 6.0  # the beat of a job elsewhere has to stand still for at least so long, see above
-LOOK_MAX_S = 300.0  # and at most so long, also of a job without limit
-SLOW_S = 1.0  # of the time between two looks at most so much counts: a file system that hangs shows no beat
-TELL_S = 2.0  # then the user is told what is waited for
-RELEASE_S = 5.0  # for a file system that hangs when the lock is released
-DYING_S = 4.0  # for the ranks of a job whose root is dead to end, or for one of them to take over
+LOOK_S = 6.0  # how long a beat of another host must at least stand still before its lock is dead
+LOOK_MAX_S = 300.0  # the same, at most: for a job that may hang for ever, or for very long
+SLOW_S = 1.0  # seconds of one look that count at most: a file system that hangs shows no beat
+TELL_S = 2.0  # after which the user is told about the waiting
+RELEASE_S = 5.0  # how long a holder waits for the file system to remove its lock
+DYING_S = 4.0  # how long ranks of a job whose root is dead have to end, or to take over
 _NAME = re.compile(r"\d{6,}\.json")
 _TRIES = 100
 
 
 class LockLost(Forbidden):
-    """The lock is no longer ours, for example because another job has taken the run over: nothing may be written."""
+    """This job has lost its lock, such as to another job that has taken the run over: nothing may be written."""
 
 
-def me():
-    """Return this process as locks describe it, JSON-able."""
+def me() -> dict[str, Any]:
+    """Return the entry of this process in a lock, JSON-able."""
     return {"host": socket.gethostname(), "pid": os.getpid(), "place": _place(), "started": _started(os.getpid())}
 
 
 def _place():
-    """Return a name of the kernel and PID namespace in which process numbers are valid; None if unknown."""
+    """Return a name of this kernel and its process namespace, in which process numbers are valid; None: unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + " " + os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -51,7 +54,7 @@ def _place():
 
 
 def _started(pid):
-    """Return when a process of this place started, in the kernel's ticks; None for one that is dead."""
+    """Return when a process of this place started, in the kernel's ticks; None if it is dead."""
     try:
         fields = stat(pid)[1]
     except OSError:
@@ -60,45 +63,44 @@ def _started(pid):
 
 
 def _alive(process):
-    """Return whether a process, described by `me`, lives; None if that cannot be known from here."""
+    """Return whether a process, an entry by `me`, lives; None if that cannot be known from here."""
     if process["place"] is None or process["place"] != _place():
         return None
     return _started(process["pid"]) == process["started"]
 
 
 def _starter():
-    """Return what starts this job again after a loss: the id of a launch, and that of a Slurm job with the number of
-    its start; None for what there is not."""
+    """Return what will start this job again if it is lost: the id of a launch, the id of a Slurm job and the number of
+    its start; each may be None."""
     variables = {"launch": "AZ_MPI_LAUNCH", "slurm": "SLURM_JOB_ID", "start": "SLURM_RESTART_COUNT"}
     return {name: os.environ.get(variable) for name, variable in variables.items()}
 
 
 def _is_earlier(holder):
-    """Return whether a lock's holder is an earlier start of this very job."""
+    """Return whether the holder of a lock is an earlier start of this same job."""
     ours, theirs = _starter(), holder.get("starter", {})
     if ours["launch"] and ours["launch"] == theirs.get("launch"):
         return True
     return bool(ours["slurm"]) and ours["slurm"] == theirs.get("slurm") and ours["start"] != theirs.get("start")
 
 
-def look(run, say=lambda text: None, wait=lambda: None):
-    """Return the dead locks of a run's folder, {file name: token}. Writes nothing. Raises LockHeld if a job lives.
+def look(run: str | Path, say: Callable[[str], None] = lambda text: None,
+         wait: Callable[[], None] = lambda: None) -> dict[str, str]:
+    """Return the locks of a run's folder that are proved dead, {file name: token}. Writes nothing.
 
-    While it waits for a proof it calls `say` with a text, once, and `wait` again and again; `wait` may raise.
+    Waits as long as the proof takes; calls `say` if that is long, and `wait` again and again, which may raise. Raises
+    LockHeld if a job lives.
     """
-    dead = {}
-    for path in _files(Path(run) / "lock"):
-        if (token := _watch(path, say, wait)) is not None:
-            dead[path.name] = token
-    return dead
+    tokens = {path.name: _watch(path, say, wait) for path in _files(Path(run) / "lock")}
+    return {name: token for name, token in tokens.items() if token is not None}
 
 
 class LockHeld(Refusal):
-    """Another job runs in the folder; str() is one block that names it."""
+    """Another job runs in the folder; str() is one block for the user that names it."""
 
 
 class NotYetOver(LockHeld, NotNow):
-    """The other job will end: it is a repair, or an earlier start of this job, such as on a host that is cut off."""
+    """The other job is a repair, or an earlier start of this one, such as on a host that is cut off: it will end."""
 
 
 def _held(path, holder, why):
@@ -112,15 +114,15 @@ def _held(path, holder, why):
 
 
 def _silent_s(holder):
-    """Return for how many seconds the beat of a holder elsewhere has to stand still until it counts as dead."""
+    """Return how many seconds the beat of a holder elsewhere must stand still before it is dead."""
     if _is_earlier(holder):
         return LOOK_S
     return max(LOOK_S, min(holder.get("hang_s", LOOK_S) or LOOK_MAX_S, LOOK_MAX_S))
 
 
 def _watch(path, say=lambda text: None, wait=lambda: None):
-    """Return the token of a lock once its job is proved dead, None once the lock is gone. Raises LockHeld once the job
-    is proved alive."""
+    """Watch a lock until its job is proved dead, and return its token; or until it is gone, and return None. Raises
+    LockHeld if the job is proved alive."""
     timer, first, told = SilenceTimer(SLOW_S), None, False
     while True:
         found = _read(path)
@@ -152,7 +154,7 @@ def _watch(path, say=lambda text: None, wait=lambda: None):
 
 
 def _read(path):
-    """Return (beat, content) of a lock file, None if it is gone; content {} if it cannot be understood."""
+    """Return (beat, content) of a lock file, or None if it is gone. The content is {} if it is not valid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -164,20 +166,20 @@ def _read(path):
         for rank in content["ranks"]:
             rank["host"], rank["pid"], rank["place"], rank["started"]
         content["token"], content["attempt"], content["since"]
-        content.get("starter", {}).get, float(content.get("hang_s", 0.0))  # which older versions did not write
+        content.get("starter", {}).get, float(content.get("hang_s", 0.0))  # older versions did not write these
         return beat, content
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return beat, {}  # being written, or its writer has died: the beat decides
 
 
 def _token(path):
-    """Return the token in a lock file, None if the file is gone, "" if it cannot be understood."""
+    """Return the token in a lock file: None if the file is gone, "" if it is not valid."""
     found = _read(path)
     return found and found[1].get("token", "")
 
 
 def _files(folder):
-    """Return the lock files of a folder, oldest first."""
+    """Return the lock files of a folder, oldest first; [] if there is no such folder."""
     found = [name for name in files.names(folder) if _NAME.fullmatch(name)]
     return [folder / name for name in sorted(found, key=lambda name: int(name[:-5]))]
 
@@ -185,29 +187,29 @@ def _files(folder):
 class Lock:
     """The lock on a run's folder, held by this process and renewed by a thread. Made by `take` and `take_over`."""
 
-    def __init__(self, path, token):
+    def __init__(self, path: Path, token: str):
         self.path, self.token = path, token
         self._lost, self._closed = False, threading.Event()
         self._thread = threading.Thread(target=self._beat, name="lock", daemon=True)
         self._thread.start()
 
     @classmethod
-    def take(cls, run, ranks, attempt, dead=None, hang_s=LOOK_S, brief=False):
-        """Take the lock on a run's folder, which is made if it does not exist.
+    def take(cls, run: str | Path, ranks: list[dict[str, Any]], attempt: int | str, dead: dict[str, str] | None = None,
+             hang_s: float = LOOK_S, brief: bool = False) -> "Lock":
+        """Take the lock of a run's folder; the folder is made if there is none.
 
-        ranks: `me()` of every rank of the job, root first. attempt: the number of this start, for messages. dead: what
-        `look` has returned. hang_s: `fault.hang_s`. brief: this job will soon end, so others are told to try again.
-        Raises LockHeld, and leaves nothing, if another job holds the lock; OSError.
-        """
+        ranks: `me()` of every rank of the job, root first. attempt: the number of this start, for messages. dead: the
+        result of `look`. hang_s: seconds for which the job may stand still. brief: the lock is held so briefly that
+        others should try again. Raises LockHeld, and leaves nothing behind, if another job has it; OSError."""
         return cls._claim(run, ranks, attempt, secrets.token_hex(16), dead or {}, hang_s, brief)
 
     @classmethod
-    def take_over(cls, run, ranks, attempt, token, hang_s=LOOK_S):
-        """Take over the lock of this job, whose root is dead, as the new root.
+    def take_over(cls, run: str | Path, ranks: list[dict[str, Any]], attempt: int, token: str,
+                  hang_s: float = LOOK_S) -> "Lock":
+        """Go on with this job's lock after its root has died. The new root calls this.
 
-        ranks: the ranks that are left, the new root first. token: the job's. Raises LockLost if another job has taken
-        the run, or if this job's lock is gone.
-        """
+        ranks: as for `take`, of the survivors, the new root first. token: of the job's lock. Raises LockLost if another
+        job has taken the run over, or the lock is gone."""
         folder = Path(run) / "lock"
         ours = {path.name: token for path in _files(folder) if _token(path) == token}
         if not ours:
@@ -218,7 +220,7 @@ class Lock:
             raise LockLost(str(error)) from error
 
     @classmethod
-    def _claim(cls, run, ranks, attempt, token, dead, hang_s, brief=False):
+    def _claim(cls, run, ranks, attempt, token, dead, hang_s, brief=False) -> "Lock":
         folder = Path(run) / "lock"
         content = {"host": ranks[0]["host"], "pid": ranks[0]["pid"], "attempt": attempt, "token": token,
                    "since": time.strftime("%Y-%m-%d %H:%M:%S %z"), "ranks": ranks, "starter": _starter(),
@@ -232,7 +234,7 @@ class Lock:
             path = folder / f"{1 + max((int(other.stem) for other in others), default=0):06d}.json"
             if not _create(path, json.dumps(content) + "\n"):
                 continue
-            # Of two jobs that have made a lock the one that looks last sees the other's: never do both go on.
+            # Of two jobs that have both made a lock, the one that looks last sees the other's: never do both go on.
             left = [other for other in _files(folder) if other != path]
             strangers = [other for other in left if dead.get(other.name) != _token(other)]
             if not strangers:
@@ -246,19 +248,19 @@ class Lock:
             time.sleep(random.uniform(0.0, 0.1))
         raise LockHeld(f"--logdir {run}: too many jobs start here at once\n  start one")
 
-    def still_ours(self):
-        """Return whether no other job has taken the lock. Raises OSError if the file system fails."""
+    def still_ours(self) -> bool:
+        """Return whether this job still has the lock. Raises OSError if the file system fails."""
         if not self._lost:
             try:
-                # Bypasses caches: the server changes the file's time, or reports that the file is gone.
+                # No answer from a cache: the server changes the file's time, or says that the file is gone.
                 os.utime(self.path, follow_symlinks=False)
                 self._lost = _token(self.path) != self.token
             except (FileNotFoundError, NotADirectoryError):
                 self._lost = True
         return not self._lost
 
-    def check(self):
-        """Raise LockLost unless the lock is still ours. To be called right before a file becomes visible."""
+    def check(self) -> None:
+        """Raise LockLost unless this job still has the lock. To be called right before a file appears."""
         if not self.still_ours():
             found = [found[1] for path in _files(self.path.parent) if (found := _read(path))]
             others = [f"{other.get('pid')} on {other.get('host')}" for other in found
@@ -267,9 +269,9 @@ class Lock:
                 raise _gone(self.path.parent)
             raise LockLost(f"{self.path.parent}: another job has taken the run over ({', '.join(others)})")
 
-    def release(self):
-        """Remove the lock, and the folder of locks if it is empty. Never raises OSError, and waits at most RELEASE_S
-        for a file system that hangs: then the next job finds the lock dead."""
+    def release(self) -> None:
+        """Remove the lock, and the folder of locks if that is empty. Never raises OSError, and waits at most RELEASE_S
+        for a file system that hangs: other jobs will then find the lock dead."""
         self._closed.set()
         thread = threading.Thread(target=self._give_back, daemon=True)
         thread.start()
@@ -281,7 +283,7 @@ class Lock:
                 self.path.unlink(missing_ok=True)
                 self.path.parent.rmdir()
         except OSError:
-            pass  # another job's lock is there, or the disk fails: then the next job finds ours dead
+            pass  # there is another start's lock; or the disk fails, and others will find the lock dead
 
     def _beat(self):
         while not self._closed.wait(BEAT_S):
@@ -289,11 +291,11 @@ class Lock:
                 if not self.still_ours():
                     return
             except OSError:
-                pass  # the writer notices by itself
+                pass  # whatever writes next raises the error
 
 
 def _gone(folder):
-    """Return the exception for a folder of locks with neither this job's lock nor another's."""
+    """Return the exception for a folder of locks that has neither this job's lock nor another's."""
     if files.is_there(folder.parent / "attempts"):
         return LockLost(f"{folder}: this job's lock was removed, or the run's folder was renamed for a while; no other "
                         "job has taken the run over")
@@ -302,12 +304,12 @@ def _gone(folder):
 
 
 def _create(path, text):
-    """Make a new file and return True; False if there is one."""
+    """Make a new file and return True; return False if there is one already."""
     try:
         files.create(path, text.encode())
         files.sync(path)
         return True
-    except (FileExistsError, FileNotFoundError):  # the latter: a release has removed the folder
+    except (FileExistsError, FileNotFoundError):  # the latter: another job has just released, with the folder
         return False
     except OSError:
         path.unlink(missing_ok=True)

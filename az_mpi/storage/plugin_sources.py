@@ -1,13 +1,15 @@
-"""The sources of a user's own game, evaluator and the like, kept in RUN/sources beside the runs they made: which they
-were, whether a resumed run has the same, and where a run that is looked at later finds them.
+"""Copies of users' own files (games, evaluators, ...) in a run's folder. A resumed run must have the same files;
+commands that look at the run later use the copies.
 
-RUN/sources/HASH/own_game.py is the file as it was loaded; HASH are the first digits of its SHA-256. The description of
-each start (attempts/NNN.json) lists them under "sources".
+RUN/sources/HASH/own_game.py is the file as it was loaded; HASH is the beginning of its SHA-256. The description of each
+start (attempts/NNN.json) lists the files under "sources".
 """
 
 from pathlib import Path
+from typing import Any
 
 from az_mpi.config.load import KEYS, map_names, plugins
+from az_mpi.config.schema import Config
 from az_mpi.core import files, registry
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import parse
@@ -15,8 +17,8 @@ from az_mpi.core.registry import parse
 FOLDER, DIGITS = "sources", 12
 
 
-def describe(config):
-    """Return what the description of a start says of the user's own sources, a dict each. Raises Refusal."""
+def describe(config: Config) -> list[dict[str, str]]:
+    """Return the "sources" of a start's description: a dict for each of the user's own files. Raises Refusal."""
     rows = []
     for key, _, text in plugins(config):
         name = parse(text)
@@ -28,8 +30,8 @@ def describe(config):
     return rows
 
 
-def keep(path, config):
-    """Copy the user's own sources into a run's folder, unless they are there. For root alone. Raises OSError."""
+def keep(path: str | Path, config: Config) -> None:
+    """Copy the user's own files into a run's folder, unless they are there. For root alone. Raises OSError."""
     for source in registry.sources(name for _, _, name in plugins(config)).values():
         folder = Path(path) / FOLDER / source.sha256[:DIGITS]
         if not files.is_there(folder):
@@ -38,8 +40,8 @@ def keep(path, config):
                 files.create(temporary / Path(source.path).name, source.content)
 
 
-def check(path, config, description, allowed):
-    """Raise Refusal where a run was begun with other sources than this start has, unless that is allowed.
+def check(path: str | Path, config: Config, description: dict[str, Any], allowed: bool) -> None:
+    """Raise Refusal if the run was made with other files than this start has, unless that is allowed.
 
     description: of the run's newest start, or {}."""
     before = {(row["key"], row["name"]): row for row in description.get("sources", [])}
@@ -55,10 +57,9 @@ def check(path, config, description, allowed):
                                  "  --allow_other_source goes on with the new one"]))
 
 
-def kept(path, description):
-    """Return {key: value} for the keys whose names lead to files of the user's own: to the copies in a run's folder.
-
-    A run that is looked at without a configuration file is looked at with the sources that made it."""
+def kept(path: str | Path, description: dict[str, Any]) -> dict[str, Any]:
+    """Return {key: value} for the configuration keys that name users' own files, with the copies in a run's folder as
+    paths. A command without a configuration file then uses the files that made the run."""
     copies = {(row["key"], row["name"]): row["kept"] for row in description.get("sources", [])}
 
     def change(key, text):
@@ -74,5 +75,5 @@ def kept(path, description):
 
 
 def _plain(name):
-    """Return a name without folder and arguments, by which starts of a run are compared."""
+    """Return a name without folder and arguments, as starts of a run are compared."""
     return name._replace(arguments={}).short()

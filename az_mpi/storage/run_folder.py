@@ -1,4 +1,4 @@
-"""A run's folder: what lies where in it, and whether this command may go on with what is there."""
+"""A run's folder: its layout, and whether a command may use or resume the run in it."""
 
 import errno
 import functools
@@ -9,11 +9,14 @@ import re
 import stat
 import subprocess
 import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from az_mpi import __version__
 from az_mpi.config import load as configuration
+from az_mpi.config.schema import Config
 from az_mpi.core import files
 from az_mpi.core.files import claim_text, is_there, names, passes, read_json, remove_leftovers, set_aside, write_text
 from az_mpi.core.host_facts import package_versions
@@ -28,9 +31,10 @@ class RunFolderError(Refusal):
     """The folder cannot be used for this command; the text is one block for the user."""
 
 
-def look(path, config, fresh, say, wait):
-    """Check the folder as `check` does; return the dead locks in it, see `lock.look`. Writes nothing.
-    Raises LockHeld, RunFolderError, NotNow."""
+def look(path: str | Path, config: Config, fresh: bool, say: Callable[[str], None],
+         wait: Callable[[], None]) -> dict[str, str]:
+    """Check the folder as `check` does, and return the dead locks in it as `lock.look` does. Writes nothing. Raises
+    LockHeld, RunFolderError, NotNow."""
     path = Path(path)
     try:
         check(path, config, fresh)
@@ -39,11 +43,12 @@ def look(path, config, fresh, say, wait):
         raise unusable(path, error) from error
 
 
-def start(path, config, hosts, fresh, ranks, dead, say, newest=None):
-    """Take the lock of a run's folder and prepare the folder; return (the number of this attempt, the `Lock`).
+def start(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, ranks: list[dict[str, Any]],
+          dead: dict[str, str], say: Callable[[str], None], newest: str | None = None) -> tuple[int, lock.Lock]:
+    """Take the lock of a run's folder and prepare the folder; return (the number of this attempt, the lock).
 
-    For root alone, after `look`. ranks, dead: see `Lock.take`. newest: see `prepare`. Raises LockHeld, and as `prepare`
-    does.
+    For root alone, after `look`. ranks, dead: see `Lock.take`. newest: see `prepare`. Raises LockHeld, and what
+    `prepare` raises.
     """
     path = Path(path)
     try:
@@ -57,8 +62,9 @@ def start(path, config, hosts, fresh, ranks, dead, say, newest=None):
         raise
 
 
-def check(path, config, fresh):
-    """Raise RunFolderError where this command may not go on with what is in the folder. Raises OSError, NotNow too."""
+def check(path: Path, config: Config, fresh: bool) -> None:
+    """Raise RunFolderError if this command may not use the folder or resume the run in it. Also raises OSError, NotNow.
+    """
     check_folders(path)
     if path.exists() and os.geteuid() not in (0, path.stat().st_uid):
         raise RunFolderError(f"--logdir {path}: the folder is another user's\n  give a --logdir of your own")
@@ -71,9 +77,9 @@ def check(path, config, fresh):
     check_same_run(path, config)
 
 
-def check_folders(path, names=ALL_FOLDERS):
-    """Raise RunFolderError unless a run's folder, those above it and `names` in it are folders or do not exist.
-    Raises OSError where that cannot be known."""
+def check_folders(path: str | Path, names: Iterable[str] = ALL_FOLDERS) -> None:
+    """Raise RunFolderError unless a run's folder, the folders above it and `names` in it are folders or do not exist.
+    Raises OSError if that cannot be known."""
     path = Path(path)
     if found := [place for place in (*path.parents, path, *(path / name for name in names)) if _is_no_folder(place)]:
         raise RunFolderError("\n".join([
@@ -85,27 +91,28 @@ def check_folders(path, names=ALL_FOLDERS):
 
 
 def _is_no_folder(place):
-    """Return whether something else than a folder has this name: a file, or a link to nothing. Raises OSError."""
+    """Return whether this path is something else than a folder: a file, or a link to nothing. Raises OSError."""
     try:
         return not stat.S_ISDIR(os.stat(place).st_mode)
     except NotADirectoryError:
-        return False  # something above it is not a folder, and is named instead
+        return False  # a path above it is not a folder, and is reported instead
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ELOOP):
             raise
         return os.path.islink(place)
 
 
-def prepare(path, config, hosts, fresh, say=lambda text: None, newest=None):
-    """Create the folder of a run or join one that is there, and return the number of this attempt, from 1.
+def prepare(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool,
+            say: Callable[[str], None] = lambda text: None, newest: str | None = None) -> int:
+    """Create or reuse the folder of a run, and return the number of this attempt, from 1.
 
     For root alone. Damaged descriptions of the newest starts are set aside; `say` is called with a line about each.
-    newest: the name of the checkpoint that this start goes on from, None without one.
-    Raises RunFolderError before anything is written; NotNow where a run is there and its file system fails.
+    newest: the name of the checkpoint from which this start goes on, or None.
+    Raises RunFolderError before anything is written; NotNow if there is a run and its file system fails.
     """
     path = Path(path)
     try:
-        check(path, config, fresh)  # also where `look` did before: another job may have had the folder until now
+        check(path, config, fresh)  # again after `look`: another job may have had the folder until now
         for name in FOLDERS:
             (path / name).mkdir(parents=True, exist_ok=True)
         remove_leftovers(path)
@@ -120,37 +127,37 @@ def prepare(path, config, hosts, fresh, say=lambda text: None, newest=None):
     return attempt
 
 
-def note_attempt(path, config, hosts):
-    """Record that a run goes on with other ranks; return the number of this attempt. For root alone."""
+def note_attempt(path: str | Path, config: Config, hosts: Sequence[str]) -> int:
+    """Record that the run goes on with other ranks; return the number of this attempt. For root alone."""
     return _write_attempt(Path(path) / "attempts", json.dumps(describe(config, hosts), indent=2) + "\n")
 
 
-def unusable(path, error):
-    """Return the exception that tells the user why a run's folder cannot be used."""
+def unusable(path: str | Path, error: OSError) -> Refusal:
+    """Return the exception that tells the user why a run's folder cannot be used, from an error of its file system."""
     text = f"--logdir {path}: {error.strerror}: {error.filename}"
     if passes(error) and holds_run(path):
         return NotNow(f"{text}\n  the same command goes on once its file system works")
     return RunFolderError(f"{text}\n  {files.MAY_NOT}" if error.errno in files.REFUSED else text)
 
 
-def holds_run(path):
-    """Return whether a folder holds a run; true where that cannot be known now."""
+def holds_run(path: str | Path) -> bool:
+    """Return whether a folder holds a run; true if that cannot be known now."""
     try:
         return is_there(Path(path) / "config.json") or bool(attempts(path))
     except OSError:
         return True
 
 
-def attempts(path):
+def attempts(path: str | Path) -> list[Path]:
     """Return the files that describe a run's starts, oldest first. Raises OSError."""
     folder = Path(path) / "attempts"
     stems = [name.removesuffix(".json") for name in names(folder) if name.endswith(".json")]
     return [folder / f"{stem}.json" for stem in sorted((stem for stem in stems if stem.isdecimal()), key=int)]
 
 
-def went_on_before(path, newest):
-    """Return whether the start before the newest one went on from the same checkpoint, `newest`. Descriptions without a
-    checkpoint are skipped: earlier versions wrote none, nor do survivors of a loss. Raises OSError."""
+def went_on_before(path: str | Path, newest: str | None) -> bool:
+    """Return whether the start before the newest one also went on from the checkpoint `newest`. Starts without a
+    checkpoint in their description are skipped: of earlier versions, and of survivors of a loss. Raises OSError."""
     for file in reversed(attempts(path)[:-1]):
         with suppress(ValueError, FileNotFoundError):
             if "checkpoint" in (content := description(file)):
@@ -158,16 +165,16 @@ def went_on_before(path, newest):
     return False
 
 
-def description(path):
-    """Return the content of the description of a start. Raises ValueError where it is damaged; OSError."""
+def description(path: Path) -> dict[str, Any]:
+    """Return the description of a start. Raises ValueError if it is damaged; OSError."""
     content = read_json(path)
     if not isinstance(content, dict) or "config" not in content:
         raise ValueError("no description of a start")
     return content
 
 
-def newest_start(path):
-    """Return (the newest description of a start that is whole, its path). Raises RunFolderError, NotNow."""
+def newest_start(path: str | Path) -> tuple[dict[str, Any], Path]:
+    """Return (the newest whole description of a start, its path). Raises RunFolderError, NotNow."""
     path = Path(path)
     try:
         known = [path / "config.json", *attempts(path)]
@@ -182,25 +189,25 @@ def newest_start(path):
     )
 
 
-def recorded_config(path, overrides=None, sources=None):
-    """Return the configuration of the newest start whose description is whole; files of the user's own in it are the
-    copies in the run's folder. Raises RunFolderError, ConfigError, NotNow."""
+def recorded_config(path: str | Path, overrides: dict | None = None, sources: dict | None = None) -> Config:
+    """Return the configuration of the newest start whose description is whole, with the copies of users' own files in
+    the run's folder. Raises RunFolderError, ConfigError, NotNow."""
     data, newest = newest_start(path)
     overrides = plugin_sources.kept(path, data) | (overrides or {})
     return configuration.validate(data["config"], str(newest), overrides, sources, [Path.cwd()])
 
 
-def check_sources(path, config, allowed):
-    """Raise Refusal where the run in a folder, if there is one, was begun with other sources of the user's own, unless
-    that is allowed. Raises NotNow."""
+def check_sources(path: str | Path, config: Config, allowed: bool) -> None:
+    """Raise Refusal if the folder holds a run that was made with other files of the user's own, unless that is allowed.
+    Raises NotNow."""
     if holds_run(path):
         plugin_sources.check(path, config, newest_start(path)[0], allowed)
 
 
-def check_room(path, checkpoint_bytes, keep, games_bytes):
-    """Raise RunFolderError where the file system of a run's folder has no room for the games and for `keep` checkpoints
-    plus one, which is written before the oldest is removed. Checkpoints that are there need no more room. Raises NotNow
-    instead where a run is there that fits the file system when it is empty."""
+def check_room(path: str | Path, checkpoint_bytes: int, keep: int, games_bytes: int) -> None:
+    """Raise RunFolderError if the file system of a run's folder has no room for the games and for `keep` + 1
+    checkpoints (one is written before the oldest is removed), less those that are there already. Raises NotNow instead
+    if the folder holds a run, and the file system would have room if it were empty."""
     path = Path(path)
     try:
         there = next(parent for parent in (path.absolute(), *path.absolute().parents) if is_there(parent))
@@ -219,8 +226,8 @@ def check_room(path, checkpoint_bytes, keep, games_bytes):
         )
 
 
-def describe(config, hosts):
-    """Return the description of a start, for JSON: configuration, versions, hosts, commit."""
+def describe(config: Config, hosts: Sequence[str]) -> dict[str, Any]:
+    """Return the description of a start, JSON-able: configuration, versions, hosts, commit."""
     return {
         "config": json.loads(configuration.to_json(config)),
         "sources": plugin_sources.describe(config),
@@ -233,8 +240,8 @@ def describe(config, hosts):
     }
 
 
-def check_same_run(path, config):
-    """Raise RunFolderError unless `path` holds a run that this configuration can go on with. Also raises NotNow."""
+def check_same_run(path: str | Path, config: Config) -> None:
+    """Raise RunFolderError unless `path` holds a run that this configuration may resume. Also raises NotNow."""
     try:
         check_folders(path)
     except OSError as error:
@@ -251,8 +258,8 @@ def check_same_run(path, config):
 
 
 def _whole(paths, damaged=lambda path, error: None):
-    """Yield (description, path) of each of `paths` that is whole; call `damaged(path, error)` for the others. Raises
-    OSError for one that cannot be read: it is not damaged."""
+    """Yield (description, path) for each of `paths` that is whole; call `damaged(path, error)` for damaged ones. Raises
+    OSError if one cannot be read, which does not mean that it is damaged."""
     for path in paths:
         try:
             yield description(path), path
@@ -278,7 +285,7 @@ def _write_attempt(folder, text):
 
 
 def _next_attempt(folder):
-    # Numbers of damaged ones are not used again: the ids of games contain the number of their attempt.
+    # The number of a damaged one is not used again: ids of games contain the number of their attempt.
     found = [re.match(r"(\d+)\.json", name) for name in names(folder)]
     return 1 + max((int(match[1]) for match in found if match), default=0)
 

@@ -2,41 +2,44 @@
 
 P positions, M policy entries; the columns are those of `selfplay.record`. In `policy`, `offset` int64 [P + 1] says
 where each position's entries begin. Every dataset is compressed by gzip, which all HDF5 tools can read, and has a
-Fletcher-32 checksum: a flipped bit is an error, not data. A file ends with its SHA-256, after the part that HDF5 reads;
-the sum is checked before HDF5 opens the file.
+Fletcher-32 checksum, which detects flipped bits. A file ends with its SHA-256, after the part that HDF5 reads; the sum
+is checked before HDF5 opens the file.
 """
 
 import hashlib
 import io
 import os
 import re
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
 from az_mpi.core import files
+from az_mpi.games.base import Game
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 
 SCHEMA_VERSION = 2  # 1 had no SHA-256 at its end, and is still read
-# HDF5's file format of version 1.10, which every later version reads. It is the oldest one whose own parts (header,
-# indices of chunks) all have checksums; "latest" would change with the library, and shut out older readers.
+# The file format of HDF5 1.10, which every later version reads. It is the oldest one in which headers and chunk indices
+# also have checksums; "latest" would change with the library, and older readers could not read it.
 FORMAT = ("v110", "v110")
 _NAME = re.compile(r"(\d{6,})-(\d{3,})\.h5")
 _MARK = b"az_mpi segment sha256 "
 _TRAILER_BYTES = len(_MARK) + 64
-RATIO_MAX = 1100  # of a dataset's bytes to its file's: beyond what HDF5's compression can do
+RATIO_MAX = 1100  # bytes of a dataset to bytes of its file: more than HDF5's compression can reach
 
 
 class SegmentError(Exception):
-    """A segment that cannot be used; the text names the file and the reason."""
+    """A segment cannot be used; the text names the file and the reason."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment file, by its name and attributes."""
+    """What the name and the attributes of a segment file say."""
 
     path: Path
     iteration: int
@@ -44,17 +47,18 @@ class Segment:
     positions_num: int
 
 
-def next_path(folder, iteration):
+def next_path(folder: str | Path, iteration: int) -> Path:
     """Return the path of the next segment of an iteration."""
-    # Not their count: one may have been set aside, and no name may be given twice.
+    # Not the number of segments: one may have been set aside, and no name may be used twice.
     index = 1 + max((index for _, index, _ in _names(folder, iteration)), default=-1)
     return Path(folder) / f"{iteration:06d}-{index:03d}.h5"
 
 
-def write(folder, iteration, game, record, provenance, path=None, before=None):
-    """Write `record` as the next segment of `iteration`, or as `path`, and return it.
+def write(folder: str | Path, iteration: int, game: Game, record: Record, provenance: dict[str, Any],
+          path: Path | None = None, before: Callable[[], None] | None = None) -> Segment:
+    """Write `record` as the next segment of `iteration`, or as `path`, and return the segment.
 
-    provenance: attributes, str or numbers. before: see `files.whole_file`.
+    provenance: further attributes of the file, text or numbers. before: see `files.whole_file`.
     """
     path = path or next_path(folder, iteration)
     with _new_file(path, before) as file:
@@ -69,9 +73,9 @@ def write(folder, iteration, game, record, provenance, path=None, before=None):
     return Segment(path, iteration, len(record.games), len(record.positions))
 
 
-def read(path, game):
-    """Return the record in a segment. Raises SegmentError for a file that is damaged, or not a segment of `game` of
-    this schema; OSError where its file system fails, perhaps for a while."""
+def read(path: Path, game: Game) -> Record:
+    """Return the record in a segment. Raises SegmentError if the file is damaged, or is not a segment of `game` with a
+    known schema; OSError if its file system fails for a while."""
     content = _content(path)
     body, mark, digest = content[:-_TRAILER_BYTES], content[-_TRAILER_BYTES : -64], content[-64:]
     if mark == _MARK and hashlib.sha256(body).hexdigest().encode() != digest:
@@ -90,16 +94,17 @@ def read(path, game):
             _check_counts(file, record, game)
     except SegmentError:
         raise
-    except Exception as error:  # HDF5 has many ways to say that it does not understand a file
+    except Exception as error:  # HDF5 raises many kinds for a file that is not valid
         raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
     return record
 
 
-def find(folder, iteration=None, on_damage=None):
+def find(folder: str | Path, iteration: int | None = None,
+         on_damage: Callable[[Path, SegmentError], None] | None = None) -> list[Segment]:
     """Return the segments in a folder, or those of one iteration, oldest first.
 
-    on_damage: called with (path, SegmentError) for one whose header is damaged, which is left out; None: raises it.
-    Raises OSError where the file system fails, perhaps for a while.
+    on_damage: called with (path, SegmentError) for each one with a damaged header, which is left out; None: raise the
+    error. Raises OSError if the file system fails for a while.
     """
     found = []
     for number, _, name in _names(folder, iteration):
@@ -113,13 +118,13 @@ def find(folder, iteration=None, on_damage=None):
     return found
 
 
-def paths(folder):
+def paths(folder: str | Path) -> list[tuple[int, Path]]:
     """Return (iteration, path) of all segments of a folder, oldest first, without opening them."""
     return [(number, Path(folder) / name) for number, _, name in _names(folder)]
 
 
-def linked(path):
-    """Return the names that a file made by `link_all` links to. Raises SegmentError, OSError as `read` does."""
+def linked(path: Path) -> list[str]:
+    """Return the names of the links in a file by `link_all`. Raises SegmentError and OSError as `read` does."""
     content = _content(path)
     try:
         with h5py.File(io.BytesIO(content), "r") as file:
@@ -128,23 +133,23 @@ def linked(path):
         raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
 
 
-def link_all(folder, path, before=None):
-    """Write the file `path` whose groups link to all segments of `folder`, for readers that want one file.
+def link_all(folder: str | Path, path: Path, before: Callable[[], None] | None = None) -> None:
+    """Write the file `path`, whose groups are links to all segments of `folder`, for programs that read one file.
 
     before: see `files.whole_file`.
     """
     place = os.path.relpath(folder, path.parent)
     with _new_file(path, before) as file:
         for _, _, name in _names(folder):
-            # What h5py.ExternalLink does, in a third of the time: each new segment has all of them linked again.
+            # As h5py.ExternalLink does, in a third of the time: all links are written again for each new segment.
             file.id.links.create_external(os.fsencode(name.removesuffix(".h5")), os.fsencode(f"{place}/{name}"), b"/")
 
 
 @contextmanager
 def _new_file(path, before):
-    """Give an HDF5 file in memory; it becomes the file `path` when the block ends."""
-    # HDF5 would hold the interpreter's lock, and so the search, while a slow file system takes its writes. Its own
-    # files in memory (driver "core") look their name up on disk, and two of one name cannot be made at a time.
+    """Yield an HDF5 file in memory; it is written as `path` when the block ends."""
+    # HDF5 would hold the interpreter's lock, and so stop the search, while a slow file system takes its writes. Its own
+    # files in memory (driver "core") look up their name on disk, and two of one name cannot be open at a time.
     memory = io.BytesIO()
     with h5py.File(memory, "w", libver=FORMAT) as file:
         yield file
@@ -152,7 +157,7 @@ def _new_file(path, before):
         digest = hashlib.sha256(body).hexdigest()
     memory.seek(0, io.SEEK_END)
     memory.write(_MARK + digest.encode())
-    if memory.tell() > files.DATA_BYTES_MAX:  # nobody would read it
+    if memory.tell() > files.DATA_BYTES_MAX:  # `read` would refuse it
         raise SegmentError(f"{path}: it would have {memory.tell():,} bytes, {files.DATA_BYTES_MAX:,} are allowed\n"
                            "  store games more often: lower exchange.every_s or selfplay.games_num")
     files.write_bytes(path, memory.getbuffer(), before=before)
@@ -161,7 +166,7 @@ def _new_file(path, before):
 def _names(folder, iteration=None):
     """Return (iteration, index, name) of the segments in a folder, or those of one iteration, oldest first, without
     opening them."""
-    # Not paths: each exchange lists the folder, and thousands of them would take milliseconds and megabytes.
+    # Names instead of paths: each exchange lists the folder, and thousands of paths take milliseconds and megabytes.
     wanted = "" if iteration is None else f"{iteration:06d}-"
     with os.scandir(folder) as entries:
         matches = [_NAME.fullmatch(entry.name) for entry in entries if entry.name.startswith(wanted)]
@@ -181,7 +186,7 @@ def _header(path, iteration):
     try:
         with open(files.open_plain(path), "rb") as file:
             return _counts(file, path, iteration)
-    except Exception:  # it is damaged, or its file system fails for a while: who reads all of it sees which
+    except Exception:  # it is damaged, or its file system fails for a while: reading all of it tells which
         content = _content(path)
     try:
         return _counts(io.BytesIO(content), path, iteration)
@@ -192,7 +197,7 @@ def _header(path, iteration):
 def _counts(file, path, iteration):
     file.seek(-_TRAILER_BYTES, os.SEEK_END)
     mark = file.read(len(_MARK))
-    with h5py.File(file, "r") as content:  # which, unlike a path, leaves others the interpreter's lock
+    with h5py.File(file, "r") as content:  # a Python file: with a path HDF5 would hold the interpreter's lock
         if content.attrs["schema_version"] > 1 and mark != _MARK:
             raise ValueError("it does not end with its SHA-256")
         return Segment(path, iteration, int(content.attrs["games_num"]), int(content.attrs["positions_num"]))
@@ -223,7 +228,8 @@ def _column(file, name, n):
 
 
 def _dataset(file, name):
-    """Return a dataset, which lies in this file and is not larger than what so small a file can hold."""
+    """Return a dataset. Raises ValueError if it lies in another file, or claims more than a file of this size can hold.
+    """
     found = file[name]
     if found.external or found.is_virtual or found.file != file:
         raise ValueError(f"{name} lies in another file")
@@ -233,7 +239,7 @@ def _dataset(file, name):
 
 
 def _check_counts(file, record, game):
-    """Raise ValueError where the parts of a segment do not fit each other."""
+    """Raise ValueError if the parts of a segment do not fit each other."""
     games, positions, policy = record.games, record.positions, record.policy
     if (int(file.attrs["games_num"]), int(file.attrs["positions_num"])) != (len(games), len(positions)):
         raise ValueError("its attributes count other games or positions than it holds")
@@ -248,8 +254,8 @@ def _check_counts(file, record, game):
 
 
 def _store(file, name, data):
-    # gzip at its fastest. LZF, which h5dump cannot read, takes a fifth less time to write (some 25 ms for 1,000 games)
-    # and a ninth more space.
+    # gzip at its fastest. LZF takes a fifth less time to write (some 25 ms for 1,000 games) and a ninth more space, but
+    # h5dump cannot read it.
     chunks = True if len(data) else None
     options = {"compression": "gzip", "compression_opts": 1, "shuffle": True, "fletcher32": True} if len(data) else {}
     file.create_dataset(name, data=data, chunks=chunks, **options)

@@ -1,18 +1,25 @@
 """python -m az_mpi verify RUN: checks every file of a run, and with --repair mends what can be mended.
 
-Nothing is thrown away: what is damaged is renamed to NAME.damaged. Games in two segments are kept once.
+Nothing is deleted: damaged files are renamed to NAME.damaged. Games in two segments are kept once.
 """
+
+from __future__ import annotations
 
 import functools
 import json
 import os
 import sys
 from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from az_mpi.core import files
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.problems import NotNow, Refusal
+
+if TYPE_CHECKING:
+    from az_mpi.games.base import Game
 
 PROG = "python -m az_mpi verify"
 EPILOG = """\
@@ -32,7 +39,7 @@ exit codes:
 """
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Check the run that `arguments` name and return the exit status. Raises Refusal."""
     parser = Parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG, run=True)
     parser.add_argument("--repair", action="store_true", help="set damaged files aside and mend the rest")
@@ -57,17 +64,17 @@ def main(arguments):
     return PROBLEMS if found.problems else DONE
 
 
-def unreadable(error):
-    """Return an OSError as a line. A file that cannot be read now may be whole: it stays where it is."""
+def unreadable(error: OSError) -> str:
+    """Return the line about a file that cannot be read now. It may be whole, so it stays where it is."""
     return f"it cannot be read now ({error.strerror}); look again once its file system works and you may"
 
 
-def repaired(run, game):
-    """Mend what can be mended in a run's folder; return its `Findings` then. Raises LockHeld, LockLost, OSError."""
+def repaired(run: Path, game: Game) -> Findings:
+    """Mend what can be mended in a run's folder; return the findings afterwards. Raises LockHeld, LockLost, OSError."""
     from az_mpi.storage import lock, segment
 
     say = functools.partial(print, file=sys.stderr, flush=True)
-    # Held briefly: a job that starts meanwhile is refused, and has to be started again.
+    # A job that starts meanwhile is refused, and has to be started again.
     held = lock.Lock.take(run, [lock.me()], "none (repair)", lock.look(run, say), hang_s=60.0, brief=True)
     try:
         before, done = Findings(run, game), []
@@ -100,15 +107,15 @@ def _aside(path):
 
 
 def _ending(folder, end):
-    """Return the files of a folder whose names have that end, sorted. Raises OSError where it cannot be read."""
+    """Return the files of a folder whose names end so, sorted. Raises OSError if the folder cannot be read."""
     return [folder / name for name in files.names(folder) if name.endswith(end)]
 
 
 class Findings:
-    """What is in a run's folder: `problems`, (path, what is wrong) each; `damaged`, paths to be set aside; counts.
-    Raises OSError where a folder cannot be read."""
+    """The state of a run's folder. problems: (path, what is wrong) each. damaged: paths to set aside. leftovers: files
+    of killed writers. repaired: what `repaired` did. Raises OSError if a folder cannot be read."""
 
-    def __init__(self, run, game):
+    def __init__(self, run: Path, game: Game):
         self.run, self.game, self.problems, self.damaged, self.repaired = run, game, [], [], []
         self.notes, self.counts, self.missing = [], Counter(), []
         self._checkpoints()
@@ -120,13 +127,13 @@ class Findings:
         for path in sorted([*run.glob("*.damaged*"), *run.glob("*/*.damaged*")]):
             self.notes.append(f"{path.relative_to(run)} was set aside before")
 
-    def values(self):
+    def values(self) -> dict[str, Any]:
         """Return everything as JSON-able values."""
         problems = [{"path": str(path.relative_to(self.run)), "problem": text} for path, text in self.problems]
         return {"run": str(self.run), "whole": not problems, "problems": problems, "notes": self.notes,
                 "repaired": self.repaired, **self.counts}
 
-    def lines(self):
+    def lines(self) -> list[str]:
         """Return everything as lines for people."""
         count = self.counts
         lines = [f"{self.run}: {count['checkpoints_num']} checkpoints, {count['segments_num']} segments with "
@@ -143,7 +150,8 @@ class Findings:
             self.damaged.append(path)
 
     def _unusable(self, path, error, damaged):
-        """Note why a file could not be read. It counts as `damaged` unless only its file system fails."""
+        """Add the problem of a file that could not be read. It counts as `damaged` unless only its file system fails.
+        """
         if files.unavailable(error):
             self._wrong(path, unreadable(error))
         else:
@@ -236,7 +244,7 @@ class Findings:
             self._can_be_read(path, lambda path: os.close(files.open_plain(path)))
 
     def _lines(self, path):
-        """Note how many lines of metrics.jsonl are not records."""
+        """Add a note on how many lines of metrics.jsonl are no records."""
         lines, bad = files.read(path, files.LINES_BYTES_MAX).splitlines(), 0
         for line in lines:
             try:

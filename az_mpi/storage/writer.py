@@ -1,8 +1,8 @@
-"""Files written by a thread, from a bounded queue: a slow or failing disk does not stop the search.
+"""The writer: a thread that writes files from a bounded queue, so that a slow or failing disk does not stop the search.
 
-While the file system is unavailable (it is full, its server is away, a ticket has ended) the thread tries again. Play
-goes on until the queue is full or a checkpoint is due. Then the run pauses; it goes on when the file system works
-again, or stops after `storage.give_up_s`.
+While the file system is unavailable (full, its server away, a ticket expired) the thread tries again. Play goes on
+until the queue is full or a checkpoint is due. Then the run pauses; it goes on when the file system works again, or
+stops after `storage.give_up_s`.
 """
 
 import errno
@@ -12,65 +12,72 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 from az_mpi.core.files import MAY_NOT, REFUSED, Forbidden, passes, retry_while_unavailable, unavailable
 from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.core.signals import Requests
+from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
+from az_mpi.selfplay.record import Record
 from az_mpi.storage import segment
 from az_mpi.storage.segment import SegmentError
 
-QUEUE_MAX = 4  # records in memory that are not yet on disk, the one being written among them
-RESCUE_S = 5.0  # for how long a failing run waits for the file system
-STALL_S = 10.0  # a file system that has not answered for so long is reported
-STOP_S = 3.0  # for how long a run that was asked to stop waits for a file system that fails
+QUEUE_MAX = 4  # records in memory that are not yet on disk, including the one that is being written
+RESCUE_S = 5.0  # how long a failing run waits for the file system
+STALL_S = 10.0  # after which a file system that does not answer is reported
+STOP_S = 3.0  # how long a run that was asked to stop waits for a file system that fails
 ADVICE = {"ENOSPC": "make room there", "EDQUOT": "remove files of yours there, or have your quota raised",
           "EROFS": "have it mounted for writing again"}  # fmt: skip
 
 
 class _Job:
-    """Something to write: `steps`, (path, action) each, done in order. games_num: how many games are lost with it."""
+    """Something to write. steps: (path, action), done in order. games_num: games that are lost if it is not written."""
 
-    def __init__(self, steps, games_num=0, what="written"):
+    def __init__(self, steps: list[tuple[Path, Callable[[], Any]]], games_num: int = 0, what: str = "written"):
         self.steps, self.games_num, self.what, self.waited = steps, games_num, what, False
-        self.result = self.error = None
+        self.result: Any = None
+        self.error: BaseException | None = None
 
 
 class Writer:
-    """Writes records as segments in `folder`, in the order of `submit`, and other files between them. The file `links`
-    links to all segments.
+    """Writes records as segments in `folder`, renews `links`, the file that links to all of them, and writes other
+    files, all in the order of the calls.
 
-    Root has one and calls it from one thread. An error that will not pass is raised by the next `submit` or `flush`;
-    later calls raise SegmentError. Other records are still written if possible.
+    Root has one, and calls it from one thread. If the thread meets an error that trying again does not mend, the next
+    `submit` or `flush` raises it, and later calls raise SegmentError. All other work is still done if possible.
     """
 
-    def __init__(self, folder, links, game, requests=None, give_up_s=600.0):
-        """requests: `signals.Requests`; the writer requests a stop here when it gives up."""
+    def __init__(self, folder: Path, links: Path, game: Game, requests: Requests | None = None,
+                 give_up_s: float = 600.0):
+        """requests: of signals; the writer asks for a stop there when it gives up."""
         self.folder, self.links, self.game, self.give_up_s = folder, links, game, give_up_s
-        self.requests = requests or SimpleNamespace(stop=False)
-        self.may_appear = lambda: None  # called right before a file appears; raises Forbidden
-        self.ended = None  # once nothing is written any more: why, in words
-        self.resumable = True  # then: whether the same command can go on later
-        self.lost_games_num = 0  # then: games that were submitted and not written
+        self.requests = requests or Requests()
+        self.may_appear: Callable[[], None] = lambda: None  # called right before a file appears; raises Forbidden
+        self.ended = None  # why nothing is written any more, in words
+        self.resumable = True  # then: whether the same command goes on later
+        self.lost_games_num = 0  # handed over and not written, since it has ended
         self._log = logging.getLogger("az_mpi")
         self._changed = threading.Condition()
         self._unwritten = deque()  # the first is being written
         self._handed_num = self._written_num = 0  # records
         self._error, self._told = None, False
-        self._path, self._tried, self._failure = None, 0.0, None  # of the step under way; its newest error in words
-        self._begun = None  # when that step was first tried
-        # A daemon, so that a file system that never answers does not keep a failing program alive.
+        self._path, self._tried = folder, 0.0  # of the step under way: what it writes, when it was last tried
+        self._failure: str | None = None  # why it failed
+        self._begun: float | None = None  # when it was first tried
+        # A daemon: a file system that hangs must not keep a failing program alive.
         threading.Thread(target=self._write, name="segments", daemon=True).start()
 
-    def submit(self, iteration, record, provenance):
-        """Let the thread write a segment, see `segment.write`. Blocks while QUEUE_MAX records are unwritten.
+    def submit(self, iteration: int, record: Record, provenance: dict[str, Any]) -> None:
+        """Queue a segment, as for `segment.write`; wait while QUEUE_MAX records are unwritten.
 
-        The record must not be changed afterwards. One without games makes no segment, but renews the links.
+        The record must not be changed afterwards. Without games it makes no segment, but the links are renewed.
         """
         steps = [(self.links, lambda: segment.link_all(self.folder, self.links, self._check))]
         if len(record.games):
-            names = []  # a second try uses the name of the first, whose file may have appeared before it failed
+            names = []  # a second try writes the same file, which may have appeared before the first try failed
 
             def write():
                 names[:] = names or [segment.next_path(self.folder, iteration)]
@@ -82,12 +89,11 @@ class Writer:
             self._raise_error()
             self._append(_Job(steps, len(record.games)))
 
-    def do(self, path, action, what="written"):
-        """Let the thread call `action(check)`, which writes `path`, after all that was submitted; wait and return its
-        result, None once the writer has ended. `action` may be called several times; it has to call `check` right
-        before its file appears.
+    def do(self, path: Path, action: Callable[[Callable[[], None]], Any], what: str = "written") -> Any:
+        """Let `action(check)` write `path` once all queued work is done; wait, and return its result, or None if the
+        writer has ended. action may be called several times, and calls `check` right before its file appears.
 
-        what: "read" for an action that only reads."""
+        what: "read" if it only reads."""
         job = _Job([(path, lambda: action(self._check))], what=what)
         job.waited = True
         with self._changed:
@@ -99,24 +105,25 @@ class Writer:
         return job.result
 
     @property
-    def unwritten_num(self):
-        """How many of the newest submitted records may not be durable yet."""
+    def unwritten_num(self) -> int:
+        """How many of the newest records may not be on disk yet."""
         with self._changed:
             return self._handed_num - self._written_num
 
-    def writing_s(self):
-        """Return for how many seconds the step under way has taken; 0.0 if there is none. For any thread."""
+    def writing_s(self) -> float:
+        """Return for how many seconds the present step has been under way, 0.0 if there is none. Any thread may call
+        it."""
         begun = self._begun
         return 0.0 if begun is None else time.monotonic() - begun
 
-    def flush(self):
-        """Wait until everything submitted is durable, or the writer has ended."""
+    def flush(self) -> None:
+        """Wait until all queued work is done, or the writer has ended."""
         with self._changed:
             self._wait(lambda: not self._unwritten)
             self._raise_error()
 
-    def rescue(self):
-        """Wait at most RESCUE_S for submitted records, in a run that is failing.
+    def rescue(self) -> tuple[int, BaseException | None]:
+        """Wait at most RESCUE_S for the queued work of a run that is failing.
 
         Returns (how many records are still unwritten, an error that no `submit` or `flush` has raised, or None).
         """
@@ -141,7 +148,7 @@ class Writer:
         raise self._error
 
     def _wait(self, done):
-        """Wait until `done()`, called with `_changed` held, or until the writer ends. Logs a pause."""
+        """Wait until `done()`, which is called with `_changed` held, or until the writer ends; log a pause."""
         begun, paused = time.monotonic(), False
         while not done() and self.ended is None:
             self._changed.wait(0.1)
@@ -160,7 +167,7 @@ class Writer:
             self._log.info("the files can be written again: the run goes on")
 
     def _trouble(self):
-        """Return in words why the step under way makes no progress, or None."""
+        """Return why the step under way does not finish, in words, or None."""
         if self._unwritten and self._failure is not None:
             return f"{self._path} cannot be {self._unwritten[0].what}: {self._failure}"
         silent_s = time.monotonic() - self._tried
@@ -170,7 +177,7 @@ class Writer:
         return None
 
     def _end(self, why):
-        """Write nothing any more, and ask all ranks to stop. Called with `_changed` held."""
+        """Write nothing more and ask all ranks to stop. `_changed` is held."""
         self.ended = why
         self.lost_games_num += sum(job.games_num for job in self._unwritten)
         self.requests.stop = True
@@ -190,9 +197,9 @@ class Writer:
             try:
                 for path, action in job.steps:
                     job.result = self._perform(path, action, job.what)
-            except BaseException as raised:  # of any kind: it is raised in the thread that submitted the job
+            except BaseException as raised:  # of any kind: the thread that queued this job raises it
                 job.error = raised
-            job.steps = self._begun = None  # frees the record
+            job.steps, self._begun = [], None  # frees the record
             with self._changed:
                 self._failure = None
                 if not job.waited:
@@ -203,7 +210,7 @@ class Writer:
             del job
 
     def _perform(self, path, action, what):
-        """Return what `action()` returns, called until the file system is available; None once the writer ends."""
+        """Call `action()` until the file system is available, and return its result; None if the writer ends."""
         self._begun = time.monotonic()
 
         def attempt():
@@ -216,7 +223,7 @@ class Writer:
                 if unavailable(error):
                     self._failure = describe(path, error)
                 else:
-                    self.may_appear()  # raises Forbidden where the run's folder is gone, which is the cause then
+                    self.may_appear()  # raises Forbidden if the run's folder is gone, which is the cause then
                 raise
 
         def say(error):
@@ -241,10 +248,11 @@ class Writer:
         return result
 
 
-def read_through(writer, path, look):
-    """Return what `look()`, which reads `path`, returns; `writer` calls it again while the file system is unavailable.
+def read_through(writer: Writer | None, path: Path, look: Callable[[], Any]) -> Any:
+    """Return `look()`, which reads `path`; `writer` calls it again while the file system is unavailable.
 
-    None where the writer has given up, and the run is to stop. writer None: called once. Raises Refusal."""
+    Returns None if the writer has given up, so that the run is to stop. Without a writer `look` is called once. Raises
+    Refusal."""
     try:
         return look()
     except OSError as error:
@@ -256,8 +264,8 @@ def read_through(writer, path, look):
     return writer.do(path, lambda check: look(), "read")
 
 
-def describe(path, error):
-    """Return an OSError in words: what is wrong, how much room there is, and what helps."""
+def describe(path: Path, error: OSError) -> str:
+    """Return the text about an OSError: what is wrong, how much room there is, and what helps."""
     name = errno.errorcode.get(error.errno, "")
     try:
         room = os.statvfs(path if os.path.isdir(path) else os.path.dirname(path))
@@ -266,5 +274,5 @@ def describe(path, error):
         free = "free space unknown"
     usual = MAY_NOT if error.errno in REFUSED else "look at the file system, or at the host that serves it"
     file = Path(error.filename or path)
-    file = "" if file == Path(path) or file.name.startswith(".") else f": {file.name}"  # no temporary names
-    return f"{error.strerror}{file} ({free}): {ADVICE.get(name, usual)}"
+    shown = "" if file == Path(path) or file.name.startswith(".") else f": {file.name}"  # not its temporary name
+    return f"{error.strerror}{shown} ({free}): {ADVICE.get(name, usual)}"

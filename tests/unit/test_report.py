@@ -278,7 +278,7 @@ def test_a_run_that_has_only_begun_has_a_report(run):
     for path in (*run.glob("games/*"), run / "metrics.jsonl", run / "status.json"):
         path.unlink()
     text = "".join(Page((page.write(run)).read_text()).texts)
-    assert "0 of 4" in text and "None yet." in text and "not been judged" in text and "nothing yet" in text
+    assert "0 of 4" in text and "None yet." in text and "not been evaluated" in text and "nothing yet" in text
 
 
 def test_a_damaged_segment_costs_the_samples_alone(run):

@@ -6,7 +6,8 @@ from az_mpi.core.problems import Refusal
 from az_mpi.train.backends.ddp_backend import DdpBackend
 from az_mpi.train.backends.horovod_backend import HorovodBackend
 
-KINDS = {"horovod": HorovodBackend, "ddp": DdpBackend}
+Backend = HorovodBackend | DdpBackend
+KINDS: dict[str, type[Backend]] = {"horovod": HorovodBackend, "ddp": DdpBackend}
 
 
 def make(name, world, trainers, device):
