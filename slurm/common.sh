@@ -56,8 +56,12 @@ as_job() {
     if [ -n "$status_file" ]; then
         status=$(python -m az_mpi.report.outcome "${status_file%/*}" "$code" "$asked" <<<"$status_before" || echo "$code")
     fi
-    [ "$status" = "$code" ] ||
-        say "mpirun ended with status $code, but the run is not finished: it was stopped early, or a node was lost"
+    if [ "$status" != "$code" ]; then
+        case $code in
+        0 | 255) say "mpirun ended with status $code, but the run is not finished: a node was lost" ;;
+        *) say "mpirun ended with status $code: it was stopped before any rank had begun" ;;
+        esac
+    fi
     say "ended with status $status"
     if [ $status = $RESUMABLE ] && [ -n "$requeue" ]; then requeue; fi
     exit $status
