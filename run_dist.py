@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 # Signals that come while the modules below load are held back until `start` handles them.
 HELD = (signal.SIGUSR1, signal.SIGUSR2)
@@ -17,17 +18,21 @@ if __name__ == "__main__":
 
 from az_mpi.config import command_line  # noqa: E402
 from az_mpi.config import load as configuration  # noqa: E402
+from az_mpi.config.schema import Config  # noqa: E402
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE  # noqa: E402
 from az_mpi.core.files import have_home, keep_private, open_plain, passes  # noqa: E402
 from az_mpi.core.problems import Refusal, print_anything  # noqa: E402
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 from az_mpi.liveness import watchdog  # noqa: E402
 
-LAST_WORDS_S = 1.0
+if TYPE_CHECKING:
+    from az_mpi.mpi.world import World
+
+LAST_WORDS_S = 1.0  # for rank 0 to print, before the other ranks fail
 
 
-def main(argv):
-    """Run the program; return its exit status unless it got as far as joining an MPI job, see `leave`."""
+def main(argv: list[str]) -> int:
+    """Run the program and return its exit status; once it has joined an MPI job, `leave` ends the process instead."""
     print_anything()
     try:
         arguments = command_line.parse(argv)
@@ -40,7 +45,7 @@ def main(argv):
         return finish(error.status, f"{error}\n", sys.stderr)
 
 
-def leave(status):
+def leave(status: int) -> None:
     """End this process with an exit status, without Python's own clean-up, which takes a second on each rank."""
     from az_mpi.mpi.world import World
 
@@ -57,7 +62,7 @@ def leave(status):
         os._exit(status)
 
 
-def finish(status, text, stream):
+def finish(status: int, text: object, stream: IO[str]) -> int:
     """Print a text that every rank has, on rank 0 alone and without MPI; return the exit status."""
     if command_line.environment_rank() == 0:
         print(text, end="", file=stream, flush=True)
@@ -67,7 +72,7 @@ def finish(status, text, stream):
     return status
 
 
-def load_config(arguments):
+def load_config(arguments: command_line.Arguments) -> Config:
     """Return the configuration from the file, or from the run's folder where no file is given."""
     overrides, sources = arguments.overrides, arguments.sources
     if arguments.config_file:
@@ -77,7 +82,7 @@ def load_config(arguments):
     return recorded_config(arguments.logdir, overrides, sources)
 
 
-def start(arguments):
+def start(arguments: command_line.Arguments) -> int:
     """Join the MPI job, run the mode and return the exit status. An unexpected exception on a rank ends the job."""
     keep_private()
     have_home()
@@ -116,12 +121,15 @@ def start(arguments):
         return RESUMABLE
     except KeyboardInterrupt:
         world.abort(INTERRUPTED)
+        return INTERRUPTED
     except BaseException as error:
         # Errors of a file system that may pass are not internal: the same command goes on afterwards.
-        crash(world, arguments.logdir, RESUMABLE if passes(error) else INTERNAL)
+        status = RESUMABLE if passes(error) else INTERNAL
+        crash(world, arguments.logdir, status)
+        return status
 
 
-def crash(world, folder, status):
+def crash(world: "World", folder: Path, status: int) -> None:
     """Print which rank failed and why, also to its log file, and end all ranks with exit status `status`."""
     text = f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{traceback.format_exc()}"
     try:

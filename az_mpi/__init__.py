@@ -4,13 +4,14 @@ import hashlib
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
 
 
 def _sources():
-    """Return a name for the state of the files with compiled kernels. Numba looks only at the file of a kernel for
-    changes, but kernels have those of other files compiled into them."""
+    """Return a hash of the files with compiled kernels. Numba recompiles a kernel when its own file changes, but not
+    when the file of a kernel that it calls does."""
     here = Path(__file__).parent
     patterns = ("core/hashing.py", "games/*.py", "search/*.py", "network/*.py", "train/replay.py")
     sources = sorted(path for pattern in patterns for path in here.glob(pattern))
@@ -18,8 +19,8 @@ def _sources():
 
 
 def _cache_folder():
-    """Return a folder for compiled kernels that this user may write to: beside the sources, else in the user's own
-    cache, else in the system's temporary folder, where no other user can have made it."""
+    """Return a folder for compiled kernels that this user may write to: beside the sources, else in the user's cache,
+    else in the system's temporary folder, where no other user can have made it."""
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "az_mpi"
     for folder in (Path(__file__).parent / "__pycache__", own):
         with suppress(OSError):
@@ -36,8 +37,8 @@ def _cache_folder():
     return Path(tempfile.mkdtemp(prefix="az_mpi-"))
 
 
-def __getattr__(name):
-    """Let `az_mpi.load_player` be there without importing torch for everything else."""
+def __getattr__(name: str) -> Any:
+    """Import `load_player`, and with it torch, only when it is used."""
     if name == "load_player":
         from az_mpi.play.loaded_player import load_player
 
@@ -46,6 +47,6 @@ def __getattr__(name):
 
 
 SOURCES = _sources()
-# Before anything imports Numba, which reads it once.
+# Before anything imports Numba, which reads this once.
 if "NUMBA_CACHE_DIR" not in os.environ:
     os.environ["NUMBA_CACHE_DIR"] = str(_cache_folder() / f"numba-{SOURCES}")

@@ -1,4 +1,4 @@
-"""python -m az_mpi COMMAND, or az_mpi COMMAND: everything beside training, which is run_dist.py, started by mpirun."""
+"""python -m az_mpi COMMAND, or az_mpi COMMAND: all commands but training, which is run_dist.py, started by mpirun."""
 
 import importlib
 import os
@@ -11,7 +11,7 @@ from az_mpi.core.files import have_home, keep_private
 from az_mpi.core.problems import Refusal, escape, nearest, print_anything
 
 PROG = "python -m az_mpi"
-# Each module has main(arguments) -> exit status, answers --help, and raises Refusal for what its user got wrong.
+# Each module has main(arguments) -> exit status, which handles --help, and raises Refusal for mistakes of its user.
 COMMANDS = {
     "launch": ("az_mpi.launch.launcher", "check the hosts of a job, then start it with mpirun"),
     "hosts": ("az_mpi.launch.hosts_command", "show and change the hosts of a run that launch supervises"),
@@ -22,8 +22,8 @@ COMMANDS = {
 }
 
 
-def main(argv=None):
-    """Run the command that argv, by default this process's, names and return its exit status."""
+def main(argv: list[str] | None = None) -> int:
+    """Run the command in argv, by default of this process, and return its exit status."""
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
         print(help_text())
@@ -45,12 +45,12 @@ def main(argv=None):
         return DONE
 
 
-def run_dist():
+def run_dist() -> None:
     """Run the program run_dist.py, which lies beside this package, in this process."""
     runpy.run_path(str(Path(__file__).resolve().parents[1] / "run_dist.py"), run_name="__main__")
 
 
-def help_text():
+def help_text() -> str:
     """Return the list of commands."""
     lines = [f"usage: {PROG} COMMAND [options]   ({PROG} COMMAND --help says more)", ""]
     return "\n".join(lines + [f"  {name:<8} {about}" for name, (_, about) in COMMANDS.items()])

@@ -17,8 +17,8 @@ from az_mpi.selfplay import quota
 from az_mpi.selfplay.record import Record
 
 
-def train(run: Run):
-    """Train until the run is finished; say so if it already is. Raises Stopped where a signal asked for it."""
+def train(run: Run) -> None:
+    """Train until the run is complete; if it already is, say so. Raises Stopped if a signal asked to stop."""
     resumed = resume.restore(run, set_aside=True)
     run.mark()
     if resumed and finished(run) and evaluations.is_done(run):
@@ -28,7 +28,7 @@ def train(run: Run):
     while True:
         try:
             if evaluation_due(run) and not evaluations.is_done(run):
-                resume.leave_if_unwritable(run)  # no evaluation could be kept: it would be due again and again
+                resume.leave_if_unwritable(run)  # an evaluation that is not stored would be due again and again
                 evaluations.evaluate(run, functools.partial(answer, run))
             elif not finished(run):
                 iteration(run)
@@ -41,8 +41,8 @@ def train(run: Run):
                 resume.save(run)
 
 
-def iteration(run: Run):
-    """Do one iteration: self-play with its exchanges, training, and what keeps their result."""
+def iteration(run: Run) -> None:
+    """Do one iteration: self-play with its exchanges, training, broadcasting and saving the weights, reporting."""
     progress, timers, new_positions = run.progress, run.report.timers, 0
     run.report.say("iteration %d of %d", progress.iteration + 1, run.setup.config.iterations)
     if progress.phase == "play":
@@ -61,7 +61,7 @@ def iteration(run: Run):
     if save_due(run):
         with timers("save"):
             resume.save(run)
-    with timers("report"):  # its time is told by the next iteration
+    with timers("report"):  # its seconds are in the next iteration's record
         iteration_report.report(run, new_positions, outcome.steps_num)
 
 
@@ -85,8 +85,8 @@ def play(run: Run) -> int:
     return new_positions
 
 
-def play_on(run: Run, games, finished_before: int, shown: ProgressBar) -> Total:
-    """Play until the quota is reached, an exchange is due, or a rank was asked for something."""
+def play_on(run: Run, games: quota.Quota, finished_before: int, shown: ProgressBar) -> Total | None:
+    """Play until the quota is reached, an exchange is due, or a rank has a request; return the total that said so."""
     player, counters, config = run.playing.player, run.report.counters, run.setup.config
     before = player.simulations_num
     with run.report.timers("play"), counters.playing(run.world):
@@ -95,65 +95,65 @@ def play_on(run: Run, games, finished_before: int, shown: ProgressBar) -> Total:
     return total
 
 
-def make_due(run: Run, new_positions: int):
-    """Add to the samples to be trained on what the replay ratio asks for new positions."""
+def make_due(run: Run, new_positions: int) -> None:
+    """Add the samples that the replay ratio asks for new positions to those that are due."""
     progress, config = run.progress, run.setup.config
     games_num = progress.games_num - run.before_play.games_num
-    # Ranks that play while others train can make more games than were asked for. Games beyond the quota wait in the
-    # window, and the ratio falls. Training on all would take longer each time, and yield still more of them.
+    # Ranks that play while others train can make more games than were asked for. Games beyond the quota are in the
+    # window but make no samples due: training would take longer, and meanwhile still more games would be played.
     share = min(1.0, config.selfplay.games_num / max(games_num, 1))
     progress.samples_due += new_positions * share * config.train.replay_ratio
 
 
-def answer(run: Run, total: Total | None):
-    """Do what a rank was asked for: save, stop. Raises Stopped. To save is not collective, to stop is."""
+def answer(run: Run, total: Total | None) -> None:
+    """Do what a signal asked a rank for: save, stop. Raises Stopped. Saving is not collective, stopping is."""
     if total and total.save:
         save_now(run)
     if total and total.stop:
         resume.leave(run)
 
 
-def save_now(run: Run):
-    """Save what there is, as a signal asked. Not collective: root does it."""
+def save_now(run: Run) -> None:
+    """Save a checkpoint, as a signal asked. Not collective: root does it."""
     if resume.save(run):
         run.report.say("saved, as a signal asked: %s", run.how_far())
 
 
 def save_due(run: Run) -> bool:
-    """Return whether the run stands at the end of an iteration that is to have a checkpoint."""
+    """Return whether the run is at the end of an iteration that gets a checkpoint."""
     done, every = run.progress.iteration, run.setup.config.checkpoint.every
     return run.progress.phase == "play" and done > 0 and (finished(run) or done % every == 0)
 
 
 def finished(run: Run) -> bool:
-    """Return whether the run has done what its configuration asks for."""
+    """Return whether the run has done its iterations, or `train.max_steps`."""
     limit = run.setup.config.train.max_steps
     return run.progress.iteration >= run.setup.config.iterations or bool(limit and run.progress.step >= limit)
 
 
 def evaluation_due(run: Run) -> bool:
-    """Return whether the network is to be evaluated as it is now."""
+    """Return whether the run is at the end of an iteration that gets an evaluation."""
     every, done = run.setup.config.evaluate.every, run.progress.iteration
     return done > 0 and (finished(run) or bool(every and done % every == 0))
 
 
-def already_complete(run: Run):
-    """Say that there is nothing to do; let root write the report if it is missing."""
+def already_complete(run: Run) -> None:
+    """Log that there is nothing to do; let root write the report if it is missing."""
     run.report.say("%s is complete: %s. Nothing to do.", run.setup.folder, run.how_far())
     if run.world.is_root and not (run.setup.folder / page.NAME).exists():
         show(run)
 
 
-def complete(run: Run):
-    """Let root write the report and say that the run is complete. If root dies meanwhile, another rank does."""
+def complete(run: Run) -> None:
+    """Let root write the report and log that the run is complete. If root dies meanwhile, the next root does."""
     if run.world.is_root:
         show(run)
     run.report.say("complete: %s; report in %s", run.how_far(), run.setup.folder / page.NAME)
     run.world.barrier()
 
 
-def show(run: Run):
-    """Draw the learning curve and write the report. A run is complete even where that fails."""
+def show(run: Run) -> None:
+    """Draw the learning curve and write the report. If that fails, the run is complete all the same."""
     try:
         curve.draw(run.setup.folder)
         page.write(run.setup.folder)

@@ -1,28 +1,35 @@
-"""What --mode asks for. Collective: every rank calls the same function with the same arguments."""
+"""The modes of run_dist.py: --mode train, eval, selfplay. Collective: every rank calls the same function."""
 
 import functools
 import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
 
 from az_mpi import loop
+from az_mpi.config.command_line import Arguments
+from az_mpi.config.schema import Config
 from az_mpi.core.problems import NotNow
-from az_mpi.core.signals import Stopped, TrainingFailed, deadline
+from az_mpi.core.signals import Requests, Stopped, TrainingFailed, deadline
 from az_mpi.liveness import watchdog
 from az_mpi.mpi import placement
+from az_mpi.mpi.world import World
 from az_mpi.report.console import ProgressBar
 from az_mpi.run import evaluations, exchange, kernels, resume
 from az_mpi.run.setup import assemble
 from az_mpi.selfplay import quota
 from az_mpi.storage import checkpoint, lock, run_folder, segment
+from az_mpi.storage.checkpoint import Checkpoint
 from az_mpi.storage.run_folder import RunFolderError
 
 
-def train(arguments, config, world, requests):
-    """Start the run in --logdir, or resume the one that is there. Signals ask to stop or to save."""
+def train(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
+    """Start the run in --logdir, or resume it if it is there."""
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
     world, trainers_num = placement.place(config, world, placement.choose_device(world))
     watchdog.expect(config.fault.hang_s, world.rank)
@@ -54,16 +61,18 @@ def train(arguments, config, world, requests):
 
 
 class _Start:
-    """How root takes a run's folder: `lock` and `newest`, the newest checkpoint, are there once it has."""
+    """How root takes a run's folder. lock: on the folder; newest: its newest checkpoint; both None until `take`."""
 
-    def __init__(self, arguments, config, hosts, ranks, dead):
+    def __init__(self, arguments: Arguments, config: Config, hosts: Sequence[str], ranks: list[dict[str, Any]],
+                 dead: dict[str, str]):
         """ranks, dead: see `Lock.take`."""
         self.arguments, self.config, self.hosts, self.ranks, self.dead = arguments, config, hosts, ranks, dead
-        self.lock, self.newest = None, None
+        self.lock: lock.Lock | None = None
+        self.newest: Checkpoint | None = None
 
-    def take(self, network):
-        """Take the lock of the folder, prepare it and return the number of this start. Refuses before anything is
-        written there. network: the run's, with which its checkpoints must agree."""
+    def take(self, network: torch.nn.Module) -> int:
+        """Take the lock of the folder, prepare the folder and return the number of this start. Raises Refusal before
+        anything is written there. network: of the run; its checkpoints must be of this network."""
         arguments, config, folder = self.arguments, self.config, self.arguments.logdir
         run_folder.check_sources(folder, config, arguments.allow_other_source)
         try:
@@ -71,7 +80,7 @@ class _Start:
                                                      network.state_dict())
         except OSError as error:
             raise run_folder.unusable(folder, error) from error
-        name = self.newest and checkpoint.path_of(folder, self.newest.progress).name
+        name = checkpoint.path_of(folder, self.newest.progress).name if self.newest else None
         attempt, self.lock = run_folder.start(folder, config, self.hosts, arguments.fresh, self.ranks, self.dead, _say,
                                               name)
         return attempt
@@ -94,8 +103,8 @@ def _train(run):
     run.report.metrics.close()
 
 
-def eval(arguments, config, world, requests):
-    """Evaluate the network of a run as its configuration says and print the result as one JSON object."""
+def eval(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
+    """Evaluate a run's newest network as `evaluate` in its configuration says; print the result as one JSON object."""
     run = _open(arguments, config, world, requests)
     best = evaluations.load_best(run, before=run.progress.iteration)
     result = evaluations.measure(run, best)
@@ -103,8 +112,9 @@ def eval(arguments, config, world, requests):
         print(json.dumps(result))
 
 
-def selfplay(arguments, config, world, requests):
-    """Play `selfplay.games_num` games with a run's newest network into RUN/selfplay and print what came of it."""
+def selfplay(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
+    """Play `selfplay.games_num` games with a run's newest network, store them in RUN/selfplay, and print their numbers
+    as one JSON object."""
     run = _open(arguments, config, world, requests)
     folder, index = run.setup.folder / "selfplay", run.progress.iteration
     world.from_root(lambda: _prepare(folder))
@@ -114,7 +124,7 @@ def selfplay(arguments, config, world, requests):
         quota.play_share(player, run.control, index, np.arange(config.selfplay.games_num), [1] * world.size,
                          shown.update)
     else:
-        # Ids of games contain the number of the attempt. Training counts from 1, these calls from 0x800.
+        # Ids of games contain the number of the attempt. Training counts attempts from 1, this mode from 0x800.
         call = 0x800 + world.share(len(list(folder.glob("*.h5"))))
         quota.play_until(player, run.control, index, call, 0, config.selfplay.games_num, shown.update)
     shown.close()
@@ -133,7 +143,7 @@ def selfplay(arguments, config, world, requests):
 
 
 def _prepare(folder):
-    """Make a run's folder for games, unless it is there. Raises Refusal where nothing can be written to it."""
+    """Make a run's folder for games, unless it is there. Raises Refusal if nothing can be written to it."""
     run_folder.check_folders(folder.parent, (folder.name,))
     try:
         folder.mkdir(exist_ok=True)
@@ -144,9 +154,9 @@ def _prepare(folder):
 
 
 def _rescue_games(run):
-    """Let the writer of a failing root finish, in a bounded time, and log what it could not write. Not collective.
+    """Give the writer of a failing root a limited time to finish, and log what it could not write. Not collective.
 
-    If another rank fails, MPI ends root at once; games that were not on disk are played again."""
+    If another rank fails, MPI ends root at once; games that are not on disk then are played again."""
     if run.files.writer is None:
         return
     unwritten_num, error = run.files.writer.rescue()
@@ -157,7 +167,7 @@ def _rescue_games(run):
 
 
 def _open(arguments, config, world, requests):
-    """Return the run in --logdir with its newest network, without taking part in its training."""
+    """Return the run in --logdir with its newest network, only to look at it: nothing is trained."""
     folder = arguments.logdir
     world.from_root(lambda: run_folder.check_same_run(folder, config))
     world.from_root(lambda: run_folder.check_sources(folder, config, arguments.allow_other_source))
