@@ -38,7 +38,7 @@ def unavailable(error: BaseException) -> bool:
     return passes(error) or isinstance(error, OSError) and error.errno in REFUSED
 
 
-def retry_while_unavailable(action, give_up_s, say=lambda error: None, unavailable=unavailable, sleep=time.sleep,
+def retry_while_unavailable(action, give_up_s: float, say=lambda error: None, unavailable=unavailable, sleep=time.sleep,
                             clock=time.monotonic):
     """Return what `action()` returns; call it again while it raises an error that `unavailable(error)` accepts.
 

@@ -24,29 +24,29 @@ class HostFacts:
     kernel: str
     libc: str
     python: str
-    packages: dict  # {name: version, None where it is missing}
+    packages: dict[str, str | None]  # {name: version, None where it is missing}
     az_mpi: str | None  # version
-    sources: dict  # {path within the checkout: the beginning of its SHA-256}
-    cores: list  # those that this process may run on
-    networks: list  # [address, network in CIDR form] of each IPv4 interface that leads out of the host
+    sources: dict[str, str]  # {path within the checkout: the beginning of its SHA-256}
+    cores: list[int]  # those that this process may run on
+    networks: list[list[str]]  # [address, network in CIDR form] of each IPv4 interface that leads out of the host
 
     @classmethod
-    def look(cls, checkout):
+    def look(cls, checkout) -> "HostFacts":
         """Return the facts of this host. checkout: the folder that holds run_dist.py and az_mpi."""
         return cls(socket.gethostname(), os.geteuid(), platform.machine(), _processor(), platform.release(),
                    " ".join(platform.libc_ver()), platform.python_version(), package_versions(), _version(checkout),
                    _digests(checkout), sorted(os.sched_getaffinity(0)), _networks())
 
-    def sources_hash(self):
+    def sources_hash(self) -> str:
         """Return one short hash of all sources: checkouts of one version may differ."""
         return hashlib.sha256(repr(sorted(self.sources.items())).encode()).hexdigest()[:12]
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """Return the facts as a JSON-able dict; `HostFacts(**values)` makes them of it again."""
         return asdict(self)
 
 
-def package_versions():
+def package_versions() -> dict[str, str | None]:
     """Return {name: version} of PACKAGES, None for one that is missing. Imports none of them."""
     return {name: _package_version(name) for name in PACKAGES}
 

@@ -43,20 +43,20 @@ class HangDetector:
         self._answered, self._nobody_since, self._alone_since, self._grace_s = None, None, None, 0.0
         self._lock = threading.Lock()  # of these four
 
-    def facts(self):
+    def facts(self) -> dict:
         """Return what this rank tells root."""
         held_up_s = self._look()
         self.folder.want(max(held_up_s, self._held_up_s) > ASK * self.hang_s)
         return {"slept_s": round(self._slept_s, 1), "held_up_s": round(held_up_s, 1), "answered": self._is_answered()}
 
     @staticmethod
-    def sum_up(facts):
+    def sum_up(facts: dict) -> dict:
         """Return what root tells all ranks. facts: {rank: its facts} of the ranks that are heard."""
         return {"held_up_s": max((one["held_up_s"] for one in facts.values()), default=0.0),
                 "sleeper": max(facts, key=lambda rank: facts[rank]["slept_s"], default=None),
                 "answered": next((rank for rank in sorted(facts) if facts[rank]["answered"]), None)}  # fmt: skip
 
-    def hear(self, told):
+    def hear(self, told: dict) -> str | None:
         """Return why this rank is to be ended, in words, or None. told: the newest `sum_up`."""
         self._held_up_s, self._answered = max(self._look(), told["held_up_s"]), told["answered"]
         if (why := self._left_out()) and self._held_up_s > self.hang_s:
@@ -67,7 +67,7 @@ class HangDetector:
             return f"asleep for {self._slept_s:.0f} s, though the run's folder answers"
         return None
 
-    def settle(self):
+    def settle(self) -> str | None:
         """Return what `hear` does after a loss of ranks, once it is known whether the folder answers this rank."""
         if self._held_up_s > ASK * self.hang_s:  # the lost rank was held up, perhaps
             HangDetector.spared_until = self._clock() + watchdog.PATIENCE_S
@@ -114,7 +114,7 @@ class MainThread:
         self._status = Path(f"/proc/self/task/{threading.main_thread().native_id}/status")
         self._timer, self._used_s = SilenceTimer(), 0.0
 
-    def asleep_s(self):
+    def asleep_s(self) -> float:
         """Return the seconds; 0.0 if this kernel does not tell. To be called again and again, by one other thread."""
         seen, used_s = self._look(), time.process_time()
         if seen is None or seen != self._timer.value or watchdog.is_waiting():
@@ -144,7 +144,7 @@ class FolderProbe:
         self._silence, self._begun = SilenceTimer(clock=clock), -math.inf  # begun: the newest try with an answer
         threading.Thread(target=self._run, name="folder probe", daemon=True).start()
 
-    def want(self, wanted):
+    def want(self, wanted: bool):
         """Start or stop to try."""
         if not wanted:
             self._wanted.clear()
@@ -152,11 +152,11 @@ class FolderProbe:
             self._silence.hear()
             self._wanted.set()
 
-    def silent_s(self):
+    def silent_s(self) -> float:
         """Return for how long there has been no answer, since it is wanted; 0.0 while it is not."""
         return self._silence.seconds() if self._wanted.is_set() else 0.0
 
-    def answered_within(self, seconds):
+    def answered_within(self, seconds: float) -> bool:
         """Return whether a try that began within so many seconds was answered."""
         return self._wanted.is_set() and self._clock() - self._begun < seconds
 

@@ -15,7 +15,7 @@ import time
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.liveness import heartbeat, watchdog
 from az_mpi.liveness.hang_detection import HangDetector
-from az_mpi.liveness.heartbeat import Listener, Sender
+from az_mpi.liveness.heartbeat import Beat, Listener, Sender
 
 SPARE_S = 5.0  # beyond fault.hang_s: the watchdog comes first, and the survivors of the rank that it kills recover
 LEAVE_S = 8.0  # for root to store games before the job ends: its file system may hang
@@ -43,12 +43,12 @@ class Monitor:
         self._sender = Sender(addresses, token, world.rank, lambda: facts() | self._detector.facts(), silence_s,
                               self._end_job_without, self._hear)  # fmt: skip
 
-    def beats(self):
+    def beats(self) -> list[Beat]:
         """Return the newest `Beat` of each rank, by rank. On root."""
         return self._listener.beats()
 
     @property
-    def port(self):
+    def port(self) -> int:
         """The UDP port at which root hears the ranks. On root."""
         return self._listener.port
 
@@ -58,7 +58,7 @@ class Monitor:
         if self._sender and (why := self._detector.settle()):
             self._end_rank(why)
 
-    def leave(self, last_words=False):
+    def leave(self, last_words: bool = False):
         """Send no more heartbeats, and tell root so. last_words: tell it the facts once more, and wait for its answer.
         Root still hears the others, until `close`."""
         if self._sender:

@@ -38,7 +38,7 @@ LAUNCHERS = ("prterun", "prted", "mpirun", "orted")
 FAMILIAR = 2  # steps before a step can count as a hang: the first may compile, the second is measured
 PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from az_mpi.liveness import watchdog; watchdog.main()"
 
-_words = [0] * _WORDS  # until `start` shares them
+_words: list[int] | memoryview = [0] * _WORDS  # until `start` shares them
 _waits = 0  # blocks of `waiting` that this process is in
 
 
@@ -96,17 +96,17 @@ def waiting():
             _waits -= 1
 
 
-def is_waiting():
+def is_waiting() -> bool:
     """Return whether this rank is in a block of `waiting`."""
     return _waits > 0
 
 
-def signs():
+def signs() -> int:
     """Return a number that changes with each sign of life."""
     return _words[_COUNT]
 
 
-def start(rank):
+def start(rank: int):
     """Start this process's watchdog. Until `expect` is called the limit is PATIENCE_S. rank: for messages."""
     global _words
     memory = os.memfd_create("watchdog")
@@ -126,7 +126,7 @@ def joined():
     _words[_JOINED] = 1
 
 
-def expect(hang_s, rank):
+def expect(hang_s: float, rank: int):
     """Set the limit of silence in seconds; 0: no limit but PATIENCE_S. rank: this process's rank in the run's world."""
     _words[_HANG_MS], _words[_RANK] = round(1000 * hang_s), rank
     tick()
@@ -139,7 +139,7 @@ class HangRule:
         self.silence, self.stop = (SilenceTimer(2 * LOOK_EVERY_S, clock) for _ in range(2))
         self.steps, self.longest_s = 0, 0.0
 
-    def look(self, count, steps, hang_s, stopped):
+    def look(self, count: int, steps: int, hang_s: float, stopped: bool) -> str | None:
         """Return why the rank is to be killed, or None. count, steps, hang_s: as the rank has set them. stopped:
         whether a signal has stopped it."""
         if stopped:
@@ -169,7 +169,7 @@ class StartUp:
         place = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
         self.limit_s = JOIN_S * (1 + place)  # one after the other: mpirun ends at once when a second signal comes
 
-    def look(self):
+    def look(self) -> bool:
         """Return whether to look again, LOOK_EVERY_S later."""
         try:
             if not self.expected_num or stat(self.launcher)[0] not in LAUNCHERS:

@@ -164,23 +164,23 @@ class Status:
         self._warn_of_unheard(now, beats)
         alive = [row for row in ranks if row["state"] not in ("Offline", "Error", "Finished")]
         stale = [content["staleness"] for content in contents if content["staleness"] is not None]
-        values = {"schema_version": SCHEMA_VERSION, "run": self._name, "game": parse(self._config.game).short()}
-        values |= {"attempt": self._attempt, "job": self._job, "count": self._count}
-        values |= {"launch": os.environ.get("AZ_MPI_LAUNCH")}  # which launch supervises it
-        values |= {"written": time.strftime("%Y-%m-%d %H:%M:%S"), "elapsed_s": round(now - self._start, 1)}
-        iteration = run.progress.iteration if run else None
-        values |= {"phase": self.phase, "iteration": iteration, "iterations": self._config.iterations}
-        values |= {"progress": self._phase_progress(), "time_left_s": self._time_left(now)}
-        values |= {"games_num": run.progress.games_num if run else None}
-        values |= {"positions_num": run.progress.positions_num if run else None}
-        values |= {"step": run.progress.step if run else None}
-        values |= {"games_per_s": round(sum(row["games_per_s"] for row in ranks), 2)}
-        values |= {"workers_active": len(alive), "workers_num": len(ranks)}
-        values |= {"model_sync_s": None if self._sync_s is None else round(self._sync_s, 4)}
-        values |= {"network_mb_per_min": self._network(now, sum(content["bytes"] for content in contents))}
-        values |= {"staleness": round(sum(stale) / len(stale), 3) if stale else None}
+        progress = run.progress if run else None
         failed = [f"rank {rank} on {self._rows[rank][0]}: {text}" for rank, text in sorted(self._errors.items())]
-        return values | {"failures": failed, "ranks": ranks}
+        return {
+            "schema_version": SCHEMA_VERSION, "run": self._name, "game": parse(self._config.game).short(),
+            "attempt": self._attempt, "job": self._job, "count": self._count,
+            "launch": os.environ.get("AZ_MPI_LAUNCH"),  # which launch supervises it
+            "written": time.strftime("%Y-%m-%d %H:%M:%S"), "elapsed_s": round(now - self._start, 1),
+            "phase": self.phase, "iteration": progress and progress.iteration, "iterations": self._config.iterations,
+            "progress": self._phase_progress(), "time_left_s": self._time_left(now),
+            "games_num": progress and progress.games_num, "positions_num": progress and progress.positions_num,
+            "step": progress and progress.step,
+            "games_per_s": round(sum(row["games_per_s"] for row in ranks), 2),
+            "workers_active": len(alive), "workers_num": len(ranks),
+            "model_sync_s": None if self._sync_s is None else round(self._sync_s, 4),
+            "network_mb_per_min": self._network(now, sum(content["bytes"] for content in contents)),
+            "staleness": round(sum(stale) / len(stale), 3) if stale else None, "failures": failed, "ranks": ranks,
+        }  # fmt: skip
 
     def _rank_values(self, rank, beat):
         content = beat.content or {"state": "Offline", "games": 0, "played_s": 0.0}
