@@ -47,7 +47,8 @@ def start_hanging(start_mpirun, folder, where, *mpirun):
     return start_mpirun(3, PROGRAMS / "hanging_rank.py", where, *options, options=list(mpirun))
 
 
-@pytest.mark.parametrize("where, why", [("step", r"no sign of life for \d+ s in a step"),
+# Where steps are slow, as on a crowded machine, a rank may be found asleep before ten of its steps are over.
+@pytest.mark.parametrize("where, why", [("step", r"(no sign of life for \d+ s in a step|asleep for \d+ s)"),
                                         ("broadcast", r"asleep for \d+ s, though the run's folder answers")])
 def test_a_rank_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_mpirun, tmp_path, where, why):
     process = start_hanging(start_mpirun, tmp_path / "run", where, "--with-ft", "ulfm")
