@@ -62,7 +62,7 @@ def rehearse(config, game, parallel):
     parallel: compile the kernels of a search of several threads too.
     """
     settings = config.search.model_copy(update={"simulations": 4, "reuse_tree": True})
-    evaluate = CachedEvaluator(game, _Blank(game), entries=4)
+    evaluate = CachedEvaluator(game, _Blank(game), num_bytes=0)
     threads = [1, 2] if parallel else [1]
     searches = [make_search(game, evaluate, settings, 2, noise=True, threads=n) for n in threads]
     slots = np.arange(2)
