@@ -7,8 +7,8 @@ For games made up for the purpose (benchmarks/wide_game.py), each in a process o
 - trees_reserved_mib: the trees' arrays, of which memory is taken only where they are written to.
 - trees_mib, player_mib: the pages of the trees' arrays in memory after `parallel_games` games were played to their ends
   at once, and the rest of the growth of the resident memory: the moves of games that are not over.
-- window_mib: growth while copies of these games become samples in a window, scaled to a window of `replay.window_max`.
-- exchange_mib: what it takes beyond that to make and take in the samples of these games at once, not scaled.
+- window_mib: growth while copies of these games become samples in a window, until it has been full for long.
+- exchange_mib: what it takes beyond that to make and take in the samples of these games at once.
 - cache_mib: the arrays of the evaluation cache, all of which a long iteration fills; cache_positions: what they hold.
 """
 
@@ -35,7 +35,6 @@ from az_mpi.selfplay.record import Record, game_ids
 from az_mpi.train import replay
 
 MIB = 2**20
-WINDOW_BYTES = 2**29
 
 
 def main():
@@ -76,17 +75,17 @@ def measure(game):
     figures = {"trees_reserved_mib": sum(part.nbytes for part in player.search.trees) / MIB, "trees_mib": trees}
     figures["player_mib"] = memory("VmRSS") - before - size(record) - trees
     del player
-    # Many where they are small, so that the growth is more than the noise.
-    copies = -(-min(500_000, WINDOW_BYTES // (4 * game.num_actions)) // len(record.positions))
-    window, before, peaks = replay.Replay(game), memory("VmRSS"), []
-    for k in range(copies):
+    window, before, peaks, made = replay.Replay(game), memory("VmRSS"), [], 0
+    while made < 2 * config.replay.window_max:
         Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM, the peak, to what is there now
-        window.add(replay.to_samples(record, game, k * len(record.positions), 0.5))
+        window.add(replay.to_samples(record, game, made, 0.5))
+        made += len(record.positions)
+        window.forget(made - config.replay.window_max)
         peaks.append(memory("VmHWM") - memory("VmRSS"))
-    scale = config.replay.window_max / copies / len(record.positions)
-    figures |= {"window_mib": (memory("VmRSS") - before) * scale, "exchange_mib": max(peaks)}
-    table = CachedEvaluator(game, Blank(game), config.network.cache_entries)._table
-    return figures | {"cache_mib": sum(part.nbytes for part in table) / MIB, "cache_positions": table.keys.size}
+    figures |= {"window_mib": memory("VmRSS") - before, "exchange_mib": max(peaks)}
+    table = CachedEvaluator(game, Blank(game), config.network.cache_bytes)._table
+    held = min(table.keys.size, len(table.logit) // game.legal_num)
+    return figures | {"cache_mib": sum(part.nbytes for part in table) / MIB, "cache_positions": held}
 
 
 def warm_up(game):

@@ -106,6 +106,16 @@ def _modern(given):
     return given
 
 
+# Keys of earlier versions: the key that each has become, and its value there.
+OLD_KEYS = {"network.cache_entries": ("network.cache_bytes", lambda entries: 64 * entries)}
+
+
+def _renamed(key, value):
+    """Return a key and its value under the name that the key has now."""
+    new, convert = OLD_KEYS.get(key, (key, None))
+    return new, convert(value) if convert and type(value) is int else value
+
+
 def _place(given, folders, problems, origin):
     """Return the values with the relative paths of users' own files made absolute: a file is taken from the first of
     `folders` that has it. Append a problem for each file that no folder has."""
@@ -131,8 +141,9 @@ def _flatten(data, problems):
         for name in getattr(part, "twice", ()):
             problems.append(Problem(escape(path + name), show(part[name]), "written more than once: keep one"))
         for name, value in part.items():
-            if path + name in KEYS and "." not in name:
-                given[path + name] = value
+            key, value = _renamed(path + name, value)
+            if key in KEYS and "." not in name:
+                given[key] = value
             elif f"{path}{name}." not in parts:
                 problems.append(_misplaced(path + name, value))
     return given
@@ -161,7 +172,7 @@ def validate(data: Any, name: str, overrides: dict | None = None, sources: dict 
     default paths stay as they are."""
     if not isinstance(data, dict):
         raise ConfigError(name, [Problem("", "", f'not an object such as {{"game": "connect4"}}, but {show(data)}')])
-    problems, overrides = [], overrides or {}
+    problems, overrides = [], dict(_renamed(*item) for item in (overrides or {}).items())
     origin = {key: f"from {(sources or {}).get(key, '--set')}" for key in overrides}
     given = _flatten(data, problems)
     problems += [_misplaced(key, value, origin[key]) for key, value in overrides.items() if key not in KEYS]

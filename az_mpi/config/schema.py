@@ -64,8 +64,8 @@ class Network(Section):
     precision: Literal["auto", "fp32", "bf16"] = _free("auto", (
         'What the engine computes in, in self-play and matches; train.mixed_precision is about training. "auto": bf16 '
         'where the processor or GPU has it, else fp32.'))
-    cache_entries: _whole(0) = _free(2**20, "Positions whose evaluation each rank remembers in self-play until "
-                                     "the weights change; 0: none. An entry takes 4 bytes an action and 20 more.")
+    cache_bytes: _whole(0) = _free(2**26, "Memory of each rank in which self-play remembers evaluations until the "
+                                   "weights change; 0: none. A position takes 32 bytes, and 6 for each legal move.")
 
 
 class Search(Section):

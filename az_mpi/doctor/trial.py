@@ -194,5 +194,5 @@ def _memory(ranks, figures):
         room = min(memory["available_bytes"], memory["limit_bytes"] or memory["total_bytes"])
         words = f"{host}: {needed / GIB:.1f} GiB with a full window, of {room / GIB:.1f} GiB"
         found.append(Check("run_memory", WARNING if needed > room else OK, words,
-                           "fewer ranks a host, or less replay.window_max, network.cache_entries or parallel_games"))
+                           "fewer ranks a host, or less replay.window_max, network.cache_bytes or parallel_games"))
     return found

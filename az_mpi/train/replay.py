@@ -86,10 +86,10 @@ class _Ring:
         self.array, self.begin, self.end = np.empty(0, dtype), 0, 0
 
     def append(self, rows):
-        """Add rows after the newest; take a larger array, with a quarter in reserve, where there is no room."""
+        """Add rows after the newest; take a larger array, with an eighth in reserve, where there is no room."""
         needed = self.end - self.begin + len(rows)
         if needed > len(self.array):
-            held, self.array, self.end = self.parts(), np.empty(needed + needed // 4, self.array.dtype), self.begin
+            held, self.array, self.end = self.parts(), np.empty(needed + needed // 8, self.array.dtype), self.begin
             for part in held:
                 self.append(part)
         first = self.end % max(len(self.array), 1)

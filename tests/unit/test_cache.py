@@ -1,10 +1,13 @@
 """The evaluation cache: the same evaluations as without it, each position asked for once."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from helpers import make_config, visits_of
 
 from az_mpi import games
+from az_mpi.games.base import Game
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator
@@ -67,22 +70,24 @@ def images(game, states):
 @pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=["connect4", "tictactoe"])
 def test_an_evaluation_is_the_engines_of_one_image_turned_back(game):
     engine = Counting(game)
-    cached = CachedEvaluator(game, engine, 1 << 14)
+    cached = CachedEvaluator(game, engine, 1 << 20)
     states = random_states(game, 300, 1, 6)
     for _ in range(2):
         logits, value = cached(states)
     seen = np.concatenate(engine.asked).reshape(-1, int(np.prod(game.planes_shape)))
+    legal = game.legal(states)
     for i, row in enumerate(images(game, states)):
         [k, *_] = [k for k in range(len(row)) if (seen == row[k]).all(axis=1).any()]
         expected, worth = Counting(game).evaluate(row[k].reshape(1, *game.planes_shape))
-        assert np.allclose(logits[i, game.symmetry_actions[k]], expected[0], atol=1e-5)
+        turned, may = logits[i, game.symmetry_actions[k]], legal[i, game.symmetry_actions[k]]
+        assert np.allclose(turned[may], expected[0, may], atol=1e-5)
         assert np.isclose(value[i], worth[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=["connect4", "tictactoe"])
 def test_each_position_is_asked_for_once_whatever_its_image(game):
     engine = Counting(game)
-    cached = CachedEvaluator(game, engine, 1 << 14)
+    cached = CachedEvaluator(game, engine, 1 << 20)
     states = random_states(game, 400, 2, 5)
     distinct = {min(map(bytes, row)) for row in images(game, states)}
     cached(states[:250])
@@ -94,7 +99,7 @@ def test_each_position_is_asked_for_once_whatever_its_image(game):
 
 def test_what_was_cleared_is_asked_for_again():
     engine = Counting(TICTACTOE)
-    cached = CachedEvaluator(TICTACTOE, engine, 64)
+    cached = CachedEvaluator(TICTACTOE, engine, 10_000)
     before = cached(TICTACTOE.initial(3))
     assert [len(planes) for planes in engine.asked] == [1]
     engine.worth = engine.worth + 1.0
@@ -105,16 +110,64 @@ def test_what_was_cleared_is_asked_for_again():
     assert len(engine.asked) == 2
 
 
-@pytest.mark.parametrize("entries", [1, 4, 64])
-def test_a_full_table_forgets_but_never_lies(entries):
-    """Far more positions than entries, many in one batch: each answer is still that of its own position."""
+def legal_only(game, states, logits):
+    """Return logits with 0 in place of those of illegal actions, of which a cache says nothing."""
+    return np.where(game.legal(states), logits, 0)
+
+
+@pytest.mark.parametrize("num_bytes", [0, 300, 6000])
+def test_a_full_table_forgets_but_never_lies(num_bytes):
+    """Far more positions than it holds, many in one batch: each answer is still that of its own position."""
     engine = Equivariant(CONNECT4)
-    cached = CachedEvaluator(CONNECT4, engine, entries)
+    cached = CachedEvaluator(CONNECT4, engine, num_bytes)
     for seed in range(5):
         states = random_states(CONNECT4, 500, seed, 12)
         logits, value = cached(states)
         expected, worth = engine.evaluate(CONNECT4.planes(states))
-        assert (logits == expected).all() and (value == worth).all()
+        assert (legal_only(CONNECT4, states, logits) == legal_only(CONNECT4, states, expected)).all()
+        assert (value == worth).all()
+
+
+@pytest.mark.parametrize("num_bytes", [10_000, 1_000_000])
+def test_a_table_takes_the_memory_it_is_given_and_uses_it(num_bytes):
+    """A position takes about 32 bytes and 6 for each of the 5 to 7 legal moves: half of so many fit at least, since the
+    number of entries is a power of two. The newest are the ones that it remembers."""
+    engine = Counting(CONNECT4)
+    tracemalloc.start()
+    try:
+        cached = CachedEvaluator(CONNECT4, engine, num_bytes)
+        assert tracemalloc.get_traced_memory()[0] < num_bytes + 2000
+    finally:
+        tracemalloc.stop()
+    states = np.unique(random_states(CONNECT4, 6000, 1, 14), axis=0)
+    states = states[np.unique(CONNECT4.canonical_key(states)[0], return_index=True)[1]]
+    np.random.default_rng(1).shuffle(states)
+    cached(states)
+    before = cached.evaluations_num
+    newest = states[-int(num_bytes / 74 / 4) :]
+    cached(newest)
+    assert cached.evaluations_num - before < 0.1 * len(newest)
+
+
+def test_a_position_of_a_game_with_many_actions_takes_memory_for_its_legal_ones():
+    """30,000 actions, of which tic-tac-toe's nine are used: 100,000 bytes hold three of their logits, were all kept."""
+
+    class Wide(type(TICTACTOE)):
+        num_actions = 30_000
+        symmetry_cells, symmetry_actions = np.arange(9, dtype=np.int32)[None], np.arange(30_000, dtype=np.int32)[None]
+
+        canonical_key = Game.canonical_key
+
+        def legal(self, states):
+            return np.pad(super().legal(states), ((0, 0), (0, 30_000 - 9)))
+
+    game, states = Wide(), np.unique(random_states(TICTACTOE, 400, 2, 5), axis=0)
+    engine = Counting(game)
+    cached = CachedEvaluator(game, engine, 100_000)
+    before = cached(states)
+    after, asked = cached(states), cached.evaluations_num
+    assert 100 < len(states) <= asked < 1.1 * len(states) and (after[1] == before[1]).all()
+    assert (legal_only(game, states, after[0]) == legal_only(game, states, before[0])).all()
 
 
 @pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=["connect4", "tictactoe"])
@@ -122,9 +175,9 @@ def test_a_search_makes_the_same_visits_with_and_without_it(game):
     settings = make_config(game.name).search.model_copy(update={"simulations": 60})
     slots = np.arange(12)
     found = []
-    for entries in (None, 256):
+    for num_bytes in (None, 20_000):
         engine = Equivariant(game)
-        evaluate = CachedEvaluator(game, engine, entries) if entries else NetworkEvaluator(game, engine)
+        evaluate = CachedEvaluator(game, engine, num_bytes) if num_bytes else NetworkEvaluator(game, engine)
         search = Search(game, evaluate, settings, len(slots), noise=True)
         search.reset(slots, game.initial(len(slots)), np.arange(len(slots), dtype=np.uint64))
         visits = []
@@ -139,11 +192,11 @@ def test_a_search_makes_the_same_visits_with_and_without_it(game):
 # two batches under way
 
 
-@pytest.mark.parametrize("entries", [4, 64, 1 << 12])
-def test_batches_that_overlap_get_their_own_answers(entries):
+@pytest.mark.parametrize("num_bytes", [0, 6000, 500_000])
+def test_batches_that_overlap_get_their_own_answers(num_bytes):
     """Each is begun before the one before it is complete, with many positions in common."""
     engine, rng = Equivariant(CONNECT4), np.random.default_rng(2)
-    cached, pool = CachedEvaluator(CONNECT4, engine, entries), random_states(CONNECT4, 300, 3, 10)
+    cached, pool = CachedEvaluator(CONNECT4, engine, num_bytes), random_states(CONNECT4, 300, 3, 10)
     under_way = None
     for _ in range(20):
         states = pool[rng.integers(len(pool), size=90)]
@@ -151,13 +204,14 @@ def test_batches_that_overlap_get_their_own_answers(entries):
         for states, complete in filter(None, [under_way]):
             logits, value = complete()
             expected, worth = engine.evaluate(CONNECT4.planes(states))
-            assert (logits == expected).all() and (value == worth).all()
+            assert (legal_only(CONNECT4, states, logits) == legal_only(CONNECT4, states, expected)).all()
+            assert (value == worth).all()
         under_way = begun
 
 
 def test_a_batch_begun_before_the_table_was_cleared_leaves_nothing_in_it():
     engine = Counting(TICTACTOE)
-    cached = CachedEvaluator(TICTACTOE, engine, 64)
+    cached = CachedEvaluator(TICTACTOE, engine, 10_000)
     states = TICTACTOE.play(TICTACTOE.initial(1), np.array([4]))
     old = cached.begin(states)
     cached.clear()

@@ -285,7 +285,7 @@ def test_every_key_says_what_it_is():
 def test_the_keys_that_may_change_when_a_run_is_resumed():
     sections = ("exchange", "evaluate", "checkpoint", "storage", "fault", "report")
     single = {"iterations", "max_hours", "callbacks", "selfplay.evaluator", "network.engine", "network.precision",
-              "network.cache_entries", "selfplay.games_num", "selfplay.parallel_games", "selfplay.max_plies",
+              "network.cache_bytes", "selfplay.games_num", "selfplay.parallel_games", "selfplay.max_plies",
               "selfplay.weights", "train.ranks", "train.root_host", "train.backend", "train.batch_size",
               "train.learning_rate", "train.mixed_precision", "train.bad_steps_max", "train.max_steps"}
     for name, key in KEYS.items():
@@ -308,6 +308,16 @@ def test_earlier_versions_named_evaluators_as_engines(evaluator):
     assert loads(to_json(config)) == config
     config = loads(LEAST, overrides={"network.engine": evaluator, "selfplay.evaluator": "network"})
     assert config == loads(LEAST)
+
+
+def test_earlier_versions_counted_the_positions_of_the_cache():
+    for entries, expected in ((2**20, loads(LEAST).network.cache_bytes), (0, 0), (1000, 64_000)):
+        old = json.dumps({"game": "connect4", "network": {"cache_entries": entries}})
+        assert loads(old).network.cache_bytes == expected
+        assert loads(LEAST, overrides={"network.cache_entries": entries}).network.cache_bytes == expected
+    assert loads(old, overrides={"network.cache_bytes": 7}).network.cache_bytes == 7
+    with pytest.raises(ConfigError, match='network.cache_bytes.*"x"'):
+        loads(LEAST, overrides={"network.cache_entries": "x"})
 
 
 def test_changes_lists_what_differs_and_whether_it_may():
