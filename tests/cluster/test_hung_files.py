@@ -125,7 +125,8 @@ def test_who_gets_no_more_at_its_files_leaves_and_the_others_go_on(start, behind
     status, output = job.end()
     assert status == 0, output
     for rank in behind:
-        assert re.search(rf"rank {rank} on node1: the run's folder has not answered for \d+ s, but answers rank \d", output)
+        why = r"the run's folder has not answered for \d+ s, but answers rank \d"
+        assert re.search(rf"rank {rank} on node1: {why}", output)
     job.check_whole()
 
 
