@@ -97,9 +97,12 @@ def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_pa
     process = start(*PLAY, mpirun=mpirun)
     wait_for(said(tmp_path / "run", "self-play: 1[0-9]{3} of"), process)
     lost = ranks_of(process)[victim]
-    for one in (*lost.children(), lost):  # its watchdog first
+    watchdogs = lost.children()
+    for one in (*watchdogs, lost):  # its watchdog first
         one.send_signal(signal.SIGSTOP)
     output = process.communicate(timeout=240)[0]
+    for one in watchdogs:  # whose parent is no more
+        one.kill()
     assert process.returncode == 75 and f"nothing is heard of rank {victim} on " in output
     process = start(*PLAY, mpirun=mpirun)
     output = process.communicate(timeout=240)[0]
