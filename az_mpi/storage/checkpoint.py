@@ -123,7 +123,7 @@ def share(world: "World", state: Checkpoint | None, source: int = 0) -> Checkpoi
     """Return the checkpoint of rank `source` on every rank; those of the others are ignored. Collective over world."""
     here = world.rank == source
     progress = world.share(vars(state.progress) if here else None, source)
-    model, optimizer = (broadcast(world, here and tensors, source) for tensors in
+    model, optimizer = (broadcast(world, tensors, source) for tensors in
                         ((state.model, state.optimizer) if here else (None, None)))  # fmt: skip
     return Checkpoint(Progress(**progress), model, optimizer)
 
