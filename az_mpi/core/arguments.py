@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any, NoReturn
 
 from az_mpi.core.problems import Refusal
 
@@ -11,11 +12,11 @@ class Parser(argparse.ArgumentParser):
 
     about: what --help says first. run: whether the first argument is a run's folder."""
 
-    def __init__(self, prog, about, epilog=None, run=False, **how):
+    def __init__(self, prog: str, about: str, epilog: str | None = None, run: bool = False, **how: Any):
         super().__init__(prog=prog, description=about, epilog=epilog, allow_abbrev=False,
                          formatter_class=argparse.RawDescriptionHelpFormatter, **how)  # fmt: skip
         if run:
             self.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py)")
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         raise Refusal(f"{self.prog}: error: {message}\nAll options: {self.prog} --help")

@@ -8,18 +8,21 @@ import os
 import shutil
 import stat
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
+Result = TypeVar("Result")
 # Errors of a file system that may pass by themselves: it is full, its server is away, a cable is out.
 PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR,
            errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOLCK,
            errno.ENOMEM, errno.EREMOTEIO}  # fmt: skip
-# Errors that say that this user has no access, or has it no longer: the ticket (Kerberos, AFS) of a long job has ended.
+# Errors that say that this user has no access, or no longer: the ticket (Kerberos, AFS) of a long job has expired.
 REFUSED = {errno.EACCES, errno.EPERM, errno.ENOKEY, errno.EKEYEXPIRED, errno.EKEYREVOKED, errno.EKEYREJECTED}
 MAY_NOT = "give this user access, and see that its ticket (Kerberos, AFS) has not ended"
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}  # of file systems without hard links
-READ_S = 2.5  # for how long a file that cannot be read is tried again
+READ_S = 2.5  # how long `read` tries again
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0  # between two tries
 # The largest file that is read, by kind. Each is far above what a run writes: a larger file is not one of ours.
 TEXT_BYTES_MAX = 2**24  # JSON and sums: 10,000 ranks need some 3 MB
@@ -38,12 +41,15 @@ def unavailable(error: BaseException) -> bool:
     return passes(error) or isinstance(error, OSError) and error.errno in REFUSED
 
 
-def retry_while_unavailable(action, give_up_s: float, say=lambda error: None, unavailable=unavailable, sleep=time.sleep,
-                            clock=time.monotonic):
-    """Return what `action()` returns; call it again while it raises an error that `unavailable(error)` accepts.
+def retry_while_unavailable(action: Callable[[], Result], give_up_s: float,
+                            say: Callable[[Exception], object] = lambda error: None,
+                            unavailable: Callable[[Exception], bool] = unavailable,
+                            sleep: Callable[[float], object] = time.sleep,
+                            clock: Callable[[], float] = time.monotonic) -> Result:
+    """Return `action()`; call it again while it raises an error that `unavailable(error)` accepts.
 
-    give_up_s: seconds after which such an error is raised, as all others are at once. say(error): called with the
-    first one. sleep: called with the seconds of each pause; they double from FIRST_PAUSE_S to LONGEST_PAUSE_S.
+    give_up_s: seconds after which such an error is raised; other errors are raised at once. say: called with the first
+    error. sleep: called with the seconds of each pause; they double from FIRST_PAUSE_S to LONGEST_PAUSE_S.
     """
     end, pause_s = clock() + give_up_s, FIRST_PAUSE_S
     while True:
@@ -61,7 +67,7 @@ def retry_while_unavailable(action, give_up_s: float, say=lambda error: None, un
 class Forbidden(Exception):
     """This process may no longer write here. resumable: whether the same command can go on later."""
 
-    def __init__(self, text, resumable=True):
+    def __init__(self, text: str, resumable: bool = True):
         super().__init__(text)
         self.resumable = resumable
 
@@ -73,7 +79,7 @@ class Foreign(OSError, ValueError):
 
 
 @contextmanager
-def whole_file(path, durable=True, before=None):
+def whole_file(path: str | Path, durable: bool = True, before: Callable[[], None] | None = None) -> Iterator[Path]:
     """Give a temporary path to write to. The file becomes `path` when the block ends, or is removed if it raises.
 
     durable=False leaves out the fsyncs, for files that are written often and may be lost in a power cut.
@@ -96,7 +102,7 @@ def whole_file(path, durable=True, before=None):
 
 
 @contextmanager
-def whole_folder(path, before=None):
+def whole_folder(path: str | Path, before: Callable[[], None] | None = None) -> Iterator[Path]:
     """Give a temporary folder to fill; it becomes `path`, which must not exist, when the block ends.
 
     before: see `whole_file`.
@@ -119,18 +125,18 @@ def whole_folder(path, before=None):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def keep_private():
+def keep_private() -> None:
     """From now on only this user may write this process's new files, and at most its group may read them."""
     os.umask(os.umask(0) | 0o027)
 
 
-def have_home():
-    """Set HOME where it is not set, as in some containers and services: without it Open MPI does not start."""
-    home = os.path.expanduser("~")  # of the user database where there is no HOME; "~" for a user that is not in it
+def have_home() -> None:
+    """Set HOME if it is not set, as in some containers and services: without it Open MPI does not start."""
+    home = os.path.expanduser("~")  # without HOME, from the user database; "~" for a user who is not in it
     os.environ.setdefault("HOME", home if os.path.isabs(home) else "/")
 
 
-def is_there(path):
+def is_there(path: str | Path) -> bool:
     """Return whether a file exists. Raises OSError if that cannot be known now, unlike Path.exists of newer Pythons."""
     try:
         os.stat(path)
@@ -139,7 +145,7 @@ def is_there(path):
         return False
 
 
-def names(folder):
+def names(folder: str | Path) -> list[str]:
     """Return the names in a folder, sorted; none if it does not exist. Raises OSError if it cannot be read; a glob of
     newer Pythons would find nothing."""
     try:
@@ -148,7 +154,7 @@ def names(folder):
         return []
 
 
-def remove_folder(path):
+def remove_folder(path: str | Path) -> None:
     """Remove a folder. Nobody sees a part of it under its name, even if this is broken off."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -156,7 +162,7 @@ def remove_folder(path):
     shutil.rmtree(temporary)
 
 
-def remove_leftovers(folder, pids=None):
+def remove_leftovers(folder: str | Path, pids: Iterable[int] | None = None) -> None:
     """Remove temporary files that killed writers have left in `folder` and one level below it.
 
     pids: only those of these processes, while others are at work."""
@@ -170,26 +176,27 @@ def remove_leftovers(folder, pids=None):
             path.unlink(missing_ok=True)
 
 
-def write_text(path, text, durable=True):
+def write_text(path: str | Path, text: str, durable: bool = True) -> None:
     """Write a small text file whole, as UTF-8; characters that it lacks (bytes of other encodings) become "?".
 
     durable: see `whole_file`."""
     write_bytes(path, text.encode(errors="replace"), durable)
 
 
-def write_bytes(path, content, durable=True, before=None):
+def write_bytes(path: str | Path, content: bytes | memoryview, durable: bool = True,
+                before: Callable[[], None] | None = None) -> None:
     """Write a file whole. content: bytes-like. durable, before: see `whole_file`."""
     with whole_file(path, durable, before) as temporary:
         create(temporary, content)
 
 
-def create(path, content):
+def create(path: str | Path, content: bytes | memoryview) -> None:
     """Write a new file; raises FileExistsError if there is one, or a link. content: bytes-like."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb") as file:
         file.write(content)
 
 
-def claim_text(path, text):
+def claim_text(path: Path, text: str) -> None:
     """Write a new small text file durably. Raises FileExistsError if there is one."""
     whole = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     whole.unlink(missing_ok=True)
@@ -207,7 +214,7 @@ def claim_text(path, text):
     sync(path.parent)
 
 
-def open_plain(path, flags=os.O_RDONLY):
+def open_plain(path: str | Path, flags: int = os.O_RDONLY) -> int:
     """Return the descriptor of a plain file. Follows no link and does not block on a pipe.
 
     flags: of `os.open`. Raises OSError; Foreign for what is not a plain file."""
@@ -223,10 +230,10 @@ def open_plain(path, flags=os.O_RDONLY):
     return descriptor
 
 
-def read(path, bytes_max=TEXT_BYTES_MAX):
-    """Return the bytes of a file that `open_plain` opens. An error that may pass is waited for up to READ_S.
+def read(path: str | Path, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
+    """Return the bytes of a plain file. After an error that may pass it tries again for up to READ_S.
 
-    Raises OSError; Foreign for what is no plain file, or larger than `bytes_max` or than memory."""
+    Raises OSError; Foreign if it is no plain file, or larger than `bytes_max` or than memory."""
     def look():
         with open(open_plain(path), "rb") as file:
             if os.fstat(file.fileno()).st_size > bytes_max:
@@ -239,7 +246,7 @@ def read(path, bytes_max=TEXT_BYTES_MAX):
         raise Foreign(errno.EFBIG, "larger than this machine's free memory", str(path)) from error
 
 
-def parse_json(text, **hooks):
+def parse_json(text: str | bytes, **hooks: Any) -> Any:
     """Return the value of a JSON text, str or bytes. Raises ValueError, also if it is nested too deeply for Python.
 
     hooks: of `json.loads`."""
@@ -249,12 +256,12 @@ def parse_json(text, **hooks):
         raise ValueError("it is nested too deeply") from error
 
 
-def read_json(path, bytes_max=TEXT_BYTES_MAX):
+def read_json(path: str | Path, bytes_max: int = TEXT_BYTES_MAX) -> Any:
     """Return the value of a JSON file. Raises ValueError if it is damaged; OSError, see `read`."""
     return parse_json(read(path, bytes_max))
 
 
-def set_aside(path):
+def set_aside(path: Path) -> Path:
     """Rename a damaged file to NAME.damaged, or NAME.damaged-1 and so on, and return its new path."""
     first = path.with_name(path.name + ".damaged")
     names = [first, *(first.with_name(f"{first.name}-{k}") for k in range(1, 1000))]
@@ -263,7 +270,7 @@ def set_aside(path):
     return aside
 
 
-def sha256(path):
+def sha256(path: str | Path) -> str:
     """Return the SHA-256 of a file's content, in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
@@ -272,7 +279,7 @@ def sha256(path):
     return digest.hexdigest()
 
 
-def sync(path):
+def sync(path: str | Path) -> None:
     """Write a file or folder through to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -8,7 +8,7 @@ FNV_PRIME = np.uint64(0x100000001B3)
 
 
 @njit(cache=True, nogil=True)
-def mix(word):
+def mix(word: np.uint64) -> np.uint64:
     """Return the output function of SplitMix64 of one uint64: a bijection whose bits look independent."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

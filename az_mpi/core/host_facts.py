@@ -1,5 +1,5 @@
-"""What a host is and has. launch also sends the text of this file to the Python of hosts on which there may be no
-az_mpi: it uses the standard library only, and what a host lacks is None or empty, never an error."""
+"""The facts of a host. launch also sends the text of this file to the Python of hosts which may lack az_mpi: it needs
+only the standard library, and what a host lacks is None or empty, never an error."""
 
 import hashlib
 import importlib.metadata
@@ -24,14 +24,14 @@ class HostFacts:
     kernel: str
     libc: str
     python: str
-    packages: dict[str, str | None]  # {name: version, None where it is missing}
+    packages: dict[str, str | None]  # {name: version, None if it is missing}
     az_mpi: str | None  # version
     sources: dict[str, str]  # {path within the checkout: the beginning of its SHA-256}
     cores: list[int]  # those that this process may run on
     networks: list[list[str]]  # [address, network in CIDR form] of each IPv4 interface that leads out of the host
 
     @classmethod
-    def look(cls, checkout) -> "HostFacts":
+    def look(cls, checkout: str) -> "HostFacts":
         """Return the facts of this host. checkout: the folder that holds run_dist.py and az_mpi."""
         return cls(socket.gethostname(), os.geteuid(), platform.machine(), _processor(), platform.release(),
                    " ".join(platform.libc_ver()), platform.python_version(), package_versions(), _version(checkout),
@@ -42,7 +42,7 @@ class HostFacts:
         return hashlib.sha256(repr(sorted(self.sources.items())).encode()).hexdigest()[:12]
 
     def to_dict(self) -> dict:
-        """Return the facts as a JSON-able dict; `HostFacts(**values)` makes them of it again."""
+        """Return the facts as a JSON-able dict; `HostFacts(**values)` is the inverse."""
         return asdict(self)
 
 

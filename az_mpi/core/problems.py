@@ -6,8 +6,10 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from difflib import SequenceMatcher
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from az_mpi.core import exit_codes, files
 from az_mpi.core.files import passes
@@ -24,7 +26,7 @@ class Problem(NamedTuple):
     message: str
     source: str = ""  # where the value comes from, if not from the file
 
-    def __str__(self):
+    def __str__(self) -> str:
         if not self.key:
             return f"  {self.message}"
         return f"  {self.key} = {self.value}" + f"  ({self.source})" * bool(self.source) + f"\n      {self.message}"
@@ -45,7 +47,7 @@ class NotNow(Refusal):
 class ConfigError(Refusal):
     """A configuration cannot be used. str() is one block for the user that lists the `problems`."""
 
-    def __init__(self, name, problems):
+    def __init__(self, name: str, problems: Iterable[Problem]):
         self.problems = list(problems)
         num = len(self.problems)
         lines = [f"{name}: {num} problem{'s' * (num > 1)} in the configuration", *map(str, self.problems[:SHOWN_MAX])]
@@ -55,7 +57,7 @@ class ConfigError(Refusal):
         super().__init__("\n".join(lines))
 
 
-def show(value):
+def show(value: Any) -> str:
     """Return a value as JSON in ASCII, shortened."""
     try:
         text = json.dumps(value)
@@ -64,22 +66,22 @@ def show(value):
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def escape(text):
+def escape(text: str) -> str:
     """Return a key or a file name fit for a terminal: one line of ASCII, shortened."""
     text = json.dumps(text)[1:-1]
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def readable(path):
+def readable(path: Path) -> str:
     """Return the last name of a path as text for people: its bytes as UTF-8 in any locale, the others replaced."""
     return os.fsencode(path.name).decode(errors="replace")
 
 
-def print_anything():
-    """From now on let standard output take any text: a folder's name need not be in the encoding of the locale. Bytes
-    of names are printed as they are, other characters that it lacks as escapes."""
+def print_anything() -> None:
+    """Let standard output take any text from now on: names of folders need not be in the encoding of the locale. Their
+    bytes are printed as they are, other characters that the encoding lacks as escapes."""
     codecs.register_error("az_mpi", _encode)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # which it is not where standard output is closed
+    if isinstance(sys.stdout, io.TextIOWrapper):  # it is not if standard output is closed
         sys.stdout.reconfigure(errors="az_mpi")
 
 
@@ -91,14 +93,14 @@ def _encode(error):
         return text.encode("ascii", "backslashreplace"), error.end
 
 
-def nearest(key, names):
-    """Return which dotted `names` look most like `key`, for "did you mean": at most three, about equally alike."""
+def nearest(key: str, names: Iterable[str]) -> list[str]:
+    """Return the dotted `names` most similar to `key`, for "did you mean": at most three, about equally similar."""
     section, _, last = key[:80].lower().replace("-", "_").rpartition(".")
     scores = {}
     for name in names:
         home, _, word = name.rpartition(".")
         alike = SequenceMatcher(None, last, word).ratio()
-        if alike >= (0.6 if home == section else 0.75):  # elsewhere only what is hard to mistake
+        if alike >= (0.6 if home == section else 0.75):  # stricter for other sections
             scores[name] = alike + 0.1 * SequenceMatcher(None, section, home).ratio()
     ranked = sorted(scores, key=scores.get, reverse=True)[:3]
     return [name for name in ranked if scores[name] > scores[ranked[0]] - 0.05]
@@ -107,7 +109,7 @@ def nearest(key, names):
 class JsonObject(dict):
     """A JSON object that remembers which of its keys were written `twice`."""
 
-    def __init__(self, pairs):
+    def __init__(self, pairs: list[tuple[str, Any]]):
         super().__init__(pairs)
         self.twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
 
@@ -116,7 +118,7 @@ def _integer(digits):
     return int(digits) if len(digits) < 400 else float(digits)  # Python refuses to read very long ones: infinity
 
 
-def parse_json(text):
+def parse_json(text: str) -> Any:
     """Return the value of a JSON text, its objects as JsonObject. Raises ValueError."""
     return files.parse_json(text, object_pairs_hook=JsonObject, parse_int=_integer)
 
@@ -129,7 +131,7 @@ def _point_at(text, error):
             f"      {line[start:start + 100]}\n      {' ' * (error.colno - 1 - start)}^")
 
 
-def read_json(text, name):
+def read_json(text: str, name: str) -> Any:
     """Return the value of the JSON text of the file `name`. Raises ConfigError."""
     if not text.strip():
         raise ConfigError(name, [Problem("", "", 'the file is empty; the least is {"game": "connect4"}')])
@@ -142,8 +144,8 @@ def read_json(text, name):
     raise ConfigError(name, [Problem("", "", message)])
 
 
-def read_text(path):
-    """Return the text of a file. Raises ConfigError; NotNow where its file system fails, perhaps for a while."""
+def read_text(path: str | Path) -> str:
+    """Return the text of a file. Raises ConfigError; NotNow if its file system fails for a while."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)

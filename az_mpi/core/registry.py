@@ -20,9 +20,10 @@ import re
 import sys
 import traceback
 import types
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from az_mpi.core.files import passes
 from az_mpi.core.problems import NotNow, Refusal, escape
@@ -39,15 +40,15 @@ class Name(NamedTuple):
     arguments: dict
 
     @property
-    def is_file(self):
+    def is_file(self) -> bool:
         return self.place.endswith(".py")
 
-    def __str__(self):
+    def __str__(self) -> str:
         place = f"{self.place}:" if self.place else ""
         values = ", ".join(f"{key}={value!r}" for key, value in sorted(self.arguments.items()))
         return f"{place}{self.attribute}" + f"({values})" * bool(values)
 
-    def short(self):
+    def short(self) -> str:
         """Return the name without the folder of its file: what is shown, and what two starts of a run compare."""
         return str(self._replace(place=Path(self.place).name if self.is_file else self.place))
 
@@ -60,7 +61,7 @@ class Source(NamedTuple):
     sha256: str
 
 
-def parse(text):
+def parse(text: str) -> Name:
     """Return the `Name` that `text` writes. Raises ValueError, which says what is wrong with it."""
     match = _NAME.fullmatch(text.strip())
     if not match:
@@ -86,9 +87,9 @@ def _arguments(text):
 
 
 @functools.cache
-def load(place):
-    """Return (module, `Source`) of a file or an installed module; it is run once in a process, whatever becomes of the
-    file afterwards. Raises Refusal; NotNow where its file system fails, perhaps for a while."""
+def load(place: str) -> tuple[types.ModuleType, Source]:
+    """Return (module, `Source`) of a file or an installed module. It is run once in a process, even if the file changes
+    later. Raises Refusal; NotNow if its file system fails for a while."""
     try:
         if not place.endswith(".py"):
             module = importlib.import_module(place)
@@ -101,8 +102,9 @@ def load(place):
     except Refusal:
         raise
     except Exception as error:
-        own = isinstance(error, OSError) and getattr(error, "filename", None) == place
-        why = f"{escape(place)} cannot be read: {error.strerror}" if own else _failure(place, error)
+        why = _failure(place, error)
+        if isinstance(error, OSError) and error.filename == place:
+            why = f"{escape(place)} cannot be read: {error.strerror}"
         raise (NotNow if passes(error) else Refusal)(f"{why}\n  {_cure(place, error)}") from error
 
 
@@ -123,7 +125,7 @@ def _source(path, content):
 
 
 def _failure(place, error):
-    """Return in one line what a user's module raised when it was run, and where."""
+    """Return what a user's module raised when it was run, and where, in one line."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
     lines += [error.lineno] if isinstance(error, SyntaxError) and error.filename == place else []
     where = f", line {lines[-1]}" if lines else ""
@@ -139,9 +141,8 @@ def _cure(place, error):
             if place.endswith(".py") else "install it on every host, or set PYTHONPATH to its folder")
 
 
-def sources(names):
-    """Return {place: `Source`} of the files and modules of the user's own among names; they are loaded. Raises Refusal.
-    """
+def sources(names: Iterable[str]) -> dict[str, Source]:
+    """Load the users' own files and modules among names; return {place: `Source`}. Raises Refusal."""
     return {place: load(place)[1] for place in (parse(name).place for name in names) if place}
 
 
@@ -149,26 +150,26 @@ class Registry:
     """The names that one key of the configuration takes.
 
     key: that key, for messages. base: "package.module:Class", of which a user's own class must be a subclass; None: any
-    class. offers: the arguments that the program has for what a name stands for, separated by blanks; a class takes
-    those that it names. built_in: {name: "package.module:attribute"}.
+    class. offers: the arguments that the program can pass, separated by blanks; a class is given those that its
+    constructor has. built_in: {name: "package.module:attribute"}.
     """
 
-    def __init__(self, key, base, offers, built_in):
+    def __init__(self, key: str, base: str | None, offers: str, built_in: dict[str, str]):
         self.key, self.base, self.offers, self.built_in = key, base, offers.split(), built_in
 
     @property
-    def names(self):
+    def names(self) -> list[str]:
         """The built-in names."""
         return list(self.built_in)
 
     @property
-    def allowed(self):
+    def allowed(self) -> str:
         """What the key takes, in words."""
         names = " or ".join(f'"{name}"' for name in self.built_in)
         return f"{names}, or " * bool(names) + f"a class of your own, {HOW}"
 
-    def problem(self, text):
-        """Return what is wrong with a name, as far as that can be told without importing anything; None: nothing."""
+    def problem(self, text: str) -> str | None:
+        """Return what is wrong with a name, as far as that is known without importing anything; None: nothing."""
         try:
             name = parse(text)
         except ValueError as error:
@@ -178,8 +179,8 @@ class Registry:
         near = get_close_matches(name.attribute.lower(), self.built_in, 1)
         return f"allowed: {self.allowed}" + "".join(f"; did you mean {other}?" for other in near)
 
-    def find(self, text):
-        """Return the class or function that a name stands for; it is imported now. Raises Refusal."""
+    def find(self, text: str) -> Callable[..., Any]:
+        """Import the class or function that a name stands for, and return it. Raises Refusal."""
         if problem := self.problem(text):
             raise self._refusal(text, problem)
         name = parse(text)
@@ -198,13 +199,13 @@ class Registry:
         what = f"is no subclass of {self.base.replace(':', '.')}" if found is not None and base else "is no class there"
         raise self._refusal(text, f"{name.attribute} {what}" + f"; did you mean {' or '.join(own)}?" * bool(own))
 
-    def check(self, text):
-        """Raise Refusal where a name cannot be imported, or has arguments that it does not take."""
+    def check(self, text: str) -> None:
+        """Raise Refusal if a name cannot be imported, or has arguments that it does not take."""
         self._bind(text)
 
-    def make(self, text, **offered):
-        """Return what the class or function that a name stands for makes of its arguments: those in the name, and those
-        of `offered` that it takes. Raises Refusal."""
+    def make(self, text: str, **offered: Any) -> Any:
+        """Call the class or function that a name stands for, with the arguments in the name and those of `offered` that
+        it takes, and return the result. Raises Refusal."""
         assert offered.keys() == set(self.offers), f"{self.key} is offered {', '.join(offered)}"
         found, arguments, taken = self._bind(text)
         try:
@@ -215,7 +216,7 @@ class Registry:
             raise self._refusal(text, f"{type(error).__name__}: {error}") from error
 
     def _bind(self, text):
-        """Return (what a name stands for, its own arguments, which of those in `offers` it takes)."""
+        """Return (what a name stands for, the arguments in the name, the names in `offers` that it takes)."""
         found, arguments = self.find(text), parse(text).arguments
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         parameters = {key: item for key, item in inspect.signature(found).parameters.items() if item.kind in kinds}
@@ -238,7 +239,7 @@ def _attribute(place):
     return getattr(importlib.import_module(module), attribute)
 
 
-# What is built in. A new one is a file and a line here; one of a user's own is only a file.
+# A new built-in name is a file and a line here.
 GAMES = Registry("game", "az_mpi.games.base:Game", "", {
     "connect4": "az_mpi.games.connect4:Rules",
     "tictactoe": "az_mpi.games.tictactoe:Rules",

@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import time
+from typing import Any
 
 from az_mpi.core.processes import STARTED, stat
 
@@ -24,27 +25,27 @@ class Requests:
     deadline: of `time.monotonic`; from then on root asks to stop.
     """
 
-    def __init__(self, deadline=math.inf):
+    def __init__(self, deadline: float = math.inf):
         self.save = self.stop = self._interrupted = False
         self.deadline = deadline
 
-    def tell(self, is_root):
+    def tell(self, is_root: bool) -> tuple[bool, bool]:
         """Return (save, stop) for the ranks' next sum. Root's clock decides whether the time is up."""
         if is_root and self.time_is_up():
             self.stop = True
         return self.save, self.stop
 
-    def time_is_up(self):
+    def time_is_up(self) -> bool:
         return time.monotonic() >= self.deadline
 
-    def listen(self):
+    def listen(self) -> None:
         """From now on USR1 is a request to save, and USR2, TERM and INT to stop. A second INT interrupts at once."""
         signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "save", True))
         for number in (signal.SIGUSR2, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(self, "stop", True))
         signal.signal(signal.SIGINT, self._interrupt)
 
-    def hear(self, total):
+    def hear(self, total: Any) -> None:
         """Take over the requests of all ranks from a sum. A request to save is done with: the caller answers it."""
         self.stop = self.stop or total.stop > 0
         self.save = self.save and not total.save
@@ -55,7 +56,7 @@ class Requests:
         self._interrupted = self.stop = True
 
 
-def deadline(max_hours):
+def deadline(max_hours: float) -> float:
     """Return the `time.monotonic` at which SHARE of `max_hours` since this process began is over; infinity for 0."""
     begun_s = int(stat("self")[1][STARTED]) / os.sysconf("SC_CLK_TCK")  # psutil knows it only to the second
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - begun_s

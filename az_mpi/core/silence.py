@@ -1,25 +1,26 @@
-"""How long nothing has been heard of somebody: measured by one's own clock, so that clocks need not agree."""
+"""A timer of silence: how long ago a rank, a job or a host gave its last sign of life, by this process's own clock."""
 
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
 
 class SilenceTimer:
-    """Measures for how many seconds somebody has given no sign of life.
+    """Measures the seconds without a sign of life: a call of `hear`, or a new value in `look`.
 
-    A sign of life is a call of `hear`, or a value that differs from the one seen before. Time in which this process
-    could not have noticed a sign does not count: of the time between two looks at most `gap_s` seconds do, since this
-    process may have been stopped, or may have waited for a file system; none do after `rest`. Only one thread may
-    change a timer; `seconds` is for any thread.
+    Time in which this process could not have noticed a sign does not count. So at most `gap_s` seconds count between
+    two looks, since this process may have been stopped, or may have waited for a file system; and none after `rest`.
+    Only one thread may change a timer; any thread may call `seconds`.
     """
 
-    def __init__(self, gap_s: float = math.inf, clock=time.monotonic):
-        """clock: returns seconds that never go back."""
-        self.value = None
+    def __init__(self, gap_s: float = math.inf, clock: Callable[[], float] = time.monotonic):
+        """clock: seconds that never decrease."""
+        self.value: Any = None
         self._gap_s, self._clock = gap_s, clock
         self._state = 0.0, clock()  # seconds of silence until the newest look, and when that was
 
-    def look(self, value=None) -> float:
+    def look(self, value: Any = None) -> float:
         """Look again, and return the seconds of silence: 0.0 if `value` has changed since the look before."""
         if value != self.value:
             self.value = value
@@ -29,7 +30,7 @@ class SilenceTimer:
         return self._state[0]
 
     def hear(self) -> None:
-        """Take note of a sign of life."""
+        """Record a sign of life."""
         self._state = 0.0, self._clock()
 
     def rest(self) -> None:

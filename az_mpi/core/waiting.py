@@ -1,11 +1,12 @@
 """Waiting without taking a core from threads that work."""
 
 import time
+from collections.abc import Callable
 
 SPIN_S, FIRST_SLEEP_S = 0.0002, 2e-5
 
 
-def poll(done, longest_s, tick=lambda: None):
+def poll(done: Callable[[], object], longest_s: float, tick: Callable[[], object] = lambda: None) -> None:
     """Call `done` until it returns true: without pauses for SPIN_S, then with sleeps that grow to `longest_s` and stay
     below half of the time waited. `tick` is called before each sleep."""
     start, pause = time.perf_counter(), FIRST_SLEEP_S

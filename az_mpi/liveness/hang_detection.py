@@ -1,10 +1,10 @@
 """Hang detection: finds out that this rank hangs, or that it alone can no longer use the run's folder.
 
-Outside of steps a rank may be silent for long: it compiles, loads, or waits for others. But then its main thread does
-not sleep in one single wait of its own while no other thread works. And when a file system hangs, the run waits for it
-(`storage.give_up_s`) as long as it hangs for every rank; a rank leaves if it answers others and not this one. To find
-that out all ranks try to create a file as soon as one of them is held up, and exchange the results by heartbeats: MPI
-cannot, since the main threads hang, or wait for the one that does.
+Outside of steps a rank may be silent for long, while it compiles, loads, or waits for others. But then its main thread
+does not sleep in one single wait of its own while no other thread works. And when a file system hangs for every rank,
+the run waits for it (`storage.give_up_s`); but if it answers other ranks and not this one, this rank leaves. To find
+that out, all ranks try to create a file as soon as one of them is held up, and exchange the results by heartbeats.
+MPI cannot be used for that, since the main threads hang, or wait for the one that does.
 """
 
 import errno
@@ -12,15 +12,16 @@ import math
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from az_mpi.core import files
 from az_mpi.core.silence import SilenceTimer
 from az_mpi.liveness import watchdog
 
-ASK = 0.4  # of hang_s: when a rank has been held up for so long, all ranks try the folder
-BUSY = 0.1  # of a core, used by all threads together: then some thread works
-# Errors of a file system of which nothing is left but its name. All others, such as that it is full, are answers.
+ASK = 0.4  # share of hang_s for which a rank is held up before all ranks try the folder
+BUSY = 0.1  # share of a core, used by all threads together, from which on some thread works
+# Errors of a file system that does not respond. All others, such as that it is full, count as answers.
 GONE = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN,
         errno.ENETUNREACH, errno.EREMOTEIO, errno.ENXIO, errno.ENODEV}  # fmt: skip
 
@@ -28,11 +29,12 @@ GONE = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOW
 class HangDetector:
     """One rank's part. Its methods are called once a second, in the thread of the heartbeats; `settle` in any."""
 
-    # Until then no rank that sleeps leaves. After a loss, which was perhaps for that reason, the next one may sleep for
-    # the same reason, such as in a read of the same file of a server that is away; all others would follow.
+    # Until then no sleeping rank leaves. If a rank was lost because it slept, for example in a read of a file whose
+    # server is away, the next one may sleep in the same read, and all ranks would leave one after the other.
     spared_until = -math.inf
 
-    def __init__(self, folder, rank, hang_s, writing_s, clock=time.monotonic, sleep=time.sleep):
+    def __init__(self, folder: str | Path, rank: int, hang_s: float, writing_s: Callable[[], float],
+                 clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep):
         """hang_s: `fault.hang_s`. writing_s(): for how many seconds this rank's writer has been at one step."""
         self.rank, self.hang_s, self._writing_s = rank, hang_s or math.inf, writing_s
         self._clock, self._sleep = clock, sleep
@@ -40,8 +42,11 @@ class HangDetector:
         self.main = MainThread()
         self.folder = FolderProbe(Path(folder) / f".probe-{rank:03d}.{os.getpid()}.tmp", self.every_s, clock)
         self._slept_s, self._held_up_s = 0.0, 0.0  # held up: the longest time of any rank
-        self._answered, self._nobody_since, self._alone_since, self._grace_s = None, None, None, 0.0
-        self._lock = threading.Lock()  # of these four
+        self._lock = threading.Lock()  # of the next four
+        self._answered: int | None = None
+        self._nobody_since: float | None = None
+        self._alone_since: float | None = None
+        self._grace_s = 0.0
 
     def facts(self) -> dict:
         """Return what this rank tells root."""
@@ -51,7 +56,7 @@ class HangDetector:
 
     @staticmethod
     def sum_up(facts: dict) -> dict:
-        """Return what root tells all ranks. facts: {rank: its facts} of the ranks that are heard."""
+        """Return what root tells all ranks. facts: {rank: its facts} of the ranks that root hears."""
         return {"held_up_s": max((one["held_up_s"] for one in facts.values()), default=0.0),
                 "sleeper": max(facts, key=lambda rank: facts[rank]["slept_s"], default=None),
                 "answered": next((rank for rank in sorted(facts) if facts[rank]["answered"]), None)}  # fmt: skip
@@ -68,8 +73,8 @@ class HangDetector:
         return None
 
     def settle(self) -> str | None:
-        """Return what `hear` does after a loss of ranks, once it is known whether the folder answers this rank."""
-        if self._held_up_s > ASK * self.hang_s:  # the lost rank was held up, perhaps
+        """After a loss of ranks, wait until it is known whether the folder answers this rank. Return as `hear` does."""
+        if self._held_up_s > ASK * self.hang_s:  # perhaps it was the lost rank that was held up
             HangDetector.spared_until = self._clock() + watchdog.PATIENCE_S
         while not (why := self._left_out()) and self._alone_since is not None:
             if self.folder.silent_s() <= 2 * self.every_s:
@@ -77,7 +82,7 @@ class HangDetector:
             self._sleep(0.05)
         return why
 
-    def close(self):
+    def close(self) -> None:
         """End the thread that tries the folder."""
         self.folder.close()
 
@@ -89,7 +94,7 @@ class HangDetector:
         return self.folder.answered_within(self.hang_s / 4)
 
     def _left_out(self):
-        """Return in words that the folder answers another rank and has not answered this one for too long, or None."""
+        """If the folder answers another rank but has not answered this one for too long, return that in words."""
         now, silent_s = self._clock(), self.folder.silent_s()
         with self._lock:
             if not silent_s:
@@ -110,7 +115,7 @@ class HangDetector:
 class MainThread:
     """Measures how long this process's main thread has been asleep in one wait while no other thread works."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._status = Path(f"/proc/self/task/{threading.main_thread().native_id}/status")
         self._timer, self._used_s = SilenceTimer(), 0.0
 
@@ -124,7 +129,7 @@ class MainThread:
         return slept_s if used_s - self._used_s <= BUSY * slept_s else 0.0
 
     def _look(self):
-        """Return what changes as soon as the main thread does anything; None if this kernel does not tell."""
+        """Return a value that changes when the main thread does anything; None if this kernel has none."""
         try:
             lines = self._status.read_text().splitlines()
         except OSError:
@@ -136,16 +141,16 @@ class MainThread:
 class FolderProbe:
     """Finds out whether a folder answers: a thread creates and removes a file every `every_s` while that is wanted.
 
-    The server has to answer that; no cache of a shared file system can."""
+    That needs an answer of the server: no cache of a shared file system can give it."""
 
-    def __init__(self, path, every_s, clock=time.monotonic):
+    def __init__(self, path: Path, every_s: float, clock: Callable[[], float] = time.monotonic):
         self.path, self._every_s, self._clock = path, every_s, clock
         self._wanted, self._closed = threading.Event(), False
         self._silence, self._begun = SilenceTimer(clock=clock), -math.inf  # begun: the newest try with an answer
         threading.Thread(target=self._run, name="folder probe", daemon=True).start()
 
-    def want(self, wanted: bool):
-        """Start or stop to try."""
+    def want(self, wanted: bool) -> None:
+        """Start or stop trying."""
         if not wanted:
             self._wanted.clear()
         elif not self._wanted.is_set():
@@ -153,19 +158,19 @@ class FolderProbe:
             self._wanted.set()
 
     def silent_s(self) -> float:
-        """Return for how long there has been no answer, since it is wanted; 0.0 while it is not."""
+        """Return for how many seconds a wanted answer has been missing; 0.0 while none is wanted."""
         return self._silence.seconds() if self._wanted.is_set() else 0.0
 
     def answered_within(self, seconds: float) -> bool:
         """Return whether a try that began within so many seconds was answered."""
         return self._wanted.is_set() and self._clock() - self._begun < seconds
 
-    def close(self):
+    def close(self) -> None:
         """End the thread."""
         self._closed = True
         self._wanted.set()
 
-    def attempt(self):
+    def attempt(self) -> None:
         """Try once."""
         begun = self._clock()
         try:

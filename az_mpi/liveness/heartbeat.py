@@ -11,8 +11,9 @@ import math
 import socket
 import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from az_mpi.core.silence import SilenceTimer
 
@@ -32,8 +33,8 @@ class Beat(NamedTuple):
     silent_s: float
 
 
-def own_addresses():
-    """Return this host's IPv4 addresses but for loopback ones; first those that its own name resolves to."""
+def own_addresses() -> list[str]:
+    """Return this host's IPv4 addresses without loopback ones; those that its own name resolves to come first."""
     import psutil
 
     try:
@@ -45,13 +46,13 @@ def own_addresses():
     return [name for name in dict.fromkeys(found) if not name.startswith("127.")][:ADDRESSES_MAX]
 
 
-def pack(token, message):
+def pack(token: str, message: dict[str, Any]) -> bytes:
     """Return a JSON-able dict as a signed datagram."""
     body = json.dumps(message).encode()
     return _signature(token, body) + body
 
 
-def unpack(token, datagram):
+def unpack(token: str, datagram: bytes) -> dict[str, Any] | None:
     """Return the dict in a datagram, or None if it does not belong to this run."""
     signature, body = datagram[:_SIGNATURE_BYTES], datagram[_SIGNATURE_BYTES:]
     if len(datagram) > _DATAGRAM_BYTES or not hmac.compare_digest(signature, _signature(token, body)):
@@ -68,11 +69,12 @@ class Listener:
 
     on_urgent(rank, content): called in that thread with the last words of a rank, before they are answered.
     on_silence(rank): called in it, once, when nothing was heard of a rank for `silence_s`. Ranks that were never heard
-    from do not time out. reply(): what answers tell the ranks, a small dict with keys of its own.
+    from do not time out. reply(): what answers tell the ranks in addition, a small dict.
     """
 
-    def __init__(self, token, size, on_urgent=None, silence_s=math.inf, on_silence=None, reply=dict,
-                 clock=time.monotonic):
+    def __init__(self, token: str, size: int, on_urgent: Callable[[int, dict[str, Any]], object] | None = None,
+                 silence_s: float = math.inf, on_silence: Callable[[int], object] | None = None,
+                 reply: Callable[[], dict[str, Any]] = dict, clock: Callable[[], float] = time.monotonic):
         self._token, self._on_urgent, self._silence_s, self._on_silence = token, on_urgent, silence_s, on_silence
         self._reply = reply
         self._left = set()  # the ranks that have announced their end
@@ -87,11 +89,11 @@ class Listener:
         self._thread = threading.Thread(target=self._listen, name="heartbeats", daemon=True)
         self._thread.start()
 
-    def beats(self):
+    def beats(self) -> list[Beat]:
         """Return the `Beat` of each rank, by rank. May be called from any thread."""
         return [Beat(content, timer.seconds()) for content, timer in zip(self._contents, self._timers)]
 
-    def close(self):
+    def close(self) -> None:
         """Stop listening; `beats` can still be called."""
         self._closed = True
         with suppress(OSError):
@@ -145,7 +147,10 @@ class Sender:
     for `silence_s`, unless it never did. on_reply(reply): called in it with each new answer.
     """
 
-    def __init__(self, addresses, token, rank, content, silence_s=math.inf, on_silence=None, on_reply=None):
+    def __init__(self, addresses: Sequence[tuple[str, int]], token: str, rank: int,
+                 content: Callable[[], dict[str, Any]], silence_s: float = math.inf,
+                 on_silence: Callable[[int], object] | None = None,
+                 on_reply: Callable[[dict[str, Any]], object] | None = None):
         self._addresses, self._token, self._rank, self._content = addresses, token, rank, content
         self._on_reply = on_reply
         self._silence_s, self._on_silence = silence_s, on_silence
@@ -158,11 +163,11 @@ class Sender:
         self._thread.start()
 
     @property
-    def route(self):
+    def route(self) -> tuple[str, int] | None:
         """The (host, port) by which this rank reaches root; None while that is not known."""
         return None if self._route is None else self._addresses[self._route]
 
-    def close(self):
+    def close(self) -> None:
         """Stop, and tell root so: this rank does not time out."""
         self._stop.set()
         self._thread.join()
@@ -170,7 +175,7 @@ class Sender:
             self._beat(last=True)
         self._socket.close()
 
-    def close_with_last_words(self):
+    def close_with_last_words(self) -> bool:
         """Stop, and send `content()` once more; return whether root has answered within LAST_WORDS_S."""
         self._stop.set()
         self._thread.join(_LOOK_EVERY_S)

@@ -1,8 +1,8 @@
-"""Who is alive: heartbeats carry what ranks know of themselves, and this module alone ends a rank or a job for it.
+"""The monitor decides from the facts in heartbeats whether a rank or the job is to end. Nothing else in a rank does.
 
 A rank that hangs, or that the run's folder no longer answers, kills itself, and the others go on. If root hears nothing
-of a rank any more, or a rank nothing of root, MPI may never notice: then the job ends, and can be resumed. The watchdog
-beside each rank kills a rank whose threads no longer run at all.
+more of a rank, or a rank nothing more of root, MPI may never notice: then the job ends, and can be resumed. The
+watchdog, a process beside each rank, kills a rank whose threads no longer run at all.
 """
 
 import math
@@ -11,13 +11,16 @@ import secrets
 import signal
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.liveness import heartbeat, watchdog
 from az_mpi.liveness.hang_detection import HangDetector
 from az_mpi.liveness.heartbeat import Beat, Listener, Sender
 
-SPARE_S = 5.0  # beyond fault.hang_s: the watchdog comes first, and the survivors of the rank that it kills recover
+SPARE_S = 5.0  # beyond fault.hang_s, so that the watchdog kills a rank first, and the survivors recover
 LEAVE_S = 8.0  # for root to store games before the job ends: its file system may hang
 TELL_EVERY_S = 0.5
 
@@ -25,13 +28,16 @@ TELL_EVERY_S = 0.5
 class Monitor:
     """One rank's part: it sends root heartbeats and acts on what they say. Collective to make."""
 
-    def __init__(self, world, folder, hang_s, facts, writing_s, on_failure, on_end):
-        """hang_s: `fault.hang_s`. facts(): what this rank tells root beside, a dict whose JSON is below 1 KiB.
-        writing_s(): for how many seconds this rank's writer has been at one step. On root, in threads: on_failure(rank,
-        facts) when a rank announces that it fails; on_end(text) before the job is ended, and why."""
+    def __init__(self, world: Any, folder: Path, hang_s: float, facts: Callable[[], dict[str, Any]],
+                 writing_s: Callable[[], float], on_failure: Callable[[int, dict[str, Any]], object],
+                 on_end: Callable[[str], object]):
+        """world: a `World`. hang_s: `fault.hang_s`. facts(): more that this rank tells root, a dict whose JSON is below
+        1 KiB. writing_s(): for how many seconds this rank's writer has been at one step. On root, in threads:
+        on_failure(rank, facts) is called when a rank reports its failure; on_end(why) before the job is ended."""
         self._world, self._on_end = world, on_end
-        self._told, self._told_at = None, -math.inf
-        # A rank that is alone has nobody to compare itself with, nor anybody who waits for it.
+        self._told: dict[str, Any] | None = None
+        self._told_at = -math.inf
+        # A single rank cannot compare itself with others, and no rank waits for it.
         self._detector = HangDetector(folder, world.rank, hang_s if world.size > 1 else 0.0, writing_s)
         self._listener, place, silence_s = None, None, hang_s + SPARE_S if hang_s else math.inf
         if world.is_root:
@@ -52,28 +58,28 @@ class Monitor:
         """The UDP port at which root hears the ranks. On root."""
         return self._listener.port
 
-    def settle(self):
-        """End this rank if the run's folder no longer answers it, once that is known. To be called after a loss, which
-        perhaps had that reason: this rank could be the next root."""
+    def settle(self) -> None:
+        """Wait until it is known whether the run's folder answers this rank, and end the rank if it does not. To be
+        called after a loss, which may have had the same reason: this rank could be the next root."""
         if self._sender and (why := self._detector.settle()):
             self._end_rank(why)
 
-    def leave(self, last_words: bool = False):
-        """Send no more heartbeats, and tell root so. last_words: tell it the facts once more, and wait for its answer.
-        Root still hears the others, until `close`."""
+    def leave(self, last_words: bool = False) -> None:
+        """Send no more heartbeats, and tell root so. last_words: send the facts once more, and wait for root's answer.
+        Root goes on receiving until `close`."""
         if self._sender:
             sender, self._sender = self._sender, None
             sender.close_with_last_words() if last_words else sender.close()
             self._detector.close()
 
-    def close(self):
+    def close(self) -> None:
         """Stop; `beats` can still be called."""
         self.leave()
         if self._listener:
             self._listener.close()
 
     def _tell_ranks(self):
-        """Return what root tells the ranks that it hears."""
+        """Return what root tells all ranks, in its answers to their heartbeats."""
         now = time.monotonic()
         if now - self._told_at > TELL_EVERY_S:
             beats = enumerate(self._listener.beats()) if self._listener else ()
@@ -86,7 +92,7 @@ class Monitor:
             self._end_rank(why)
 
     def _end_rank(self, why):
-        """End this rank, so that the others go on; or the job, to be resumed, where they cannot."""
+        """End this rank, so that the others go on; or, if they cannot, end the job, so that it is resumed."""
         text = f"rank {self._world.rank} on {self._world.host}: {why}: killed (fault.hang_s)"
         if self._world.survives:
             watchdog.say(os.getpid(), f"{text}\n")
@@ -94,7 +100,7 @@ class Monitor:
         self._end_job(text)
 
     def _end_job_without(self, rank):
-        """End the job, to be resumed, since nothing is heard of a rank that may be alive or dead."""
+        """End the job, so that it is resumed: nothing is heard of a rank, which may be alive or dead."""
         self._end_job(f"rank {self._world.rank} on {self._world.host}: nothing is heard of rank {rank} on "
                       f"{self._world.hosts[rank]} any more, longer than fault.hang_s: the job ends; start the same "
                       "command again to go on")

@@ -22,7 +22,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from az_mpi.core.processes import STATE, stat
@@ -42,20 +43,21 @@ _words: list[int] | memoryview = [0] * _WORDS  # until `start` shares them
 _waits = 0  # blocks of `waiting` that this process is in
 
 
-def tick():
+def tick() -> None:
     """Give a sign of life."""
     _words[_COUNT] += 1
 
 
-def step():
+def step() -> None:
     """Give a sign of life at the end of a step, in a block of `steps`."""
     _words[_COUNT] += 1
     _words[_STEPS] += 1
 
 
 @contextmanager
-def steps():
-    """Mark a block, or a function, of steps of about equal length; only the first may take longer, to compile."""
+def steps() -> Iterator[None]:
+    """Mark a block, or a function, that consists of steps of about equal length; the first may take longer, to compile.
+    """
     try:
         yield
     finally:
@@ -74,18 +76,18 @@ def _counted_as(steps):
         _words[_STEPS] = done
 
 
-def brief():
-    """Mark a block that neither compiles nor waits for other ranks or a file system, but for this rank's GPU, say."""
+def brief() -> AbstractContextManager[None]:
+    """Mark a block that does not compile, nor wait for other ranks or a file system. It may wait for the rank's GPU."""
     return _counted_as(FAMILIAR)
 
 
-def aside():
+def aside() -> AbstractContextManager[None]:
     """Mark a part of a step whose length varies, such as one that uses a file system."""
     return _counted_as(0)
 
 
 @contextmanager
-def waiting():
+def waiting() -> Iterator[None]:
     """Mark a block, or a part of a step, in which this rank waits for others, as long as they take."""
     global _waits
     with aside():
@@ -106,7 +108,7 @@ def signs() -> int:
     return _words[_COUNT]
 
 
-def start(rank: int):
+def start(rank: int) -> None:
     """Start this process's watchdog. Until `expect` is called the limit is PATIENCE_S. rank: for messages."""
     global _words
     memory = os.memfd_create("watchdog")
@@ -121,12 +123,12 @@ def start(rank: int):
     os.close(memory)
 
 
-def joined():
+def joined() -> None:
     """Note that this rank has joined the MPI job: from now on MPI reports lost ranks."""
     _words[_JOINED] = 1
 
 
-def expect(hang_s: float, rank: int):
+def expect(hang_s: float, rank: int) -> None:
     """Set the limit of silence in seconds; 0: no limit but PATIENCE_S. rank: this process's rank in the run's world."""
     _words[_HANG_MS], _words[_RANK] = round(1000 * hang_s), rank
     tick()
@@ -135,7 +137,7 @@ def expect(hang_s: float, rank: int):
 class HangRule:
     """Decides from looks at a rank, LOOK_EVERY_S apart, when it hangs."""
 
-    def __init__(self, clock=time.monotonic):
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
         self.silence, self.stop = (SilenceTimer(2 * LOOK_EVERY_S, clock) for _ in range(2))
         self.steps, self.longest_s = 0, 0.0
 
@@ -161,7 +163,7 @@ class HangRule:
 class StartUp:
     """Watches the ranks of this host until this one has joined, and ends the job if one of them has ended before."""
 
-    def __init__(self, launcher, clock=time.monotonic):
+    def __init__(self, launcher: int, clock: Callable[[], float] = time.monotonic):
         """launcher: the process that started the rank: mpirun, or its daemon on another host."""
         self.launcher, self.most_num, self.missing = launcher, 0, SilenceTimer(2 * LOOK_EVERY_S, clock)
         survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")  # else mpirun itself ends the job
@@ -187,7 +189,7 @@ class StartUp:
             os.kill(self.launcher, signal.SIGTERM)
         return False
 
-    def ranks_num(self):
+    def ranks_num(self) -> int:
         """Return how many processes the launcher has on this host that are ranks, or may become one."""
         children = set()
         for task in os.listdir(f"/proc/{self.launcher}/task"):
@@ -199,7 +201,7 @@ class StartUp:
                     raise
         return sum(self.is_rank(child) for child in children)
 
-    def is_rank(self, pid):
+    def is_rank(self, pid: str) -> bool:
         try:
             if stat(pid)[0] in LAUNCHERS:  # the program is not loaded yet
                 return True
@@ -229,7 +231,7 @@ def _watch(memory, pid, launcher):
         time.sleep(LOOK_EVERY_S)
 
 
-def say(pid, text):
+def say(pid: int, text: str) -> None:
     """Write to a process's standard error, unless that would block."""
     try:
         descriptor = os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
@@ -239,7 +241,7 @@ def say(pid, text):
         pass
 
 
-def main():
+def main() -> None:
     """Be the watchdog of a process. Arguments: az_mpi's folder, the shared memory, the process, its launcher."""
     with suppress(KeyboardInterrupt):
         _watch(*(int(word) for word in sys.argv[2:]))

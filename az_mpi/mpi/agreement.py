@@ -1,11 +1,17 @@
-"""What every rank must have, and have alike. Every function is collective."""
+"""Checks that every rank has what it needs, and the same as root. Every public function is collective."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from az_mpi.core import registry
 from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.mpi.world import World
+
+Made = TypeVar("Made")
 
 
-def everywhere(world, make):
-    """Return this rank's `make()`. Raises Refusal, or NotNow, on every rank where `make` raises one on any of them."""
+def everywhere(world: World, make: Callable[[], Made]) -> Made:
+    """Return this rank's `make()`. If `make` raises Refusal on some rank, every rank raises it; likewise NotNow."""
     made = problem = None
     try:
         made = make()
@@ -18,11 +24,14 @@ def everywhere(world, make):
     return made
 
 
-def same_plugins(world, plugins):
-    """Load what a configuration names in registries, and refuse what a rank lacks, or has another source of.
+def same_plugins(world: World, plugins: Sequence[tuple[str, registry.Registry, str]]) -> None:
+    """Load what a configuration names in registries. Raises Refusal if a rank lacks it, or has another source of it
+    than root. plugins: (key, registry, name) each."""
+    def check():
+        for _, found, name in plugins:
+            found.check(name)
 
-    plugins: (key, registry, name) each."""
-    everywhere(world, lambda: [found.check(name) for _, found, name in plugins] and None)
+    everywhere(world, check)
     sources = registry.sources(name for _, _, name in plugins)
     found = world.collect({place: source.sha256 for place, source in sources.items()})
     for place, digest in found[0].items():

@@ -5,9 +5,12 @@ together, after the sum that told all of them.
 """
 
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from az_mpi.mpi.world import wait
+from az_mpi.core.signals import Requests
+from az_mpi.mpi.pending import PendingSum
+from az_mpi.mpi.world import World, wait
 
 EVERY_S = 0.005
 
@@ -26,12 +29,13 @@ class ControlChannel:
     """Sums over the ranks of `world`, one after another. All ranks see the same totals in the same order, so a decision
     that depends on a total alone is the same on all of them. Collective: all ranks poll until the same total."""
 
-    def __init__(self, world, requests):
+    def __init__(self, world: World, requests: Requests):
         self.world, self.requests = world, requests
-        self._pending, self._asked = None, 0.0
+        self._pending: PendingSum | None = None
+        self._asked = 0.0  # when that sum was started
         self.told_finished = 0  # this rank's `finished` in the newest total
 
-    def poll(self, finished=0, done=False, exchange=False):
+    def poll(self, finished: int = 0, done: bool = False, exchange: bool = False) -> Total | None:
         """Return a `Total` if one has come in since the last call, else None. If no sum is under way, start one with
         these counts and this rank's requests. Never blocks; cheap enough for every step."""
         now = time.monotonic()
@@ -45,7 +49,7 @@ class ControlChannel:
             return total
         return None
 
-    def wait(self, ended, **counts):
+    def wait(self, ended: Callable[[Total], object], **counts: Any) -> Total:
         """Poll with these counts until `ended(total)`; return that total. Counts as waiting, like any collective."""
         totals = []
 
@@ -61,13 +65,14 @@ class ControlChannel:
 class Lockstep:
     """Requests of ranks that go in step, such as trainers. Call `begin` before each step and `end` after it."""
 
-    def __init__(self, world, requests):
-        self.world, self.requests, self._pending = world, requests, None
+    def __init__(self, world: World, requests: Requests):
+        self.world, self.requests = world, requests
+        self._pending: PendingSum | None = None
 
-    def begin(self):
+    def begin(self) -> None:
         self._pending = self.world.start_sum((0, 0, 0, *self.requests.tell(self.world.is_root)))
 
-    def end(self):
+    def end(self) -> Total:
         """Return the `Total`. Does not block: every rank started this sum before the step."""
         total = Total(*self._pending.total)
         self.requests.hear(total)

@@ -2,13 +2,21 @@
 
 import functools
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class PeerLost(Exception):
     """A rank of the job has died, or another rank has reported that. Survivors go on with `World.recover`."""
 
 
-def collective(method):
+def collective(method: Method) -> Method:
     """Make a method raise PeerLost for errors by which MPI reports a dead rank. Its object has a `comm`."""
 
     @functools.wraps(method)
@@ -20,10 +28,10 @@ def collective(method):
                 raise PeerLost(str(error)) from error
             raise
 
-    return call
+    return cast(Method, call)
 
 
-def is_lost(comm):
+def is_lost(comm: "MPI.Comm") -> bool:
     """Return whether a rank of a communicator is known to be dead. Lets MPI make progress, for the next call."""
     if comm.Is_revoked() or comm.Get_failed().Get_size():
         return True
@@ -31,7 +39,7 @@ def is_lost(comm):
     return False
 
 
-def lost(comm, within_s=2.0):
+def lost(comm: "MPI.Comm", within_s: float = 2.0) -> bool:
     """Return whether a rank of a communicator is known to be dead; wait at most `within_s` seconds for it."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:

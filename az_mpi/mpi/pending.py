@@ -1,8 +1,14 @@
 """Sums over ranks that do not block."""
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from az_mpi.mpi.peers import collective
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 class PendingSum:
@@ -14,7 +20,7 @@ class PendingSum:
 
     LOOKS = 4  # a message that has arrived may need several calls of Test to be seen
 
-    def __init__(self, comm, values, wait):
+    def __init__(self, comm: "MPI.Comm", values: Sequence[int], wait: Callable[[Callable[[], bool]], None]):
         self._wait = wait
         self.comm, is_root = comm, comm.Get_rank() == 0
         sent = np.array(values, np.int64)
@@ -26,11 +32,11 @@ class PendingSum:
         self._finished = False
 
     @collective
-    def finished(self):
+    def finished(self) -> bool:
         return self._finished or any(self._advance() for _ in range(self.LOOKS))
 
     @property
-    def total(self):
+    def total(self) -> list[int]:
         """The sums, a list of ints; blocks until every rank has started this sum."""
         self._wait(self.finished)
         return self._received.tolist()

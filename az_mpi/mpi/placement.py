@@ -1,16 +1,22 @@
-"""Which device each rank uses, and which ranks train (`train.ranks`). Every function that takes a world is collective.
+"""The device of each rank, and the ranks that train (`train.ranks`). Every function that takes a world is collective.
 
 Ranks that train come first in the world of a run, so rank 0, root, always trains.
 """
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
 from az_mpi.core.problems import Refusal
+from az_mpi.mpi.world import World
+
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Config
 
 
-def place(config, world, device):
+def place(config: "Config", world: World, device: str) -> tuple[World, int]:
     """Return (the run's world, trainers first; the number of trainers). Raises Refusal on every rank.
 
     device: the torch device of this rank."""
@@ -26,21 +32,21 @@ def place(config, world, device):
     return world.reorder(chosen[world.rank]), sum(chosen)
 
 
-def trainers(ranks, places):
+def trainers(ranks: str | int, places: Sequence[Sequence[str]]) -> list[bool]:
     """Return for each rank whether it trains. ranks: `train.ranks`; places: [host, device] of each rank."""
     if ranks == "root_host":
         return [host == places[0][0] for host, _ in places]
     if ranks == "gpu":  # one rank a GPU; others that share it play
         return [place[1] != "cpu" and place not in places[:k] for k, place in enumerate(places)]
-    return [ranks == "all" or k < ranks for k in range(len(places))]
+    return [ranks == "all" or k < int(ranks) for k in range(len(places))]
 
 
-def choose_device(world):
+def choose_device(world: World) -> str:
     """Return the torch device of this rank: a GPU of its host, chosen by local rank, or "cpu"."""
     return f"cuda:{world.local_rank % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
 
 
-def open_device(world, device):
+def open_device(world: World, device: str) -> None:
     """Refuse a run if a rank's device cannot be used, for example a GPU that another process holds exclusively."""
     problem = None
     try:
@@ -54,7 +60,7 @@ def open_device(world, device):
                       + "\n  end that process, or leave the device out with CUDA_VISIBLE_DEVICES")
 
 
-def remarks(hosts, gpus_by_host):
+def remarks(hosts: Sequence[str], gpus_by_host: dict[str, int]) -> list[str]:
     """Return remarks on the devices of a run, as lines.
 
     hosts: the host of each rank. gpus_by_host: {host: number of GPUs that its ranks see}.

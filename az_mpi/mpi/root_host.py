@@ -1,15 +1,20 @@
-"""Which host is root, so that its ranks come first: the one that `train.root_host` names, else the first of the list
-that mpirun got. Open MPI itself begins with the host on which mpirun runs, wherever that is in the list.
+"""The host of root, whose ranks come first: `train.root_host`, else the first host of mpirun's list. Open MPI itself
+begins with the host on which mpirun runs, wherever that is in the list.
 """
 
 import os
 import re
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from az_mpi.core.problems import Refusal
 from az_mpi.core.processes import PARENT, stat
+
+if TYPE_CHECKING:
+    from az_mpi.mpi.world import World
 
 RESTARTS = "AZ_MPI_RESTARTS"  # in the environment of ranks: how often launch has started the job again
 STARTERS = ("mpirun", "mpiexec", "prterun", "orterun")
@@ -17,7 +22,7 @@ LISTS = ("-H", "-host", "--host")
 FILES = ("-hostfile", "--hostfile", "-machinefile", "--machinefile")
 
 
-def order(world, wanted):
+def order(world: "World", wanted: str) -> "World":
     """Return a world of the same ranks, those of root's host first, the others in order. Collective.
 
     wanted: `train.root_host`. Raises Refusal if that is none of the hosts; but a job that launch or Slurm has started
@@ -40,7 +45,7 @@ def order(world, wanted):
     return world
 
 
-def is_here(name):
+def is_here(name: str) -> bool:
     """Return whether a host's name means this machine: whether a socket can be bound to its address here."""
     if name.lower() in ("localhost", socket.gethostname().lower(), socket.gethostname().partition(".")[0].lower()):
         return True
@@ -75,7 +80,7 @@ def _mpirun():
     return 0, []
 
 
-def first_listed(words, folder):
+def first_listed(words: Sequence[str], folder: str | Path) -> str | None:
     """Return the first host of the list in mpirun's command line, None without one.
 
     words: of the command line. folder: mpirun's current folder, for the path of a hostfile.

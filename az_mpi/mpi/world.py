@@ -11,6 +11,9 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -21,6 +24,10 @@ from az_mpi.mpi.messages import as_bytes, pack, unpack
 from az_mpi.mpi.peers import PeerLost, collective
 from az_mpi.mpi.pending import PendingSum
 
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Rebuilt = TypeVar("Rebuilt")
 LONGEST_SLEEP_S, LONGEST_SLEEP_BESIDE_S = 0.002, 0.02
 ABORT_S = 3.0  # for MPI to end the job
 
@@ -37,21 +44,21 @@ class World:
     sent_bytes = 0
 
     @collective
-    def __init__(self, comm, chunk_bytes=1 << 28):
+    def __init__(self, comm: "MPI.Comm", chunk_bytes: int = 1 << 28):
         from mpi4py import MPI
 
         self._mpi, self.comm, self.chunk_bytes, self._wait_for = MPI, comm, chunk_bytes, wait
         self._sums = comm.Dup()  # so that a sum may be under way during other collectives
-        self._derived = []
+        self._derived: list[World] = []
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.is_root = self.rank == 0
         self.host = socket.gethostname()
-        self.hosts = self.collect(self.host)
+        self.hosts: list[str] = self.collect(self.host)
         # Selects a device on this host; never used as a rank.
         self.local_rank = self.hosts[: self.rank].count(self.host)
 
     @classmethod
-    def start(cls):
+    def start(cls) -> "World":
         """Join the job that mpirun or srun started; without one, be a world of one rank."""
         # Horovod waits inside MPI, and must yield its core if threads outnumber cores. Open MPI reads this once.
         os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
@@ -71,7 +78,7 @@ class World:
         return cls(MPI.COMM_WORLD)
 
     @classmethod
-    def finish(cls):
+    def finish(cls) -> None:
         """Finalise MPI, right before this process ends. Does nothing if ranks can be lost: MPI would wait for lost
         ranks, and Open MPI's ULFM sometimes waits for ranks that have left."""
         from mpi4py import MPI
@@ -79,24 +86,24 @@ class World:
         if not cls.survives:
             MPI.Finalize()
 
-    def library(self):
+    def library(self) -> str:
         """Return the MPI library's name and version, one line."""
         words = self._mpi.Get_library_version().split(",")[0].strip().splitlines()[0].split()
         return " ".join(word for word in words if word != "Version:")  # MPICH's
 
-    def limits(self):
+    def limits(self) -> str | None:
         """Return, as one line, what this MPI lacks that Open MPI has; None if nothing."""
         if self.library().startswith("Open MPI"):
             return None
         return f"{self.library()} has no ULFM here: a lost rank ends the job, and the same command resumes it"
 
     @collective
-    def barrier(self):
+    def barrier(self) -> None:
         """Wait for every rank. Collective."""
         self._wait(self.comm.Ibarrier())
 
     @collective
-    def collect(self, item):
+    def collect(self, item: Any) -> list[Any]:
         """Return every rank's small JSON-able item, in rank order, on every rank. Collective."""
         mine = np.frombuffer(json.dumps(item).encode(), np.uint8)
         sizes = self._all_sizes(len(mine))
@@ -105,11 +112,11 @@ class World:
         self._wait(self.comm.Iallgatherv(mine, [everything, sizes, starts, self._mpi.BYTE]))
         return [json.loads(everything[a : a + n].tobytes()) for a, n in zip(starts, sizes)]
 
-    def share(self, item, source=0):
+    def share(self, item: Any, source: int = 0) -> Any:
         """Return the small JSON-able item of rank `source` on every rank; the others' are ignored. Collective."""
         return json.loads(self.broadcast(np.frombuffer(json.dumps(item).encode(), np.uint8), source).tobytes())
 
-    def from_root(self, make):
+    def from_root(self, make: Callable[[], Any]) -> Any:
         """Return on every rank the small JSON-able result of `make()`, which only root calls. Collective. If `make`
         raises Refusal or NotNow, every rank raises it with the same text."""
         outcome = None
@@ -123,26 +130,26 @@ class World:
             raise (NotNow if outcome["status"] == NotNow.status else Refusal)(outcome["refusal"])
         return outcome["result"]
 
-    def agree(self, item):
+    def agree(self, item: Any) -> list[int]:
         """Return the ranks whose item differs from root's, [] if all agree. Collective."""
         items = self.collect(item)
         return [rank for rank, other in enumerate(items) if other != items[0]]
 
     @collective
-    def sum(self, values):
+    def sum(self, values: np.ndarray) -> np.ndarray:
         """Return the sum over ranks of an array of int64 or float64. Collective."""
         total = np.empty_like(values)
         self._wait(self.comm.Iallreduce(values, total))
         return total
 
     @collective
-    def start_sum(self, values):
+    def start_sum(self, values: Sequence[int]) -> PendingSum:
         """Start a sum of a few integers a rank and return a `PendingSum`. Collective: every rank starts its sums in the
         same order. Does not block; only asking for the result does."""
         return PendingSum(self._sums, values, self._wait_for)
 
     @collective
-    def broadcast(self, array, source=0, into=None):
+    def broadcast(self, array: np.ndarray | None, source: int = 0, into: np.ndarray | None = None) -> np.ndarray:
         """Return the array of rank `source`, of a plain dtype, on every rank; other ranks' are ignored. Collective.
         into: used for the result on other ranks if it has the same dtype and shape."""
         length, is_source = np.zeros(1, np.int64), self.rank == source
@@ -165,7 +172,7 @@ class World:
         return array
 
     @collective
-    def gather(self, rows, compress=False):
+    def gather(self, rows: np.ndarray, compress: bool = False) -> np.ndarray | None:
         """Return the rows of every rank, in rank order, on root; None elsewhere. Collective.
 
         rows: [n, …], any fixed-size dtype, the same on every rank; n may differ and may be 0.
@@ -190,7 +197,7 @@ class World:
         return unpack([whole[a : a + n] for a, n in zip(starts, sizes)], rows, compress)
 
     @collective
-    def exchange(self, rows, destination, compress=False):
+    def exchange(self, rows: np.ndarray, destination: np.ndarray, compress: bool = False) -> np.ndarray:
         """Send each row to a rank and return the rows sent here, by source rank, in their order there. Collective.
 
         rows: [n, …], any fixed-size dtype, the same on every rank. destination: int [n], the rank of each row.
@@ -217,17 +224,17 @@ class World:
         return unpack(received, rows, compress)
 
     @collective
-    def reorder(self, first):
+    def reorder(self, first: bool) -> "World":
         """Return a world of the same ranks, those with a true `first` first, else in order. Collective."""
         return self._derive(self.comm.Split(0, self.rank + (0 if first else self.size)))
 
     @collective
-    def split(self, member):
+    def split(self, member: bool) -> "World | None":
         """Return a world of the ranks where `member` is true, in order; None on the others. Collective."""
         comm = self.comm.Split(0 if member else self._mpi.UNDEFINED, self.rank)
         return self._derive(comm) if member else None
 
-    def beside(self):
+    def beside(self) -> "World":
         """Return this world for a thread beside the main one: its waiting is neither idle time nor a sign of life."""
         self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)
         return self
@@ -236,7 +243,7 @@ class World:
         self._derived.append(World(comm, self.chunk_bytes))
         return self._derived[-1]
 
-    def recover(self, rebuild):
+    def recover(self, rebuild: Callable[["World"], Rebuilt]) -> Rebuilt:
         """Return `rebuild(world of the survivors)` once it has succeeded on all of them. To be called after PeerLost.
         Collective over survivors. If one more dies meanwhile, `rebuild` is called again with those that are left.
 
@@ -253,39 +260,35 @@ class World:
                 comm.Revoke()
                 if survivors:
                     survivors.revoke()
-            try:
+            with suppress(self._mpi.Exception):
                 # MPI_Comm_agree gives all survivors the same answer, or all of them an error.
                 if comm.Agree(int(succeeded)):
                     return result
-            except self._mpi.Exception:
-                pass
 
-    def settle(self):
+    def settle(self) -> None:
         """Wait for every living rank, before this one leaves. Collective."""
-        try:
+        with suppress(PeerLost):  # this rank has nothing to do but to leave
             self.barrier()
-        except PeerLost:
-            pass  # this rank has nothing to do but to leave
 
-    def revoke(self):
+    def revoke(self) -> None:
         """End all collectives of this world, and of worlds made from it, on every rank. Any rank may call it alone."""
         for world in self._derived:
             world.revoke()
         for comm in (self._sums, self.comm):
             comm.Revoke()
 
-    def cores(self):
+    def cores(self) -> int:
         """Return this rank's number of cores: those it may run on, divided by the ranks that share them. Collective."""
         allowed = sorted(os.sched_getaffinity(0))
         everyone = self.collect([self.host, allowed])
         sharing = sum(host == self.host and bool(set(allowed) & set(cores)) for host, cores in everyone)
         return max(1, len(allowed) // sharing)
 
-    def abort(self, code):
+    def abort(self, code: int) -> None:
         """End the whole job at once with exit status `code`. Any rank may call it alone."""
         self._mpi.COMM_WORLD.Abort(code)
 
-    def give_up(self, code):
+    def give_up(self, code: int) -> NoReturn:
         """End the whole job with exit status `code`, and this process even if MPI fails to end the others. Any thread
         of any rank may call it alone."""
         threading.Thread(target=self.abort, args=(code,), daemon=True).start()
@@ -305,12 +308,12 @@ class World:
         self._wait_for(request.Test)
 
 
-def split_evenly(total, parts):
+def split_evenly(total: int, parts: int) -> list[int]:
     """Return `parts` counts that add up to `total` and differ by at most one, the larger ones first."""
     return [total // parts + (k < total % parts) for k in range(parts)]
 
 
-def wait(done):
+def wait(done: Callable[[], object]) -> None:
     """Call `done` until it returns true. The time is added to `World.waited_s`."""
     start = time.perf_counter()
     poll(done, LONGEST_SLEEP_S, watchdog.tick)

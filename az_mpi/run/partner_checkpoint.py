@@ -40,7 +40,7 @@ def make(config: Config, world: World, trainers_num: int) -> "PartnerCheckpoint 
         return None
     near = [rank for rank in range(1, world.size) if world.hosts[rank] == world.hosts[0]]
     pair = world.split(world.rank in (0, min(near, default=1)))
-    return pair and PartnerCheckpoint(pair)
+    return PartnerCheckpoint(pair) if pair else None
 
 
 class PartnerCheckpoint:

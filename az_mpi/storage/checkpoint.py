@@ -123,7 +123,7 @@ def share(world: "World", state: Checkpoint | None, source: int = 0) -> Checkpoi
     """Return the checkpoint of rank `source` on every rank; those of the others are ignored. Collective over world."""
     here = world.rank == source
     progress = world.share(vars(state.progress) if here else None, source)
-    model, optimizer = (broadcast(world, here and tensors, source) for tensors in
+    model, optimizer = (broadcast(world, tensors, source) for tensors in
                         ((state.model, state.optimizer) if here else (None, None)))  # fmt: skip
     return Checkpoint(Progress(**progress), model, optimizer)
 
@@ -162,7 +162,8 @@ def load_newest(folder: str | Path, set_aside: bool, ours: Tensors | None = None
 
 def read(path: Path) -> Checkpoint:
     """Return the checkpoint in a folder. Raises ValueError if it is damaged; OSError."""
-    sums = dict(reversed(line.split("  ", 1)) for line in files.read(path / "sha256").decode().splitlines())
+    lines = [line.partition("  ") for line in files.read(path / "sha256").decode().splitlines()]
+    sums = {name: digest for digest, _, name in lines}
     contents = [files.read(path / name, files.DATA_BYTES_MAX) for name in _FILES]
     for name, content in zip(_FILES, contents):
         if sums.get(name) != hashlib.sha256(content).hexdigest():
