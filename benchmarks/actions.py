@@ -30,6 +30,7 @@ from az_mpi.config import load as configuration
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.network.heads.value import Value
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import Record, game_ids
 from az_mpi.train import replay
@@ -61,7 +62,8 @@ class Blank(Engine):
         self.num_actions = game.num_actions
 
     def evaluate(self, planes):
-        return np.zeros((len(planes), self.num_actions), np.float32), np.zeros(len(planes), np.float32)
+        n = len(planes)
+        return {"policy": np.zeros((n, self.num_actions), np.float32), "value": np.zeros(n, np.float32)}
 
 
 def measure(game):
@@ -75,10 +77,11 @@ def measure(game):
     figures = {"trees_reserved_mib": sum(part.nbytes for part in player.search.trees) / MIB, "trees_mib": trees}
     figures["player_mib"] = memory("VmRSS") - before - size(record) - trees
     del player
-    window, before, peaks, made = replay.Replay(game), memory("VmRSS"), [], 0
+    heads = {"value": Value(game, channels=8)}
+    window, before, peaks, made = replay.Replay(game, heads), memory("VmRSS"), [], 0
     while made < 2 * config.replay.window_max:
         Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM, the peak, to what is there now
-        window.add(replay.to_samples(record, game, made, 0.5))
+        window.add(replay.to_samples(record, game, heads, config.train, made))
         made += len(record.positions)
         window.forget(made - config.replay.window_max)
         peaks.append(memory("VmHWM") - memory("VmRSS"))
@@ -92,8 +95,8 @@ def warm_up(game):
     """Compile what is measured."""
     config = configuration.validate({"game": "connect4", "search": {"simulations": 4},
                                      "selfplay": {"parallel_games": 2, "max_plies": 3}}, "the defaults")
-    window = replay.Replay(game)
-    window.add(replay.to_samples(played(Player(config, game, UniformEvaluator(game), rank=0), 2), game, 0, 0.5))
+    window, record = replay.Replay(game, {}), played(Player(config, game, UniformEvaluator(game), rank=0), 2)
+    window.add(replay.to_samples(record, game, {}, config.train, 0))
 
 
 def played(player, games_num):

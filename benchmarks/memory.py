@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from common import mpirun, spread, tell
 
 from az_mpi import games
+from az_mpi.network.heads.value import Value
 from az_mpi.storage import run_folder, segment
 from az_mpi.train import replay
 
@@ -129,8 +130,9 @@ def window_bytes(run):
     records = [json.loads(line) for line in open(run / "metrics.jsonl")]
     made = sum(record["positions_num"] for record in records if record["kind"] == "iteration")
     game = games.make(config.game)
-    window, newest = replay.Replay(game), segment.read(segment.paths(run / "games")[-1][1], game)
-    window.add(replay.to_samples(newest, game, 0, 0.5))
+    heads, newest = {"value": Value(game, channels=8)}, segment.read(segment.paths(run / "games")[-1][1], game)
+    window = replay.Replay(game, heads)
+    window.add(replay.to_samples(newest, game, heads, config.train, 0))
     return min(made, replay.window_size(config.replay, made)) * window.num_bytes / window.positions_num
 
 

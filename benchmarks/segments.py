@@ -28,6 +28,8 @@ import numpy as np
 from common import spread, take_one_core, tell
 
 from az_mpi import games
+from az_mpi.config import schema
+from az_mpi.network.heads.value import Value
 from az_mpi.selfplay.record import GAME, POLICY, Record, game_ids, position_dtype
 from az_mpi.storage import segment
 from az_mpi.train import replay
@@ -63,11 +65,12 @@ def main():
 def filled(game, record, positions_num):
     """Return a window of about that many positions, copies of those of a record, and these as plain rows with dense
     policies."""
-    window, made = Replay(game), 0
+    heads, settings, made = {"value": Value(game, channels=8)}, schema.Train(), 0
+    window = Replay(game, heads)
     while made < positions_num:
-        window.add(replay.to_samples(record, game, made, 0.0))
+        window.add(replay.to_samples(record, game, heads, settings, made))
         made += len(record.positions)
-    plain = np.dtype([*sample_dtype(game).descr, ("policy", "<f4", (game.num_actions,))])
+    plain = np.dtype([*sample_dtype(game, heads).descr, ("policy", "<f4", (game.num_actions,))])
     rows = np.zeros(len(record.positions), plain)
     rows["policy"] = record.dense_policy(game.num_actions)
     return window, np.resize(rows, made)

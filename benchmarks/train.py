@@ -53,7 +53,7 @@ def main():
     config = configuration.validate(
         {"game": arguments.game, "train": {"batch_size": arguments.batch_size, "replay_ratio": 1.0}}, "the options")
     game = games.make(config.game)
-    replay = random_window(game, world.rank)
+    replay = random_window(game, resnet.build(game, config.network, config.seed).heads, world.rank)
     learners, bare = {}, None
     for name in arguments.backend:
         network = resnet.build(game, config.network, config.seed)
@@ -121,23 +121,23 @@ class BareLoop:
         self.optimizer = torch.optim.AdamW([weights, biases], lr=settings.learning_rate, fused=True)
 
     def step(self, batch):
-        settings, n = self.settings, len(batch[0])
+        settings, n = self.settings, len(batch["weight"])
         self.optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
-            policy_loss, value_loss = losses(self.network, *batch).values()
+            policy_loss, value_loss = losses(self.network, batch).values()
         ((policy_loss + settings.value_loss_weight * value_loss) / n).backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.gradient_clip)
         self.optimizer.step()
 
 
-def random_window(game, seed):
+def random_window(game, heads, seed):
     """Return a shard of random rows: what a step costs does not depend on what it learns."""
-    rng, rows = np.random.default_rng(seed), np.zeros(POSITIONS, sample_dtype(game))
+    rng, rows = np.random.default_rng(seed), np.zeros(POSITIONS, sample_dtype(game, heads))
     rows["index"] = np.arange(POSITIONS)
     rows["state"] = rng.integers(0, np.iinfo(game.state_dtype).max, rows["state"].shape, game.state_dtype)
     policy = rng.dirichlet(np.ones(game.num_actions), POSITIONS)
     rows["value"], rows["weight"] = rng.choice([-1, 0, 1], POSITIONS), 1
-    replay = Replay(game)
+    replay = Replay(game, heads)
     replay.add(Samples.of(rows, policy))
     return replay
 

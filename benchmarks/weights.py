@@ -56,7 +56,8 @@ def learn(blocks, channels, steps):
             policy = torch.randn(16, game.num_actions, generator=generator).softmax(dim=1)
             value = torch.randn(16, generator=generator).sign()
             optimizer.zero_grad()
-            (sum(losses(network, planes, policy, value, torch.ones(16)).values()) / 16).backward()
+            batch = {"planes": planes, "policy": policy, "value": value, "weight": torch.ones(16)}
+            (sum(losses(network, batch).values()) / 16).backward()
             optimizer.step()
         found.append(torch.cat([p.detach().reshape(-1) for p in network.parameters()]).numpy())
     return found

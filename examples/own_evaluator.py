@@ -17,7 +17,8 @@ class Tactics(Evaluator):
 
     def __call__(self, states):
         """states [n, S] -> (logits float32 [n, A], value float32 [n] for the player to move)."""
-        logits, value = self.engine.evaluate(self.game.planes(states))
+        outputs = self.engine.evaluate(self.game.planes(states))
+        logits, value = outputs["policy"], outputs["value"]
         rows, actions = np.nonzero(self.game.legal(states))
         after = self.game.play(states[rows], actions)
         ended, worth = self.game.terminal(after)

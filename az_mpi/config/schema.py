@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from az_mpi.core.registry import CALLBACKS, ENGINES, EVALUATORS, GAMES, OPPONENTS, SEARCHES, SINKS, SOLVERS
+from az_mpi.core.registry import CALLBACKS, ENGINES, EVALUATORS, GAMES, HEADS, OPPONENTS, SEARCHES, SINKS, SOLVERS
 
 LARGEST = 2**63 - 1  # the largest whole number allowed: int64 in messages and files
 
@@ -58,6 +58,8 @@ class Network(Section):
 
     blocks: _whole(1, 80) = _fixed(5, "Residual blocks in the tower (the paper: 19).")
     channels: _whole(8, 1024, multiple_of=8) = _fixed(64, "Filters of each convolution (the paper: 256).")
+    heads: _list_of(HEADS) = _fixed(("policy", "value"), "The network's outputs; the search needs policy and value.",
+                                    strict=False)  # strict would refuse JSON's list for a tuple
     engine: _named(ENGINES) = _free("auto", (
         'What runs the network in self-play and matches. "auto": the fastest there is (a GPU, else OpenVINO, else '
         'torch).'))

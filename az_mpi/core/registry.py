@@ -250,6 +250,10 @@ ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",
     "openvino": "az_mpi.network.engines:with_openvino",
     "torch": "az_mpi.network.engines:with_torch",
 })  # fmt: skip
+HEADS = Registry("network.heads", "az_mpi.network.heads.head:Head", "game channels", {
+    "policy": "az_mpi.network.heads.policy:Policy",
+    "value": "az_mpi.network.heads.value:Value",
+})  # fmt: skip
 EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator", "game engine seed settings", {
     "network": "az_mpi.network.cache:network_evaluator",
     "uniform": "az_mpi.network.evaluators:UniformEvaluator",

@@ -51,7 +51,7 @@ def measure(world, config, seconds):
         kernels.compile_missing(run_world, config, game, run.setup.cores, lambda *what: None)
         table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
         try:
-            samples, mean_length = random_samples(game, np.random.default_rng(world.rank))
+            samples, mean_length = random_samples(game, run.training.network.heads, np.random.default_rng(world.rank))
             with run:
                 figures = play(run, world, seconds) | train(run, world, samples, seconds)
         finally:
@@ -120,12 +120,12 @@ def train(run, world, samples, seconds):
     return {"step_s": step_s, "trainers": world.collect(learner is not None)}
 
 
-def random_samples(game, rng):
+def random_samples(game, heads, rng):
     """Return the positions of random games as `Samples` to train on, and the games' mean length."""
     states, taken = game.initial(RANDOM_GAMES), []
     while len(states):
         legal = game.legal(states)
-        rows = np.zeros(len(states), sample_dtype(game))
+        rows = np.zeros(len(states), sample_dtype(game, heads))
         rows["state"] = states
         taken.append(Samples.of(rows, legal / legal.sum(axis=1, keepdims=True)))
         states = game.play(states, np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=1).astype(np.int32))

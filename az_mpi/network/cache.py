@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.symmetry import permute
-from az_mpi.network.evaluators import Evaluator, NetworkEvaluator
+from az_mpi.network.evaluators import Evaluator, NetworkEvaluator, searched
 
 WAYS = 4  # entries a key may be in; the oldest of them makes way
 NOBODY = 0  # batches are numbered from 1
@@ -95,7 +95,7 @@ class CachedEvaluator(Evaluator):
         turned_legal = permute(legal[:, None, :], game.symmetry_actions, symmetry[missing]).reshape(legal.shape)
 
         def complete():
-            new_logits, new_value = evaluation()
+            new_logits, new_value = searched(evaluation())
             _answer(row, symmetry, game.symmetry_actions, new_logits, new_value, logits, value)
             _store(table, batch, entries[missing], turned_legal, new_logits, new_value)
             return logits, value

@@ -51,7 +51,13 @@ class NetworkEvaluator(Evaluator):
         self.in_background = engine.in_background
 
     def begin(self, states):
-        return self.engine.begin(self.game.planes(states))
+        evaluation = self.engine.begin(self.game.planes(states))
+        return lambda: searched(evaluation())
+
+
+def searched(outputs):
+    """Return (logits, value) of the outputs of an engine."""
+    return outputs["policy"], outputs["value"]
 
 
 class UniformEvaluator(Evaluator):

@@ -17,7 +17,6 @@ from az_mpi.network import resnet
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
 from az_mpi.storage.checkpoint import Checkpoint, NotFinite, Progress
-from az_mpi.train.loss import HEADS
 
 FOLDER = "bad_batches"
 KEPT_MAX = 16  # batches; older ones are removed
@@ -34,7 +33,7 @@ def skipped(run: Run, batch: Sequence[torch.Tensor | np.ndarray], figures: Seque
     place = run.setup.folder / FOLDER / f"{progress.step:08d}"
     problems = list(filter(None, learner.world.collect(_keep(learner, progress.step, batch, figures, place))))
     kept = f"its batch could not be kept ({problems[0]})" if problems else f"its batch is kept in {place}"
-    finite = learner.world.collect(bool(torch.tensor(figures[: len(HEADS)]).isfinite().all()))
+    finite = learner.world.collect(bool(torch.tensor(figures[:-1]).isfinite().all()))
     where = [rank for rank, mine in enumerate(finite) if not mine]
     cause = f"the loss on trainer {where} is not finite" if where else "the gradient is not finite"
     run.report.warn("step %d is skipped: %s (%d in a row); %s", progress.step, cause, progress.bad_steps, kept)
@@ -87,9 +86,9 @@ def _keep(learner, step, batch, figures, place):
         if learner.world.is_root:
             for old in sorted(place.parent.iterdir())[:-KEPT_MAX]:
                 shutil.rmtree(old)
-        tensors = dict(zip(("planes", "policy", "value", "weight"), map(torch.as_tensor, batch), strict=True))
-        about = {"step": step} | {f"{head}_loss": loss for head, loss in zip(HEADS, figures)}
-        tensors, about = {name: tensor.cpu() for name, tensor in tensors.items()}, {k: str(about[k]) for k in about}
+        tensors = {name: torch.as_tensor(part).cpu() for name, part in batch.items()}
+        losses = {f"{head}_loss": str(loss) for head, loss in zip(learner.network.heads, figures)}
+        about = {"step": str(step)} | losses
         write_bytes(place / f"rank-{learner.world.rank:03d}.safetensors", checkpoint.to_bytes(tensors, about))
     except OSError as error:  # training does not depend on it
         return str(error)

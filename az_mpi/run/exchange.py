@@ -108,7 +108,7 @@ def _oldest(run):
 def _deal(run, record, first_index):
     """Deal every rank's record to the trainers. first_index: the number of the first position of this rank's record."""
     config, training = run.setup.config, run.training
-    rows = replay.to_samples(record, run.setup.game, first_index, config.train.root_value_share)
-    mine = replay.deal(run.world, training.trainers_num, rows, config.exchange.compress)
+    samples = replay.to_samples(record, run.setup.game, training.network.heads, config.train, first_index)
+    mine = replay.deal(run.world, training.trainers_num, samples, config.exchange.compress)
     if training.replay:
         training.replay.add(mine)

@@ -27,7 +27,7 @@ from az_mpi.core import files
 from az_mpi.games.base import Game
 from az_mpi.mpi.world import World
 from az_mpi.network.cache import CachedEvaluator
-from az_mpi.network.evaluators import Evaluator
+from az_mpi.network.engines.engine import Engine
 from az_mpi.search import make_search, streams
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
@@ -89,22 +89,23 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     yield
     search.advance(slots, actions)
     yield
-    rows = np.zeros(2, sample_dtype(game))
+    rows = np.zeros(2, sample_dtype(game, {}))
     rows["state"] = states
-    replay = Replay(game)
+    replay = Replay(game, {})
     replay.add(Samples.of(rows, game.legal(states)))
     replay.sample(np.random.default_rng(0), 2)
     yield
 
 
-class _Blank(Evaluator):
+class _Blank(Engine):
     """Stands in for an engine: logits and values are 0."""
 
     def __init__(self, game: Game):
         self.num_actions = game.num_actions
 
-    def __call__(self, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros((len(planes), self.num_actions), np.float32), np.zeros(len(planes), np.float32)
+    def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
+        n = len(planes)
+        return {"policy": np.zeros((n, self.num_actions), np.float32), "value": np.zeros(n, np.float32)}
 
 
 def _mark(game, parallel):

@@ -65,7 +65,7 @@ def _prepare_play(config, world, folder):
     placement.open_device(world, device)
     agreement.same_plugins(world, configuration.plugins(config))
     game = agreement.everywhere(world, functools.partial(games.make, config.game))
-    network = resnet.build(game, config.network, config.seed)
+    network = agreement.everywhere(world, functools.partial(resnet.build, game, config.network, config.seed))
     make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores,
                                     precision=config.network.precision)
     engine, choice = agreement.everywhere(world, functools.partial(make_engine, network))

@@ -94,7 +94,7 @@ class Training:
             network=network,
             players=world.split(world.is_root or world.rank >= trainers_num) if apart else None,
             learner=Learner(config, game, network, backend, setup.device) if backend else None,
-            replay=Replay(game) if backend else None,
+            replay=Replay(game, network.heads) if backend else None,
             partner=partner_checkpoint.make(config, world, trainers_num),
         )
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Tensors = dict[str, torch.Tensor]  # by name
 SCHEMA_VERSION = 1
 _NAME = re.compile(r"\d+(-\d+)?")
+# What the tensors of heads were called before November 2026.
+_OLD_NAME = re.compile(r"^(policy|value)_(conv|hidden|out)\.")
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 SHOWN_MAX = 4  # tensors that a message lists
 
@@ -110,7 +112,7 @@ def to_bytes(tensors: Tensors, about: dict[str, str] | None = None) -> bytes:
 
 def from_bytes(content: bytes) -> Tensors:
     """Return the tensors in the content of a safetensors file."""
-    return load_bytes(content)
+    return {_OLD_NAME.sub(r"heads.\1.\2.", name): tensor for name, tensor in load_bytes(content).items()}
 
 
 def broadcast(world: "World", tensors: Tensors | None, source: int = 0) -> Tensors:

@@ -10,7 +10,7 @@ import torch
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import split_evenly
 from az_mpi.network.engines.torch_engine import has_bf16
-from az_mpi.train.loss import HEADS, losses
+from az_mpi.train.loss import losses
 from az_mpi.train.optimizer import AdamW
 from az_mpi.train.schedule import learning_rate
 
@@ -26,11 +26,12 @@ class Learner:
         self.device = torch.device(device)
         # Weights stay in the plain layout: Horovod takes contiguous gradients only. The activations do not.
         self.network = network.to(self.device)
+        self._losses = [f"{name}_loss" for name in network.heads]  # what figures are called
         settings = config.train
         self.end_index = 0  # how many steps it will be when `train` returns
         # This rank's figures, added up over the steps that were applied: since the last summary, perhaps in an earlier
         # iteration, and in the newest call of `train`.
-        self._summary, self._iteration = _Sums(), _Sums()
+        self._summary, self._iteration = self._sums(), self._sums()
         self.good_until = 0  # the newest step that was applied: a rollback goes to a checkpoint before it
         self.failure = None  # why training cannot go on, in words; the same on every trainer
         shares = split_evenly(settings.batch_size, self.world.size)
@@ -64,7 +65,7 @@ class Learner:
         tried again in smaller parts. watch.before_change() is called before anything of a step changes weights or
         optimiser. Skipped steps count. Training also ends where `failure` is set.
         """
-        settings, self._iteration = self.config.train, _Sums()
+        settings, self._iteration = self.config.train, self._sums()
         steps = int(progress.samples_due // settings.batch_size)
         if settings.max_steps:
             steps = min(steps, settings.max_steps - progress.step)
@@ -107,26 +108,25 @@ class Learner:
         step was applied. The parts of all trainers add up to it. Not collective."""
         if not self._iteration.steps_num:
             return {}
-        return {f"{head}_loss": float(part) for head, part in zip(HEADS, self._iteration.mean())}
+        return {name: float(part) for name, part in zip(self._losses, self._iteration.mean())}
 
     def tensors(self, batch):
-        """Return what `Replay.sample` gave as `gradients` takes it: float32 tensors on the device."""
-        parts = [torch.from_numpy(part) for part in batch]
+        """Return what `Replay.sample` gave as `gradients` takes it: tensors on the device, planes as float32."""
+        parts = {name: torch.from_numpy(part) for name, part in batch.items()}
         if self.device.type == "cuda":  # from pinned memory the copies are queued, not waited for
-            parts = [part.pin_memory().to(self.device, non_blocking=True) for part in parts]
-        planes, *targets = parts
-        return planes.float().contiguous(memory_format=torch.channels_last), *targets
+            parts = {name: part.pin_memory().to(self.device, non_blocking=True) for name, part in parts.items()}
+        return parts | {"planes": parts["planes"].float().contiguous(memory_format=torch.channels_last)}
 
     def gradients(self, batch, batch_size):
         """Set each parameter's gradient of the mean loss over a global batch and return this rank's loss sums.
 
         batch: this rank's part as `tensors` gives it, perhaps empty. batch_size: positions in all parts together.
-        The sums are those of each of HEADS, float32 [heads] on the device.
+        The sums are those of the network's heads in their order, float32 [heads] on the device.
 
         Where a rank's loss is not finite, or it runs out of memory, no rank's gradient is finite: so all of them know.
         """
         self.optimizer.zero_grad()
-        sums = torch.zeros(len(HEADS), device=self.device)
+        sums = torch.zeros(len(self._losses), device=self.device)
         self._starved = False
         try:
             self._backward(batch, batch_size, sums)
@@ -139,6 +139,9 @@ class Learner:
         with watchdog.waiting():
             self.optimizer.synchronize()
         return sums
+
+    def _sums(self):
+        return _Sums(len(self._losses) + 1)
 
     def _finish(self):
         """Wait for this rank's own kernels, without the sums, which have streams of their own: one that never returns
@@ -153,12 +156,12 @@ class Learner:
         The optimiser sums each gradient over ranks as soon as the last part's backward has made it; those of the parts
         before are taken beside its hooks, so that a sum is begun once, of all parts.
         """
-        if isinstance(batch[0], np.ndarray):
+        if isinstance(batch["weight"], np.ndarray):
             batch = self.tensors(batch)
         parameters, size = list(self.network.parameters()), self.micro_batch
-        first, last = [], batch
-        if len(batch[0]) > size:
-            *first, last = [[part[at : at + size] for part in batch] for at in range(0, len(batch[0]), size)]
+        first, last, num = [], batch, len(batch["weight"])
+        if num > size:
+            *first, last = [{name: part[at : at + size] for name, part in batch.items()} for at in range(0, num, size)]
             for parameter in parameters:
                 parameter.grad = torch.zeros_like(parameter)
         for part in first:
@@ -169,9 +172,10 @@ class Learner:
 
     def _loss(self, part, batch_size, sums):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            by_head = losses(self.network, *part)
-        sums += torch.stack([by_head[head] for head in HEADS]).detach()
-        loss = (by_head["policy"] + self.config.train.value_loss_weight * by_head["value"]) / batch_size
+            by_head = losses(self.network, part)
+        sums += torch.stack(list(by_head.values())).detach()
+        weights = [head.weight(self.config.train) for head in self.network.heads.values()]
+        loss = sum(weight * loss for weight, loss in zip(weights, by_head.values())) / batch_size
         # A loss can be infinite where its gradient is not: this factor is then NaN, and 1 otherwise.
         return loss * (1 + 0 * loss.detach())
 
@@ -261,16 +265,15 @@ class Learner:
 
     def _take_summary(self, rate):
         *by_head, norm = self.world.sum(self._summary.mean())
-        self._summary = _Sums()
-        values = {f"{head}_loss": loss for head, loss in zip(HEADS, by_head)}
-        return values | {"gradient_norm": norm, "learning_rate": rate}
+        self._summary = self._sums()
+        return dict(zip(self._losses, by_head)) | {"gradient_norm": norm, "learning_rate": rate}
 
 
 class _Sums:
-    """Figures of steps, float [heads + 1], added up."""
+    """Figures of steps, float [num], added up."""
 
-    def __init__(self):
-        self.steps_num, self._total = 0, np.zeros(len(HEADS) + 1)
+    def __init__(self, num):
+        self.steps_num, self._total = 0, np.zeros(num)
 
     def add(self, figures):
         self.steps_num += 1

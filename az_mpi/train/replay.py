@@ -18,15 +18,15 @@ from az_mpi.selfplay.record import sparse_policy
 HELD_POLICY = np.dtype([("action", "<i2"), ("probability", "<f4")])  # POLICY; more actions than these `search` refuses
 
 
-def sample_dtype(game):
-    """Return the row of a position as it is trained on."""
+def sample_dtype(game, heads):
+    """Return the row of a position as it is trained on. heads: {name: `network.heads.head.Head`}."""
     return np.dtype(
         [
             ("index", "<i8"),
             ("state", game.state_dtype, (game.state_size,)),
-            ("value", "<f4"),
             ("weight", "<f4"),
             ("policy_count", "<i4"),  # its number of policy entries
+            *((name, head.target_dtype) for name, head in heads.items() if head.target_dtype is not None),
         ]
     )
 
@@ -45,17 +45,15 @@ class Samples:
         return cls(rows, entries)
 
 
-def to_samples(record, game, first_index, root_value_share):
-    """Return the positions of a record as `Samples`, numbered from `first_index`.
-
-    The value target is (1 - root_value_share) z + root_value_share q, of the outcome and the search's root value.
-    """
-    rows = np.empty(len(record.positions), sample_dtype(game))
+def to_samples(record, game, heads, settings, first_index):
+    """Return the positions of a record as `Samples`, numbered from `first_index`. settings: `config.train`."""
+    rows = np.empty(len(record.positions), sample_dtype(game, heads))
     rows["index"] = first_index + np.arange(len(rows))
     for name in ("state", "weight", "policy_count"):
         rows[name] = record.positions[name]
-    outcome, root_value = record.positions["value"], record.positions["root_value"]
-    rows["value"] = (1 - root_value_share) * outcome + root_value_share * root_value
+    for name, head in heads.items():
+        if head.target_dtype is not None:
+            rows[name] = head.target(record, game, settings)
     return Samples(rows, record.policy)
 
 
@@ -106,10 +104,11 @@ class _Ring:
 class Replay:
     """One trainer's shard of the window: two rings, of positions and of their policy entries."""
 
-    def __init__(self, game):
-        self.game = game
+    def __init__(self, game, heads):
+        self.game, self._heads = game, heads
+        row = sample_dtype(game, heads)
         # policy_first: the number of the position's first policy entry.
-        self._rows = _Ring(np.dtype([*sample_dtype(game).descr, ("policy_first", "<i8")]))
+        self._rows = _Ring(np.dtype([*((name, row[name]) for name in row.names), ("policy_first", "<i8")]))
         self._policy = _Ring(HELD_POLICY)
 
     @property
@@ -141,46 +140,52 @@ class Replay:
     def sample(self, rng, n):
         """Draw n positions with replacement, each seen through a random symmetry; none from an empty shard.
 
-        Returns (planes uint8 [n, C, H, W], policy float32 [n, A], value float32 [n], weight float32 [n]).
+        Returns {"planes": uint8 [n, C, H, W], "policy": float32 [n, A], "weight": float32 [n], and the target of each
+        other head under its name}.
         """
         n, rows, policy = n if self.positions_num else 0, self._rows, self._policy.array
         drawn = rng.integers(self.positions_num, size=n) if n else np.empty(0, np.int64)
         symmetry = rng.integers(len(self.game.symmetry_cells), size=n)
         # Fields, not rows: compiled code knows them whatever a game's states are.
-        names = ("state", "value", "weight", "policy_first", "policy_count")
-        fields = [rows.array[name] for name in names] + [policy["action"], policy["probability"]]
+        fields = [rows.array[name] for name in ("state", "policy_first", "policy_count")]
         places = (rows.begin + drawn) % max(len(rows.array), 1)
-        states, policies, value, weight = _gather(*fields, places, self.game.num_actions)
+        states, policies = _gather(*fields, policy["action"], policy["probability"], places, self.game.num_actions)
         planes, policies = turn(self.game, self.game.planes(states), policies, symmetry)
-        return planes, policies, value, weight
+        batch = {"planes": planes, "policy": policies, "weight": rows.array["weight"][places]}
+        for name in (name for name, head in self._heads.items() if head.target_dtype is not None):
+            batch[name] = rows.array[name][places]
+            if self._heads[name].is_board:
+                batch[name] = turn_cells(self.game, batch[name][:, None], symmetry)[:, 0]
+        return batch
 
 
 def turn(game, planes, policy, symmetry):
     """Return planes [n, C, H, W] and policy [n, A] seen through symmetry k = symmetry[i] of the game each."""
+    return turn_cells(game, planes, symmetry), permute(policy[:, None, :], game.symmetry_actions, symmetry)[:, 0]
+
+
+def turn_cells(game, planes, symmetry):
+    """Return planes [n, C, H, W] seen through symmetry k = symmetry[i] of the game each."""
     flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
-    turned = permute(flat, game.symmetry_cells, symmetry).reshape(planes.shape)
-    return turned, permute(policy[:, None, :], game.symmetry_actions, symmetry)[:, 0]
+    return permute(flat, game.symmetry_cells, symmetry).reshape(planes.shape)
 
 
 @njit(cache=True, nogil=True)
-def _gather(state, value, weight, first, count, action, probability, places, num_actions):
-    """Return (states, policies float32 [n, A], values, weights) of the rows at `places`, int64 [n], of the columns
-    state [N, S], value, weight, first and count [N]; policy entry number k lies at k modulo [E] in action and
-    probability."""
+def _gather(state, first, count, action, probability, places, num_actions):
+    """Return (states, policies float32 [n, A]) of the rows at `places`, int64 [n], of the columns state [N, S], first
+    and count [N]; policy entry number k lies at k modulo their length in action and probability."""
     n = len(places)
     states, policies = np.empty((n, state.shape[1]), state.dtype), np.zeros((n, num_actions), np.float32)
-    values, weights = np.empty(n, value.dtype), np.empty(n, weight.dtype)
     entries, nums = np.empty(n, np.int64), np.empty(n, np.int64)
     # In two passes: each waits for memory that lies far apart, and the second one for what the first one finds there.
     for i in range(n):
         row = places[i]
         for j in range(state.shape[1]):  # element by element: a slice each would cost more than its few numbers
             states[i, j] = state[row, j]
-        values[i], weights[i] = value[row], weight[row]
         entries[i], nums[i] = first[row] % max(len(action), 1), count[row]
     for i in range(n):
         entry = entries[i]
         for _ in range(nums[i]):
             policies[i, action[entry]] = probability[entry]
             entry = entry + 1 if entry + 1 < len(action) else 0
-    return states, policies, values, weights
+    return states, policies

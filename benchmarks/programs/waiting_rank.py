@@ -50,7 +50,8 @@ def waiting_forward(network, planes):
     time.sleep(SAMPLE_S * len(planes))
     spent["compute_s"] += SAMPLE_S * len(planes)
     total = torch.tanh(sum(parameter.mean() for parameter in network.parameters()))
-    return total.expand(len(planes), network.policy_out.out_features), total.expand(len(planes))
+    num, actions = len(planes), network.heads["policy"].out.out_features
+    return {"policy": total.expand(num, actions), "value": total.expand(num)}
 
 
 def init_timed(learner, *arguments, init=Learner.__init__):

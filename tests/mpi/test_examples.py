@@ -10,7 +10,8 @@ from jobs import ROOT, ids
 
 from az_mpi import games
 from az_mpi.core import registry
-from az_mpi.core.registry import EVALUATORS
+from az_mpi.core.registry import EVALUATORS, HEADS
+from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 
 pytestmark = pytest.mark.mpi
 
@@ -85,7 +86,7 @@ def test_an_evaluator_of_ones_own_plays(run_example):
 def test_the_evaluator_sees_wins():
     class Flat:
         def evaluate(self, planes):
-            return np.zeros((len(planes), 7), np.float32), np.zeros(len(planes), np.float32)
+            return {"policy": np.zeros((len(planes), 7), np.float32), "value": np.zeros(len(planes), np.float32)}
 
     game = games.make("connect4")
     evaluate = EVALUATORS.make(f"{EXAMPLES}/own_evaluator.py:Tactics(bonus=2.5)", game=game, engine=Flat(), seed=[1],
@@ -120,3 +121,18 @@ def test_a_sink_of_ones_own_gets_each_record(run_example):
         assert all(float(row[name]) == record[name] for name in row if row[name])
         assert row["policy_loss"] and row["games_per_s"]
     assert not (run / "tensorboard").exists()
+
+
+def test_a_head_of_ones_own_is_trained_beside_the_others(run_example):
+    said, run = run_example("own_head")
+    assert "moves left loss" in said and "complete: iteration 2 of 2" in said
+    steps = [record["moves_left_loss"] for record in records(run, "train")]
+    assert len(steps) > 5 and steps[-1] < steps[0] and all("moves_left_loss" in r for r in records(run, "iteration"))
+
+
+def test_the_head_learns_the_moves_that_are_left():
+    game = games.make("tictactoe")
+    head = HEADS.make(f"{EXAMPLES}/own_head.py:MovesLeft", game=game, channels=8)
+    record = Record(np.zeros(2, GAME), np.zeros(5, position_dtype(game)), np.zeros(0, POLICY))
+    record.games["length"], record.positions["ply"] = [3, 2], [0, 1, 2, 0, 1]
+    assert head.target(record, game, None).tolist() == pytest.approx([3 / 9, 2 / 9, 1 / 9, 2 / 9, 1 / 9])

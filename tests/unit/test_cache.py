@@ -10,7 +10,7 @@ from az_mpi import games
 from az_mpi.games.base import Game
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
-from az_mpi.network.evaluators import NetworkEvaluator
+from az_mpi.network.evaluators import NetworkEvaluator, searched
 from az_mpi.search.puct import Search
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
@@ -28,7 +28,8 @@ class Counting(Engine):
     def evaluate(self, planes):
         self.asked.append(planes.copy())
         flat = planes.reshape(len(planes), -1).astype(np.float64)
-        return (flat @ self.policy).astype(np.float32), np.tanh(flat @ self.worth).astype(np.float32)
+        logits, value = flat @ self.policy, np.tanh(flat @ self.worth)
+        return {"policy": logits.astype(np.float32), "value": value.astype(np.float32)}
 
 
 class Equivariant(Counting):
@@ -42,12 +43,12 @@ class Equivariant(Counting):
         flat, logits, value = planes.reshape(*planes.shape[:2], -1), 0.0, 0.0
         for cells, actions in zip(self.game.symmetry_cells, self.game.symmetry_actions):
             turned = super().evaluate(flat[:, :, cells].reshape(planes.shape))
-            back = np.empty_like(turned[0])
-            back[:, actions] = turned[0]
-            logits, value = logits + back, value + turned[1]
+            back = np.empty_like(turned["policy"])
+            back[:, actions] = turned["policy"]
+            logits, value = logits + back, value + turned["value"]
         # Coarse numbers, so that the order of additions cannot show.
         mean = value / len(self.game.symmetry_cells)
-        return np.round(logits, 3).astype(np.float32), np.round(mean, 3).astype(np.float32)
+        return {"policy": np.round(logits, 3).astype(np.float32), "value": np.round(mean, 3).astype(np.float32)}
 
 
 def random_states(game, num, seed, longest):
@@ -78,7 +79,7 @@ def test_an_evaluation_is_the_engines_of_one_image_turned_back(game):
     legal = game.legal(states)
     for i, row in enumerate(images(game, states)):
         [k, *_] = [k for k in range(len(row)) if (seen == row[k]).all(axis=1).any()]
-        expected, worth = Counting(game).evaluate(row[k].reshape(1, *game.planes_shape))
+        expected, worth = searched(Counting(game).evaluate(row[k].reshape(1, *game.planes_shape)))
         turned, may = logits[i, game.symmetry_actions[k]], legal[i, game.symmetry_actions[k]]
         assert np.allclose(turned[may], expected[0, may], atol=1e-5)
         assert np.isclose(value[i], worth[0], atol=1e-6)
@@ -123,7 +124,7 @@ def test_a_full_table_forgets_but_never_lies(num_bytes):
     for seed in range(5):
         states = random_states(CONNECT4, 500, seed, 12)
         logits, value = cached(states)
-        expected, worth = engine.evaluate(CONNECT4.planes(states))
+        expected, worth = searched(engine.evaluate(CONNECT4.planes(states)))
         assert (legal_only(CONNECT4, states, logits) == legal_only(CONNECT4, states, expected)).all()
         assert (value == worth).all()
 
@@ -203,7 +204,7 @@ def test_batches_that_overlap_get_their_own_answers(num_bytes):
         begun = states, cached.begin(states)
         for states, complete in filter(None, [under_way]):
             logits, value = complete()
-            expected, worth = engine.evaluate(CONNECT4.planes(states))
+            expected, worth = searched(engine.evaluate(CONNECT4.planes(states)))
             assert (legal_only(CONNECT4, states, logits) == legal_only(CONNECT4, states, expected)).all()
             assert (value == worth).all()
         under_way = begun

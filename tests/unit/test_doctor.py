@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import untrained
 
 from az_mpi import games
 from az_mpi.config import load as configuration
@@ -327,7 +328,7 @@ def test_a_slow_rank_and_a_full_host_are_told():
 @pytest.mark.parametrize("name", games.NAMES)
 def test_random_samples_are_positions_of_the_game(name):
     game = games.make(name)
-    samples, mean_length = trial.random_samples(game, np.random.default_rng(1))
+    samples, mean_length = trial.random_samples(game, untrained(game=game).heads, np.random.default_rng(1))
     rows, legal = samples.rows, game.legal(samples.rows["state"])
     assert not game.terminal(rows["state"])[0].any() and len(rows) == round(mean_length * trial.RANDOM_GAMES)
     num = legal.sum(axis=1)

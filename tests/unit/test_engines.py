@@ -49,8 +49,10 @@ def test_engine_agrees_with_the_fp32_network(engine_of, n):
     engine = make(network)
     assert engine.describe.endswith("bf16" if bf16 else "fp32")
     with torch.inference_mode():
-        expected = [part.numpy() for part in network(float_planes(states))]
-    for found, exact in zip(engine.evaluate(CONNECT4.planes(states)), expected):
+        expected = {name: part.numpy() for name, part in network(float_planes(states)).items()}
+    outputs = engine.evaluate(CONNECT4.planes(states))
+    assert outputs.keys() == expected.keys() == {"policy", "value"}
+    for found, exact in zip(outputs.values(), expected.values()):
         assert found.dtype == np.float32 and found.shape == exact.shape
         assert np.abs(found - exact).max() < (0.03 if bf16 else 1e-5) * max(1, np.abs(exact).max())
         assert n < 63 or np.corrcoef(found.ravel(), exact.ravel())[0, 1] > 0.999
@@ -62,9 +64,9 @@ def test_engine_of_another_board_and_depth(engine_of):
     game = games.make("tictactoe")
     network, states = untrained(3, models.Network(blocks=3, channels=24), game), positions(20, game)
     with torch.no_grad():
-        network.value_out.bias.fill_(0.25)
-    logits, value = make(network, game.planes_shape).evaluate(game.planes(states))
-    assert not logits.any() and value == pytest.approx(np.tanh(0.25), abs=2e-3)
+        network.heads["value"].out.bias.fill_(0.25)
+    outputs = make(network, game.planes_shape).evaluate(game.planes(states))
+    assert not outputs["policy"].any() and outputs["value"] == pytest.approx(np.tanh(0.25), abs=2e-3)
 
 
 def test_engine_uses_the_weights_it_was_given_last(engine_of):
@@ -75,10 +77,10 @@ def test_engine_uses_the_weights_it_was_given_last(engine_of):
     before = engine.evaluate(planes)
     expected = make(second).evaluate(planes)
     with torch.no_grad():
-        first.policy_out.bias += 1  # the network it was made from goes on learning
-    assert (engine.evaluate(planes)[0] == before[0]).all()
+        first.heads["policy"].out.bias += 1  # the network it was made from goes on learning
+    assert (engine.evaluate(planes)["policy"] == before["policy"]).all()
     engine.load(second)
-    for found, exact in zip(engine.evaluate(planes), expected):
+    for found, exact in zip(engine.evaluate(planes).values(), expected.values()):
         assert (found == exact).all()
     assert all(p.dtype == torch.float32 for p in second.parameters())
 
@@ -100,9 +102,9 @@ def test_results_stay_when_the_engine_goes_on(engine_of):
     engine = engine_of[0](trained())
     planes = CONNECT4.planes(positions(70))
     before, first = planes.copy(), engine.evaluate(planes[:9])
-    kept = [part.copy() for part in first]
+    kept = {name: part.copy() for name, part in first.items()}
     engine.evaluate(planes)
-    assert (planes == before).all() and all((a == b).all() for a, b in zip(first, kept))
+    assert (planes == before).all() and all((first[name] == kept[name]).all() for name in kept)
 
 
 def test_a_position_is_worth_the_same_in_any_batch(engine_of):
@@ -111,7 +113,7 @@ def test_a_position_is_worth_the_same_in_any_batch(engine_of):
     engine, planes = make(trained()), CONNECT4.planes(positions(133))
     whole = engine.evaluate(planes)
     for start, end in ((0, 1), (5, 18), (64, 133)):
-        for a, b in zip(engine.evaluate(planes[start:end]), whole):
+        for a, b in zip(engine.evaluate(planes[start:end]).values(), whole.values()):
             assert np.abs(a - b[start:end]).max() < (0.03 if bf16 else 1e-5)
 
 
@@ -120,9 +122,9 @@ def test_two_batches_under_way_are_completed_in_order(engine_of):
     engine, planes = make(trained()), CONNECT4.planes(positions(200))
     expected = engine.evaluate(planes)
     first, second = engine.begin(planes[:90]), engine.begin(planes[90:])
-    for found, whole in zip(first(), expected):
+    for found, whole in zip(first().values(), expected.values()):
         assert np.abs(found - whole[:90]).max() < (0.03 if bf16 else 1e-5)
-    for found, whole in zip(second(), expected):
+    for found, whole in zip(second().values(), expected.values()):
         assert np.abs(found - whole[90:]).max() < (0.03 if bf16 else 1e-5)
 
 
@@ -171,11 +173,11 @@ def test_the_precision_is_the_one_configured_and_the_choice_says_which(monkeypat
     monkeypatch.setattr(engines, "has_bf16", lambda device: has_bf16)
     network, states = trained(), positions(64)
     with torch.inference_mode():
-        exact = network(float_planes(states))[0].numpy()
+        exact = network(float_planes(states))["policy"].numpy()
     expected = {"auto": "bf16", "fp32": "fp32", "bf16": "bf16"} if has_bf16 else {"auto": "fp32", "fp32": "fp32"}
     for wanted, used in expected.items():
         engine, text = choice("torch", wanted)
-        error = np.abs(engine.evaluate(CONNECT4.planes(states))[0] - exact).max() / np.abs(exact).max()
+        error = np.abs(engine.evaluate(CONNECT4.planes(states))["policy"] - exact).max() / np.abs(exact).max()
         assert error < 1e-5 if used == "fp32" else 1e-4 < error < 0.03
         assert text.startswith(f"torch cpu {used}")
         assert ("no bf16 instructions here" in text) == (wanted == "auto" and not has_bf16)
@@ -204,7 +206,7 @@ def test_bf16_is_lacking_only_where_it_is_asked_for_and_not_there(monkeypatch, h
 def test_openvino_evaluates_on_the_processor_also_where_there_is_a_gpu():
     pytest.importorskip("openvino", reason="optional; it could not be installed here")
     engine, _ = engines.make("openvino", trained(), CONNECT4, "cuda:0", 1, "fp32")
-    assert isinstance(engine, OpenVinoEngine) and len(engine.evaluate(CONNECT4.planes(positions(3)))[1]) == 3
+    assert isinstance(engine, OpenVinoEngine) and len(engine.evaluate(CONNECT4.planes(positions(3)))["value"]) == 3
 
 
 OWN = """
@@ -221,7 +223,8 @@ class Half(Engine):
         self.network = network
 
     def evaluate(self, planes):
-        return np.zeros((len(planes), 7), np.float32), np.full(len(planes), 1 / self.by, np.float32)
+        n = len(planes)
+        return {"policy": np.zeros((n, 7), np.float32), "value": np.full(n, 1 / self.by, np.float32)}
 """
 
 
@@ -229,4 +232,4 @@ def test_an_engine_of_ones_own(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     engine, text = engines.make(f"{tmp_path}/own.py:Half(by=4.0)", trained(), CONNECT4, "cpu", 1)
     assert text == "half (as configured)" and engine.shape == (2, 6, 7)
-    assert engine.evaluate(CONNECT4.planes(positions(3)))[1].tolist() == [0.25] * 3
+    assert engine.evaluate(CONNECT4.planes(positions(3)))["value"].tolist() == [0.25] * 3

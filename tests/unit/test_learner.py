@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import make_config
+from helpers import make_config, untrained
 
 from az_mpi import games
 from az_mpi.network import resnet
@@ -20,17 +20,18 @@ from az_mpi.train.replay import Replay, Samples, sample_dtype
 from az_mpi.train.schedule import learning_rate
 
 CONNECT4 = games.make("connect4")
+HEADS = untrained().heads
 BATCH = 48
 
 
 @pytest.fixture(scope="module")
 def replay():
-    return filled(Replay(CONNECT4))
+    return filled(Replay(CONNECT4, HEADS))
 
 
 def filled(replay, value=None, weight=None):
     """Return a window with 500 positions, always the same but for their value and weight."""
-    rng, rows = np.random.default_rng(1), np.zeros(500, sample_dtype(CONNECT4))
+    rng, rows = np.random.default_rng(1), np.zeros(500, sample_dtype(CONNECT4, HEADS))
     rows["state"] = rng.integers(0, 1 << 40, rows["state"].shape)
     policy = rng.dirichlet(np.ones(7), 500)
     rows["value"], rows["weight"] = rng.choice([-1, 0, 1], 500), rng.uniform(0.5, 1.5, 500)
@@ -70,9 +71,9 @@ def plain_loop(learner, replay, steps, fused):
     optimizer = torch.optim.AdamW(groups, fused=fused)
     for step in range(steps):
         batch = replay.sample(np.random.default_rng([config.seed, step, 0]), BATCH)
-        planes, policy, value, weight = map(torch.from_numpy, batch)
-        planes = planes.float().contiguous(memory_format=torch.channels_last)
-        policy_loss, value_loss = losses(network, planes, policy, value, weight).values()
+        batch = {name: torch.from_numpy(part) for name, part in batch.items()}
+        batch["planes"] = batch["planes"].float().contiguous(memory_format=torch.channels_last)
+        policy_loss, value_loss = losses(network, batch).values()
         optimizer.zero_grad()
         ((policy_loss + settings.value_loss_weight * value_loss) / BATCH).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), settings.gradient_clip)
@@ -149,7 +150,7 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, repla
                 raise MemoryError("no room for the third batch")
             return super().sample(rng, n)
 
-    failing, learner = filled(Failing(CONNECT4)), make_learner()
+    failing, learner = filled(Failing(CONNECT4, HEADS)), make_learner()
     learner.progress.samples_due = 5 * BATCH
     with pytest.raises(MemoryError, match="third batch"):
         learner.train(failing, learner.progress, lambda *what: None)
@@ -201,9 +202,9 @@ def weights(learner):
 
 def test_an_infinite_loss_is_skipped_though_its_gradient_is_finite(make_learner, replay):
     """(z - v)^2 is beyond float32 for z = 2e19, while its weight keeps the gradient in bounds."""
-    huge, learner, told = filled(Replay(CONNECT4), 2e19, 1e-3), make_learner(), []
+    huge, learner, told = filled(Replay(CONNECT4, HEADS), 2e19, 1e-3), make_learner(), []
     batch = learner.tensors(huge.sample(np.random.default_rng(0), BATCH))
-    policy_loss, value_loss = losses(learner.network, *batch).values()
+    policy_loss, value_loss = losses(learner.network, batch).values()
     ((policy_loss + value_loss) / BATCH).backward()
     norms = [parameter.grad.norm() for parameter in learner.network.parameters()]
     assert value_loss.isinf() and torch.stack(norms).isfinite().all() and max(norms) > 0
@@ -241,7 +242,7 @@ def test_a_batch_that_found_no_room_on_the_device_is_brought_there_by_its_step(m
 
     def full_at_first(batch):
         mine = calls["prefetch" if threading.current_thread().name.startswith("prefetch") else "step"]
-        mine.append(type(batch[0]))
+        mine.append(type(batch["value"]))
         if (mine is calls["prefetch"]) == (len(mine) == 2):  # the second batch, and the first try of its step
             raise torch.OutOfMemoryError("made up")
         return tensors(batch)

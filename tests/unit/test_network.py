@@ -37,7 +37,7 @@ def test_there_is_nothing_but_weights_and_biases():
 
 def test_untrained_network_knows_nothing():
     """Equal priors and value exactly 0, whatever the position."""
-    logits, value = untrained()(float_planes(positions(20)))
+    logits, value = untrained()(float_planes(positions(20))).values()
     assert logits.shape == (20, 7) and value.shape == (20,) and not logits.any() and not value.any()
 
 
@@ -62,7 +62,7 @@ def test_every_parameter_learns():
     target = torch.linspace(-1, 1, 32)
     for _ in range(4):
         network.zero_grad()
-        logits, value = network(planes)
+        logits, value = network(planes).values()
         (((value - target) ** 2).sum() - logits.log_softmax(1)[:, 3].sum()).backward()
         with torch.no_grad():
             for parameter in network.parameters():
@@ -74,16 +74,16 @@ def test_a_position_is_worth_the_same_alone_and_in_a_batch():
     """To 1e-5, for the order of additions may differ."""
     network, planes = trained().eval(), float_planes(positions(33))
     with torch.inference_mode():
-        logits, value = network(planes)
+        logits, value = network(planes).values()
         assert logits.std() > 0.1 and value.std() > 0.01 and value.abs().max() < 1
         for k in (0, 1, 17, 32):
-            one_logits, one_value = network(planes[k : k + 1])
+            one_logits, one_value = network(planes[k : k + 1]).values()
             assert torch.allclose(one_logits[0], logits[k], atol=1e-5) and abs(one_value[0] - value[k]) < 1e-5
 
 
 def test_training_and_evaluation_mode_are_the_same():
     network, planes = trained(), float_planes(positions(5))
-    assert torch.equal(network.train()(planes)[0], network.eval()(planes)[0])
+    assert torch.equal(network.train()(planes)["policy"], network.eval()(planes)["policy"])
 
 
 def test_weights_depend_on_the_seed_alone():
@@ -111,14 +111,14 @@ def test_network_evaluator_shows_the_engine_the_board_of_the_player_to_move():
     class Asked(Engine):
         def evaluate(self, planes):
             self.planes = planes
-            return "answer"
+            return {"value": "its value", "another": "not asked for", "policy": "its logits"}
 
     engine = Asked()
     state = board(TICTACTOE, """
         X . .
         . O .
         . . X""")
-    assert NetworkEvaluator(TICTACTOE, engine)(state) == "answer"
+    assert NetworkEvaluator(TICTACTOE, engine)(state) == ("its logits", "its value")
     assert engine.planes[0].tolist() == [[[0, 0, 0], [0, 1, 0], [0, 0, 0]], [[1, 0, 0], [0, 0, 0], [0, 0, 1]]]
 
 

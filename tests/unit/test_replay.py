@@ -9,17 +9,19 @@ from helpers import Hashed, board, make_config, play_games
 from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.network.heads.value import Value
 from az_mpi.search.puct import Search
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 from az_mpi.train.replay import Replay, Samples, sample_dtype, to_samples, turn, window_size
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
+VALUE = {"value": Value(TICTACTOE, channels=8)}  # the only head whose target a row has
 
 
 def numbered(*indices, game=TICTACTOE):
     """Return samples that tell their index k: value k / 1000, and k modulo 4 policy entries from action k on."""
-    rows = np.zeros(len(indices), sample_dtype(game))
+    rows = np.zeros(len(indices), sample_dtype(game, VALUE))
     rows["index"], rows["value"], rows["weight"] = indices, np.array(indices) / 1000, 1
     return Samples.of(rows, np.array([policy_of_number(k, game) for k in indices]).reshape(-1, game.num_actions))
 
@@ -42,9 +44,9 @@ class InOrder:
 
 def held(replay):
     """Return the indices of the positions held, oldest first; their policies are theirs."""
-    _, policy, value, _ = replay.sample(InOrder(replay.positions_num), replay.positions_num)
-    indices = np.rint(value * 1000).astype(int).tolist()
-    assert all((row == policy_of_number(k, replay.game)).all() for k, row in zip(indices, policy))
+    batch = replay.sample(InOrder(replay.positions_num), replay.positions_num)
+    indices = np.rint(batch["value"] * 1000).astype(int).tolist()
+    assert all((row == policy_of_number(k, replay.game)).all() for k, row in zip(indices, batch["policy"]))
     return indices
 
 
@@ -65,16 +67,16 @@ def record():
 
 
 def test_samples_are_the_positions_of_the_record_in_order(record):
-    samples = to_samples(record, CONNECT4, 1000, 0.0)
+    samples = to_samples(record, CONNECT4, VALUE, models.Train(root_value_share=0.0), 1000)
     n, rows = len(record.positions), samples.rows
     assert rows["index"].tolist() == list(range(1000, 1000 + n))
     for name in ("state", "value", "policy_count"):
         assert (rows[name] == record.positions[name]).all()
     assert (rows["weight"] == 1).all() and (samples.policy == record.policy).all()
-    assert len(to_samples(Record.empty(CONNECT4), CONNECT4, 5, 0.5).rows) == 0
-    replay = Replay(CONNECT4)
+    assert len(to_samples(Record.empty(CONNECT4), CONNECT4, VALUE, models.Train(), 5).rows) == 0
+    replay = Replay(CONNECT4, VALUE)
     replay.add(samples)
-    assert replay.positions_num == n and (replay.sample(InOrder(n), n)[1] == record.dense_policy(7)).all()
+    assert replay.positions_num == n and (replay.sample(InOrder(n), n)["policy"] == record.dense_policy(7)).all()
 
 
 def test_value_target_by_hand():
@@ -82,12 +84,13 @@ def test_value_target_by_hand():
     record = Record(np.zeros(1, GAME), np.zeros(2, position_dtype(TICTACTOE)), np.zeros(0, POLICY))
     record.positions["value"], record.positions["root_value"] = [1, -1], [0.5, 0.25]
     for share, expected in ((0.25, [0.875, -0.6875]), (0.0, [1, -1]), (1.0, [0.5, 0.25])):
-        assert to_samples(record, TICTACTOE, 0, share).rows["value"].tolist() == expected
+        settings = models.Train(root_value_share=share)
+        assert to_samples(record, TICTACTOE, VALUE, settings, 0).rows["value"].tolist() == expected
     assert record.positions["value"].tolist() == [1, -1]  # what is stored stays the outcome
 
 
 def test_forget_drops_what_is_older():
-    replay = Replay(TICTACTOE)
+    replay = Replay(TICTACTOE, VALUE)
     replay.add(numbered(3, 5, 7))
     replay.add(numbered(9, 11))
     replay.forget(7)
@@ -102,7 +105,7 @@ def test_forget_drops_what_is_older():
 
 def test_a_window_that_slides_holds_the_newest_rows_where_they_are():
     """An eighth in reserve; once it is full, no row is moved and no memory taken but for what is added."""
-    rng, replay, made, size, peaks, sizes = np.random.default_rng(1), Replay(TICTACTOE), 0, 20_000, [], []
+    rng, replay, made, size, peaks, sizes = np.random.default_rng(1), Replay(TICTACTOE, VALUE), 0, 20_000, [], []
     tracemalloc.start()
     try:
         for _ in range(200):
@@ -118,7 +121,7 @@ def test_a_window_that_slides_holds_the_newest_rows_where_they_are():
                 assert held(replay) == list(range(max(0, made - size), made))
         assert replay.positions_num == size and sizes[100] == sizes[-1]
         assert max(peaks[100:]) < 1500 * 100
-        row_bytes = sample_dtype(TICTACTOE).itemsize + 8 + 1.5 * POLICY.itemsize  # 1.5 entries each
+        row_bytes = sample_dtype(TICTACTOE, VALUE).itemsize + 8 + 1.5 * POLICY.itemsize  # 1.5 entries each
         assert sizes[-1] < 1.15 * (size + 1500) * row_bytes
     finally:
         tracemalloc.stop()
@@ -130,7 +133,7 @@ def test_policies_take_memory_by_their_entries_not_by_the_actions():
     class Large(type(TICTACTOE)):
         num_actions = 5000
 
-    replay, rows = Replay(Large()), np.zeros(10_000, sample_dtype(TICTACTOE))
+    replay, rows = Replay(Large(), VALUE), np.zeros(10_000, sample_dtype(TICTACTOE, VALUE))
     rows["index"], rows["policy_count"] = np.arange(10_000), 3
     policy = np.zeros(30_000, POLICY)
     policy["action"] = np.random.default_rng(1).integers(5000, size=30_000)
@@ -139,39 +142,40 @@ def test_policies_take_memory_by_their_entries_not_by_the_actions():
 
 
 def test_an_empty_shard_gives_no_samples_of_the_right_shape():
-    planes, policy, value, weight = Replay(CONNECT4).sample(np.random.default_rng(0), 5)
-    assert planes.shape == (0, 2, 6, 7) and planes.dtype == np.uint8
-    assert policy.shape == (0, 7) and value.shape == weight.shape == (0,)
-    replay = Replay(CONNECT4)
+    batch = Replay(CONNECT4, VALUE).sample(np.random.default_rng(0), 5)
+    assert batch["planes"].shape == (0, 2, 6, 7) and batch["planes"].dtype == np.uint8
+    assert batch["policy"].shape == (0, 7) and batch["value"].shape == batch["weight"].shape == (0,)
+    replay = Replay(CONNECT4, VALUE)
     replay.add(numbered(1, game=CONNECT4))
-    assert [len(part) for part in replay.sample(np.random.default_rng(0), 0)] == [0] * 4
+    assert [len(part) for part in replay.sample(np.random.default_rng(0), 0).values()] == [0] * 4
 
 
 def test_samples_are_drawn_uniformly_with_replacement():
     """9000 draws of 30 rows: chi-square with 29 degrees of freedom is above 70 by chance once in 30,000."""
-    replay = Replay(TICTACTOE)
+    replay = Replay(TICTACTOE, VALUE)
     replay.add(numbered(*range(30)))
-    planes, policy, value, weight = replay.sample(np.random.default_rng(1), 9000)
-    assert planes.shape == (9000, 2, 3, 3) and policy.shape == (9000, 9) and (weight == 1).all()
-    counts = np.bincount(np.rint(value * 1000).astype(int), minlength=30)
+    batch = replay.sample(np.random.default_rng(1), 9000)
+    assert batch["planes"].shape == (9000, 2, 3, 3) and batch["policy"].shape == (9000, 9)
+    assert (batch["weight"] == 1).all()
+    counts = np.bincount(np.rint(batch["value"] * 1000).astype(int), minlength=30)
     assert len(counts) == 30 and ((counts - 300) ** 2 / 300).sum() < 70
 
 
 def test_samples_depend_on_the_generator_alone():
-    replay = Replay(TICTACTOE)
+    replay = Replay(TICTACTOE, VALUE)
     replay.add(numbered(*range(30)))
     one, same, other = (replay.sample(np.random.default_rng(seed), 50) for seed in (1, 1, 2))
-    assert all((a == b).all() for a, b in zip(one, same)) and (one[2] != other[2]).any()
+    assert all((one[name] == same[name]).all() for name in one) and (one["value"] != other["value"]).any()
 
 
 @pytest.mark.parametrize("game", [TICTACTOE, CONNECT4])
 def test_samples_are_those_of_plain_indexing(game):
     """The compiled kernels against numpy's indexing of whole rows, on random states, for the same generator."""
-    rng, rows = np.random.default_rng(4), np.zeros(200, sample_dtype(game))
+    rng, rows = np.random.default_rng(4), np.zeros(200, sample_dtype(game, VALUE))
     rows["state"] = rng.integers(0, 1 << 9, rows["state"].shape)
     policy = rng.random((200, game.num_actions), np.float32) * (rng.random((200, game.num_actions)) < 0.5)
     rows["value"], rows["weight"] = rng.random((2, 200))
-    replay = Replay(game)
+    replay = Replay(game, VALUE)
     replay.add(Samples.of(rows, policy))
     rng = np.random.default_rng(5)
     places, symmetry = rng.integers(200, size=1000), rng.integers(len(game.symmetry_cells), size=1000)
@@ -179,8 +183,12 @@ def test_samples_are_those_of_plain_indexing(game):
     cells, actions = game.symmetry_cells[symmetry], game.symmetry_actions[symmetry]
     planes = np.take_along_axis(game.planes(drawn["state"]).reshape(1000, 2, -1), cells[:, None, :], axis=2)
     policy = np.take_along_axis(policy[places], actions, axis=1)
-    expected = planes.reshape(1000, *game.planes_shape), policy, drawn["value"], drawn["weight"]
-    for ours, plain in zip(replay.sample(np.random.default_rng(5), 1000), expected, strict=True):
+    expected = {"planes": planes.reshape(1000, *game.planes_shape), "policy": policy, "value": drawn["value"],
+                "weight": drawn["weight"]}
+    batch = replay.sample(np.random.default_rng(5), 1000)
+    assert batch.keys() == expected.keys()
+    for name, plain in expected.items():
+        ours = batch[name]
         assert ours.dtype == plain.dtype and ours.shape == plain.shape and (ours == plain).all()
 
 
@@ -190,12 +198,13 @@ def test_each_symmetry_is_as_likely_and_value_and_weight_stay_with_their_positio
         X O .
         . . .
         . . .""")
-    rows = np.zeros(2, sample_dtype(TICTACTOE))
+    rows = np.zeros(2, sample_dtype(TICTACTOE, VALUE))
     rows["state"] = np.concatenate([corner, TICTACTOE.initial(1)])
     rows["value"], rows["weight"] = [0.5, -0.25], [2, 3]
-    replay = Replay(TICTACTOE)
+    replay = Replay(TICTACTOE, VALUE)
     replay.add(Samples.of(rows, np.tile(np.arange(9) == 1, (2, 1))))
-    planes, policy, value, weight = replay.sample(np.random.default_rng(3), 4000)
+    planes, policy, value, weight = map(replay.sample(np.random.default_rng(3), 4000).get,
+                                        ("planes", "policy", "value", "weight"))
     ours = planes.any(axis=(1, 2, 3))
     assert ((value == 0.5) == ours).all() and ((value == -0.25) == ~ours).all()
     assert (weight == np.where(ours, 2, 3)).all()

@@ -21,9 +21,12 @@ class CudaEngine(Engine):
         self.device = torch.device(device)
         self._dtype, self.describe = DTYPES[precision], f"torch cuda graphs {precision}"
         self._network = copy.deepcopy(network).to(self.device, self._dtype, memory_format=torch.channels_last).eval()
-        self._planes_shape, self._num_actions = planes_shape, network.policy_out.out_features
+        self._planes_shape = planes_shape
         self._stream = torch.cuda.Stream(self.device)
         self._stream.wait_stream(torch.cuda.current_stream(self.device))  # which copies the weights
+        with torch.inference_mode(), torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            one = torch.zeros((1, *planes_shape), dtype=self._dtype, device=self.device)
+            self._shapes = {name: output.shape[1:] for name, output in self._network(one).items()}  # of one position
         self._graphs, self._pool = {}, torch.cuda.graph_pool_handle()
         self._lanes, self._turn = [_Lane(), _Lane()], 0
 
@@ -41,7 +44,7 @@ class CudaEngine(Engine):
         n, lane = len(planes), self._lanes[self._turn]
         self._turn = 1 - self._turn
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
-            lane.reserve(-(-n // LARGEST) * LARGEST, self._planes_shape, self._num_actions)
+            lane.reserve(-(-n // LARGEST) * LARGEST, self._planes_shape, self._shapes)
             lane.planes[:n] = torch.from_numpy(planes)
             for start, end, _ in pieces(n, LARGEST, SMALLEST):
                 # Powers of two: at most seven graphs.
@@ -49,14 +52,14 @@ class CudaEngine(Engine):
                 at = slice(start, start + len(graph.planes))
                 graph.planes.copy_(lane.planes[at], non_blocking=True)
                 graph.graph.replay()
-                lane.logits[at].copy_(graph.logits, non_blocking=True)
-                lane.value[at].copy_(graph.value, non_blocking=True)
+                for name, output in graph.outputs.items():
+                    lane.outputs[name][at].copy_(output, non_blocking=True)
             lane.done.record(self._stream)
 
         def complete():
             with watchdog.brief():
                 lane.done.synchronize()
-            return lane.logits[:n].numpy().copy(), lane.value[:n].numpy().copy()
+            return {name: output[:n].numpy().copy() for name, output in lane.outputs.items()}
 
         return complete
 
@@ -80,12 +83,12 @@ class _Lane:
     def __init__(self):
         self.planes, self.done = None, torch.cuda.Event()
 
-    def reserve(self, n, planes_shape, num_actions):
-        """Have room for n positions. The batch that was here before has been completed."""
+    def reserve(self, n, planes_shape, shapes):
+        """Have room for n positions, whose outputs have these shapes. The batch that was here before has been
+        completed."""
         if self.planes is None or len(self.planes) < n:
             self.planes = torch.zeros((n, *planes_shape), dtype=torch.uint8, pin_memory=True)
-            self.logits = torch.empty((n, num_actions), pin_memory=True)
-            self.value = torch.empty(n, pin_memory=True)
+            self.outputs = {name: torch.empty((n, *shape), pin_memory=True) for name, shape in shapes.items()}
 
 
 class _Graph:
@@ -96,12 +99,11 @@ class _Graph:
 
         def forward():
             x = self.planes.to(dtype).contiguous(memory_format=torch.channels_last)
-            logits, value = network(x)
-            return logits.float(), value.float()
+            return {name: output.float() for name, output in network(x).items()}
 
         for _ in range(3):  # cuDNN chooses its kernels before the capture
             forward()
         stream.synchronize()
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=pool, stream=stream):
-            self.logits, self.value = forward()
+            self.outputs = forward()

@@ -17,7 +17,7 @@ class Engine:
         raise NotImplementedError
 
     def evaluate(self, planes):
-        """Return (logits float32 [B, A], value float32 [B]) of planes uint8 [B, C, H, W]."""
+        """Return {name of an output: float32 [B, …]} of planes uint8 [B, C, H, W]: the network's outputs."""
         return self.begin(planes)()
 
     def begin(self, planes):

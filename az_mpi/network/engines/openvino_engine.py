@@ -8,6 +8,7 @@ network, so new weights are simply compiled again.
 import numpy as np
 
 from az_mpi.network.engines.engine import Engine, pieces
+from az_mpi.network.heads import SEARCHED
 
 HINTS = {"fp32": "f32", "bf16": "bf16"}  # OpenVINO's names
 # One batch of self-play in one piece; every change of size costs some 50 us.
@@ -41,6 +42,7 @@ class OpenVinoEngine(Engine):
         self._planes = np.zeros((self._piece, *planes_shape), np.uint8)
         sizes = range(self._step, self._piece + 1, self._step)
         self._inputs = {size: openvino.Tensor(self._planes[:size], shared_memory=True) for size in sizes}
+        self._names = SEARCHED
         self.load(network)
 
     def load(self, network):
@@ -48,14 +50,14 @@ class OpenVinoEngine(Engine):
         self._request = compiled.create_infer_request()
 
     def evaluate(self, planes):
-        logits, value = [], []
+        parts = []
         for start, end, size in pieces(len(planes), self._piece, self._step):
             self._planes[: end - start] = planes[start:end]
             self._request.set_input_tensor(self._inputs[size])
             self._request.infer()
-            logits.append(self._request.get_output_tensor(0).data[: end - start].copy())
-            value.append(self._request.get_output_tensor(1).data[: end - start, 0].copy())
-        return np.concatenate(logits), np.concatenate(value)
+            outputs = [self._request.get_output_tensor(k).data[: end - start].copy() for k in range(len(self._names))]
+            parts.append(dict(zip(self._names, outputs)))
+        return {name: np.concatenate([part[name] for part in parts]) for name in self._names}
 
 
 def _model(network, planes_shape):
@@ -81,6 +83,7 @@ def _model(network, planes_shape):
     x = ops.relu(conv(ops.convert(planes, np.float32), network.stem))
     for block in network.tower:
         x = ops.relu(ops.add(x, conv(ops.relu(conv(x, block.first)), block.second)))
-    policy = linear(flat(ops.relu(conv(x, network.policy_conv))), network.policy_out)
-    hidden = ops.relu(linear(flat(ops.relu(conv(x, network.value_conv))), network.value_hidden))
-    return Model([policy, ops.tanh(linear(hidden, network.value_out))], [planes])
+    policy, value = network.heads["policy"], network.heads["value"]
+    logits = linear(flat(ops.relu(conv(x, policy.conv))), policy.out)
+    hidden = ops.relu(linear(flat(ops.relu(conv(x, value.conv))), value.hidden))
+    return Model([logits, ops.squeeze(ops.tanh(linear(hidden, value.out)), ops.constant(np.array([1])))], [planes])

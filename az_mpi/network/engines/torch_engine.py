@@ -32,7 +32,9 @@ class TorchEngine(Engine):
         with torch.inference_mode(), warnings.catch_warnings():
             # What is to follow traces, torch.compile, wants a C++ compiler and half a minute on every node.
             warnings.simplefilter("ignore", DeprecationWarning)
-            self._network = torch.jit.trace(network.eval().requires_grad_(False), example, check_trace=False)
+            # Not strict: the outputs are a dict.
+            network = network.eval().requires_grad_(False)
+            self._network = torch.jit.trace(network, example, strict=False, check_trace=False)
 
     @torch.inference_mode()
     def load(self, network):
@@ -40,11 +42,10 @@ class TorchEngine(Engine):
 
     @torch.inference_mode()
     def evaluate(self, planes):
-        logits, value, threads = [], [], torch.get_num_threads()
+        parts, threads = [], torch.get_num_threads()
         for start, end, size in pieces(len(planes), PIECE * threads, STEP * threads):
             x = torch.zeros((size, *self._planes_shape), dtype=self.dtype)
             x[: end - start] = torch.from_numpy(planes[start:end])
-            result = self._network(x.contiguous(memory_format=torch.channels_last))
-            logits.append(result[0][: end - start].float().numpy())
-            value.append(result[1][: end - start].float().numpy())
-        return np.concatenate(logits), np.concatenate(value)
+            outputs = self._network(x.contiguous(memory_format=torch.channels_last))
+            parts.append({name: output[: end - start].float().numpy() for name, output in outputs.items()})
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

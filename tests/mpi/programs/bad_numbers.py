@@ -19,10 +19,10 @@ drawn = 0
 def sample_with_nan(replay, rng, n, sample=Replay.sample):
     global drawn
     drawn += 1
-    planes, policy, value, weight = sample(replay, rng, n)
+    batch = sample(replay, rng, n)
     if FIRST <= drawn <= LAST:
-        value[0] = np.nan
-    return planes, policy, value, weight
+        batch["value"][0] = np.nan
+    return batch
 
 
 if environment_rank() == RANK:

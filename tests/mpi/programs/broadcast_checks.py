@@ -21,7 +21,7 @@ def check(world, trainers_num):
     network = resnet.build(games.make("connect4"), models.Network(blocks=2, channels=16), seed)
     if trains:  # values that no shorter format has
         with torch.no_grad():
-            network.policy_out.weight.normal_(generator=torch.Generator().manual_seed(7))
+            network.heads["policy"].out.weight.normal_(generator=torch.Generator().manual_seed(7))
     setup = SimpleNamespace(config=configuration.validate({"game": "connect4", "fault": {"copy_every": 0}}, "test"),
                             game=None)
     training, report = Training.make(setup, world, None, trainers_num, network), SimpleNamespace(counters=Counters())

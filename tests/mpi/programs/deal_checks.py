@@ -4,6 +4,7 @@ import numpy as np
 
 from az_mpi import games
 from az_mpi.mpi.world import World
+from az_mpi.network.heads.value import Value
 from az_mpi.train import replay
 
 
@@ -17,7 +18,7 @@ world.chunk_bytes = 1024
 game = games.make("tictactoe")
 counts = [5 + 3 * r for r in range(world.size)]
 for trainers_num in (1, world.size):
-    rows = np.zeros(counts[world.rank], replay.sample_dtype(game))
+    rows = np.zeros(counts[world.rank], replay.sample_dtype(game, {"value": Value(game, channels=8)}))
     rows["index"] = 100 + sum(counts[: world.rank]) + np.arange(len(rows))
     rows["value"] = rows["index"] / 7
     got = replay.deal(world, trainers_num, replay.Samples.of(rows, policy_of(rows["index"])))

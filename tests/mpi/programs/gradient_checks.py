@@ -28,7 +28,8 @@ def random_batch(game, n):
     planes = rng.integers(0, 2, (n, *game.planes_shape)).astype(np.uint8)
     policy = rng.dirichlet(np.ones(game.num_actions), n).astype(np.float32)
     value = rng.choice([-1.0, 0.0, 1.0], n).astype(np.float32)
-    return planes, policy, value, rng.uniform(0.5, 1.5, n).astype(np.float32)
+    weight = rng.uniform(0.5, 1.5, n).astype(np.float32)
+    return {"planes": planes, "policy": policy, "value": value, "weight": weight}
 
 
 def network_with_random_heads(game, config):
@@ -50,8 +51,8 @@ def main():
     batch = random_batch(game, BATCH)
 
     alone = network_with_random_heads(game, config)
-    whole = [torch.from_numpy(part) for part in batch]
-    policy_loss, value_loss = losses(alone, whole[0].float(), *whole[1:]).values()
+    whole = {name: torch.from_numpy(part) for name, part in batch.items()}
+    policy_loss, value_loss = losses(alone, whole | {"planes": whole["planes"].float()}).values()
     ((policy_loss + 0.7 * value_loss) / BATCH).backward()
 
     ddp_backend.BUCKET_BYTES = int(sys.argv[2]) if len(sys.argv) > 2 else ddp_backend.BUCKET_BYTES
@@ -63,7 +64,7 @@ def main():
         if empty_last and world.size > 1:  # a rank whose shard is empty takes part all the same
             counts = [*split_evenly(BATCH, world.size - 1), 0]
         first = sum(counts[: world.rank])
-        mine = [part[first : first + counts[world.rank]] for part in batch]
+        mine = {name: part[first : first + counts[world.rank]] for name, part in batch.items()}
         with backend.session():
             local = learner.gradients(learner.tensors(mine), BATCH)
         for (name, ours), (_, theirs) in zip(network.named_parameters(), alone.named_parameters()):

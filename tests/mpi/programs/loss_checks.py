@@ -13,6 +13,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.mpi.world import World, split_evenly
 from az_mpi.network import resnet
+from az_mpi.network.heads.value import Value
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
@@ -23,11 +24,12 @@ GAME = games.make("connect4")
 
 
 def window(value, weight):
-    rng, rows = np.random.default_rng(4), np.zeros(200, sample_dtype(GAME))
+    heads = {"value": Value(GAME, channels=8)}
+    rng, rows = np.random.default_rng(4), np.zeros(200, sample_dtype(GAME, heads))
     rows["state"] = rng.integers(0, 1 << 40, rows["state"].shape)
     policy = rng.dirichlet(np.ones(7), len(rows))
     rows["value"], rows["weight"] = value, weight
-    filled = Replay(GAME)
+    filled = Replay(GAME, heads)
     filled.add(Samples.of(rows, policy))
     return filled
 

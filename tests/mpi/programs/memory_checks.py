@@ -16,6 +16,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
+from az_mpi.network.heads.value import Value
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
@@ -27,11 +28,12 @@ ROOM = 5  # samples
 
 
 def window(game, rank):
-    rng, rows = np.random.default_rng(rank), np.zeros(200, sample_dtype(game))
+    heads = {"value": Value(game, channels=8)}
+    rng, rows = np.random.default_rng(rank), np.zeros(200, sample_dtype(game, heads))
     rows["state"] = rng.integers(0, 1 << 40, rows["state"].shape)
     policy = rng.dirichlet(np.ones(7), 200)
     rows["value"], rows["weight"] = rng.choice([-1, 0, 1], 200), rng.uniform(0.5, 1.5, 200)
-    replay = Replay(game)
+    replay = Replay(game, heads)
     replay.add(Samples.of(rows, policy))
     return replay
 

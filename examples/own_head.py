@@ -1,0 +1,34 @@
+"""A head of one's own: a further output of the network, which learns how many moves are left of the game."""
+
+import numpy as np
+from torch import nn
+from torch.nn import functional as F
+
+from az_mpi.network.heads.head import Head
+
+
+class MovesLeft(Head):
+    """The moves that are left, [B], as a share of the longest game's; loss: its squared error times `factor`.
+
+    The search does not ask for it: the tower learns from it what ends a game soon.
+    """
+
+    name, target_dtype = "moves_left", np.dtype("<f4")
+
+    def __init__(self, game, channels, factor=0.5):
+        super().__init__()
+        self.factor = factor
+        self.out = nn.Linear(channels, 1)
+
+    def forward(self, tower):
+        return F.relu(self.out(tower.mean(dim=(2, 3)))).squeeze(1)
+
+    def target(self, record, game, settings):
+        lengths = record.games["length"]  # positions follow each other game by game
+        return (np.repeat(lengths, lengths) - record.positions["ply"]) / game.max_plies
+
+    def loss(self, output, target):
+        return (output.float() - target) ** 2
+
+    def weight(self, settings):
+        return self.factor

@@ -1,0 +1,163 @@
+"""Heads: outputs, targets and losses by name, a head of one's own, and weights of runs that knew no heads."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import Hashed, float_planes, make_config, play_games, positions, trained
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+from az_mpi import games
+from az_mpi.core.problems import Refusal
+from az_mpi.network import resnet
+from az_mpi.network.engines.torch_engine import TorchEngine
+from az_mpi.selfplay.player import Player
+from az_mpi.storage import checkpoint, run_folder
+from az_mpi.storage.checkpoint import Progress
+from az_mpi.train import backends
+from az_mpi.train.learner import Learner
+from az_mpi.train.loss import losses
+from az_mpi.train.replay import Replay, to_samples
+
+ROOT = Path(__file__).parents[2]
+OLD = ROOT / "tests" / "data" / "run_of_0823929"
+TICTACTOE = games.make("tictactoe")
+
+# Who owns each cell at the end of the game, for the player to move: a target that turns with the board.
+OWNERS = """
+import numpy as np
+from torch import nn
+from torch.nn import functional as F
+from az_mpi.network.heads.head import Head
+
+class Owners(Head):
+    name, target_dtype, is_board = "owners", np.dtype(("<f4", (3, 3))), True
+
+    def __init__(self, channels, factor=1.0):
+        super().__init__()
+        self.conv, self.factor = nn.Conv2d(channels, 1, 1), factor
+
+    def forward(self, tower):
+        return self.conv(tower).squeeze(1)
+
+    def target(self, record, game, settings):
+        last = np.cumsum(record.games["length"]) - 1
+        ends = game.play(record.positions["state"][last], record.positions["action"][last])
+        planes = game.planes(ends).astype(np.float32)
+        first = (planes[:, 0] - planes[:, 1]) * (1 - 2 * game.to_play(ends)[:, None, None])
+        sign = 1 - 2 * record.positions["to_play"]
+        return np.repeat(first, record.games["length"], axis=0) * sign[:, None, None]
+
+    def loss(self, output, target):
+        return ((output.float() - target) ** 2).mean(dim=(1, 2))
+
+    def weight(self, settings):
+        return self.factor
+"""
+
+
+@pytest.fixture
+def configured(tmp_path):
+    """A configuration of tic-tac-toe with a third head, in a file of the user's own."""
+    (tmp_path / "own.py").write_text(OWNERS)
+    heads = ("policy", "value", f"{tmp_path}/own.py:Owners(factor=3.0)")
+    return make_config(network={"blocks": 1, "channels": 8, "heads": heads}, search={"simulations": 20},
+                       selfplay={"parallel_games": 8}, train={"batch_size": 16, "mixed_precision": False},
+                       report={"summary_frequency": 1})  # fmt: skip
+
+
+def played(config, num=24):
+    return play_games(Player(config, TICTACTOE, Hashed(TICTACTOE), 0), range(num))
+
+
+def test_the_heads_are_the_outputs_in_their_order(configured):
+    network = resnet.build(TICTACTOE, configured.network, 1)
+    outputs = network(float_planes(positions(5, TICTACTOE), TICTACTOE))
+    assert {name: tuple(output.shape) for name, output in outputs.items()} == {
+        "policy": (5, 9), "value": (5,), "owners": (5, 3, 3)}  # fmt: skip
+    names = [name for name, _ in network.named_parameters()]
+    assert names[-2:] == ["heads.owners.conv.weight", "heads.owners.conv.bias"]
+
+
+@pytest.mark.parametrize("heads", [("policy",), ("value",), ("policy", "value", "own.py:Twice"), ()])
+def test_a_network_that_the_search_cannot_use_is_refused(heads, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text("from az_mpi.network.heads.value import Value\nclass Twice(Value): pass\n")
+    config = make_config(network={"heads": heads})
+    with pytest.raises(Refusal, match="network.heads.*\n.*policy and value"):
+        resnet.build(TICTACTOE, config.network, 1)
+
+
+def test_each_target_follows_its_head_and_turns_with_the_board(configured):
+    """Drawn through any symmetry, a finished game's last position shows its own stones among those of the end."""
+    record, network = played(configured), resnet.build(TICTACTOE, configured.network, 1)
+    replay = Replay(TICTACTOE, network.heads)
+    replay.add(to_samples(record, TICTACTOE, network.heads, configured.train, 0))
+    batch = replay.sample(np.random.default_rng(1), 500)
+    assert set(batch) == {"planes", "policy", "value", "owners", "weight"}
+    assert batch["owners"].shape == (500, 3, 3) and np.isin(batch["owners"], (-1, 0, 1)).all()
+    planes = batch["planes"].astype(int)
+    # Stones stay where they are: those of the player to move, and of the other one, are owned at the end.
+    assert (batch["owners"][planes[:, 0] > 0] == 1).all() and (batch["owners"][planes[:, 1] > 0] == -1).all()
+    assert 0 < (planes.sum(axis=1) == 0)[batch["owners"] != 0].mean() < 1  # and more are to come
+
+
+def test_losses_are_added_with_the_weights_of_their_heads(configured, world):
+    record, network = played(configured), resnet.build(TICTACTOE, configured.network, 1)
+    learner = Learner(configured, TICTACTOE, network, backends.make("ddp", world, world, "cpu"), "cpu")
+    replay = Replay(TICTACTOE, network.heads)
+    replay.add(to_samples(record, TICTACTOE, network.heads, configured.train, 0))
+    batch = learner.tensors(replay.sample(np.random.default_rng(1), 16))
+    by_head = losses(network, batch)
+    (sum(weight * by_head[name] for name, weight in (("policy", 1), ("value", 1), ("owners", 3))) / 16).backward()
+    expected = {name: parameter.grad.clone() for name, parameter in network.named_parameters()}
+    with learner.backend.session():
+        sums = learner.gradients(batch, 16)
+    assert sums.tolist() == pytest.approx([loss.item() for loss in by_head.values()])
+    for name, parameter in network.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name])
+    summaries = []
+    assert learner.train(replay, Progress(samples_due=16), lambda step, values: summaries.append(values)) == 1
+    assert list(summaries[0]) == ["policy_loss", "value_loss", "owners_loss", "gradient_norm", "learning_rate"]
+    assert list(learner.iteration_losses()) == ["policy_loss", "value_loss", "owners_loss"]
+
+
+def test_engines_answer_by_name(configured):
+    network, states = trained(settings=configured.network, game=TICTACTOE), positions(9, TICTACTOE)
+    found = TorchEngine(network, TICTACTOE.planes_shape, "fp32").evaluate(TICTACTOE.planes(states))
+    with torch.inference_mode():
+        exact = network(float_planes(states, TICTACTOE))
+    assert list(found) == ["policy", "value", "owners"]
+    for name, output in exact.items():
+        assert found[name].shape == output.shape and np.abs(found[name] - output.numpy()).max() < 1e-5
+
+
+def test_a_checkpoint_of_an_earlier_version_has_the_same_weights_under_other_names():
+    """What its network says, computed here from the tensors under their old names."""
+    path = OLD / "checkpoints" / "000002"
+    old, found = load_file(path / "model.safetensors"), checkpoint.read(path)
+    assert "policy_conv.weight" in old and "heads.policy.conv.weight" in found.model
+    network = resnet.build(TICTACTOE, run_folder.recorded_config(OLD).network, 1)
+    checkpoint.check_fits(path, found, network.state_dict())
+    network.load_state_dict(found.model)
+    planes = float_planes(positions(20, TICTACTOE), TICTACTOE)
+
+    def layer(name, x):
+        weight, bias = old[f"{name}.weight"], old[f"{name}.bias"]
+        if weight.dim() == 2:
+            return F.linear(x, weight, bias)
+        return F.conv2d(x, weight, bias, padding=weight.shape[2] // 2)
+
+    with torch.inference_mode():
+        x = F.relu(layer("stem", planes))
+        x = F.relu(x + layer("tower.0.second", F.relu(layer("tower.0.first", x))))
+        logits = layer("policy_out", F.relu(layer("policy_conv", x)).flatten(1))
+        hidden = F.relu(layer("value_hidden", F.relu(layer("value_conv", x)).flatten(1)))
+        value = torch.tanh(layer("value_out", hidden)).squeeze(1)
+        outputs = network(planes)
+    assert torch.equal(outputs["policy"], logits) and torch.equal(outputs["value"], value) and logits.std() > 0
+    # The optimiser's moments go with the weights.
+    moments = {key.rpartition(".")[0] for key in found.optimizer}
+    assert moments == {name for name, _ in network.named_parameters()}
