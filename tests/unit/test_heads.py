@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
-from az_mpi.network import resnet
+from az_mpi.network import engines, resnet
+from az_mpi.network.engines.openvino_engine import OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine
 from az_mpi.selfplay.player import Player
 from az_mpi.storage import checkpoint, run_folder
@@ -124,12 +125,21 @@ def test_losses_are_added_with_the_weights_of_their_heads(configured, world):
     assert list(learner.iteration_losses()) == ["policy_loss", "value_loss", "owners_loss"]
 
 
-def test_engines_answer_by_name(configured):
-    network, states = trained(settings=configured.network, game=TICTACTOE), positions(9, TICTACTOE)
-    found = TorchEngine(network, TICTACTOE.planes_shape, "fp32").evaluate(TICTACTOE.planes(states))
+ENGINES = {"torch": TorchEngine, "openvino": lambda *what: OpenVinoEngine(*what[:2], 1, what[2])}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_engines_answer_by_name(configured, name):
+    """Also with other layers, methods and functions than those of the built-in heads."""
+    if name == "openvino":
+        pytest.importorskip("openvino", reason="optional; it could not be installed here")
+    heads = (*configured.network.heads, f"{ROOT}/examples/own_head.py:MovesLeft")
+    settings = configured.network.model_copy(update={"heads": heads})
+    network, states = trained(settings=settings, game=TICTACTOE), positions(9, TICTACTOE)
+    found = ENGINES[name](network, TICTACTOE.planes_shape, "fp32").evaluate(TICTACTOE.planes(states))
     with torch.inference_mode():
         exact = network(float_planes(states, TICTACTOE))
-    assert list(found) == ["policy", "value", "owners"]
+    assert list(found) == ["policy", "value", "owners", "moves_left"]
     for name, output in exact.items():
         assert found[name].shape == output.shape and np.abs(found[name] - output.numpy()).max() < 1e-5
 
@@ -161,3 +171,25 @@ def test_a_checkpoint_of_an_earlier_version_has_the_same_weights_under_other_nam
     # The optimiser's moments go with the weights.
     moments = {key.rpartition(".")[0] for key in found.optimizer}
     assert moments == {name for name, _ in network.named_parameters()}
+
+
+STRANGE = """
+from az_mpi.network.heads.head import Head
+
+class Strange(Head):
+    name, target_dtype = "strange", None
+
+    def forward(self, tower):
+        return tower.cumsum(dim=1)
+"""
+
+
+def test_a_head_that_openvino_cannot_run_is_run_by_torch_and_the_choice_says_why(tmp_path):
+    pytest.importorskip("openvino", reason="optional; it could not be installed here")
+    (tmp_path / "own.py").write_text(STRANGE)
+    settings = make_config(network={"heads": ("policy", "value", f"{tmp_path}/own.py:Strange")}).network
+    network = resnet.build(TICTACTOE, settings, 1)
+    engine, choice = engines.make("auto", network, TICTACTOE, "cpu", 1)
+    assert isinstance(engine, TorchEngine) and "cumsum is not among Conv2d" in choice
+    with pytest.raises(Refusal, match="network.engine"):
+        engines.make("openvino", network, TICTACTOE, "cpu", 1)

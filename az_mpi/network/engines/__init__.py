@@ -25,7 +25,9 @@ def make(name, network, game, device, threads, precision="auto"):
 
 def fastest(network, planes_shape, device, threads, precision):
     """Return the fastest engine there is."""
-    without_openvino = openvino_engine.missing() if device.type == "cpu" else "there is a GPU"
+    without_openvino = "there is a GPU"
+    if device.type == "cpu":
+        without_openvino = openvino_engine.missing(network, planes_shape)
     if without_openvino:
         return with_torch(network, planes_shape, device, precision, f"auto: {without_openvino}")
     return with_openvino(network, planes_shape, threads, precision, "auto: the fastest on processors")
@@ -33,9 +35,9 @@ def fastest(network, planes_shape, device, threads, precision):
 
 def with_openvino(network, planes_shape, threads, precision, reason="as configured"):
     """Return OpenVINO on the processor, also on a rank that has a GPU."""
-    if problem := openvino_engine.missing():
+    if problem := openvino_engine.missing(network, planes_shape):
         raise Refusal(f'network.engine = "openvino"\n  {problem}\n'
-                      "  install it (make setup does), or let each rank choose with --set network.engine=auto")
+                      "  make setup installs it; or let each rank choose with --set network.engine=auto")
     precision, why = _precision(torch.device("cpu"), precision)
     return _chosen(OpenVinoEngine(network, planes_shape, threads, precision), why, reason)
 

@@ -28,7 +28,9 @@ class Head(nn.Module):
         """Draw the weights. Called once, when all layers of the network have been made."""
 
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
-        """Return the output, float [B, …], of what the tower says, float [B, C, H, W]."""
+        """Return the output, float [B, …], of what the tower says, float [B, C, H, W].
+
+        Engines record these operations once: they must not depend on values."""
         raise NotImplementedError
 
     def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
