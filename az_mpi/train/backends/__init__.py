@@ -3,6 +3,7 @@
 import torch
 
 from az_mpi.core.problems import Refusal
+from az_mpi.mpi.world import World
 from az_mpi.train.backends.ddp_backend import DdpBackend
 from az_mpi.train.backends.horovod_backend import HorovodBackend
 
@@ -10,7 +11,7 @@ Backend = HorovodBackend | DdpBackend
 KINDS: dict[str, type[Backend]] = {"horovod": HorovodBackend, "ddp": DdpBackend}
 
 
-def make(name, world, trainers, device):
+def make(name: str, world: World, trainers: World | None, device: str) -> Backend | None:
     """Return the backend called `name` over the world `trainers`, None where that is None. Collective over world.
 
     device: the torch device this rank trains on. Raises Refusal, on every rank, where the backend cannot be used.
