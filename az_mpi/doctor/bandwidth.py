@@ -1,15 +1,18 @@
 """How fast bulk data travels between the ranks; benchmarks/exchange.py measures with the same calls."""
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from az_mpi.doctor.checks import OK, WARNING, Check
+from az_mpi.mpi.world import World
 
 SIZE, RUNS, SLOW_MB_PER_S = 1 << 22, 3, 20.0
 
 
-def examine(world):
+def examine(world: World) -> tuple[list[Check], dict[str, Any]]:
     """Return (checks, figures). Collective."""
     if world.size == 1:
         return [Check("exchange", OK, "one rank: nothing to exchange")], {}
@@ -24,7 +27,7 @@ def examine(world):
         "exchange": figures}
 
 
-def measure(world, call, runs):
+def measure(world: World, call: Callable[[], object], runs: int) -> list[float]:
     """Return the seconds of `runs` calls, each that of the slowest rank. Collective."""
     seconds = []
     for _ in range(runs + 1):  # the first makes connections and buffers
@@ -35,7 +38,7 @@ def measure(world, call, runs):
     return seconds[1:]
 
 
-def bulk_calls(world, size):
+def bulk_calls(world: World, size: int) -> dict[str, tuple[Callable[[], object], int]]:
     """Return {name: (call, bytes through the busiest rank)} for `size` bytes of rows of 64 bytes."""
     rows = np.zeros((size // 64, 64), np.uint8)
     destination = np.arange(len(rows)) % world.size

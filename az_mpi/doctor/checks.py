@@ -3,10 +3,13 @@
 import json
 import sys
 import textwrap
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 WIDTH = 118
+Result = TypeVar("Result")
+Ranks = Sequence[dict[str, Any]]  # the facts of each rank, see `facts.gather`
 
 
 class Check(NamedTuple):
@@ -18,7 +21,7 @@ class Check(NamedTuple):
     cure: str = ""
 
 
-def attempt(act, *arguments):
+def attempt(act: Callable[..., Result], *arguments: Any) -> tuple[Result | None, str | None]:
     """Return (the result of `act`, None), or (None, its exception as one line): a rank that fails must still take part
     in the next collective, by which all hear of it."""
     try:
@@ -27,14 +30,14 @@ def attempt(act, *arguments):
         return None, in_words(error)
 
 
-def in_words(error):
+def in_words(error: BaseException) -> str:
     """Return an exception as one line."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 
-def ranks_in_words(ranks):
+def ranks_in_words(ranks: Collection[int]) -> str:
     """Return rank numbers as text: "rank 3", "ranks 0-2, 5"."""
     runs = []
     for rank in sorted(ranks):
@@ -49,19 +52,19 @@ def ranks_in_words(ranks):
 class Report:
     """Collects sections of checks. Where `shown`, prints each section as soon as it is known."""
 
-    def __init__(self, shown, as_json):
+    def __init__(self, shown: bool, as_json: bool):
         self.shown, self.as_json = shown, as_json
         self.sections, self.figures = [], {}
         # The stream for progress. For a report as text it is the report's own: mpirun of Open MPI 5.0 may join part of
         # a line of one stream to the next line of the other (openpmix issue 3858).
-        self.progress = (sys.stderr if as_json else sys.stdout) if shown else None
+        self.progress: TextIO | None = (sys.stderr if as_json else sys.stdout) if shown else None
 
-    def say(self, text=""):
+    def say(self, text: str = "") -> None:
         """Print a line of the report for people."""
         if self.shown and not self.as_json:
             print(text, flush=True)
 
-    def add(self, title, checks, lines=(), **figures):
+    def add(self, title: str, checks: Sequence[Check], lines: Sequence[str] = (), **figures: Any) -> None:
         """Add a section; `lines` are printed after it as they are, `figures` go into the JSON object."""
         self.sections.append((title, checks))
         self.figures |= figures
@@ -74,15 +77,15 @@ class Report:
             self.say(f"  {line}")
         self.say()
 
-    def count(self, level):
+    def count(self, level: str) -> int:
         """Return the number of checks of a level."""
         return sum(check.level == level for _, checks in self.sections for check in checks)
 
     @property
-    def would_start(self):
+    def would_start(self) -> bool:
         return not self.count(PROBLEM)
 
-    def finish(self):
+    def finish(self) -> None:
         """Print the verdict, or the whole as one JSON object."""
         if not self.shown:
             return

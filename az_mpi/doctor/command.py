@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from az_mpi import __version__
 from az_mpi.core.arguments import Parser
@@ -16,6 +17,9 @@ from az_mpi.core.problems import Refusal, escape, parse_json, show
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
 from az_mpi.report import console
+
+if TYPE_CHECKING:
+    from az_mpi.mpi.world import World
 
 PROG = "python -m az_mpi doctor"
 LAST_WORDS_S, OTHERS_WAIT_S = 1.0, 10.0
@@ -42,7 +46,7 @@ exit codes:
 """
 
 
-def parser():
+def parser() -> Parser:
     """Return the parser of the command's options."""
     made = Parser(PROG, DESCRIPTION, EPILOG, usage=f"[mpirun -n RANKS] {PROG} [options]")
     made.add_argument("--logdir", metavar="DIR", default="runs", help="the folder that runs are to be in, on a file "
@@ -64,7 +68,7 @@ def _seconds(text):
     return value
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Run the checks on every rank and return the exit status."""
     try:
         with contextlib.redirect_stdout(sys.stdout if job.speaks() else io.StringIO()):  # --help
@@ -87,7 +91,7 @@ def main(arguments):
     return DONE if report.would_start else PROBLEMS
 
 
-def parse(arguments):
+def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the options. Raises Refusal."""
     options = parser().parse_args(arguments)
     if options.set and not options.config_file:
@@ -105,7 +109,7 @@ def parse(arguments):
     return options
 
 
-def load(options):
+def load(options: argparse.Namespace) -> str | None:
     """Return the configuration as JSON text, None if libraries for it are missing. Raises Refusal."""
     try:
         from az_mpi.config import load as configuration
@@ -116,7 +120,7 @@ def load(options):
     return configuration.to_json(configuration.validate(SMALLEST, "the doctor's own configuration"))
 
 
-def tell_only(why_alone):
+def tell_only(why_alone: str) -> int:
     """Be a rank without MPI beside the launcher's rank 0: say why, and give rank 0 the time to report."""
     from az_mpi.config.command_line import environment_rank
 
@@ -126,7 +130,8 @@ def tell_only(why_alone):
     return PROBLEMS
 
 
-def examine(world, why_alone, launcher, options, text, report):
+def examine(world: "World", why_alone: str | None, launcher: str | None, options: argparse.Namespace, text: str | None,
+            report: Report) -> None:
     """Add every section to the report. Collective: all ranks' findings are collected before a check is made of them."""
     with job.watch("importing libraries on every rank", report.progress):
         outcomes = world.collect(attempt(facts.gather, world.local_rank, world.is_root))
@@ -163,7 +168,7 @@ def examine(world, why_alone, launcher, options, text, report):
         report.add("Trial", [Check("start", WARNING, "not tried, because of the problems above", "mend them first")])
 
 
-def same_run(world, logdir, text):
+def same_run(world: "World", logdir: str, text: str) -> list[Check]:
     """Return a check if the run in `logdir` cannot go on with this configuration, else none."""
     def look():
         from az_mpi.config import load as configuration
@@ -176,7 +181,8 @@ def same_run(world, logdir, text):
     return [Check("run", PROBLEM, error, "another --logdir")] if error else []
 
 
-def try_run(world, ranks, options, text, report):
+def try_run(world: "World", ranks: list[dict[str, Any]], options: argparse.Namespace, text: str,
+            report: Report) -> None:
     """Set a run up, play and train, and say how long all of it would take. Collective."""
     def prepare():
         from az_mpi.config import load as configuration

@@ -1,8 +1,9 @@
 """Checks of MPI, launchers, libraries and versions. Pure functions from the facts of all ranks, see `facts.gather`."""
 
 import re
+from typing import Any
 
-from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, ranks_in_words
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
 
 SLOW_IMPORT_S = 60.0
 # A survivor that makes a communicator when it hears of a loss crashes in these versions: ompi_comm_revoke_local uses
@@ -18,7 +19,7 @@ CURES = {
 MUST_AGREE = ("az_mpi", "sources", "python", "mpi4py", "MPI", "torch", "horovod")
 
 
-def same_mpi(vendor, version, words):
+def same_mpi(vendor: str, version: str, words: str) -> bool | None:
     """Return whether a launcher whose --version prints `words` is of the MPI (vendor, version); None: unknown."""
     if found := re.search(r"\(Open MPI\) v?([\d.]+)", words):
         return vendor == "Open MPI" and found[1] == version
@@ -30,7 +31,7 @@ def same_mpi(vendor, version, words):
     return None
 
 
-def mpi(ranks, why_alone):
+def mpi(ranks: Ranks, why_alone: str | None) -> list[Check]:
     """Check MPI itself. why_alone: why no MPI job could be joined, or None."""
     if why_alone:
         cure = CURES["mpi4py"] if "error" in ranks[0]["libraries"]["mpi4py"] else "start it with the mpirun of that MPI"
@@ -62,7 +63,7 @@ def mpi(ranks, why_alone):
     return [*found, Check("ulfm", OK, words)]
 
 
-def launcher(ranks, started_by):
+def launcher(ranks: Ranks, started_by: str | None) -> list[Check]:
     """Check what can start ranks. started_by: the launcher that started this job, or None."""
     tools = ranks[0]["launchers"]
     found = [Check("started_by", OK, f"this job was started by {started_by}" if started_by else
@@ -99,7 +100,7 @@ def _mpirun(tool, mpi4py, started_by):
     return Check("mpirun", OK, f"{tool['path']}: {known}")
 
 
-def libraries(ranks, backend):
+def libraries(ranks: Ranks, backend: str) -> list[Check]:
     """Check what could be imported. backend: `train.backend`."""
     found = []
     for name in ("numpy", *[name for name in ranks[0]["libraries"] if name != "numpy"]):
@@ -121,7 +122,7 @@ def libraries(ranks, backend):
     return [Check("libraries", OK, f"imported: {', '.join(names) or 'nothing'}"), *found]
 
 
-def horovod(ranks, backend):
+def horovod(ranks: Ranks, backend: str) -> list[Check]:
     """Check what Horovod reduces with, and whether its MPI is mpi4py's."""
     facts = [rank["libraries"]["horovod"] for rank in ranks]
     if any("error" in one for one in facts):
@@ -146,17 +147,16 @@ def horovod(ranks, backend):
     return found
 
 
-def versions(ranks):
+def versions(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
     """Check whether the versions of all ranks agree; return (checks, rows of a table, the heading first)."""
-    kinds = []  # [rows, ranks] of ranks with equal rows
-    for k, rank in enumerate(ranks):
-        rows = version_rows(rank)
-        same = next((kind for kind in kinds if kind[0] == rows), None)
-        same[1].append(k) if same else kinds.append([rows, [k]])
-    names = list(kinds[0][0])
-    differing = [name for name in names if len({kind[0][name] for kind in kinds}) > 1]
-    table = [("", *[ranks_in_words(kind[1]) for kind in kinds])]
-    table += [(f"{'!' if name in differing else ' '} {name}", *[kind[0][name] for kind in kinds]) for name in names]
+    kinds, all_rows = [], [version_rows(rank) for rank in ranks]
+    for rows in all_rows:
+        if rows not in kinds:
+            kinds.append(rows)
+    alike = [[k for k, rows in enumerate(all_rows) if rows == kind] for kind in kinds]  # ranks with equal rows
+    differing = [name for name in kinds[0] if len({kind[name] for kind in kinds}) > 1]
+    table: list[tuple] = [("", *map(ranks_in_words, alike))]
+    table += [(f"{'!' if name in differing else ' '} {name}", *[kind[name] for kind in kinds]) for name in kinds[0]]
     fatal = [name for name in differing if name in MUST_AGREE]
     if fatal:
         cure = "the same checkout and the same .venv under the same path on every host; mpirun -x PATH -x PYTHONPATH"
@@ -167,7 +167,7 @@ def versions(ranks):
     return [Check("versions", OK, "every rank has the same" if len(ranks) > 1 else "one rank")], table
 
 
-def version_rows(rank):
+def version_rows(rank: dict[str, Any]) -> dict[str, str]:
     """Return {what: version} of a rank."""
     libraries = rank["libraries"]
     mpi4py = libraries["mpi4py"]

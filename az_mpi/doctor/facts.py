@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from az_mpi.core.host_facts import HostFacts
 from az_mpi.doctor import probe
@@ -18,7 +20,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def gather(local_rank, with_launchers):
+def gather(local_rank: int, with_launchers: bool) -> dict[str, Any]:
     """Return {what: fact}, JSON-able: those of `HostFacts`, the sources as one hash, and more. with_launchers: also ask
     the launchers on PATH, which one rank does for all."""
     load = os.getloadavg()[0]  # before the doctor's own work counts
@@ -28,7 +30,7 @@ def gather(local_rank, with_launchers):
         libraries["mpi4py"]["error"] = error
     elif after_start:
         libraries["mpi4py"] |= after_start
-    facts = HostFacts.look(CHECKOUT)
+    facts = HostFacts.look(str(CHECKOUT))
     return facts.to_dict() | {
         "sources": facts.sources_hash(),
         "folder": str(CHECKOUT / "az_mpi"),
@@ -44,7 +46,7 @@ def gather(local_rank, with_launchers):
     }
 
 
-def import_libraries(local_rank):
+def import_libraries(local_rank: int) -> dict[str, dict[str, Any]]:
     """Return {library: its facts} from `probe`; {"error": reason} for one that cannot be imported."""
     command = [sys.executable, "-m", "az_mpi.doctor.probe", str(local_rank)]
     environment = os.environ | {"MPI4PY_RC_INITIALIZE": "0"}
@@ -70,7 +72,7 @@ def _ended(status):
     return f"killed by signal {-status}" if status < 0 else f"status {status}"
 
 
-def launchers():
+def launchers() -> dict[str, dict[str, str] | None]:
     """Return {launcher: {path, version or error}} of mpirun, srun and ssh; None for one that is not on PATH."""
     tools = {"mpirun": ["--version"], "srun": ["--version"], "ssh": ["-V"]}
     return {name: _tool(shutil.which(name), options) for name, options in tools.items()}
@@ -89,7 +91,8 @@ def _tool(path, options):
         "path": path, "version": text}
 
 
-def cgroup_folders(controller, own="/proc/self/cgroup", mount="/sys/fs/cgroup"):
+def cgroup_folders(controller: str, own: str | Path = "/proc/self/cgroup",
+                   mount: str | Path = "/sys/fs/cgroup") -> Iterator[tuple[int, Path]]:
     """Yield (the cgroup version, folder) of this process for a controller and of the groups above it."""
     text, _ = attempt(Path(own).read_text)
     for line in (text or "").splitlines():
@@ -104,7 +107,7 @@ def cgroup_folders(controller, own="/proc/self/cgroup", mount="/sys/fs/cgroup"):
                 yield (1 if controllers else 2), folder
 
 
-def cpu_quota(**places):
+def cpu_quota(**places: str | Path) -> float | None:
     """Return the number of cores that the cgroups' quota amounts to, None without a limit."""
     limits = []
     for version, folder in cgroup_folders("cpu", **places):
@@ -117,7 +120,7 @@ def cpu_quota(**places):
     return min(limits, default=None)
 
 
-def memory_limit(**places):
+def memory_limit(**places: str | Path) -> int | None:
     """Return the memory limit of the cgroups in bytes, None without a limit."""
     names = {1: "memory.limit_in_bytes", 2: "memory.max"}
     found = [_words(folder / names[version]) for version, folder in cgroup_folders("memory", **places)]
@@ -125,7 +128,7 @@ def memory_limit(**places):
     return min((limit for limit in limits if limit < 2**60), default=None)  # version 1 writes "no limit" as nearly 2^63
 
 
-def memory():
+def memory() -> dict[str, int | None]:
     """Return the bytes of memory of this host, those free for programs, and the limit of this process's cgroups."""
     text, _ = attempt(Path("/proc/meminfo").read_text)
     values = dict(re.findall(r"^(\w+):\s+(\d+) kB", text or "", re.MULTILINE))

@@ -7,11 +7,16 @@ import contextlib
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from az_mpi.core.files import whole_file
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, attempt, ranks_in_words
 from az_mpi.doctor.scratch import removed_at_end
+
+if TYPE_CHECKING:
+    from az_mpi.mpi.world import World
 
 MIB = 2**20
 SEEN_S = 10.0  # a network file system may take so long to show one host what another wrote
@@ -20,7 +25,7 @@ SAME_FOLDER = "--logdir on a file system that every host mounts under the same p
 LEAST_FREE_BYTES, SLOW_MB_PER_S = 1024 * MIB, 5.0
 
 
-def examine(world, logdir):
+def examine(world: "World", logdir: str | Path) -> tuple[list[Check], dict[str, Any]]:
     """Return (checks, figures). Collective."""
     logdir = Path(logdir).absolute()
     made, error = world.share(attempt(make, logdir) if world.is_root else None)
@@ -34,7 +39,7 @@ def examine(world, logdir):
     return outcome
 
 
-def make(logdir):
+def make(logdir: Path) -> tuple[str, list[str]]:
     """Make a new folder in `logdir`; return (its path, the folders that had to be made for it, innermost first)."""
     missing = [path for path in [logdir, *logdir.parents] if not path.exists()]
     made = []
@@ -73,14 +78,14 @@ def _examine(world, logdir, folder):
     return [*found, *speed], figures
 
 
-def mount_of(path, mounts="/proc/self/mounts"):
+def mount_of(path: str | Path, mounts: str | Path = "/proc/self/mounts") -> list[str]:
     """Return (mount point, type, options) of the file system that holds a path."""
     rows = [line.split()[1:4] for line in Path(mounts).read_text().splitlines()]
     rows = [row for row in rows if Path(path).is_relative_to(row[0].replace("\\040", " "))]
     return max(rows, key=lambda row: len(row[0]), default=["/", "unknown", ""])
 
 
-def free_bytes(path):
+def free_bytes(path: str | Path) -> int:
     """Return how many bytes may still be written where a path lies."""
     about = os.statvfs(path)
     return about.f_bavail * about.f_frsize
@@ -97,7 +102,7 @@ def _kind(mount, free):
     return Check("space", OK, words)
 
 
-def wait_for(seen):
+def wait_for(seen: Callable[[], object]) -> float:
     """Wait until `seen()` is true and return for how many seconds. Raises TimeoutError after SEEN_S."""
     begun = time.monotonic()
     while not seen():
@@ -107,7 +112,7 @@ def wait_for(seen):
     return time.monotonic() - begun
 
 
-def write_steps(folder, rank):
+def write_steps(folder: Path, rank: int) -> dict[str, str | None]:
     """Do what a run does with files; return {step: the error, or None}. A run needs neither locks nor links."""
     path = folder / f"rank-{rank}"
 

@@ -5,6 +5,8 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
 
 from az_mpi.core.exit_codes import PROBLEMS
 from az_mpi.core.problems import Refusal
@@ -18,23 +20,23 @@ class Alone:
 
     rank, size, is_root, local_rank = 0, 1, True, 0
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.hosts = [socket.gethostname()]
 
-    def barrier(self):
+    def barrier(self) -> None:
         pass
 
-    def collect(self, item):
+    def collect(self, item: Any) -> list[Any]:
         return [item]
 
-    def share(self, item):
+    def share(self, item: Any) -> Any:
         return item
 
-    def from_root(self, make):
+    def from_root(self, make: Callable[[], Any]) -> Any:
         return make()
 
 
-def started_by():
+def started_by() -> str | None:
     """Return which launcher started this process, or None. To be called before MPI starts."""
     if "OMPI_COMM_WORLD_SIZE" in os.environ:
         return "mpirun"
@@ -43,7 +45,7 @@ def started_by():
     return "mpirun or mpiexec, through PMI" if "PMI_SIZE" in os.environ else None
 
 
-def join():
+def join() -> tuple[Any, str | None]:
     """Return (the World of this job, None), or (a world of this rank alone, the reason)."""
     launcher = started_by()
     try:
@@ -61,7 +63,7 @@ def join():
     return world, None
 
 
-def speaks():
+def speaks() -> bool:
     """Return whether this process is the launcher's rank 0, which prints where there is no MPI."""
     try:
         from az_mpi.config.command_line import environment_rank
@@ -71,7 +73,7 @@ def speaks():
 
 
 @contextlib.contextmanager
-def watch(what, said_to=None, limit_s=HANG_S):
+def watch(what: str, said_to: TextIO | None = None, limit_s: float = HANG_S) -> Iterator[None]:
     """Print what begins to the stream `said_to`. End this process, and with it the job, if the block takes longer than
     `limit_s`."""
     def end():

@@ -2,15 +2,15 @@
 
 from collections import Counter
 
-from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, ranks_in_words
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
 
 GIB = 2**30
 
 
-def devices(ranks):
+def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
     """Check what the ranks compute on; return (checks, rows of a table, the heading first)."""
     torches, found = [rank["libraries"]["torch"] for rank in ranks], []
-    table = [("rank", "host", "cores", "device")]
+    table: list[tuple] = [("rank", "host", "cores", "device")]
     holders = Counter()
     for k, (rank, torch) in enumerate(zip(ranks, torches)):
         device = "unknown, without torch"
@@ -41,7 +41,7 @@ def devices(ranks):
                           "play and train")], table
 
 
-def cores(ranks):
+def cores(ranks: Ranks) -> list[Check]:
     """Check the cores of each host (affinity, cgroup quota) and the variables that set numbers of threads."""
     found = []
     for host in dict.fromkeys(rank["host"] for rank in ranks):
@@ -69,7 +69,7 @@ def cores(ranks):
     return [*found, *threads(ranks)]
 
 
-def threads(ranks):
+def threads(ranks: Ranks) -> list[Check]:
     """Check the variables that set numbers of threads."""
     found = []
     for name in dict.fromkeys(name for rank in ranks for name in rank["threads"]):
@@ -93,7 +93,7 @@ def _number(text):
     return int(text) if text and text.isdecimal() else 0
 
 
-def memory(ranks):
+def memory(ranks: Ranks) -> list[Check]:
     """Check the memory of each host."""
     found = []
     for host in dict.fromkeys(rank["host"] for rank in ranks):

@@ -10,13 +10,14 @@ import os
 import re
 import sys
 import time
+from typing import Any
 
 MPI_LIBRARY = re.compile(r"/libmpi(?:ch|_cray|_gnu\w*|_intel\w*)?\.so[^/]*$")
 LIBRARIES = ("numpy", "numba", "h5py", "pydantic", "safetensors", "matplotlib", "tqdm", "mpi4py", "torch", "horovod",
              "openvino")
 
 
-def look(name, local_rank):
+def look(name: str, local_rank: int) -> dict[str, Any]:
     """Import a library and return its facts. Raises whatever the import raises."""
     if name == "mpi4py":
         return mpi()
@@ -27,15 +28,15 @@ def look(name, local_rank):
     return {"version": getattr(importlib.import_module(name), "__version__", "unknown")}
 
 
-def mpi():
+def mpi() -> dict[str, Any]:
     """Return the facts of mpi4py and of its MPI; more of them if MPI has been started."""
     import mpi4py
     from mpi4py import MPI
 
     levels = ("THREAD_SINGLE", "THREAD_FUNNELED", "THREAD_SERIALIZED", "THREAD_MULTIPLE")
     vendor, version = MPI.get_vendor()
-    facts = {"version": mpi4py.__version__, "vendor": vendor, "mpi_version": ".".join(map(str, version)),
-             "standard": ".".join(map(str, MPI.Get_version())), "libraries": mapped_mpi()}
+    facts: dict[str, Any] = {"version": mpi4py.__version__, "vendor": vendor, "libraries": mapped_mpi()}
+    facts |= {"mpi_version": ".".join(map(str, version)), "standard": ".".join(map(str, MPI.Get_version()))}
     if not MPI.Is_initialized() or MPI.Is_finalized():
         return facts
     facts["thread_level"] = next(name for name in levels if getattr(MPI, name) == MPI.Query_thread())
@@ -47,7 +48,7 @@ def mpi():
     return facts
 
 
-def torch(local_rank):
+def torch(local_rank: int) -> dict[str, Any]:
     """Return torch's version, what it can compute on, and whether this rank's GPU works."""
     import torch
 
@@ -69,7 +70,7 @@ def torch(local_rank):
     return facts
 
 
-def horovod():
+def horovod() -> dict[str, Any]:
     """Return Horovod's version, what it was built with, and the MPI libraries that are loaded beside it."""
     try:
         importlib.import_module("mpi4py.MPI")  # first, as in a run: does Horovod bring a second MPI library?
@@ -83,14 +84,14 @@ def horovod():
             "libraries": mapped_mpi()}
 
 
-def mapped_mpi():
+def mapped_mpi() -> list[str]:
     """Return the files of MPI libraries that are mapped into this process, links resolved."""
     with open("/proc/self/maps") as file:
         paths = {line.split(maxsplit=5)[5].strip() for line in file if len(line.split(maxsplit=5)) == 6}
     return sorted({os.path.realpath(path) for path in paths if MPI_LIBRARY.search(path)})
 
 
-def main(local_rank):
+def main(local_rank: int) -> None:
     for name in LIBRARIES:
         print(json.dumps({"name": name, "begun": True}), flush=True)
         begun = time.perf_counter()

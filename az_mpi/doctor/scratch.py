@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 
 @contextlib.contextmanager
-def removed_at_end(folder, parents=()):
+def removed_at_end(folder: str | Path, parents: Sequence[str] = ()) -> Iterator[None]:
     """Remove `folder`, and then `parents` that are empty, innermost first, when the block or this process ends."""
     command = [sys.executable, "-m", "az_mpi.doctor.scratch", folder, *parents]
     # In a session of its own, which signals to this process's group do not reach.
@@ -19,7 +21,7 @@ def removed_at_end(folder, parents=()):
         remover.communicate()
 
 
-def remove(folder, parents):
+def remove(folder: str, parents: Sequence[str]) -> None:
     """Remove a folder with its content, and those of `parents` that are empty then."""
     shutil.rmtree(folder, ignore_errors=True)
     for path in parents:

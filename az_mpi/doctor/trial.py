@@ -11,16 +11,24 @@ import math
 import resource
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from torch import nn
 
-from az_mpi.doctor.checks import OK, WARNING, Check, ranks_in_words
+from az_mpi.config.schema import Config
+from az_mpi.doctor.checks import OK, WARNING, Check, Ranks, ranks_in_words
 from az_mpi.doctor.scratch import removed_at_end
+from az_mpi.games.base import Game
 from az_mpi.mpi import placement, root_host
+from az_mpi.mpi.world import World
 from az_mpi.report import console
 from az_mpi.run import kernels
 from az_mpi.run.setup import assemble
+from az_mpi.run.state import Run
+from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train.replay import Samples, sample_dtype
@@ -31,7 +39,7 @@ UNEVEN = 0.5  # of the median rank's speed: a rank below that is reported
 GIB = 2**30
 
 
-def measure(world, config, seconds):
+def measure(world: World, config: Config, seconds: float) -> tuple[dict[str, Any], list[str]]:
     """Return (the figures measured, the lines of the start-up table). Collective. Raises Refusal on every rank if a run
     would refuse to start."""
     config = config.model_copy(update={
@@ -67,7 +75,7 @@ def measure(world, config, seconds):
     return figures, table[0]
 
 
-def play(run, world, seconds):
+def play(run: Run, world: World, seconds: float) -> dict[str, Any]:
     """Play on all ranks at once; return moves and simulations a second of each rank, and the mean length of the games
     that ended, None if few did. Collective."""
     player, ids = run.playing.player, itertools.count(world.rank, world.size)
@@ -79,19 +87,19 @@ def play(run, world, seconds):
     took = play_for(player, ids, seconds)
     player.pause()
     lengths = player.take().games["length"]
-    moves = (int(lengths.sum()) + int(player.ply[player.live].sum()) - plies) / took
-    simulations = (player.simulations_num - simulations) / took
-    if moves * took < player.live.sum():  # not one move each: count what a search asks for
-        moves = simulations / run.setup.config.search.simulations
-    rows = world.collect([moves, simulations, len(lengths), int(lengths.sum()), int(player.live.sum())])
-    moves, simulations, games, length, live = zip(*rows)
+    rate = (int(lengths.sum()) + int(player.ply[player.live].sum()) - plies) / took
+    speed = (player.simulations_num - simulations) / took
+    if rate * took < player.live.sum():  # not one move each: count what a search asks for
+        rate = speed / run.setup.config.search.simulations
+    rows = world.collect([rate, speed, len(lengths), int(lengths.sum()), int(player.live.sum())])
+    rates, speeds, games, length, live = zip(*rows)
     # Fewer games than are live would be the short ones.
     mean_length = sum(length) / sum(games) if sum(games) >= sum(live) else None
-    return {"hosts": world.hosts, "moves_per_s": moves, "simulations_per_s": simulations, "mean_length": mean_length,
+    return {"hosts": world.hosts, "moves_per_s": rates, "simulations_per_s": speeds, "mean_length": mean_length,
             "length_from": "the games of the trial"}
 
 
-def play_for(player, ids, seconds):
+def play_for(player: Player, ids: Iterator[int], seconds: float) -> float:
     """Play for about `seconds`, at least one step; return the seconds it took. ids: an iterator of games' numbers."""
     begun = time.perf_counter()
     while True:
@@ -103,7 +111,7 @@ def play_for(player, ids, seconds):
             return took
 
 
-def train(run, world, samples, seconds):
+def train(run: Run, world: World, samples: Samples, seconds: float) -> dict[str, Any]:
     """Take optimiser steps with `Samples` on the ranks that train; return the seconds of one. Collective."""
     learner, replay = run.training.learner, run.training.replay
     if learner:
@@ -120,7 +128,7 @@ def train(run, world, samples, seconds):
     return {"step_s": step_s, "trainers": world.collect(learner is not None)}
 
 
-def random_samples(game, heads, rng):
+def random_samples(game: Game, heads: nn.ModuleDict, rng: np.random.Generator) -> tuple[Samples, float]:
     """Return the positions of random games as `Samples` to train on, and the games' mean length."""
     states, taken = game.initial(RANDOM_GAMES), []
     while len(states):
@@ -135,7 +143,7 @@ def random_samples(game, heads, rng):
     return Samples(rows, policy), len(rows) / RANDOM_GAMES
 
 
-def predict(config, figures):
+def predict(config: Config, figures: dict[str, Any]) -> dict[str, Any]:
     """Return a prediction for the configured run from measured figures; times in seconds."""
     quota, length = config.selfplay.games_num, figures["mean_length"]
     games_by_rank = [moves / length for moves in figures["moves_per_s"]]
@@ -157,7 +165,8 @@ def predict(config, figures):
             "simulations_per_s": sum(figures["simulations_per_s"]), "hours": iterations * (play_s + train_s) / 3600}
 
 
-def examine(ranks, config, figures, shown):
+def examine(ranks: Ranks, config: Config, figures: dict[str, Any],
+            shown: bool) -> tuple[list[Check], list[str], dict[str, Any]]:
     """Return (checks, lines, figures): that a run starts and, if `shown`, how long it would take."""
     trainers = [rank for rank, trains in enumerate(figures["trainers"]) if trains]
     found = [Check("start", OK, f"a run starts: every rank played, {ranks_in_words(trainers)} trained")]

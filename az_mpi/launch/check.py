@@ -9,15 +9,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from az_mpi.core import files, host_facts
 from az_mpi.core.files import parse_json
 from az_mpi.core.host_facts import HostFacts
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.launch import host_probe
+from az_mpi.launch.hosts import Host
+from az_mpi.launch.mpirun import Mpirun
 from az_mpi.mpi.root_host import is_here
 from az_mpi.storage import run_folder
 
@@ -27,6 +30,8 @@ ANSWER_BYTES_MAX = 2**20
 FILES_SHOWN = 4
 MUST_AGREE = ("torch", "mpi4py", "horovod", "numpy", "numba", "h5py")  # packages; the others may differ or be missing
 SAY_EVERY_S = 10
+Answers = dict[str | None, dict[str, Any]]  # by host's name; None: this machine
+Shell = Callable[[str, list[str]], list[str]]  # (host's name, words) -> the command that runs words there
 
 
 class Problem(NamedTuple):
@@ -37,12 +42,13 @@ class Problem(NamedTuple):
     cure: str
 
 
-def check(hosts, mpirun, logdir, shell, timeout_s, gpus=False):
+def check(hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path, shell: Shell, timeout_s: float,
+          gpus: bool = False) -> Answers:
     """Return {host's name: its answer} of the Hosts; None stands for this machine, which is asked as well. An answer is
     what `host_probe.look` returns, with the HostFacts as "facts".
 
-    logdir: the run's folder, which need not exist. shell(name, words) returns the command that runs words on a host.
-    gpus: whether each host must have a GPU for each slot. Raises Refusal, which lists every problem.
+    logdir: the run's folder, which need not exist. gpus: whether each host must have a GPU for each slot. Raises
+    Refusal, which lists every problem.
     """
     answers, problems = ask(hosts, mpirun, logdir, shell, timeout_s, gpus)
     if None not in answers:
@@ -52,7 +58,8 @@ def check(hosts, mpirun, logdir, shell, timeout_s, gpus=False):
     return answers
 
 
-def ask(hosts, mpirun, logdir, shell, timeout_s, gpus=False, end=None):
+def ask(hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path, shell: Shell, timeout_s: float, gpus: bool = False,
+        end: str | None = None) -> tuple[Answers, list[Problem]]:
     """Return (answers as `check` does, Problems); only those of this machine if it does not answer. Raises Refusal if
     the run's folder cannot be used.
 
@@ -76,7 +83,7 @@ def ask(hosts, mpirun, logdir, shell, timeout_s, gpus=False, end=None):
     return answers, problems
 
 
-def ssh(timeout_s):
+def ssh(timeout_s: float) -> Shell:
     """Return a function (host's name, words) -> the command that runs words there over ssh, without any prompt."""
 
     def command(name, words):
@@ -87,7 +94,7 @@ def ssh(timeout_s):
 
 
 @contextmanager
-def token(logdir):
+def token(logdir: str | Path) -> Iterator[tuple[str, str]]:
     """Within the block there is a file in the run's folder, or in the nearest one above it that exists. Gives (its
     path, its content). Hosts that read it see the same folder."""
     folder = Path(os.path.abspath(logdir))
@@ -108,7 +115,8 @@ def token(logdir):
             path.unlink()
 
 
-def look_at(names, asked, shell, timeout_s):
+def look_at(names: Sequence[str | None], asked: dict[str, Any], shell: Shell,
+            timeout_s: float) -> tuple[Answers, list[Problem]]:
     """Ask hosts, AT_ONCE at a time and each for at most timeout_s; return ({name: answer}, Problems)."""
     answers, problems, running, waiting = {}, [], {}, list(names)
     text = "\n".join([*(Path(module.__file__).read_text() for module in (host_facts, host_probe)),
@@ -141,7 +149,7 @@ def look_at(names, asked, shell, timeout_s):
 class _Question:
     """The probe, running on one host."""
 
-    def __init__(self, name, text, shell, deadline):
+    def __init__(self, name: str | None, text: str, shell: Shell, deadline: float):
         self.name, self.deadline = name, deadline
         words = [sys.executable, "-"]
         self.output, self.errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
@@ -203,7 +211,7 @@ CURES = {  # words of ssh or of the remote shell -> the cure
 }
 
 
-def explain(name, status, errors):
+def explain(name: str | None, status: int, errors: str) -> Problem:
     """Return the Problem of a host whose probe ended with `status` and the words `errors`, without an answer."""
     last = escape(([line.strip() for line in errors.splitlines() if line.strip()] or ["(it said nothing)"])[-1])
     for words, cure in CURES.items():
@@ -215,7 +223,8 @@ def explain(name, status, errors):
     return Problem(name or "this machine", f"its check failed with status {status}: {last}", _try(name))
 
 
-def compare(here, there, asked, slots):
+def compare(here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any],
+            slots: int) -> Iterator[tuple[str, str]]:
     """Yield (what is wrong, cure) of a host's answer against this machine's."""
     ours, theirs, checkout = here["facts"], there["facts"], asked["checkout"]
     same = "install the same on every host, or share one .venv"
@@ -245,7 +254,7 @@ def compare(here, there, asked, slots):
         yield f"torch sees {there['gpus']} GPUs, --gpus asks for {slots}", "ask for fewer, or leave this host out"
 
 
-def same_machine(hosts, answers):
+def same_machine(hosts: Iterable[Host], answers: Answers) -> Iterator[Problem]:
     """Yield a Problem for each host with the hostname of an earlier one: it is one machine, or two of one name."""
     seen = {}
     for host in hosts:
@@ -257,7 +266,7 @@ def same_machine(hosts, answers):
             seen.setdefault(own, host.name)
 
 
-def block(problems, hosts_num):
+def block(problems: Sequence[Problem], hosts_num: int) -> str:
     """Return Problems as text."""
     lines = [f"launch: {hosts_num} host{'s' * (hosts_num != 1)} cannot take part; nothing was started"]
     by_host = {}
@@ -272,7 +281,7 @@ def block(problems, hosts_num):
     return "\n".join(lines)
 
 
-def settings(answers, hosts):
+def settings(answers: Answers, hosts: Sequence[Host]) -> dict[str, Any]:
     """Return the arguments `threads` and `networks` of mpirun.line that fit the answers of the Hosts."""
     names = [host.name for host in hosts]
     threads = min(max(1, len(answers[host.name]["facts"].cores) // host.slots) for host in hosts)
@@ -282,7 +291,7 @@ def settings(answers, hosts):
     return {"threads": threads, "networks": (networks(answers, everyone), networks(answers, names))}
 
 
-def networks(answers, names):
+def networks(answers: Answers, names: Sequence[str | None]) -> str | None:
     """Return the networks that the hosts `names` share, in CIDR form, separated by commas; None where none is known.
     Then MPI chooses.
 

@@ -1,9 +1,11 @@
 """The hosts that launch may use, and which of them a job uses when hosts are lost, come back, or are added."""
 
 import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch import hosts as listed
+from az_mpi.launch.hosts import Host
 
 LOOK_S = 30  # between two looks for hosts that are not in the job
 RETURN_MAX_S = 3600
@@ -16,19 +18,21 @@ class HostPool:
     uses the first `nodes` hosts that answer, and at most `np` ranks.
     """
 
-    def __init__(self, read, nodes=None, gpus=None, np=None, clock=time.monotonic):
+    def __init__(self, read: Callable[[], list[Host]], nodes: int | None = None, gpus: int | None = None,
+                 np: int | None = None, clock: Callable[[], float] = time.monotonic):
         self.read, self.nodes, self.gpus, self.np, self.clock = read, nodes, gpus, np, clock
-        self.given, self.seen = read(), None
+        self.given = read()
+        self.seen: list[Host] | None = None  # by the newest `reread`
         self.added, self.removed = {}, set()
         self.losses = {}  # by name: (how often, when last)
 
-    def wanted(self):
+    def wanted(self) -> list[Host]:
         """Return the Hosts that the job should use, those of the options first."""
         kept = [self.added.get(host.name, host) for host in self.given if host.name not in self.removed]
         names = {host.name for host in kept}
         return kept + [host for name, host in self.added.items() if name not in names]
 
-    def choose(self, answering):
+    def choose(self, answering: Collection[str]) -> tuple[list[Host], int]:
         """Return (Hosts with their slots, number of ranks) of a job on those of the wanted hosts whose names are
         `answering`; ([], 0) without any."""
         there = [host for host in self.wanted() if host.name in answering]
@@ -37,7 +41,7 @@ class HostPool:
         chosen, slots = listed.choose(there, self.nodes and min(self.nodes, len(there)), self.gpus)
         return chosen, min(self.np or slots, slots)
 
-    def reread(self):
+    def reread(self) -> None:
         """Use the hostfile as it is now, once two reads were equal: then nobody is writing it."""
         try:
             now = self.read()
@@ -48,17 +52,17 @@ class HostPool:
             self.given = now
         self.seen = now
 
-    def lose(self, names):
+    def lose(self, names: Iterable[str]) -> None:
         """Note that hosts of the job do not answer."""
         for name in names:
             self.losses[name] = (self.losses.get(name, (0,))[0] + 1, self.clock())
 
-    def may_return(self, name):
+    def may_return(self, name: str) -> bool:
         """Return whether a host may be used again; the wait grows each time that it is lost."""
         num, last = self.losses.get(name, (0, 0.0))
         return num == 0 or self.clock() - last >= min(LOOK_S * 2 ** (num - 1), RETURN_MAX_S)
 
-    def check(self, add, remove):
+    def check(self, add: Sequence[Host], remove: Sequence[str]) -> None:
         """Raise Refusal where Hosts cannot be added, or names removed."""
         names = [host.name for host in self.wanted()]
         shown = ", ".join(names)
@@ -72,11 +76,11 @@ class HostPool:
                 raise Refusal(f"--add {host}: it is among the hosts already: {', '.join(map(str, self.wanted()))}")
         self.with_slots(add)
 
-    def with_slots(self, add):
+    def with_slots(self, add: Sequence[Host]) -> list[Host]:
         """Return Hosts with the slots that they get. Raises Refusal where --gpus says otherwise."""
         return listed.choose(add, gpus=self.gpus)[0] if add else []
 
-    def change(self, add, remove):
+    def change(self, add: Sequence[Host], remove: Sequence[str]) -> None:
         """Add Hosts and remove names for good. After hosts were added, --nodes and --np no longer limit the job."""
         for name in remove:
             self.added.pop(name, None)

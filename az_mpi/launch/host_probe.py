@@ -12,7 +12,7 @@ LAUNCH = "AZ_MPI_LAUNCH"  # in the environment of every rank that launch starts:
 LOOKS, PAUSE_S = 5, 0.5  # for the token: a network file system may show a new file late
 
 
-def look(asked):
+def look(asked: dict) -> dict:
     """Return what this host finds, JSON-able: the number of processes that could not be killed, the first line of
     `mpirun --version`, whether it has the current folder, what is wrong with the run's folder, how many GPUs.
 
@@ -28,7 +28,7 @@ def look(asked):
     }
 
 
-def answer(facts, asked):
+def answer(facts: dict, asked: dict) -> None:
     """Print what launch reads. facts: of this host, JSON-able."""
     print(MARK + json.dumps({**look(asked), "facts": facts}), flush=True)
 

@@ -4,6 +4,8 @@ import ipaddress
 import os
 import re
 import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from az_mpi.core.problems import Refusal, escape
@@ -23,7 +25,7 @@ class Host(NamedTuple):
     name: str
     slots: int | None = None
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.name if self.slots is None else f"{self.name}:{self.slots}"
 
 
@@ -31,12 +33,12 @@ class _Bad(Exception):
     """An entry cannot be used; str() says why and how to mend it."""
 
 
-def parse(text, source="--hosts"):
+def parse(text: str, source: str = "--hosts") -> list[Host]:
     """Return the Hosts of a list such as "10.0.0.1:2,node2:2". Raises Refusal, which lists every problem."""
     return _read([("", entry, entry) for entry in text.split(",")], source, _entry, FORM)
 
 
-def read(path):
+def read(path: str | Path) -> list[Host]:
     """Return the Hosts of a hostfile, in Open MPI's or MPICH's form. Raises Refusal, which lists every problem."""
     lines = []
     for number, line in enumerate(_text(path).split("\n"), 1):
@@ -49,7 +51,7 @@ def read(path):
     return _read(lines, source, _line, FILE_FORM)
 
 
-def from_slurm(environment):
+def from_slurm(environment: Mapping[str, str]) -> list[Host]:
     """Return the Hosts of the Slurm job of an `environment`, [] outside of a job. Raises Refusal."""
     nodes = environment.get("SLURM_JOB_NODELIST", "")
     if not nodes:
@@ -63,7 +65,8 @@ def from_slurm(environment):
     return _read(entries, "SLURM_JOB_NODELIST", lambda entry: Host(_name(entry[0]), entry[1]), "is this a Slurm job?")
 
 
-def choose(hosts, nodes=None, gpus=None, np=None):
+def choose(hosts: Sequence[Host], nodes: int | None = None, gpus: int | None = None,
+           np: int | None = None) -> tuple[list[Host], int]:
     """Return (the Hosts of the job with their slots, the number of ranks). Raises Refusal.
 
     hosts: [] for this machine alone. nodes: use the first so many of them. gpus: slots of each. np: ranks, by default
@@ -87,7 +90,7 @@ def choose(hosts, nodes=None, gpus=None, np=None):
     return hosts, np or total
 
 
-def number(text, most, what):
+def number(text: str, most: int, what: str) -> int:
     """Return a text as a whole number from 1 to `most`. Raises ValueError, which says what is wrong."""
     if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
         raise ValueError(f"'{escape(text)}' {what}: a whole number from 1 to {most} is needed")

@@ -4,6 +4,7 @@ import secrets
 import sys
 import time
 from collections import Counter
+from typing import Any
 
 from az_mpi.core.arguments import Parser
 from az_mpi.core.problems import Refusal, escape
@@ -27,7 +28,7 @@ exit codes:
 """
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Show or change the hosts of the run that `arguments` name and return the exit status. Raises Refusal."""
     parser = Parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG, run=True)
     parser.add_argument("--add", metavar="HOST:SLOTS", action="append", default=[], help="take these hosts in too, "
@@ -53,7 +54,7 @@ def main(arguments):
     return ask(requests, state, {"add": add, "remove": remove, "restart": given.restart}, given.no_wait)
 
 
-def lines(values, state):
+def lines(values: dict[str, Any], state: dict[str, Any] | None) -> list[str]:
     """Return the lines that show the hosts of a run. values: its status.json. state: its launch.json, or None."""
     if state is None:
         ranks = Counter(row["host"] for row in values["ranks"])
@@ -67,7 +68,7 @@ def lines(values, state):
     return [head, *(f"  {escape(row['host'])}: {row['state']}" for row in state["hosts"])]
 
 
-def ask(requests, state, change, no_wait):
+def ask(requests: RequestFiles, state: dict[str, Any], change: dict[str, Any], no_wait: bool) -> int:
     """Send launch a request, wait for its answer, print it and return its status. Raises Refusal."""
     request = {"id": secrets.token_hex(8), "launch": state["id"], **change}
     try:

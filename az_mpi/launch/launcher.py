@@ -6,10 +6,12 @@ import os
 import re
 import shlex
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 from az_mpi.config import command_line
 from az_mpi.config import load as configuration
+from az_mpi.config.command_line import Arguments
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.problems import Refusal, escape, nearest
@@ -108,7 +110,7 @@ def _interface(text):
     return text
 
 
-def parse(arguments):
+def parse(arguments: list[str]) -> tuple[Namespace, list[str]]:
     """Return (the launcher's options, the words after --). Raises Refusal; SystemExit(0) after --help."""
     parser = _parser()
     cut = arguments.index("--") if "--" in arguments else len(arguments)
@@ -137,7 +139,7 @@ def parse(arguments):
     return options, arguments[cut + 1 :]
 
 
-def read_program(words):
+def read_program(words: list[str]) -> tuple[list[str], Arguments]:
     """Return (the words that start run_dist.py, its Arguments). Raises Refusal, also for a bad configuration."""
     given = command_line.parse(words)
     if given.config_file:
@@ -148,7 +150,7 @@ def read_program(words):
     return [sys.executable, str(program), *words], given
 
 
-def find_hosts(options):
+def find_hosts(options: Namespace) -> list[hosts.Host]:
     """Return the Hosts of the options, from the hostfile as it is now; [] for this machine alone. Raises Refusal."""
     if options.hosts is not None:
         return hosts.parse(options.hosts)
@@ -158,7 +160,7 @@ def find_hosts(options):
     return [host._replace(slots=None) for host in found] if options.gpus else found
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Run the command and return its exit status."""
     options, words = parse(arguments)
     try:
@@ -181,7 +183,8 @@ def main(arguments):
     return 0 if options.dry_run else mpi_job.run(command)
 
 
-def supervise(options, program, given, found, chosen):
+def supervise(options: Namespace, program: list[str], given: Arguments, found: mpirun.Mpirun,
+              chosen: list[hosts.Host]) -> int:
     """Run a training and supervise it; return the exit status."""
     mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
     host_pool = HostPool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
@@ -190,14 +193,14 @@ def supervise(options, program, given, found, chosen):
         return Supervisor(options, program, given.logdir, found, host_pool, chosen, hours(given), Ssh()).run(answers)
 
 
-def hours(given):
+def hours(given: Arguments) -> float:
     """Return the hours that a training may take, 0 for no limit. Raises Refusal."""
     if given.config_file:
         return configuration.load(given.config_file, given.overrides, given.sources).max_hours
     return recorded_config(given.logdir, given.overrides, given.sources).max_hours
 
 
-def first_look(options, given, found, chosen):
+def first_look(options: Namespace, given: Arguments, found: mpirun.Mpirun, chosen: list[hosts.Host]) -> check.Answers:
     """Return the answers of the chosen hosts, see `check.check`. Raises Refusal."""
     timeout_s = options.timeout or check.ANSWER_S
     with mpi_job.interruptible():

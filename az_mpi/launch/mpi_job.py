@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 from az_mpi.liveness import watchdog
 from az_mpi.report.outcome import outcome
@@ -30,7 +31,7 @@ class Ended(NamedTuple):
     stopped: bool
 
 
-def run(command, tick=lambda: ()):
+def run(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = lambda: ()) -> int:
     """Start `command`, an mpirun line, wait for its end as `follow` does, and return the exit code, see `outcome`."""
     ended = follow(command, tick)
     return outcome(ended.code, asked=ended.asked, lost=ended.lost).status
@@ -41,7 +42,7 @@ class _Signals:
 
     STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._caught, self._sent, self._stops = [], set(), 0
         self.handlers = dict.fromkeys((*self.STOPPING, signal.SIGUSR1), lambda number, _: self._caught.append(number))
 
@@ -65,7 +66,7 @@ class _Signals:
         return Ended(128 - code if code < 0 else code, asked, lost, stopped)
 
 
-def follow(command, tick=lambda: ()):
+def follow(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = lambda: ()) -> Ended:
     """Start `command`, an mpirun line, wait for its end and return how it `Ended`.
 
     INT, TERM and HUP become USR2 (the run stops cleanly, status 75), the second time TERM, the third time KILL; USR1
@@ -95,7 +96,7 @@ def follow(command, tick=lambda: ()):
                 process.wait()
 
 
-def copy(descriptor, lost):
+def copy(descriptor: int, lost: threading.Event) -> None:
     """Copy mpirun's standard error to ours until it ends; set `lost` if it contains one of LOSSES."""
     last, longest = b"", max(map(len, LOSSES))
     while data := os.read(descriptor, 1 << 16):
@@ -109,18 +110,18 @@ def copy(descriptor, lost):
             pass  # nobody reads ours any more; mpirun must not block
 
 
-def say_stop(number, stops):
+def say_stop(number: int, stops: int) -> None:
     """Tell the user what a signal does that stops the job; `stops` of them came before."""
     text = ("stopping cleanly; once more: end at once", "ending at once", "killing mpirun")[min(stops, 2)]
     say(f"{signal.Signals(number).name}: {text}")
 
 
-def say(text):
+def say(text: str) -> None:
     """Print a line of launch's own."""
     tell(f"launch: {text}")
 
 
-def tell(line, descriptor=2):
+def tell(line: str, descriptor: int = 2) -> None:
     """Print a line, to nobody if the terminal is gone: the job must go on."""
     try:
         print(line, file=sys.stdout if descriptor == 1 else sys.stderr, flush=True)
@@ -129,7 +130,7 @@ def tell(line, descriptor=2):
 
 
 @contextmanager
-def handling(handlers):
+def handling(handlers: Mapping[signal.Signals, Callable[[int, Any], object]]) -> Iterator[None]:
     """Handle signals within the block. handlers: {signal: function, see `signal.signal`}."""
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
@@ -139,7 +140,7 @@ def handling(handlers):
             signal.signal(number, handler)
 
 
-def interruptible(status=None):
+def interruptible(status: int | None = None) -> AbstractContextManager[None]:
     """Return a block that INT, TERM and HUP leave by SystemExit, so that it is cleaned up. status: the exit status; by
     default 128 + the signal."""
     def leave(number, _):

@@ -5,11 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from az_mpi.core.problems import Refusal
 from az_mpi.launch.host_probe import LAUNCH
+from az_mpi.launch.hosts import Host
 from az_mpi.mpi.root_host import RESTARTS
 
 # Names in Open MPI's runtime, versions 4 and 5.
@@ -28,11 +30,11 @@ class Mpirun(NamedTuple):
     prefix: str | None
 
     @property
-    def words(self):
+    def words(self) -> dict[str, str]:
         return WORDS[int(re.search(r"\b[45]\b", self.version).group())]
 
 
-def find():
+def find() -> Mpirun:
     """Return the Mpirun of this Python's environment, else that of PATH. Raises Refusal."""
     beside = Path(sys.executable).parent / "mpirun"
     path = str(beside) if beside.is_file() else shutil.which("mpirun")
@@ -57,8 +59,9 @@ def find():
 KEEPALIVE = {"oob_tcp_keepalive_time": "3", "oob_tcp_keepalive_intvl": "2", "oob_tcp_keepalive_probes": "3"}
 
 
-def line(mpirun, hosts, np, program, threads=None, interface=None, networks=(None, None), agent=None, survive=False,
-         launch=None, restarts=0):
+def line(mpirun: Mpirun, hosts: Sequence[Host], np: int, program: list[str], threads: int | None = None,
+         interface: str | None = None, networks: tuple[str | None, str | None] = (None, None), agent: str | None = None,
+         survive: bool = False, launch: str | None = None, restarts: int = 0) -> list[str]:
     """Return the command line, a list of words, that starts `program` (a list too) as np ranks on the Hosts.
 
     threads: of a rank, for libraries that read it from the environment; None leaves it as it is.

@@ -7,6 +7,7 @@ request at a time; launch removes it when it has read it.
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from az_mpi.core.files import claim_text, read_json, write_text
 
@@ -17,22 +18,22 @@ BYTES_MAX = 2**16
 class RequestFiles:
     """The two files of the run in `folder`."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str | Path):
         self.state, self.request = Path(folder) / STATE, Path(folder) / REQUEST
 
-    def look(self):
+    def look(self) -> dict[str, Any] | None:
         """Return what launch has published, None where no launch supervises the run."""
         return _read(self.state)
 
-    def publish(self, content):
+    def publish(self, content: dict[str, Any]) -> None:
         """Write what launch tells, JSON-able. Raises OSError."""
         write_text(self.state, json.dumps(content) + "\n", durable=False)
 
-    def ask(self, content):
+    def ask(self, content: dict[str, Any]) -> None:
         """Write a request, JSON-able. Raises FileExistsError if there is one; OSError."""
         claim_text(self.request, json.dumps(content) + "\n")
 
-    def take(self):
+    def take(self) -> dict[str, Any] | None:
         """Remove and return the request, None where there is none. If it cannot be removed now, a later call does."""
         content = _read(self.request)
         try:
@@ -42,14 +43,14 @@ class RequestFiles:
             return None
         return content
 
-    def withdraw(self, id_):
+    def withdraw(self, id_: str) -> bool:
         """Remove the request with this id; return whether launch had not taken it yet."""
         if (_read(self.request) or {}).get("id") != id_:
             return False
         self.request.unlink(missing_ok=True)
         return True
 
-    def close(self, id_):
+    def close(self, id_: str) -> None:
         """Remove what the launch `id_` has published."""
         try:
             if (self.look() or {}).get("id") == id_:

@@ -7,18 +7,22 @@ import shlex
 import signal
 import socket
 import time
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from az_mpi.core import files
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, KILLED, RESUMABLE, USAGE
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import SHARE
 from az_mpi.launch import check, mpi_job, mpirun
-from az_mpi.launch.host_pool import LOOK_S, RETURN_MAX_S
-from az_mpi.launch.hosts import parse
+from az_mpi.launch.host_pool import LOOK_S, RETURN_MAX_S, HostPool
+from az_mpi.launch.hosts import Host, parse
+from az_mpi.launch.rendezvous.meeting import Meeting
 from az_mpi.launch.request_files import RequestFiles
-from az_mpi.launch.transport import Look
-from az_mpi.report.outcome import outcome, read
+from az_mpi.launch.transport import Look, Ssh
+from az_mpi.report.outcome import Outcome, outcome, read
 
 RESTARTS_MAX = 10
 STARTS_MAX = 3  # in a row, of a run that has never begun: it may be unable to
@@ -38,7 +42,8 @@ class Supervisor:
     Hosts of `host_pool` that were checked. hours: of all jobs together, 0 for no limit. transport: a Ssh or a Meeting.
     """
 
-    def __init__(self, options, program, folder, found, host_pool, chosen, hours, transport):
+    def __init__(self, options: Namespace, program: list[str], folder: str | Path, found: mpirun.Mpirun,
+                 host_pool: HostPool, chosen: Sequence[Host], hours: float, transport: Ssh | Meeting):
         self.options, self.program, self.folder, self.mpirun = options, program, Path(folder), found
         self.host_pool, self.transport, self.requests = host_pool, transport, RequestFiles(folder)
         self.id = secrets.token_hex(8)
@@ -46,11 +51,14 @@ class Supervisor:
         self.there = {host.name for host in chosen}  # the names of hosts that answered when last asked
         self.chosen, self.np = host_pool.choose(self.there)
         self.began, self.node_lost, self.jobs_num, self.narrow_num = False, False, 0, 0
-        self.request = self.answer = self.published = self.look = None
+        self.request: dict[str, Any] | None = None  # of the user, not answered yet
+        self.answer: dict[str, Any] | None = None
+        self.published: dict[str, Any] | None = None
+        self.look: Look | None = None
         self.up, self.before = False, {}  # whether the job has written a status; the status that was there before it
         self.committed = set()
 
-    def run(self, answers):
+    def run(self, answers: check.Answers | None) -> int:
         """Run jobs until the run ends, is stopped or given up, and return the exit status.
 
         answers: see `check.check`; None where hosts are not checked.
@@ -89,7 +97,7 @@ class Supervisor:
         finally:
             self.requests.close(self.id)
 
-    def follow(self, answers):
+    def follow(self, answers: check.Answers | None) -> Outcome:
         """Run one job on the chosen hosts and return its Outcome."""
         settings = check.settings(answers, self.chosen) if answers else {}
         command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
@@ -107,7 +115,7 @@ class Supervisor:
             self.program = [word for word in self.program if word != "--fresh"]  # only the first job was to be fresh
         return outcome(self.ended.code, self.state(), self.before, self.ended.asked, self.ended.lost or self.node_lost)
 
-    def wait(self, seconds):
+    def wait(self, seconds: float) -> None:
         """Let time pass between two jobs, unless a node of the rendezvous asks for a stop."""
         until = time.monotonic() + seconds
         while True:
@@ -118,7 +126,7 @@ class Supervisor:
                 return
             time.sleep(min(left_s, TICK_S))
 
-    def final(self, ended):
+    def final(self, ended: Outcome) -> int | None:
         """Return the exit status if no job is to follow the one with this Outcome, else None."""
         if ended.finished:
             return ended.status
@@ -131,7 +139,7 @@ class Supervisor:
             return ended.status
         return None
 
-    def ask(self):
+    def ask(self) -> tuple[check.Answers | None, list[str]]:
         """Choose hosts for the next job from those that answer, and kill the last job's processes on them. Return
         (their answers, the names of hosts of the last job that are missing)."""
         answers, problems = None, []
@@ -153,22 +161,22 @@ class Supervisor:
         self.chosen, self.np = self.host_pool.choose(self.there)
         return answers, missing
 
-    def ask_hosts(self, hosts, end=None):
+    def ask_hosts(self, hosts: Sequence[Host], end: str | None = None) -> tuple[check.Answers, list[check.Problem]]:
         """Return what `check.ask` does, with the time for an answer that fits a run that waits."""
         timeout_s = self.options.timeout or ANSWER_S
         shell, gpus = self.transport.shell(timeout_s), bool(self.options.gpus)
         return check.ask(hosts, self.mpirun, self.folder, shell, timeout_s, gpus, end)
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """Return the run's status.json if a job of this launch wrote it, else {}."""
         return read(self.folder, self.id)
 
-    def note(self):
+    def note(self) -> bool:
         """Return whether a job of this launch has ever begun."""
         self.began = self.began or bool(self.state())
         return self.began
 
-    def commits(self):
+    def commits(self) -> set[str]:
         """Return the names of committed files; a job that adds to them has made progress. If the folder cannot be read
         now, those of the last time."""
         try:
@@ -178,7 +186,7 @@ class Supervisor:
             pass
         return self.committed
 
-    def tick(self):
+    def tick(self) -> list[signal.Signals]:
         """Look after the job that runs; return the signals that mpirun is to get."""
         now, (signals, lost) = time.monotonic(), self.transport.poll({host.name for host in self.chosen})
         if signal.SIGUSR2 in signals:
@@ -200,11 +208,11 @@ class Supervisor:
         self.stops = [(at, number) for at, number in self.stops if now < at]
         return signals + due
 
-    def stop(self, text):
+    def stop(self, text: str) -> None:
         mpi_job.say(text)
         self.stops = [(time.monotonic() + after, number) for after, number in STOPS]
 
-    def look_after(self, now):
+    def look_after(self, now: float) -> None:
         """Serve requests, and from time to time look for hosts that are not in the job."""
         if self.look:
             if not self.look.is_alive():
@@ -224,7 +232,7 @@ class Supervisor:
                 self.there |= {host.name for host in absent if self.transport.knows}
                 self.rearrange()
 
-    def looked(self, answers, problems):
+    def looked(self, answers: check.Answers, problems: Sequence[check.Problem]) -> None:
         """Take in what hosts outside the job have answered."""
         self.there |= {name for name in answers if name is not None} - {problem.host for problem in problems}
         if not self.request:
@@ -234,7 +242,7 @@ class Supervisor:
         else:
             self.grant(self.request)
 
-    def rearrange(self):
+    def rearrange(self) -> None:
         """Restart if the available hosts are others than those of the job, or if the job has survived lost ranks (then
         not too often)."""
         hosts, np = self.host_pool.choose(self.there)
@@ -245,11 +253,11 @@ class Supervisor:
             self.narrow_num += 1
             self.change(f"{lost_num} of {self.np} ranks are lost: restarting with all")
 
-    def change(self, text):
+    def change(self, text: str) -> None:
         self.changing = True
         self.stop(text)
 
-    def consider(self, request):
+    def consider(self, request: dict[str, Any]) -> None:
         """Check a user's request; grant it, or first look at the hosts that it names."""
         if request.get("launch") != self.id:
             return  # meant for an earlier launch
@@ -265,7 +273,7 @@ class Supervisor:
             self.there |= {host.name for host in add}
             self.grant(request)
 
-    def grant(self, request):
+    def grant(self, request: dict[str, Any]) -> None:
         self.host_pool.change(parse(",".join(request["add"]), "--add") if request["add"] else [], request["remove"])
         hosts, np = self.host_pool.choose(self.there)
         if request["restart"] or (hosts, np) != (self.chosen, self.np):
@@ -275,11 +283,11 @@ class Supervisor:
         else:
             self.reply(DONE, f"no change for the job, which runs on {shown(self.chosen)}")
 
-    def reply(self, status, text):
+    def reply(self, status: int, text: str) -> None:
         self.answer = {"id": self.request["id"], "status": status, "text": text}
         self.request = None
 
-    def publish(self):
+    def publish(self) -> None:
         """Write what this launch does to RUN/launch.json, if that has changed."""
         names = {host.name for host in self.chosen}
         rows = [{"host": str(host), "state": "in the job" if self.up else "in the next job"} for host in self.chosen]
@@ -295,10 +303,10 @@ class Supervisor:
                 pass  # the next tick tries again
 
 
-def pause(in_a_row):
+def pause(in_a_row: int) -> int:
     """Return the seconds to wait before a restart: none before the first in a row."""
     return min(PAUSE_S * 2 ** (in_a_row - 2), PAUSE_MAX_S) if in_a_row > 1 else 0
 
 
-def shown(hosts):
+def shown(hosts: Iterable[Host]) -> str:
     return ",".join(map(str, hosts))

@@ -1,9 +1,12 @@
 """How launch reaches its hosts: by ssh, here, or through the folder of a rendezvous, see meeting.py."""
 
 import threading
+from collections.abc import Callable, Iterable, Sequence
+from signal import Signals
 
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import check
+from az_mpi.launch.hosts import Host
 
 
 class Ssh:
@@ -13,11 +16,11 @@ class Ssh:
     knows = False  # whether `present` alone tells which hosts are there
     shell = staticmethod(check.ssh)
 
-    def present(self, names):
+    def present(self, names: Iterable[str]) -> set[str]:
         """Return those of the hosts `names` that are worth asking."""
         return set(names)
 
-    def poll(self, names):
+    def poll(self, names: set[str]) -> tuple[list[Signals], bool]:
         """Return (signals for mpirun from other nodes, whether one of the hosts `names` is known to be lost). Called
         about every second, also between jobs."""
         return [], False
@@ -26,12 +29,13 @@ class Ssh:
 class Look(threading.Thread):
     """Asks hosts in the background. found: what `check.ask` returns, once this thread has ended."""
 
-    def __init__(self, ask_hosts, hosts):
+    def __init__(self, ask_hosts: Callable[[Sequence[Host]], tuple[check.Answers, list[check.Problem]]],
+                 hosts: Sequence[Host]):
         super().__init__(name="look", daemon=True)
         self.ask_hosts, self.hosts, self.found = ask_hosts, hosts, ({}, [])
         self.start()
 
-    def run(self):
+    def run(self) -> None:
         try:
             self.found = self.ask_hosts(self.hosts)
         except (Refusal, OSError) as error:  # the run's folder fails, not a host

@@ -1,10 +1,21 @@
 """Search over batches of trees; knows nothing of any game."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from az_mpi.core.registry import SEARCHES
 
+if TYPE_CHECKING:
+    from az_mpi.config import schema
+    from az_mpi.games.base import Game
+    from az_mpi.network.evaluators import Evaluator
+    from az_mpi.search.puct import Search
 
-def make_search(game, evaluate, settings, num_trees, noise, threads=1):
+
+def make_search(game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool,
+                threads: int = 1) -> Search:
     """Return the search that `config.search` names, over `num_trees` trees: an object with the methods of
-    `puct.Search`, made with those of these arguments that it names, and with its own from the configuration."""
+    `puct.Search`. Its constructor is given those of these arguments that it has, and those in the configuration."""
     return SEARCHES.make(settings.algorithm, game=game, evaluate=evaluate, settings=settings, num_trees=num_trees,
                          noise=noise, threads=threads)  # fmt: skip

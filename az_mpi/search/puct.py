@@ -6,7 +6,11 @@ no evaluation; a proven loss is chosen only where there is nothing else, and a r
 no further.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit, prange
@@ -14,17 +18,22 @@ from numba import njit, prange
 from az_mpi.search import root, tree
 from az_mpi.search.tree import NO_CHILD, WIN
 
-LAST = 1e6  # less than any score: for proven losses
+if TYPE_CHECKING:
+    from az_mpi.config import schema
+    from az_mpi.games.base import Game
+    from az_mpi.network.evaluators import Evaluator
+
+LAST = 1e6  # -LAST, below any score, is the Q of a proven loss
 
 
 class Search:
     """Trees for `num_trees` games, called slots.
 
-    game: a `Game`. evaluate: an evaluator, see `network.evaluators`. settings: `config.search`. noise: mix Dirichlet
-    noise into the root's priors (self-play, not matches). threads: of the kernels; 1 unless told.
+    noise: mix Dirichlet noise into the root's priors (self-play, not matches). threads: of the kernels.
     """
 
-    def __init__(self, game, evaluate, settings, num_trees, noise, threads=1):
+    def __init__(self, game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool,
+                 threads: int = 1):
         self.game, self.evaluate, self.settings, self.noise = game, evaluate, settings, noise
         # Each simulation adds at most one node to the root; carried nodes were counted when they were visited.
         self.trees = tree.allocate(game, num_trees, settings.simulations + 1)
@@ -36,19 +45,19 @@ class Search:
         self._noise = self._noise_due, self.streams, settings.dirichlet_alpha, settings.dirichlet_fraction
         self._select, self._complete = (_select, _complete) if threads == 1 else (_select_parallel, _complete_parallel)
 
-    def reset(self, slots, states, stream_words):
-        """Start new trees at `states` [n, S], drawing from the random streams `stream_words`, uint64 [n]."""
+    def reset(self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray) -> None:
+        """Start new trees at `states` [n, S], with the random streams `stream_words`, uint64 [n]."""
         self._start(slots, states)
         self.streams[slots] = stream_words
         self._noise_due[slots] = self.noise
 
-    def step(self, slots):
+    def step(self, slots: np.ndarray) -> None:
         """Run one simulation in the tree of each slot; slots: int64 [n], all different."""
         self.begin(slots)()
 
-    def begin(self, slots):
-        """Begin one simulation in the tree of each slot and return a function that completes it: between the two the
-        evaluator may be at work. Until then these slots must be left alone."""
+    def begin(self, slots: np.ndarray) -> Callable[[], None]:
+        """Begin one simulation in the tree of each slot and return a function that completes it; the evaluator may work
+        in between. Until then nothing else may use these slots."""
         game = self.game
         slots, nodes, actions, states, leaves_num = self._select(
             self.trees, slots, self._exploration, self._reductions, self._noise)
@@ -70,38 +79,39 @@ class Search:
 
         return complete
 
-    def run(self, slots):
+    def run(self, slots: np.ndarray) -> None:
         """Simulate until every slot's search is complete."""
         while len(slots := slots[~self.done(slots)]):
             self.step(slots)
 
-    def done(self, slots):
-        """Return whose search is complete, bool [n]: `simulations` have gone through the root, those carried over
-        included, or its result is known."""
+    def done(self, slots: np.ndarray) -> np.ndarray:
+        """Return which searches are complete, bool [n]: `simulations` have gone through the root, including those that
+        were carried over, or the root's result is known."""
         node = self.trees.node[slots, 0]
         # The first visit is the root's own evaluation; each simulation after it descends one edge.
         return (node["visits"] > self.settings.simulations) | node["exact"]
 
-    def policy(self, slots):
-        """Return what moves are trained towards: (how many actions of each root have a probability, int32 [n]; these
-        actions, int32 [M], in order, root by root; their probabilities, float32 [M]).
+    def policy(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the policy targets: (the number of actions of each root with a probability, int32 [n]; these actions,
+        int32 [M], in order, root by root; their probabilities, float32 [M]).
 
-        A probability is the action's share of the visits. A proven win leaves only the proven wins, a proven loss falls
-        away."""
+        A probability is the action's share of the visits. If a win is proven, only proven wins count; proven losses do
+        not count."""
         return root.policy(self.trees, slots)
 
-    def value(self, slots):
-        """Return the result of each root for its player to move if it is known, else its mean value, float32 [n]."""
+    def value(self, slots: np.ndarray) -> np.ndarray:
+        """Return the value of each root for the player to move, float32 [n]: its result if known, else the mean."""
         node = self.trees.node[slots, 0]
         mean = node["value_sum"] / np.maximum(node["visits"], 1)
         return np.where(node["exact"], node["exact_value"], mean).astype(np.float32)
 
-    def choose(self, slots, temperature):
-        """Draw an action a slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited."""
+    def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
+        """Draw an action for each slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited one.
+        temperature: float [n]."""
         return root.choose(self.trees, slots, temperature, self.streams)
 
-    def advance(self, slots, actions):
-        """Play an action in each slot; what was searched below it is kept if `reuse_tree`, else dropped."""
+    def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
+        """Play an action in each slot. The subtree below it is kept if `reuse_tree`, else dropped."""
         states = self.game.play(self.trees.state[slots, 0], actions)
         kept = root.advance(self.trees, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
         self._start(slots[~kept], states[~kept])
@@ -112,7 +122,7 @@ class Search:
         tree.reset(self.trees, slots, states, self.game.to_play(states), ended, value)
 
 
-def exploration_table(settings):
+def exploration_table(settings: schema.Search) -> np.ndarray:
     """Return c(s) sqrt(N(s)) for each visit count N(s), float32 [simulations + 2].
 
     c(s) = log((1 + N(s) + c_base) / c_base) + c_init. N(s) counts the node's own evaluation, so that the first choice
@@ -124,11 +134,11 @@ def exploration_table(settings):
 
 
 @njit(cache=True, nogil=True)
-def best_edge(trees, b, n, exploration, fpu_reduction):
+def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_reduction: float) -> int:
     """Return the edge with the highest Q(s, a) + c(s) P(s, a) sqrt(N(s)) / (1 + N(s, a)); the first of equals.
 
     First-play urgency: an unvisited action counts as Q = V(s) - fpu_reduction sqrt(sum of the visited priors).
-    Where the result behind an edge is known, Q is that result, and a loss comes after all other actions.
+    If the result behind an edge is known, Q is that result, and a loss comes after all other actions.
     """
     node = trees.node[b, n]
     first, last = node.first_edge, node.first_edge + node.edge_count
@@ -200,7 +210,7 @@ def _select(trees, slots, exploration, reductions, noise):
     [m], actions int64 [m], states [m, S], how many are leaves): first the leaves, each with the node and the action
     that lead there and that node's state, then the roots.
 
-    reductions: first-play urgency below the root and at it, float64 [2]. noise: see `Search`.
+    reductions: first-play urgency below the root and at it, float64 [2]. noise: see `root.mix_noise`.
     """
     nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     for i in range(len(slots)):

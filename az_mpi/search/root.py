@@ -1,4 +1,4 @@
-"""What is done at the roots of trees between and before searches: noise, the policy, the choice of a move.
+"""Kernels for the roots of trees: noise before a search; the policy and the choice of a move after it.
 
 Shapes: n slots, M actions of all slots together.
 """
@@ -11,8 +11,9 @@ from az_mpi.search.tree import NO_CHILD, WIN
 
 
 @njit(cache=True, nogil=True)
-def mix_noise(trees, b, noise):
-    """P(root, a) <- (1 - fraction) P(root, a) + fraction Dir(alpha / legal actions), once a root."""
+def mix_noise(trees: tree.Trees, b: int, noise: tuple) -> None:
+    """P(root, a) <- (1 - fraction) P(root, a) + fraction Dir(alpha / legal actions), once for each root.
+    noise: (due bool [B], streams uint64 [B], alpha, fraction)."""
     due, random, alpha, fraction = noise
     due[b] = False
     first, count = trees.node[b, 0].first_edge, trees.node[b, 0].edge_count
@@ -28,11 +29,9 @@ def mix_noise(trees, b, noise):
 
 
 @njit(cache=True, nogil=True)
-def counts(trees, b):
-    """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions proven to be worse.
-
-    A proven win leaves only the proven wins; a proven loss falls away where anything else was tried.
-    """
+def counts(trees: tree.Trees, b: int) -> np.ndarray:
+    """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions that are proven to be worse:
+    all but proven wins if a win is proven, and proven losses if anything else was tried."""
     root = trees.node[b, 0]
     visits, good, tried = np.empty(root.edge_count, np.int32), np.empty(root.edge_count, np.bool_), False
     for k in range(root.edge_count):
@@ -48,9 +47,9 @@ def counts(trees, b):
 
 
 @njit(cache=True, nogil=True)
-def policy(trees, slots):
-    """Return (how many actions have a probability, int32 [n]; these actions, int32 [M], in order, slot by slot; their
-    shares of `counts`, float32 [M])."""
+def policy(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (the number of actions with a probability, int32 [n]; these actions, int32 [M], in order, slot by slot;
+    their shares of `counts`, float32 [M])."""
     n, most, m = len(slots), 0, 0
     for i in range(n):
         most += trees.node[slots[i], 0].edge_count
@@ -69,12 +68,12 @@ def policy(trees, slots):
 
 
 @njit(cache=True, nogil=True)
-def choose(trees, slots, temperature, random):
+def choose(trees: tree.Trees, slots: np.ndarray, temperature: np.ndarray, random: np.ndarray) -> np.ndarray:
     """Return an action for each slot, int64 [n], drawn from counts^(1 / temperature[i]); at 0 the first largest."""
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
         visits = counts(trees, slots[i])
-        chosen = best = np.argmax(visits)
+        chosen = best = int(np.argmax(visits))
         if temperature[i] > 0:
             # Relative to the most visited, so that a low temperature cannot overflow.
             weights = (visits / visits[best]) ** (1.0 / temperature[i])
@@ -90,8 +89,8 @@ def choose(trees, slots, temperature, random):
 
 
 @njit(cache=True, nogil=True)
-def advance(trees, slots, actions):
-    """Reroot where the action was searched; return where it was, bool [n]."""
+def advance(trees: tree.Trees, slots: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """Make the child that each action leads to the root, if it was searched; return whether it was, bool [n]."""
     kept = np.zeros(len(slots), np.bool_)
     for i in range(len(slots)):
         child = tree.child_of_root(trees, slots[i], actions[i])

@@ -1,6 +1,6 @@
 """Random streams for compiled code: one 64-bit word a stream, SplitMix64 (Steele, Lea, Flood 2014).
 
-A stream depends only on its key, so a game draws the same numbers wherever and beside whatever it is played.
+A stream depends only on its key, so a game draws the same numbers on any rank and beside any other games.
 """
 
 import math
@@ -14,24 +14,24 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 @njit(cache=True, nogil=True)
-def keyed(seed, keys):
+def keyed(seed: int, keys: np.ndarray) -> np.ndarray:
     """Return one stream for each key, uint64 [n], all different for one seed. seed: int; keys: uint64 [n]."""
     streams = np.empty(len(keys), np.uint64)
-    base = mix(mix(np.uint64(seed) + _STEP) + _STEP)  # once more than the key, so that the two do not trade places
+    base = mix(mix(np.uint64(seed) + _STEP) + _STEP)  # once more than the keys: seed and key are not interchangeable
     for i in range(len(keys)):
         streams[i] = mix(base ^ mix(np.uint64(keys[i]) + _STEP))
     return streams
 
 
 @njit(cache=True, nogil=True)
-def uniform(streams, i):
+def uniform(streams: np.ndarray, i: int) -> float:
     """Draw from [0, 1) with 53 random bits, advancing stream i."""
     streams[i] += _STEP
     return (mix(streams[i]) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @njit(cache=True, nogil=True)
-def gamma(streams, i, shape):
+def gamma(streams: np.ndarray, i: int, shape: float) -> float:
     """Draw from Gamma(shape, 1) by Marsaglia and Tsang (2000), advancing stream i."""
     boost = 1.0
     if shape < 1.0:

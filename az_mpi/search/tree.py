@@ -8,15 +8,21 @@ A node is exact when the result under best play is known: the game ends there, a
 moves are exact (MCTS-Solver: Winands, Björnsson, Saito 2008, with the results of any game instead of win and loss).
 """
 
+from __future__ import annotations
+
 from collections import namedtuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
+if TYPE_CHECKING:
+    from az_mpi.games.base import Game
+
 NO_CHILD = -1
 WIN = 1.0  # no result is better for the player to move
 
-# What is read together lies together: a node in half a cache line, a move's edges in a row.
+# Fields that are read together lie together: a node in half a cache line, a node's edges in a row.
 NODE = np.dtype(
     [
         ("value_sum", np.float64),  # W(s), for the player to move here
@@ -24,8 +30,8 @@ NODE = np.dtype(
         ("parent", np.int32),
         ("first_edge", np.int32),
         ("edge_count", np.int32),  # 0 until expanded
-        ("exact_value", np.float32),  # where `exact`: the result for the player to move here
-        ("player", np.int8),  # who is to move
+        ("exact_value", np.float32),  # if `exact`: the result for the player to move here
+        ("player", np.int8),  # to move
         ("ended", np.bool_),  # the game is over here
         ("exact", np.bool_),
     ],
@@ -38,7 +44,7 @@ EDGE = np.dtype(
         ("edge_child", np.int32),  # node or NO_CHILD
         ("edge_prior", np.float32),  # P(s, a)
         ("edge_action", np.int16),
-        ("edge_exact", np.bool_),  # whether the child is
+        ("edge_exact", np.bool_),  # whether the child is exact
     ],
     align=True,
 )
@@ -59,21 +65,21 @@ class Trees(namedtuple("Trees", ["tree", "node", "edge", "state", "path"])):
 
     __slots__ = ()
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> np.ndarray:
         for rows in (self.tree, self.node, self.edge):
             if name in rows.dtype.names:
                 return rows[name]
         raise AttributeError(name)
 
     @property
-    def num_bytes(self):
+    def num_bytes(self) -> int:
         """The size of all arrays, in bytes."""
         return sum(part.nbytes for part in self)
 
 
-def allocate(game, num_trees, num_nodes):
+def allocate(game: Game, num_trees: int, num_nodes: int) -> Trees:
     """Return empty trees with room for as many edges a node as the game's first position has legal moves; see
-    `widened`. The system gives memory to those parts of the arrays that are written to."""
+    `widened`. Only the parts of the arrays that are written to take memory."""
     nodes = (num_trees, num_nodes)
     depth = min(num_nodes, game.max_plies) + 1
     if game.num_actions > MOST_ACTIONS:
@@ -87,8 +93,8 @@ def allocate(game, num_trees, num_nodes):
     )
 
 
-def widened(trees, needed):
-    """Return the same trees with room for at least `needed` edges each, and half as many again as they had."""
+def widened(trees: Trees, needed: int) -> Trees:
+    """Return the same trees with room for at least `needed` edges each, and for half as many again as before."""
     used = trees.tree["edges_used"].max()
     edge = np.empty((len(trees.edge), max(needed, trees.edge.shape[1] * 3 // 2)), EDGE)
     edge[:, :used] = trees.edge[:, :used]
@@ -96,8 +102,8 @@ def widened(trees, needed):
 
 
 @njit(cache=True, nogil=True)
-def edges_needed(trees, slots, ended, legal):
-    """Return the most edges that one of the trees `slots` has once its new leaf is expanded; 0 where there is certainly
+def edges_needed(trees: Trees, slots: np.ndarray, ended: np.ndarray, legal: np.ndarray) -> int:
+    """Return the largest number of edges of one of the trees `slots` after its new leaf is expanded; 0 if all have
     room. ended: bool [n]; legal: bool [m, A], a row for each leaf that has not ended, in order."""
     most, row = 0, 0
     for i in range(len(slots)):
@@ -113,8 +119,8 @@ def edges_needed(trees, slots, ended, legal):
 
 
 @njit(cache=True, nogil=True)
-def add_node(trees, b, parent, state, player, ended, value):
-    """Append a node without edges to tree b and return its index. value: the result, where `ended`."""
+def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, ended: bool, value: float) -> int:
+    """Append a node without edges to tree b and return its index. value: the result, if `ended`."""
     n = trees.tree[b].nodes_used
     trees.tree[b].nodes_used = n + 1
     for k in range(len(state)):
@@ -133,7 +139,8 @@ def add_node(trees, b, parent, state, player, ended, value):
 
 
 @njit(cache=True, nogil=True)
-def reset(trees, slots, states, players, ended, values):
+def reset(trees: Trees, slots: np.ndarray, states: np.ndarray, players: np.ndarray, ended: np.ndarray,
+          values: np.ndarray) -> None:
     """Make the tree of each slot a single root node."""
     for i in range(len(slots)):
         trees.tree[slots[i]].nodes_used = 0
@@ -144,7 +151,7 @@ def reset(trees, slots, states, players, ended, values):
 
 
 @njit(cache=True, nogil=True)
-def expand(trees, b, n, logits, legal):
+def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) -> None:
     """Give node n one edge for each legal action; priors are the softmax of the legal logits. logits, legal: [A]."""
     highest = -np.inf
     for a in range(len(legal)):
@@ -171,7 +178,7 @@ def expand(trees, b, n, logits, legal):
 
 
 @njit(cache=True, nogil=True)
-def backup(trees, b, leaf, value):
+def backup(trees: Trees, b: int, leaf: int, value: float) -> None:
     """Add `value`, for the player to move at `leaf`, to the leaf and to every edge and node on the path to it."""
     n, node = leaf, trees.node[b, leaf]
     player = node.player
@@ -188,7 +195,7 @@ def backup(trees, b, leaf, value):
 
 
 @njit(cache=True, nogil=True)
-def exact_edge(trees, b, n, e):
+def exact_edge(trees: Trees, b: int, n: int, e: int) -> tuple[bool, float]:
     """Return (whether the result of edge e of node n is known, that result for the player who chooses the edge).
 
     n is an int64 in every call: for a constant, or an int32, Numba would compile this once more.
@@ -201,8 +208,8 @@ def exact_edge(trees, b, n, e):
 
 
 @njit(cache=True, nogil=True)
-def prove(trees, b, leaf):
-    """Of the simulation under way, which ended at an exact new leaf: make exact whatever above it is so by that."""
+def prove(trees: Trees, b: int, leaf: int) -> None:
+    """After a simulation that ended at an exact new leaf, mark the nodes above it that this makes exact."""
     n = leaf
     for depth in range(trees.tree[b].path_length - 1, -1, -1):
         trees.edge[b, trees.path[b, depth]].edge_exact = True
@@ -222,8 +229,8 @@ def prove(trees, b, leaf):
 
 
 @njit(cache=True, nogil=True)
-def child_of_root(trees, b, action):
-    """Return the node that `action` leads to from the root, or NO_CHILD if no simulation went there."""
+def child_of_root(trees: Trees, b: int, action: int) -> int:
+    """Return the child of the root after `action`, or NO_CHILD if no simulation went there."""
     first = trees.node[b, 0].first_edge
     for e in range(first, first + trees.node[b, 0].edge_count):
         if trees.edge[b, e].edge_action == action:
@@ -232,8 +239,8 @@ def child_of_root(trees, b, action):
 
 
 @njit(cache=True, nogil=True)
-def reroot(trees, b, root):
-    """Make node `root` the root of tree b and drop whatever is not below it, in place.
+def reroot(trees: Trees, b: int, root: int) -> None:
+    """Make node `root` the root of tree b and drop everything that is not below it, in place.
 
     Nodes and edges keep their order, so each moves to an index no larger than its own and nothing is overwritten
     before it has been moved.

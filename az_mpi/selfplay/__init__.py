@@ -1,1 +1,1 @@
-"""Playing games against oneself."""
+"""Self-play: the player, the quota of an iteration, and records of finished games."""

@@ -1,29 +1,38 @@
-"""Self-play: a batch of games on one rank, one simulation of every game a step.
+"""Self-play: a batch of games on one rank; each step runs one simulation in every game.
 
-With an engine that works in the background the games are two groups, each step is one group's, and while the engine
-evaluates one group's leaves the other is searched.
+If the engine works in the background, the games form two groups, and the steps alternate between them: while the engine
+evaluates the leaves of one group, the other is searched.
 
-Shapes: B games at once, L longest game, A actions, S numbers a state.
-No game waits for another: the games whose search is complete move, and the ones that end are replaced at once, so the
-batch that the evaluator sees stays full.
+Shapes: B games at once, L longest game, A actions, S numbers a state, M policy entries.
+No game waits for another: each plays its move when its search is complete, and a game that ends is replaced at once, so
+that the batches for the evaluator stay full.
 """
+
+from __future__ import annotations
 
 import math
 from collections import deque
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from az_mpi.search import make_search, streams
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Config
+    from az_mpi.games.base import Game
+    from az_mpi.network.evaluators import Evaluator
+
 
 class Player:
-    """Plays up to `config.selfplay.parallel_games` games of `game` at once, leaves judged by `evaluate`.
+    """Plays up to `config.selfplay.parallel_games` games of `game` at once; `evaluate` evaluates the leaves.
 
     threads: of the search. groups_num: batches that are under way at the same time.
     """
 
-    def __init__(self, config, game, evaluate, rank, threads=1, groups_num=1):
+    def __init__(self, config: Config, game: Game, evaluate: Evaluator, rank: int, threads: int = 1,
+                 groups_num: int = 1):
         self.config, self.game, self.rank = config, game, rank
         games_num = config.selfplay.parallel_games
         self.search = make_search(game, evaluate, config.search, games_num, noise=True, threads=threads)
@@ -37,45 +46,43 @@ class Player:
         self.ply = np.zeros(games_num, np.int32)
         self.states = np.empty((*moves, game.state_size), game.state_dtype)
         self.actions = np.empty(moves, np.int32)
-        self.policies = [[] for _ in range(games_num)]  # of each game, POLICY of each move
+        self.policies: list[list[np.ndarray]] = [[] for _ in range(games_num)]  # of each game, POLICY of each move
         self.root_values = np.empty(moves, np.float32)
         self.live = np.zeros(games_num, bool)
-        self.finished = []  # records not yet taken
+        self.finished: list[Record] = []  # not taken yet
         self.finished_num = 0
         self._ended, self._allowed = deque(), math.inf  # (slot, record) of games that ended and wait, see `allow`
         self.simulations_num = 0
-        self.begun = {}  # {iteration: games begun in it}, of the newest one, by whoever numbers them
+        self.begun: dict[int, int] = {}  # {the newest iteration: games begun in it}, kept by `quota`
 
-    def free(self):
+    def free(self) -> np.ndarray:
         """Return the slots without a game, int64."""
         free = ~self.live
         free[[slot for slot, _ in self._ended]] = False
         return np.flatnonzero(free)
 
     @property
-    def unfinished_num(self):
-        """Games begun that do not count as finished yet."""
+    def unfinished_num(self) -> int:
+        """How many games have begun and do not count as finished yet."""
         return int(self.live.sum()) + len(self._ended)
 
-    def allow(self, finished_num=math.inf):
-        """Let this player finish games until it has finished `finished_num` since it was made.
-
-        A game that ends beyond this number keeps its slot and waits; it counts as finished once more are allowed.
-        """
+    def allow(self, finished_num: float = math.inf) -> None:
+        """Let this player finish games until it has finished `finished_num` since it was made. A game that ends beyond
+        this number keeps its slot and waits; it counts as finished once more games are allowed."""
         self._allowed = finished_num
         self._finish()
 
-    def start(self, slots, ids, iteration):
-        """Begin one new game in each slot; its random numbers depend on the seed and its id alone."""
+    def start(self, slots: np.ndarray, ids: np.ndarray, iteration: int) -> None:
+        """Begin a game in each slot; ids: uint64 [n]. Its random numbers depend on the seed and its id alone."""
         self.ids[slots], self.iterations[slots], self.ply[slots], self.live[slots] = ids, iteration, 0, True
         for slot in slots:
             self.policies[slot] = []
         words = streams.keyed(self.config.seed, np.asarray(ids, np.uint64))
         self.search.reset(slots, self.game.initial(len(slots)), words)
 
-    def step(self):
-        """Run one simulation in every live game of a group. Play the moves that are then decided, also those of the
-        group before where two are under way, and collect the games that end."""
+    def step(self) -> None:
+        """Start one simulation in every live game of a group, and complete that of the oldest group under way: play the
+        moves that are decided then, and collect the games that end."""
         group = self._groups[0]
         self._groups.rotate(-1)
         slots = group[self.live[group]]
@@ -85,8 +92,8 @@ class Player:
         if len(self._under_way) == len(self._groups) or not len(slots):
             self._complete_oldest()
 
-    def pause(self):
-        """Complete what is under way; weights may change then."""
+    def pause(self) -> None:
+        """Complete the simulations under way; after that the weights may change."""
         while self._under_way:
             self._complete_oldest()
         self._groups = deque(sorted(self._groups, key=lambda slots: slots[0]))  # as a new player would begin
@@ -99,8 +106,8 @@ class Player:
             if len(ready):
                 self._move(ready)
 
-    def take(self):
-        """Return the games finished since the last call as one `Record`, in the order of their ids."""
+    def take(self) -> Record:
+        """Return the games finished since the last call as one record, in the order of their ids."""
         games, self.finished = sorted(self.finished, key=lambda record: record.games["id"][0]), []
         return Record.join(self.game, games)
 
@@ -126,7 +133,7 @@ class Player:
         entries = np.empty(len(actions), POLICY)
         entries["action"], entries["probability"] = actions, probabilities
         for slot, num, end in zip(slots, nums, np.cumsum(nums)):
-            self.policies[slot].append(entries[end - num : end].copy())  # a view would hold the others' in memory
+            self.policies[slot].append(entries[end - num : end].copy())  # a view would keep all of them in memory
 
     def _finish(self):
         while self._ended and self.finished_num < self._allowed:
@@ -138,7 +145,7 @@ class Player:
         length = self.ply[slot]
         games = np.zeros(1, GAME)
         games[0] = (self.ids[slot], self.rank, self.iterations[slot], length, outcome, truncated)
-        # The target is the search's policy itself; temperature only decides what is played.
+        # The target is the policy of the search; the temperature only decides which move is played.
         policies, self.policies[slot] = self.policies[slot], []
         positions = np.zeros(length, position_dtype(self.game))
         positions["game"], positions["ply"] = self.ids[slot], np.arange(length)

@@ -1,27 +1,34 @@
-"""How many games an iteration plays, and who plays them.
+"""How many games an iteration plays, and which rank plays them.
 
-Every function here ends on all ranks after the same `Total`, which it returns: the quota is reached, or one rank or
-more has a request. Collective.
+Every `play` function is collective. It ends on all ranks after the same total, which it returns: the quota is reached,
+or a rank has a request.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from az_mpi.liveness import watchdog
 from az_mpi.selfplay.record import game_ids
 
-IDLE_S = 0.0005  # between looks of a rank that has nothing to play until the next sum
+if TYPE_CHECKING:
+    from az_mpi.config import schema
+    from az_mpi.mpi.control_channel import ControlChannel, Total
+    from az_mpi.mpi.world import World
+    from az_mpi.selfplay.player import Player
+
+IDLE_S = 0.0005  # between two polls of a rank that has nothing to play until the next sum
 
 
-def shares(total, weights):
-    """Return how many of `total` things each rank takes, in proportion to its weight; [34, 33, 33] of 100 for equals.
-
-    The counts add up to `total` and none is off its exact share by one or more (largest remainders, the first of
-    equals).
-    """
-    weights = np.array(weights, np.float64)
-    exact = total * weights / weights.sum()
+def shares(total: int, weights: Sequence[float]) -> list[int]:
+    """Return how many of `total` games each rank plays, in proportion to its weight: [34, 33, 33] for 100 games and
+    equal weights. Each count is less than one off its exact share (largest remainders, the first of equals)."""
+    each = np.array(weights, np.float64)
+    exact = total * each / each.sum()
     counts = np.floor(exact).astype(np.int64)
     counts[np.argsort(counts - exact, kind="stable")[: total - counts.sum()]] += 1
     return counts.tolist()
@@ -30,19 +37,18 @@ def shares(total, weights):
 class Quota:
     """The games that an iteration still lacks, and how the ranks play them."""
 
-    def __init__(self, settings, world, iteration, stored_ids):
-        """settings: `config.selfplay`. stored_ids: on root, the ids of its games that are on disk already, uint64 [n].
-        Collective."""
+    def __init__(self, settings: schema.Selfplay, world: World, iteration: int, stored_ids: np.ndarray):
+        """stored_ids: on root, the ids of the iteration's games that are on disk already, uint64 [n]. Collective."""
         self._settings, self._world, self._iteration = settings, world, iteration
         stored = world.share(np.asarray(stored_ids).tolist() if world.is_root else None)
         ids = game_ids(iteration, 0, np.arange(settings.games_num))
-        self._missing = np.flatnonzero(~np.isin(ids, np.array(stored, np.uint64)))  # where games are numbered
+        self._missing = np.flatnonzero(~np.isin(ids, np.array(stored, np.uint64)))  # indices of deterministic games
         self._missing_num = settings.games_num - len(stored)
 
-    def play(self, player, control, attempt, finished_before, on_progress, every_s):
-        """Play until the quota is reached, an exchange is due or a rank has a request; return the `Total` that said so.
-
-        None where no game is missing. The arguments are those of `play_until`."""
+    def play(self, player: Player, control: ControlChannel, attempt: int, finished_before: int,
+             on_progress: Callable[[int, int], object], every_s: float) -> Total | None:
+        """Play until the quota is reached, an exchange is due or a rank has a request; return the total that said so,
+        or None if no game is missing. The arguments are those of `play_until`."""
         if self._settings.deterministic:
             weights = [self._settings.weights.get(host, 1.0) for host in self._world.hosts]
             return play_share(player, control, self._iteration, self._missing, weights, on_progress)
@@ -51,17 +57,18 @@ class Quota:
         return play_until(player, control, self._iteration, attempt, finished_before, self._missing_num, on_progress,
                           every_s)
 
-    def reached(self, total):
+    def reached(self, total: Total | None) -> bool:
         """Return whether the games are complete after `play` has returned `total`."""
         return self._settings.deterministic or total is None or total.finished >= self._missing_num
 
 
 @watchdog.steps()
-def play_share(player, control, iteration, missing, weights, on_progress):
-    """Play exactly the games with the indices `missing` (the same list on every rank), each rank its share.
+def play_share(player: Player, control: ControlChannel, iteration: int, missing: np.ndarray, weights: Sequence[float],
+               on_progress: Callable[[int, int], object]) -> Total:
+    """Play exactly the games with the indices `missing`, int64 [n], the same on every rank; each rank plays its share.
 
-    Each game is seeded by its index and finished, so what is played does not depend on the number of ranks.
-    weights: of every rank, see `shares`.
+    Each game is seeded by its index and played to its end, so the games do not depend on the number of ranks. weights:
+    of every rank, see `shares`. on_progress(finished, total): of this rank.
     """
     rank = control.world.rank
     share = shares(len(missing), weights)
@@ -71,7 +78,7 @@ def play_share(player, control, iteration, missing, weights, on_progress):
 
     def over(total):
         nonlocal saves
-        saves += total.save  # answered at the end: there is nothing to save before
+        saves += total.save  # answered at the end: there is nothing new to save before
         return total.stop or total.done == len(weights)
 
     while begun < len(mine) or player.live.any():
@@ -92,13 +99,15 @@ def play_share(player, control, iteration, missing, weights, on_progress):
 
 
 @watchdog.steps()
-def play_until(player, control, iteration, attempt, finished_before, games_num, on_progress, every_s=0.0):
+def play_until(player: Player, control: ControlChannel, iteration: int, attempt: int, finished_before: int,
+               games_num: int, on_progress: Callable[[int, int], object], every_s: float = 0.0) -> Total:
     """Play until the ranks together have finished `games_num` games more than the sum of their `finished_before`, or
-    for about `every_s` seconds of root's clock (0: without such a limit). Games under way stay for the next call.
+    for about `every_s` seconds of root's clock (0: no such limit). Games under way stay for the next call.
+    on_progress(finished, total): of all ranks.
 
-    The ranks finish fewer than one game a rank too many, however slow their sums are: after each sum a rank may finish
-    its share of half of the games that are still missing, or one. Half, since a rank that has not seen the newest sum
-    yet still acts on the one before.
+    The ranks finish less than one game a rank too many, however slow their sums are: after each sum a rank may finish
+    its share of half of the missing games, or one game. Half, since a rank that has not seen the newest sum yet still
+    acts on the one before.
     """
     size = control.world.size
     player.allow(player.finished_num)  # until the first sum says how many games are missing
@@ -121,8 +130,8 @@ def play_until(player, control, iteration, attempt, finished_before, games_num, 
 
 
 @watchdog.steps()
-def play_meanwhile(player, control, iteration, attempt, others_num):
-    """Play while `others_num` other ranks do something else, until all of those say that they are done."""
+def play_meanwhile(player: Player, control: ControlChannel, iteration: int, attempt: int, others_num: int) -> Total:
+    """Play while `others_num` other ranks do something else, until all of them say that they are done."""
     player.allow()
     while True:
         _begin_games(player, control.world, iteration, attempt)
@@ -135,7 +144,7 @@ def play_meanwhile(player, control, iteration, attempt, others_num):
 
 
 def _begin_games(player, world, iteration, attempt):
-    """Put a new game where there is none; indices go on through all calls for one iteration, so that ids are unique."""
+    """Begin a game in each free slot. Indices go on through all calls for one iteration, so that ids are unique."""
     slots = player.free()
     if len(slots):
         first = player.begun.get(iteration, 0)

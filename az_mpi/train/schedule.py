@@ -1,9 +1,13 @@
 """The learning rate over a run."""
 
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from az_mpi.config import schema
 
 
-def learning_rate(settings, step, iteration, iterations):
+def learning_rate(settings: "schema.Train", step: int, iteration: int, iterations: int) -> float:
     """Return the rate for optimiser step `step` (from 0) in `iteration` (from 0) of `iterations`.
 
     settings: `config.train`. It rises linearly over `warmup_steps` and then, with the cosine schedule, falls from

@@ -7,17 +7,20 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from az_mpi.core.files import passes, retry_while_unavailable
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 
 FOLDER = "AZ_MPI_RENDEZVOUS"  # tells this program the folder
+Result = TypeVar("Result")
 POLL_S = 0.1
 FAILS_S = 20.0  # for how long a file system may fail
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Run the command and return its exit status; 255, as ssh does, if it cannot be run."""
     host, parent = arguments[0], os.getppid()
     # Like ssh, it makes one shell command of all words.
@@ -41,12 +44,12 @@ def main(arguments):
     return 255  # mpirun is gone
 
 
-def retry(action):
+def retry(action: Callable[[], Result]) -> Result:
     """Return what `action()` returns, called again for FAILS_S while the file system fails. Raises OSError, NotNow."""
     return retry_while_unavailable(action, FAILS_S, unavailable=lambda e: isinstance(e, NotNow) or passes(e))
 
 
-def look(folder, name):
+def look(folder: PrivateFolder, name: str) -> dict[str, Any] | None:
     """Return a message, or None if there is none, or if it cannot be read now."""
     try:
         folder.names()

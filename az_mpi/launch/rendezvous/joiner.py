@@ -6,16 +6,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch import mpi_job
-from az_mpi.launch.rendezvous.nodes import POLL_S, SAY_EVERY_S, Other
+from az_mpi.launch.rendezvous.nodes import POLL_S, SAY_EVERY_S, Node, Other
 
 OUTPUT_BYTES_MAX = 2**16
 
 
-def serve(node, waiting_s):
+def serve(node: Node, waiting_s: float) -> int:
     """Run what node 0 asks for until the job ends; return the job's status.
 
     Raises Refusal if node 0 does not come within waiting_s.
@@ -78,13 +79,13 @@ def _try_work(node, children, failed):
     return failed
 
 
-def listen(caught):
+def listen(caught: list[int]) -> None:
     """From now on note the signals of the user or a scheduler, which node 0 is to get."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda number, _: caught.append(number))
 
 
-def pass_on(node, caught):
+def pass_on(node: Node, caught: list[int]) -> None:
     """Pass noted signals on to node 0, for mpirun: the first one stops the run cleanly, the second ends this node."""
     while caught:
         number = caught.pop(0)
@@ -97,7 +98,7 @@ def pass_on(node, caught):
         node.tell(signals=[*told, int(number)])
 
 
-def work(node, children):
+def work(node: Node, children: dict[str, "Child"]) -> None:
     """Start new commands for this node, and send back the results of those that have ended."""
     for name in node.folder.names():
         key = name.removeprefix("command-")
@@ -114,7 +115,7 @@ def work(node, children):
 class Child:
     """A shell command of node 0, in a session of its own."""
 
-    def __init__(self, command, text):
+    def __init__(self, command: str, text: str):
         self.told, self.output, self.errors = False, tempfile.TemporaryFile(), tempfile.TemporaryFile()
         with tempfile.TemporaryFile() as source:
             source.write(text.encode())
@@ -122,12 +123,12 @@ class Child:
             self.process = subprocess.Popen(["/bin/sh", "-c", command], stdin=source, stdout=self.output,
                                             stderr=self.errors, start_new_session=True)
 
-    def result(self):
+    def result(self) -> dict[str, Any]:
         status = self.process.returncode
         return {"status": status if status >= 0 else 128 - status, "output": _tail(self.output),
                 "errors": _tail(self.errors)}
 
-    def end(self):
+    def end(self) -> None:
         """End the command, with the processes that it started, unless it has ended."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self.process.poll() is None:

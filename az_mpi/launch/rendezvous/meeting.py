@@ -4,13 +4,16 @@ import math
 import shlex
 import signal
 import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch import mpi_job
+from az_mpi.launch.check import Shell
 from az_mpi.launch.hosts import Host, parse
 from az_mpi.launch.rendezvous import agent
-from az_mpi.launch.rendezvous.nodes import DEAD_S
+from az_mpi.launch.rendezvous.nodes import DEAD_S, Node, Other
 
 SAME = {"num_nodes": "--num_nodes", "np": "--np", "cwd": "the current folder", "program": "the options of run_dist.py"}
 
@@ -24,7 +27,7 @@ class Meeting:
 
     knows = True
 
-    def __init__(self, node, others):
+    def __init__(self, node: Node, others: Sequence[Other]):
         self.node, self.others = node, others
         self.known = [node.content, *(other.content for other in others)]  # of each node when it came
         self.lost, self.refused, self.heard = set(), set(), {}  # indices; ids; {id: how many of its signals}
@@ -36,11 +39,11 @@ class Meeting:
         self.words = [sys.executable, "-m", agent.__name__]
         self.agent = " ".join(self.words)
 
-    def here(self):
+    def here(self) -> list[dict[str, Any]]:
         """Return the descriptions of the nodes that are there."""
         return [one for one in self.known if one["index"] not in self.lost]
 
-    def publish(self):
+    def publish(self) -> None:
         """Tell the nodes which of them take part, if that has changed, and remove messages of others."""
         ids, folder = [one["id"] for one in self.here()], self.node.folder
         if ids == self.published:
@@ -54,21 +57,21 @@ class Meeting:
                 if kind in ("command", "result") and key.partition("-")[0] not in ids:
                     folder.remove(name)
 
-    def hosts(self):
+    def hosts(self) -> list[Host]:
         """Return the Hosts of all nodes, lost ones too unless another node has taken their host."""
         each = math.ceil((self.known[0]["np"] or 0) / len(self.known)) or 1
         names = {one["host"] for one in self.here()}
         kept = [one for one in self.known if one["index"] not in self.lost or one["host"] not in names]
         return [Host(one["host"], one["gpus"] or each) for one in kept]
 
-    def shell(self, timeout_s):
+    def shell(self, timeout_s: float) -> Shell:
         """Return a function that makes the command which runs words on a host, as `check.ssh` does."""
         return lambda host, line: [*self.words, host, shlex.join(line)]
 
-    def present(self, names):
+    def present(self, names: Iterable[str]) -> set[str]:
         return {one["host"] for one in self.here()}.intersection(names)
 
-    def poll(self, names):
+    def poll(self, names: set[str]) -> tuple[list[signal.Signals], bool]:
         """Look which nodes have come and gone. Return (signals from nodes, for mpirun; whether one of the hosts `names`
         is lost). Raises Refusal if another process has become node 0."""
         self.node.check()
@@ -89,7 +92,7 @@ class Meeting:
         self.publish()
         return signals, any(self.known[index]["host"] in names for index in self.lost)
 
-    def welcome(self, content):
+    def welcome(self, content: dict[str, Any]) -> bool:
         """Take in a node that has come back; return whether it fits the others."""
         if content["id"] in self.refused:
             return False
@@ -104,7 +107,7 @@ class Meeting:
         return True
 
 
-def refuse(everyone):
+def refuse(everyone: Sequence[dict[str, Any]]) -> None:
     """Raise Refusal if the descriptions of nodes do not fit together."""
     first, problems = everyone[0], []
     for one in everyone[1:]:

@@ -5,7 +5,11 @@ import shlex
 import signal
 import socket
 import time
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
 
+from az_mpi.config.command_line import Arguments
 from az_mpi.core.exit_codes import INTERNAL, RESUMABLE
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import check, mpi_job, mpirun
@@ -17,7 +21,7 @@ from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 from az_mpi.launch.supervisor import Supervisor
 
 
-def run(options, program, given, hours):
+def run(options: Namespace, program: list[str], given: Arguments, hours: float | None) -> int:
     """Be the node options.node_index of a job and return its exit status.
 
     hours: of a training, 0 for no limit; None for a job that does not train. Raises Refusal.
@@ -33,7 +37,8 @@ def run(options, program, given, hours):
         return lead(node, options, program, given.logdir, hours, timeout_s)
 
 
-def lead(node, options, program, logdir, hours, timeout_s):
+def lead(node: Node, options: Namespace, program: list[str], logdir: Path, hours: float | None,
+         timeout_s: float) -> int:
     """Be node 0: wait for the others, then run mpirun until the job is over; a training is supervised."""
     others = [Other(node.folder, index) for index in range(1, options.num_nodes)]
     status, text = INTERNAL, "node 0 ended before the job did"
@@ -62,7 +67,7 @@ def lead(node, options, program, logdir, hours, timeout_s):
         status, text = error.status, str(error)
         raise
     except SystemExit as error:
-        status, text = error.code, "node 0 was told to stop"
+        status, text = int(error.code), "node 0 was told to stop"
         raise
     finally:
         # All nodes that have come are told the end, even if the job never began.
@@ -75,7 +80,7 @@ def lead(node, options, program, logdir, hours, timeout_s):
             time.sleep(POLL_S)
 
 
-def signals(meeting, names):
+def signals(meeting: Meeting, names: set[str]) -> list[signal.Signals]:
     """Return signals for mpirun while a job that is not supervised runs on the hosts `names`."""
     told, lost = meeting.poll(names)
     if lost:
@@ -83,7 +88,7 @@ def signals(meeting, names):
     return told + [signal.SIGTERM] * lost
 
 
-def wait_for(node, others, timeout_s):
+def wait_for(node: Node, others: Sequence[Other], timeout_s: float) -> None:
     """Wait until all other nodes are there. Raises Refusal after timeout_s."""
     start, say_at = time.monotonic(), 0
     while missing := [other for other in others if not (other.look() and other.lives)]:

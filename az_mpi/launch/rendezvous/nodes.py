@@ -8,12 +8,15 @@ silence. Every process has a random id and reads only files addressed to it, so 
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from az_mpi.core.files import passes
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.core.silence import SilenceTimer
 from az_mpi.launch import mpi_job
+from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 
 BEAT_S = 1
 STALE_S = 10  # a file that was not rewritten for so long is of a dead process
@@ -30,14 +33,15 @@ class Node:
     """This process as a node. Within the block its file exists and is rewritten. Raises Refusal if another living
     process has this index, or if the folder cannot be written to; NotNow if that may pass."""
 
-    def __init__(self, folder, index, content):
+    def __init__(self, folder: PrivateFolder, index: int, content: dict[str, Any]):
         self.folder, self.index, self.name = folder, index, f"node-{index}"
-        self.id, self.taken_by = secrets.token_hex(8), None
+        self.id = secrets.token_hex(8)
+        self.taken_by: dict[str, Any] | None = None  # what another process says that took this node's place
         self.content, self.beat = {**content, "index": index, "id": self.id}, 0
         self.lock, self.ended = threading.Lock(), threading.Event()
         self.thread = threading.Thread(target=self._keep_beating, daemon=True)
 
-    def __enter__(self):
+    def __enter__(self) -> "Node":
         other = Other(self.folder, self.index)
         if other.look():
             mpi_job.say(f"node {self.index} was here before; looking for {STALE_S} s whether it still lives")
@@ -55,7 +59,7 @@ class Node:
         self.thread.start()
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         self.ended.set()
         self.thread.join()
         with suppress(OSError):  # files that are left do no harm
@@ -65,14 +69,14 @@ class Node:
             if (self.folder.read(self.name) or {}).get("id") == self.id:
                 self.folder.remove(self.name)
 
-    def tell(self, **news):
+    def tell(self, **news: Any) -> None:
         """Change what this node's file says. If that fails now, the next beat writes it."""
         with self.lock:
             self.content |= news
         with suppress(OSError):
             self._write()
 
-    def check(self):
+    def check(self) -> None:
         """Raise Refusal when another process has taken this node's place."""
         if self.taken_by:
             raise Refusal(taken(self.index, self.taken_by))
@@ -99,12 +103,13 @@ class Other:
     """Another node as its file shows it. content: what the file said last. lives: whether the file has been seen to
     change. failed: whether it could not be read at the last look."""
 
-    def __init__(self, folder, index, clock=time.monotonic):
+    def __init__(self, folder: PrivateFolder, index: int, clock: Callable[[], float] = time.monotonic):
         self.folder, self.index = folder, index
-        self.content, self.lives, self.failed = None, False, False
+        self.content: dict[str, Any] | None = None
+        self.lives = self.failed = False
         self.silence, self.readable = SilenceTimer(SLOW_S, clock), SilenceTimer(clock=clock)
 
-    def look(self):
+    def look(self) -> dict[str, Any] | None:
         """Read the file again and return its content, None if there is none; the last content if it cannot be read."""
         failed_before, self.failed = self.failed, False
         try:
@@ -122,15 +127,15 @@ class Other:
             self.silence.look(beat)
         return self.content
 
-    def silent_s(self):
+    def silent_s(self) -> float:
         """Return for how many seconds looks have found nothing new."""
         return self.silence.seconds()
 
-    def blind_s(self):
+    def blind_s(self) -> float:
         """Return for how many seconds the file could not be read."""
         return self.readable.seconds()
 
-    def is_lost(self, id_):
+    def is_lost(self, id_: str) -> bool:
         """Return whether the process `id_`, which was this node, has ended or cannot be seen any more. After `look`."""
         if self.blind_s() > BLIND_S:
             return True
@@ -139,6 +144,6 @@ class Other:
         return self.content["id"] != id_ or self.silent_s() > DEAD_S
 
 
-def taken(index, content):
+def taken(index: int, content: dict[str, Any]) -> str:
     return (f"--node_index {index}: another process is this node, on {escape(str(content.get('host')))}\n"
             "  give each node another index, or end that process first")

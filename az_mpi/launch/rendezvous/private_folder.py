@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import stat
+from typing import Any
 
 from az_mpi.core.files import passes
 from az_mpi.core.problems import NotNow, Refusal, escape
@@ -17,7 +18,7 @@ class PrivateFolder:
 
     failing: whether the newest message could not be written, as on a full disk."""
 
-    def __init__(self, path):
+    def __init__(self, path: str):
         """path: created unless it exists; its parent must exist."""
         path = os.path.normpath(path)  # without a "/" at the end, which would follow a link
         shown, self.failing = f"--rendezvous {escape(path)}", False
@@ -41,7 +42,7 @@ class PrivateFolder:
             raise Refusal(f"{shown}: belongs to {owner}, mode {mode:04o}; what lies in it is run on every node, "
                           "so only you may have access\n  chmod 700 it, or give a folder of your own")
 
-    def names(self):
+    def names(self) -> list[str]:
         """Return the names of the messages. This also makes a network file system look for new ones. Raises OSError."""
         # A new descriptor: threads that list one descriptor at the same time share their position in it and miss names.
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
@@ -50,7 +51,7 @@ class PrivateFolder:
         finally:
             os.close(descriptor)
 
-    def write(self, name, content):
+    def write(self, name: str, content: dict[str, Any]) -> None:
         """Write a message; replaces one of the same name. Raises OSError."""
         temporary = f".{secrets.token_hex(8)}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -64,7 +65,7 @@ class PrivateFolder:
             self.remove(temporary)
             raise
 
-    def read(self, name):
+    def read(self, name: str) -> dict[str, Any] | None:
         """Return a message, or None if there is none of this user. Raises OSError if the file system fails, perhaps for
         a while."""
         try:
@@ -80,7 +81,7 @@ class PrivateFolder:
             return None
         return content if isinstance(content, dict) else None
 
-    def remove(self, name):
+    def remove(self, name: str) -> None:
         """Remove a message, unless it is gone."""
         try:
             os.unlink(name, dir_fd=self.descriptor)

@@ -3,6 +3,7 @@
 import torch
 
 from az_mpi.core.problems import Refusal
+from az_mpi.mpi.world import World
 from az_mpi.train.backends.ddp_backend import DdpBackend
 from az_mpi.train.backends.horovod_backend import HorovodBackend
 
@@ -10,12 +11,12 @@ Backend = HorovodBackend | DdpBackend
 KINDS: dict[str, type[Backend]] = {"horovod": HorovodBackend, "ddp": DdpBackend}
 
 
-def make(name, world, trainers, device):
+def make(name: str, world: World, trainers: World | None, device: str) -> Backend | None:
     """Return the backend called `name` over the world `trainers`, None where that is None. Collective over world.
 
     device: the torch device this rank trains on. Raises Refusal, on every rank, where the backend cannot be used.
     """
-    backend = trainers and KINDS[name](trainers, trainers.collect(_gpu(device)))
+    backend = KINDS[name](trainers, trainers.collect(_gpu(device))) if trainers else None
     problems = world.collect(backend and backend.problem)
     if ranks := [rank for rank, problem in enumerate(problems) if problem]:
         raise Refusal(f'train.backend: "{name}" cannot be used on rank {ranks}: {problems[ranks[0]]}')

@@ -11,15 +11,18 @@ import atexit
 import os
 import threading
 import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.peers import PeerLost, is_lost, lost
+from az_mpi.mpi.world import World
 from az_mpi.train.backends import tcp_address
 
 CONNECT_S = 300.0  # to where all meet, which may stand still for as long as a rank may (fault.hang_s)
@@ -34,7 +37,7 @@ class DdpBackend:
     problem: why it cannot be used, in words, or None; the same on every rank.
     """
 
-    def __init__(self, world, gpus=()):
+    def __init__(self, world: World, gpus: Sequence[str | None] = ()):
         self.world, self.problem, self._group = world, None, None
         self.carrier = "nccl" if gpus and all(gpus) and len(set(gpus)) == len(gpus) else "gloo"
         self._address = tcp_address.meeting_address(world) if world.size > 1 else None
@@ -45,7 +48,7 @@ class DdpBackend:
                             f"  open its ports to them, or name a network of all hosts with {tcp_address.INTERFACES}")
 
     @contextmanager
-    def session(self):
+    def session(self) -> Iterator[None]:
         """Have a process group while the block lasts. It is kept for the next block, unless this one fails."""
         try:
             if self.world.size > 1 and not all(self.world.collect(self._group is not None)):
@@ -61,7 +64,7 @@ class DdpBackend:
                 raise PeerLost(str(error)) from error
             raise
 
-    def close(self):
+    def close(self) -> None:
         """End the process group, if there is one; the next session makes another. Not collective."""
         group, self._group = self._group, None
         if group is not None:
@@ -70,7 +73,7 @@ class DdpBackend:
                 group.shutdown()
                 del group  # gloo's end is that of its last reference
 
-    def wrap(self, optimizer, named_parameters):
+    def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
         """Return the optimiser with gradients summed over ranks by `synchronize`, as Horovod's are."""
         parameters = [parameter for _, parameter in named_parameters]
         sums = GradientSums(parameters, self._sum) if self.world.size > 1 else None
@@ -78,7 +81,7 @@ class DdpBackend:
         optimizer.skip_synchronize = nullcontext  # its step never synchronises
         return optimizer
 
-    def describe(self):
+    def describe(self) -> str:
         """Return torch.distributed's version and what carries its reductions, one line."""
         over = f" over {self._interface}" if self._interface and self.carrier == "gloo" else ""
         return f"torch.distributed {torch.__version__} ({self.carrier}{over})"
@@ -122,14 +125,14 @@ class DdpBackend:
         return made.result()
 
 
-def connect(address, port):
+def connect(address: str, port: int) -> dist.TCPStore:
     """Return this rank's access to the store in which the ranks meet, root's."""
     store = dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
     store.set_timeout(dist.default_pg_timeout)  # what is waited for there may take longer
     return store
 
 
-def process_group(carrier, store, rank, size):
+def process_group(carrier: str, store: dist.Store, rank: int, size: int) -> dist.ProcessGroup:
     """Return torch's process group of ranks that meet in `store`. Every rank of 0 … size - 1 makes one."""
     kind = dist.ProcessGroupNCCL if carrier == "nccl" else dist.ProcessGroupGloo  # not in every build of torch
     return kind(store, rank, size)
@@ -138,7 +141,7 @@ def process_group(carrier, store, rank, size):
 class GradientSums:
     """Sums gradients over the ranks in buckets, each under way as soon as backward has made all of it."""
 
-    def __init__(self, parameters, begin_sum):
+    def __init__(self, parameters: list[torch.nn.Parameter], begin_sum: Callable[[torch.Tensor], Any]):
         self._begin_sum, self._buckets, size = begin_sum, [[]], 0
         for parameter in reversed(parameters):  # the order, nearly, in which backward makes their gradients
             if size >= BUCKET_BYTES:
@@ -149,7 +152,7 @@ class GradientSums:
             parameter.register_post_accumulate_grad_hook(self._arrived)
         self._arrivals, self._under_way = set(), []
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Wait until every gradient is the sum over ranks. A rank without a gradient adds zeros. Collective."""
         try:
             self._begin(len(self._buckets))

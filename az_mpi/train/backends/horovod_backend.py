@@ -7,11 +7,16 @@ shut down after it.
 
 import atexit
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.peers import PeerLost, lost
+from az_mpi.mpi.world import World
 
 
 class HorovodBackend:
@@ -21,11 +26,11 @@ class HorovodBackend:
     problem: why it cannot be used, in words, or None.
     """
 
-    def __init__(self, world, gpus=()):
+    def __init__(self, world: World, gpus: Sequence[str | None] = ()):
         self.world, self.problem = world, _problem(gpus)
 
     @contextmanager
-    def session(self):
+    def session(self) -> Iterator[None]:
         """Run Horovod while the block lasts. Raises PeerLost where a rank has died, or has left for that reason."""
         import horovod.torch as hvd
         from horovod.common.exceptions import HorovodInternalError
@@ -49,17 +54,17 @@ class HorovodBackend:
                 hvd.shutdown()
             atexit.unregister(hvd.mpi_ops._basics.shutdown)  # which each `init` registers anew
 
-    def wrap(self, optimizer, named_parameters):
+    def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
         """Return the optimiser with gradients summed over ranks. Within a session; it serves later sessions too."""
         import horovod.torch as hvd
 
         return hvd.DistributedOptimizer(optimizer, named_parameters=named_parameters, op=hvd.Sum)
 
-    def close(self):
+    def close(self) -> None:
         """Nothing: a session leaves nothing open."""
 
     @staticmethod
-    def describe():
+    def describe() -> str:
         """Return Horovod's version and what carries its reductions, one line."""
         import horovod
         import horovod.torch as hvd

@@ -9,12 +9,14 @@ import socket
 
 import psutil
 
+from az_mpi.mpi.world import World
+
 PROBE_S = 2.0  # an address that a firewall keeps silent about is given up after this
 INTERFACES = "GLOO_SOCKET_IFNAME"  # names, separated by commas
 CHOSEN = os.environ.get(INTERFACES, "")  # by the user
 
 
-def meeting_address(world):
+def meeting_address(world: World) -> str | None:
     """Return an IPv4 address of root that every rank reaches, None where there is none. Collective over world."""
     server = socket.create_server(("", 0), backlog=4096) if world.is_root else None
     mine = [server.getsockname()[1], _addresses(len(set(world.hosts)) == 1)] if world.is_root else None
@@ -33,7 +35,7 @@ def meeting_address(world):
     return world.share(chosen)
 
 
-def interface_towards(address):
+def interface_towards(address: str) -> str:
     """Return the name of the interface through which this host reaches `address`, or what the user chose instead."""
     if CHOSEN:
         return CHOSEN
