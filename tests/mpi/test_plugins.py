@@ -88,7 +88,7 @@ def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
         3, "run_dist.py", "--config_file", "configs/smoke.json", "--logdir", run, *QUICK, "--games_num", 3000,
         "--set", "exchange.every_s=0.5", "--max_steps", 20, "--set", f'callbacks=["{ROOT}/examples/{callback}"]',
         "--set", f'report.sinks=["{ROOT}/examples/{sink}"]', options=["--with-ft", "ulfm"])  # fmt: skip
-    while not list(run.glob("games/*.h5")):
+    while not list(run.glob("games/*.h5")) or not (run / "openings-0.jsonl").exists():  # root has been told of a game
         assert process.poll() is None
         time.sleep(0.05)
     [root] = [child for child in psutil.Process(process.pid).children(recursive=True)
