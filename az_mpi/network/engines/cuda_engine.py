@@ -84,7 +84,8 @@ class _Lane:
     """Page-locked buffers of one batch, which the GPU reads and writes while the CPU does other work."""
 
     def __init__(self) -> None:
-        self.planes, self.done = None, torch.cuda.Event()
+        self.planes: torch.Tensor | None = None
+        self.done = torch.cuda.Event()
 
     def reserve(self, n, planes_shape, shapes):
         """Make room for n positions, whose outputs have these shapes. The buffers must not be in use."""
