@@ -24,8 +24,14 @@ if TYPE_CHECKING:
     from az_mpi.config.schema import Config
     from az_mpi.storage.checkpoint import Progress
 
-UNWATCHED = SimpleNamespace(begin=lambda: None, bad_step=lambda *what: None, short_of_memory=lambda *what: None,
-                            before_change=lambda: None, end=lambda: False)
+# What `Learner.train` calls around its steps, the same on every trainer. By default nothing happens.
+UNWATCHED = SimpleNamespace(
+    begin=lambda: None,  # before a step
+    before_change=lambda: None,  # before the step changes weights or optimiser
+    bad_step=lambda batch, figures: None,  # the step was skipped: its loss or gradient is not finite
+    short_of_memory=lambda ranks: None,  # these ranks had too little memory; the step is repeated in smaller parts
+    end=lambda: False,  # after a step; training ends if this is true, on all trainers or none
+)
 
 
 class Learner:
@@ -63,18 +69,14 @@ class Learner:
 
     def train(self, replay: Replay, progress: "Progress", on_summary: Callable[[int, dict[str, float]], object],
               watch: Any = UNWATCHED) -> int:
-        """Train on the samples that are due; return the number of steps taken. Collective over the trainers, which take
-        the same steps even if a shard is empty.
+        """Train on the samples that are due; return the number of steps, skipped ones included. Collective over the
+        trainers, which take the same steps even if a shard is empty.
 
         progress: the same on every trainer. Its `step`, `samples_due` and `bad_steps` are updated after each step;
         samples that are fewer than a batch, or beyond max_steps, stay due. Each of its `rollbacks` halves the rate.
         on_summary(step, metrics): called on every trainer each `report.summary_frequency` steps, with means over the
         global batches since the last summary.
-        watch: its methods are called on every trainer, as `UNWATCHED` has them: begin() before a step;
-        before_change() before the step changes weights or optimiser; bad_step(batch, figures) after a step that was
-        skipped because its loss or gradient is not finite; short_of_memory(ranks) when a step is repeated in smaller
-        parts; end() after the step: if it returns true, which it does on all trainers or none, training ends.
-        Skipped steps count as taken. Training also ends when `failure` is set.
+        watch: what is called around the steps, see `UNWATCHED`. Training also ends when `failure` is set.
         """
         self._iteration = self._sums()
         local = self.local_batch if replay.positions_num else 0

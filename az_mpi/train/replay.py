@@ -16,11 +16,11 @@ from numba import njit
 
 from az_mpi.games.base import Game
 from az_mpi.games.symmetry import permute
-from az_mpi.mpi.world import World
 from az_mpi.selfplay.record import Record, sparse_policy
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
+    from az_mpi.mpi.world import World
     from az_mpi.network.heads.head import Head
 
 HELD_POLICY = np.dtype([("action", "<i2"), ("probability", "<f4")])  # POLICY, for fewer actions: `search` refuses more
@@ -73,7 +73,7 @@ def window_size(settings: "schema.Replay", positions_made: int) -> int:
     return min(max(grown, settings.window_min), settings.window_max)
 
 
-def deal(world: World, trainers_num: int, samples: Samples, compress: bool = False) -> Samples:
+def deal(world: "World", trainers_num: int, samples: Samples, compress: bool = False) -> Samples:
     """Send each position to the trainer that holds its index; return those for this rank. Collective over world.
 
     The trainers are the first `trainers_num` ranks of the world.
