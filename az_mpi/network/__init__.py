@@ -1,1 +1,1 @@
-"""The network and what evaluates positions with it."""
+"""The network with its heads, and the engines and evaluators that evaluate positions with it."""

@@ -1,49 +1,58 @@
-"""Evaluations remembered: a table of a fixed size from a position's key to what the network said of it.
+"""The evaluation cache: a table of fixed size from a position's key to the network's evaluation of it.
 
-A position and its turned and mirrored images are one entry (`Game.canonical_key`): all are turned to one image before
-the network sees them. Positions that a batch holds twice are evaluated once. Of the logits those of legal actions are
-kept, in a ring: the oldest make way, and the entries that they belong to hold nothing any more.
-Shapes: n positions, C planes, H rows, W columns, A actions, K symmetries, E entries, L logits.
+A position and its symmetric images share one entry (`Game.canonical_key`): the network sees one of these images, the
+canonical one. A position that occurs twice in a batch is evaluated once. The table keeps the logits of legal actions in
+a ring: new ones overwrite the oldest, whose entries are empty from then on.
+Shapes: n positions, m positions to evaluate, A actions, E entries, L logits.
 """
 
 from collections import namedtuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
+from az_mpi.games.base import Game
 from az_mpi.games.symmetry import permute
-from az_mpi.network.evaluators import Evaluator, NetworkEvaluator, searched
+from az_mpi.network.evaluators import Evaluation, Evaluator, NetworkEvaluator, searched
 
-WAYS = 4  # entries a key may be in; the oldest of them makes way
+if TYPE_CHECKING:
+    from az_mpi.config import schema
+    from az_mpi.network.engines.engine import Engine
+
+WAYS = 4  # entries that a key may be in; a new key replaces the oldest of them
 NOBODY = 0  # batches are numbered from 1
 
-# What is read together lies together.
+# Fields that are read together lie together.
 ENTRY = np.dtype(
     [
-        ("claimed_by", "<i4"),  # the batch that will fill the entry; until then it holds nothing
-        ("claimed_row", "<i4"),  # its row there
+        ("claimed_by", "<i4"),  # the batch that will fill the entry, which is empty until then; else NOBODY
+        ("claimed_row", "<i4"),  # the row of that batch
         ("value", "<f4"),
-        ("num", "<i4"),  # of its logits
-        ("first", "<i8"),  # of its logits, counted from the first ever stored
+        ("num", "<i4"),  # number of its logits
+        ("first", "<i8"),  # number of its first logit, counted from the first one ever stored
     ],
     align=True,
 )
-LOGIT = np.dtype([("action", "<i2"), ("logit", "<f4")])  # of a legal action, of the image that the network has seen
-# keys uint64 [E / WAYS, WAYS], 0: empty; oldest uint8 [E / WAYS], which way; entry ENTRY [E]; logit LOGIT [L], number k
-# is at k modulo L; stored int64 [1], how many logits there were.
+LOGIT = np.dtype([("action", "<i2"), ("logit", "<f4")])  # of a legal action in the canonical image
+# keys uint64 [E / WAYS, WAYS], 0: empty; oldest uint8 [E / WAYS], the way to replace next; entry ENTRY [E]; logit LOGIT
+# [L], with logit number k at k modulo L; stored int64 [1], the number of logits stored so far.
 Table = namedtuple("Table", ["keys", "oldest", "entry", "logit", "stored"])
 ENTRY_BYTES, FEW = 8 + 1 / WAYS + ENTRY.itemsize, 4
 
 
-def network_evaluator(game, engine, settings):
-    """Return the network through an engine, with the cache that `config.network` asks for."""
+def network_evaluator(game: Game, engine: "Engine", settings: "schema.Network") -> Evaluator:
+    """Return the network in an engine, with the cache that `settings`, `config.network`, asks for."""
     return CachedEvaluator(game, engine, settings.cache_bytes) if settings.cache_bytes else (
         NetworkEvaluator(game, engine))
 
 
-def table_of(num_bytes, num_actions):
-    """Return an empty table of at most `num_bytes` bytes, or of the fewest that a table needs. It has entries, a power
-    of two, for as many positions as fit with FEW legal moves; where they have more, the oldest logits make way."""
+def table_of(num_bytes: int, num_actions: int) -> Table:
+    """Return an empty table of at most `num_bytes` bytes, or of the smallest possible size if that is larger.
+
+    The number of entries is the largest power of two that fits if each position has FEW legal actions. If they have
+    more, logits are overwritten earlier."""
     sets = 1 << max(0, int(num_bytes / (ENTRY_BYTES + FEW * LOGIT.itemsize) / WAYS).bit_length() - 1)
     logits = max(int((num_bytes - sets * WAYS * ENTRY_BYTES) / LOGIT.itemsize), num_actions)
     return Table(
@@ -56,29 +65,29 @@ def table_of(num_bytes, num_actions):
 
 
 class CachedEvaluator(Evaluator):
-    """The network through an engine and a table of `num_bytes` bytes; `clear` when the weights change.
+    """The network in an engine, with a cache of `num_bytes` bytes. Logits of illegal actions are meaningless.
 
-    What it says of illegal actions means nothing."""
+    Call `clear` when the weights change."""
 
     describe = ""
 
-    def __init__(self, game, engine, num_bytes):
+    def __init__(self, game: Game, engine: "Engine", num_bytes: int):
         self.game, self.engine, self.in_background = game, engine, engine.in_background
         self._table = table_of(num_bytes, game.num_actions)
         self._batch = NOBODY
         self.positions_num = self.evaluations_num = 0
 
-    def clear(self):
-        """Forget everything but the counts; what is being evaluated now will not be remembered."""
+    def clear(self) -> None:
+        """Empty the table. Evaluations that are under way are not stored; the counts stay."""
         self._table.keys[:] = 0
         self._table.entry["claimed_by"] = NOBODY
 
-    def take_counts(self):
+    def take_counts(self) -> tuple[int, int]:
         counts = self.positions_num, self.evaluations_num
         self.positions_num = self.evaluations_num = 0
         return counts
 
-    def begin(self, states):
+    def begin(self, states: np.ndarray) -> Callable[[], Evaluation]:
         game, table = self.game, self._table
         self._batch = batch = self._batch % (2**31 - 1) + 1
         keys, symmetry = game.canonical_key(states)
@@ -105,10 +114,11 @@ class CachedEvaluator(Evaluator):
 
 @njit(cache=True, nogil=True)
 def _look_up(table, batch, keys, symmetry, actions):
-    """Return (logits [n, A], value [n], entries, row, missing) for keys [n], turned back by `symmetry`.
+    """Look up keys [n]. Return (logits [n, A], value [n], entries int64 [n], row int64 [n], missing int64 [m]).
 
-    What is remembered is filled in and has row -1. Of the rest, row says which of the positions `missing`, to be
-    evaluated, gives the result. A key that is not there, or that another batch still evaluates, claims its entry.
+    symmetry: [n], of each position to its canonical image. Positions found in the table get logits, value and row -1.
+    The others get the evaluation of position missing[row]. A key that is not in the table, or that another batch is
+    still evaluating, claims its entry.
     """
     n, sets, oldest_logit = len(keys), len(table.keys), table.stored[0] - len(table.logit)
     logits, value = np.zeros((n, actions.shape[1]), np.float32), np.empty(n, np.float32)
@@ -145,7 +155,7 @@ def _look_up(table, batch, keys, symmetry, actions):
 
 @njit(cache=True, nogil=True)
 def _answer(row, symmetry, actions, new_logits, new_value, logits, value):
-    """Fill in the evaluations of the positions `missing`, turned back, where `_look_up` knew nothing."""
+    """Fill in the new evaluations, turned back, of the positions that `_look_up` did not find."""
     for i in range(len(row)):
         if row[i] >= 0:
             for j in range(logits.shape[1]):
@@ -155,8 +165,8 @@ def _answer(row, symmetry, actions, new_logits, new_value, logits, value):
 
 @njit(cache=True, nogil=True)
 def _store(table, batch, entries, legal, new_logits, new_value):
-    """Keep the evaluations of the positions `missing` whose entry nobody has claimed since. entries: int64 [m]; legal:
-    uint8 [m, A], of the image that the network has seen."""
+    """Store the evaluations of the positions `missing`, but for those whose entry was claimed again since. entries:
+    int64 [m]; legal: uint8 [m, A] in the canonical image."""
     for r in range(len(entries)):
         entry = table.entry[entries[r]]
         if entry.claimed_by == batch and entry.claimed_row == r:

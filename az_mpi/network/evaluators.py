@@ -1,99 +1,109 @@
-"""What a search asks for the worth of its leaves: states [n, S] -> (logits float32 [n, A], value float32 [n]).
+"""Evaluators: what gives a search the priors and values of its leaves.
 
-Values are for the player to move. Besides the network there are two without weights, for tests and as opponents.
+Besides the network there are two without weights, for tests and as opponents.
 """
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from az_mpi.games.base import Game
+
+if TYPE_CHECKING:
+    from az_mpi.network.engines.engine import Engine
+
+Evaluation = tuple[np.ndarray, np.ndarray]  # logits float32 [n, A]; value float32 [n] for the player to move
+
 
 class Evaluator:
-    """What a search asks: give `__call__`, or `begin` where a device works meanwhile.
+    """Evaluates the leaves of a search. A subclass defines `__call__`, or `begin` if a device works in the background.
 
-    Made with those of these arguments that it names: game (`Game`), engine (of this rank: logits and value of planes),
-    seed (a list of whole numbers), settings (`config.network`), and its own from the configuration.
+    Its constructor is given those of these arguments that it has: game (`Game`), engine (this rank's `Engine`), seed (a
+    list of integers), settings (`config.network`); and those in the configuration.
     """
 
-    in_background = False  # whether `begin` returns while a device is still at work
+    in_background = False  # whether `begin` returns before the device has finished
 
     @property
-    def describe(self):
-        """What it is, for the start-up table; "" for the network, whose engine is shown."""
+    def describe(self) -> str:
+        """The evaluator's name in the start-up table; "" for the network, of which the table shows the engine."""
         return type(self).__name__
 
-    def __call__(self, states):
-        """Return (logits, value) of states."""
+    def __call__(self, states: np.ndarray) -> Evaluation:
+        """Evaluate states, [n, S]."""
         return self.begin(states)()
 
-    def begin(self, states):
-        """Begin to evaluate states and return a function that waits for the result and returns it. Batches that are
-        under way at the same time are completed in the order in which they were begun."""
+    def begin(self, states: np.ndarray) -> Callable[[], Evaluation]:
+        """Begin to evaluate states, [n, S]; return a function that waits for the result and returns it. Batches are
+        completed in the order in which they were begun."""
         result = self(states)
         return lambda: result
 
-    def restart(self, seed):
-        """An iteration begins: what is drawn from now on depends on `seed`, a list of whole numbers, alone."""
+    def restart(self, seed: Sequence[int]) -> None:
+        """Draw all further random numbers from `seed` alone. Called when an iteration begins."""
 
-    def clear(self):
-        """The engine has new weights: forget what the old ones said."""
+    def clear(self) -> None:
+        """Forget all evaluations by the engine's old weights. Called when it has new ones."""
 
-    def take_counts(self):
+    def take_counts(self) -> tuple[int, int]:
         """Return (positions asked for, positions that the engine evaluated) since the last call; 0, 0 if uncounted."""
         return 0, 0
 
 
 class NetworkEvaluator(Evaluator):
-    """The network, through an engine."""
+    """The network in an engine, without a cache."""
 
     describe = ""
 
-    def __init__(self, game, engine):
+    def __init__(self, game: Game, engine: "Engine"):
         self.game, self.engine = game, engine
         self.in_background = engine.in_background
 
-    def begin(self, states):
+    def begin(self, states: np.ndarray) -> Callable[[], Evaluation]:
         evaluation = self.engine.begin(self.game.planes(states))
         return lambda: searched(evaluation())
 
 
-def searched(outputs):
-    """Return (logits, value) of the outputs of an engine."""
+def searched(outputs: dict[str, np.ndarray]) -> Evaluation:
+    """Return the outputs of an engine that a search uses."""
     return outputs["policy"], outputs["value"]
 
 
 class UniformEvaluator(Evaluator):
-    """Equal priors and value 0: deterministic, so that searches with it can be compared to the last bit."""
+    """Equal priors and value 0: deterministic, so that searches with it are equal to the last bit."""
 
     describe = "uniform"
 
-    def __init__(self, game):
+    def __init__(self, game: Game):
         self.num_actions = game.num_actions
 
-    def __call__(self, states):
+    def __call__(self, states: np.ndarray) -> Evaluation:
         return np.zeros((len(states), self.num_actions), np.float32), np.zeros(len(states), np.float32)
 
 
 class RolloutEvaluator(Evaluator):
-    """Equal priors and the result of one uniformly random play-out, as in plain Monte Carlo tree search.
+    """Equal priors and the result of one uniformly random playout, as in plain Monte Carlo tree search.
 
-    seed: whole numbers; play-outs are drawn one after the other in the order in which they are asked for.
+    The playouts of successive calls are drawn from one random stream.
     """
 
     describe = "rollout"
 
-    def __init__(self, game, seed):
+    def __init__(self, game: Game, seed: Sequence[int]):
         self.game = game
         self.restart(seed)
 
-    def restart(self, seed):
+    def restart(self, seed: Sequence[int]) -> None:
         self.rng = np.random.default_rng(seed)
 
-    def __call__(self, states):
+    def __call__(self, states: np.ndarray) -> Evaluation:
         game, n = self.game, len(states)
         value = np.zeros(n, np.float32)
         player = game.to_play(states)
         rows, states = np.arange(n), states.copy()
         while len(rows):
-            # The largest of independent uniform numbers, in (0, 1], picks a legal action uniformly.
+            # Each legal action is equally likely to have the largest of independent uniform numbers in (0, 1].
             draws = 1 - self.rng.random((len(rows), game.num_actions), np.float32)
             actions = np.argmax(draws * game.legal(states), axis=1)
             states = game.play(states, actions)

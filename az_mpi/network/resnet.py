@@ -1,13 +1,13 @@
-"""The network: a residual tower (Silver et al. 2018) without batch statistics, and its heads.
+"""The network: a residual tower (Silver et al. 2018) without batch normalisation, and its heads.
 
 Shapes: B batch, C planes, H rows, W columns.
-There is no normalisation over the batch, so a position's output and gradient are the same alone, in any batch and on
-any number of ranks. Fixup initialisation (Zhang, Dauphin, Ma 2019) keeps the deep tower trainable without it: the
-first convolution of a block is scaled by blocks^(-1/2), the second and the heads' last layers start at zero.
+Without batch normalisation, a position's output and gradient do not depend on the batch or on the number of ranks.
+Fixup initialisation (Zhang, Dauphin, Ma 2019) keeps the deep tower trainable without it: the first convolution of a
+block is scaled by blocks^(-1/2); the second one and the last layers of the heads start at zero.
 """
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -17,11 +17,14 @@ from az_mpi.games.base import Game
 from az_mpi.network import heads
 from az_mpi.network.heads.head import draw
 
+if TYPE_CHECKING:
+    from az_mpi.config import schema
+
 
 class ResNet(nn.Module):
     """Planes float [B, C, H, W] -> {name of a head: its output}, such as {"policy": [B, A], "value": [B]}."""
 
-    def __init__(self, game: Game, settings: Any):
+    def __init__(self, game: Game, settings: "schema.Network"):
         """settings: `config.network`."""
         super().__init__()
         self.stem = nn.Conv2d(game.planes_shape[0], settings.channels, 3, padding=1)
@@ -31,7 +34,7 @@ class ResNet(nn.Module):
         for head in self.heads.values():
             head.initialise()
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         x = F.relu(self.stem(x))
         for block in self.tower:
             x = block(x)
@@ -39,7 +42,7 @@ class ResNet(nn.Module):
 
 
 class _Block(nn.Module):
-    def __init__(self, channels, blocks):
+    def __init__(self, channels: int, blocks: int):
         super().__init__()
         self.first = nn.Conv2d(channels, channels, 3, padding=1)
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
@@ -53,8 +56,9 @@ class _Block(nn.Module):
         return F.relu(x + self.second(F.relu(self.first(x))))
 
 
-def build(game: Game, settings: Any, seed: int) -> ResNet:
-    """Return the network that `config.network` asks for, its weights drawn from `seed` alone. Raises Refusal."""
+def build(game: Game, settings: "schema.Network", seed: int) -> ResNet:
+    """Return the network that `settings`, `config.network`, describes; its weights depend on `seed` alone. Raises
+    Refusal."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return ResNet(game, settings)

@@ -1,1 +1,1 @@
-"""Playing with a trained network outside a run."""
+"""Play with trained networks, outside a run and without MPI."""

@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -10,18 +10,22 @@ import torch
 from az_mpi import games
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal
+from az_mpi.games.base import Game
 from az_mpi.network import engines, resnet
+from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.search import make_search
 from az_mpi.storage import checkpoint, run_folder
 
+if TYPE_CHECKING:
+    from az_mpi.config import schema
+
 
 class Analysis(NamedTuple):
-    """What a search found in a position.
+    """The result of a search.
 
-    policy: float32 [A], the share of the simulations that each action got; 0 where it is illegal, and where it is known
-    to be worse than another one. value: for the player to move, in [-1, 1]. action: the most visited one. move: the
-    same in the game's notation.
+    policy: float32 [A], each action's share of the visits; 0 if it is illegal, or proven to be worse than another one.
+    value: for the player to move, in [-1, 1]. action: the most visited one. move: the same in the game's notation.
     """
 
     policy: np.ndarray
@@ -31,17 +35,16 @@ class Analysis(NamedTuple):
 
 
 class LoadedPlayer:
-    """A game, a network in an engine, and the search of a run. Holds no position: every search begins anew."""
+    """A game, a network in an engine, and the search of a run. It keeps no position: every search begins anew."""
 
-    def __init__(self, game: Any, engine: Any, settings: Any):
-        """settings: a `config.search`."""
+    def __init__(self, game: Game, engine: Engine, settings: "schema.Search"):
         self.game, self.engine, self._settings = game, engine, settings
         self._evaluate = NetworkEvaluator(game, engine)
 
     def search(self, state: np.ndarray, simulations: int = 0) -> Analysis:
-        """Search one position, [S], that is not ended, with so many simulations; 0: as many as the run's self-play.
+        """Search one position, [S], without noise: the same position gets the same result.
 
-        Without noise: the same position gives the same answer. Raises ValueError where the game is over."""
+        simulations: 0 for as many as in the run's self-play. Raises ValueError if the game is over."""
         states = np.asarray(state, self.game.state_dtype)[None]
         if self.game.terminal(states)[0][0]:
             raise ValueError("the game is over in this position")
@@ -56,18 +59,17 @@ class LoadedPlayer:
         return Analysis(policy, float(search.value(slots)[0]), action, move)
 
     def evaluate(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what the network says without any search: (logits float32 [n, A], value float32 [n]). states: [n, S].
-        """
+        """Return (logits float32 [n, A], value float32 [n]) of states [n, S]: the network's, without search."""
         return self._evaluate(np.asarray(states, self.game.state_dtype))
 
 
 def load_player(path: str | Path, engine: str = "auto", precision: str = "auto", threads: int = 1) -> LoadedPlayer:
-    """Return a player with a network of a run.
+    """Return a player with a network of a run, on the first GPU if there is one.
 
     path: a run's folder, for its newest checkpoint; a checkpoint (RUN/checkpoints/NNNNNN); or a file of weights, such
-    as RUN/best/NNNNNN.safetensors. It must lie in the run's folder, which has the configuration. engine, precision: as
-    `network.engine` and `network.precision`, on the first GPU where there is one. threads: on a processor.
-    Raises Refusal where there is no such run or no whole checkpoint of it.
+    as RUN/best/NNNNNN.safetensors. It must be in the run's folder, which has the configuration. engine, precision: as
+    `network.engine` and `network.precision`. threads: of engines on a CPU.
+    Raises Refusal if there is no such run, or it has no whole checkpoint.
     """
     run = _run_of(Path(path))
     config = run_folder.recorded_config(run)
@@ -80,15 +82,15 @@ def load_player(path: str | Path, engine: str = "auto", precision: str = "auto",
 
 
 def _run_of(path):
-    """Return the run's folder that a path is, or lies in."""
+    """Return the run's folder that `path` is or is in."""
     for folder in (path, *path.absolute().parents):
         if (folder / "config.json").is_file() or (folder / "attempts").is_dir():
             return folder
-    raise Refusal(f"{path} neither is nor lies in a run's folder\n  name the --logdir of a run, or a checkpoint in it")
+    raise Refusal(f"{path} is not a run's folder, nor in one\n  name the --logdir of a run, or a checkpoint in it")
 
 
 def _weights(path, run, ours):
-    """Return the tensors by name that `path` stands for. ours: those of the run's network, to compare with."""
+    """Return the weights at `path`, tensors by name. ours: those of the run's network, for comparison."""
     try:
         if path.is_file():
             tensors = checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
@@ -106,5 +108,5 @@ def _weights(path, run, ours):
     except Exception as error:  # safetensors has errors of its own
         raise Refusal(f"{path} cannot be read: {error}") from error
     if lines := checkpoint.differences(tensors, ours):
-        raise Refusal(f"{path} is of another network than {run}: {lines[0]}")
+        raise Refusal(f"{path} does not fit the network of {run}: {lines[0]}")
     return tensors

@@ -10,8 +10,8 @@ from az_mpi.run.state import Run
 def report(run: Run, new_positions: int, steps_num: int) -> None:
     """Write the metrics and the log line of the iteration that has just ended. Collective."""
     learner, counters = run.training.learner, run.report.counters.take(run.world)
-    losses = learner.iteration_losses() if learner else {}  # this rank's part
-    mine = [*run.playing.evaluate.take_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, losses]
+    mine = [*run.playing.evaluate.take_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            learner.iteration_losses() if learner else {}]
     asked, evaluated, peak, losses = zip(*run.world.collect(mine))  # ru_maxrss is in KiB
     games_num = int(counters["games_num"].sum())
     values: dict[str, Any] = {"iteration": run.progress.iteration, "games_num": games_num}

@@ -1,9 +1,9 @@
 """PUCT search (Silver et al. 2018, "A general reinforcement learning algorithm…") over a batch of trees in lock step.
 
 One `step` runs one simulation in every tree it is given: select a leaf, evaluate all leaves as one batch, expand, back
-up. A simulation that reaches a node whose result is known, by the rules or by proof, backs that up exactly and asks for
-no evaluation; a proven loss is chosen only where there is nothing else, and a root whose result is known is searched
-no further.
+up. A simulation that reaches a node whose result is known, by the rules or by proof, backs up that result and needs no
+evaluation. A proven loss is chosen only if all other actions are proven losses too. A root whose result is known is not
+searched further.
 """
 
 from __future__ import annotations
@@ -95,8 +95,7 @@ class Search:
         """Return the policy targets: (the number of actions of each root with a probability, int32 [n]; these actions,
         int32 [M], in order, root by root; their probabilities, float32 [M]).
 
-        A probability is the action's share of the visits. If a win is proven, only proven wins count; proven losses do
-        not count."""
+        A probability is the action's share of the visits that count, see `root.counts`."""
         return root.policy(self.trees, slots)
 
     def value(self, slots: np.ndarray) -> np.ndarray:
@@ -245,7 +244,7 @@ def _complete_one(trees, b, n, action, state, player, ended, value, logits, lega
 
 @njit(cache=True, nogil=True)
 def _rows(ended):
-    """Return the number of simulations before each one that have not ended, int64 [m]."""
+    """Return, for each simulation, how many before it have not ended: its row in logits and legal, int64 [m]."""
     rows, row = np.empty(len(ended), np.int64), 0
     for i in range(len(ended)):
         rows[i] = row
@@ -255,8 +254,8 @@ def _rows(ended):
 
 @njit(cache=True, nogil=True)
 def _complete(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
-    """Complete the simulations that `_select` returned and return 0. Where the trees must have room for more edges
-    first, return for how many, and change nothing. logits, legal: a row for each that has not ended, in order."""
+    """Complete the simulations that `_select` returned and return 0. If the trees lack room for edges, change nothing
+    and return how many each needs. logits, legal: a row for each simulation that has not ended, in order."""
     needed = tree.edges_needed(trees, slots, ended, legal)
     if needed > trees.edge.shape[1]:
         return needed

@@ -30,8 +30,8 @@ def mix_noise(trees: tree.Trees, b: int, noise: tuple) -> None:
 
 @njit(cache=True, nogil=True)
 def counts(trees: tree.Trees, b: int) -> np.ndarray:
-    """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions that are proven to be worse:
-    all but proven wins if a win is proven, and proven losses if anything else was tried."""
+    """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions proven to be worse:
+    if the root's result is known, those that do not reach it; else proven losses, unless nothing else was tried."""
     root = trees.node[b, 0]
     visits, good, tried = np.empty(root.edge_count, np.int32), np.empty(root.edge_count, np.bool_), False
     for k in range(root.edge_count):

@@ -17,7 +17,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 def keyed(seed: int, keys: np.ndarray) -> np.ndarray:
     """Return one stream for each key, uint64 [n], all different for one seed. seed: int; keys: uint64 [n]."""
     streams = np.empty(len(keys), np.uint64)
-    base = mix(mix(np.uint64(seed) + _STEP) + _STEP)  # once more than the keys: seed and key are not interchangeable
+    base = mix(mix(np.uint64(seed) + _STEP) + _STEP)  # mixed once more than the keys: the two are not interchangeable
     for i in range(len(keys)):
         streams[i] = mix(base ^ mix(np.uint64(keys[i]) + _STEP))
     return streams

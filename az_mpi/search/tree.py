@@ -78,8 +78,8 @@ class Trees(namedtuple("Trees", ["tree", "node", "edge", "state", "path"])):
 
 
 def allocate(game: Game, num_trees: int, num_nodes: int) -> Trees:
-    """Return empty trees with room for as many edges a node as the game's first position has legal moves; see
-    `widened`. Only the parts of the arrays that are written to take memory."""
+    """Return empty trees. They have room for as many edges per node as the initial position has legal actions;
+    `widened` makes more. Parts of the arrays that were never written take no memory."""
     nodes = (num_trees, num_nodes)
     depth = min(num_nodes, game.max_plies) + 1
     if game.num_actions > MOST_ACTIONS:
@@ -94,7 +94,7 @@ def allocate(game: Game, num_trees: int, num_nodes: int) -> Trees:
 
 
 def widened(trees: Trees, needed: int) -> Trees:
-    """Return the same trees with room for at least `needed` edges each, and for half as many again as before."""
+    """Return the same trees with room for `needed` edges each, or for 1.5 times as many as before if that is more."""
     used = trees.tree["edges_used"].max()
     edge = np.empty((len(trees.edge), max(needed, trees.edge.shape[1] * 3 // 2)), EDGE)
     edge[:, :used] = trees.edge[:, :used]

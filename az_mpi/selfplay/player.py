@@ -67,8 +67,8 @@ class Player:
         return int(self.live.sum()) + len(self._ended)
 
     def allow(self, finished_num: float = math.inf) -> None:
-        """Let this player finish games until it has finished `finished_num` since it was made. A game that ends beyond
-        this number keeps its slot and waits; it counts as finished once more games are allowed."""
+        """Let this player finish games until `finished_num` have been finished since it was made. A further game that
+        ends keeps its slot; it counts as finished once more games are allowed."""
         self._allowed = finished_num
         self._finish()
 
@@ -81,8 +81,8 @@ class Player:
         self.search.reset(slots, self.game.initial(len(slots)), words)
 
     def step(self) -> None:
-        """Start one simulation in every live game of a group, and complete that of the oldest group under way: play the
-        moves that are decided then, and collect the games that end."""
+        """Start one simulation in every live game of a group, and complete those of the group that has waited longest:
+        play the moves that are decided then, and collect the games that end."""
         group = self._groups[0]
         self._groups.rotate(-1)
         slots = group[self.live[group]]

@@ -1,7 +1,7 @@
 """How many games an iteration plays, and which rank plays them.
 
-Every `play` function is collective. It ends on all ranks after the same total, which it returns: the quota is reached,
-or a rank has a request.
+Every `play` function is collective. It ends on all ranks after the same total of the control channel, which it returns:
+the one that says that the quota is reached, or that a rank has a request.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Quota:
 
     def play(self, player: Player, control: ControlChannel, attempt: int, finished_before: int,
              on_progress: Callable[[int, int], object], every_s: float) -> Total | None:
-        """Play until the quota is reached, an exchange is due or a rank has a request; return the total that said so,
+        """Play until the quota is reached, an exchange is due or a rank has a request; return the total that says so,
         or None if no game is missing. The arguments are those of `play_until`."""
         if self._settings.deterministic:
             weights = [self._settings.weights.get(host, 1.0) for host in self._world.hosts]
@@ -78,7 +78,7 @@ def play_share(player: Player, control: ControlChannel, iteration: int, missing:
 
     def over(total):
         nonlocal saves
-        saves += total.save  # answered at the end: there is nothing new to save before
+        saves += total.save  # answered at the end: until then there is nothing new to save
         return total.stop or total.done == len(weights)
 
     while begun < len(mine) or player.live.any():

@@ -211,10 +211,16 @@ class Findings:
             if before[name] != counted:
                 self.notes.append(f"the newest checkpoint counts {counted:,} {name[:-4]}, the whole segments before it "
                                   f"hold {before[name]:,}; a resumed run goes on with these")
+        self._links([path.stem for _, path in paths])
+
+    def _links(self, stems):
+        """Check that games.h5 links to the segments with these stems."""
+        from az_mpi.storage import segment
+
         links, self.links_wrong = self.run / "games.h5", False
         try:
             there = segment.linked(links) if files.is_there(links) else []
-            self.links_wrong = there != sorted(path.stem for _, path in paths)
+            self.links_wrong = there != sorted(stems)
             if self.links_wrong:
                 self._wrong(links, "does not link to exactly the segments that are there")
         except segment.SegmentError as error:

@@ -1,1 +1,1 @@
-"""Learning from the replay window."""
+"""Training on the replay window."""

@@ -1,76 +1,87 @@
-"""The learner: optimiser steps over global batches whose parts the trainers draw from their shards of the window."""
+"""The learner: data-parallel optimiser steps. Each trainer draws its part of a batch from its shard of the window."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import split_evenly
 from az_mpi.network.engines.torch_engine import has_bf16
+from az_mpi.network.resnet import ResNet
+from az_mpi.train.backends import Backend
 from az_mpi.train.loss import losses
 from az_mpi.train.optimizer import AdamW
+from az_mpi.train.replay import Replay
 from az_mpi.train.schedule import learning_rate
 
-UNWATCHED = SimpleNamespace(begin=lambda: None, bad_step=lambda *what: None, short_of_memory=lambda *what: None,
-                            before_change=lambda: None, end=lambda: False)
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Config
+    from az_mpi.storage.checkpoint import Progress
+
+# What `Learner.train` calls around its steps, the same on every trainer. By default nothing happens.
+UNWATCHED = SimpleNamespace(
+    begin=lambda: None,  # before a step
+    before_change=lambda: None,  # before the step changes weights or optimiser
+    bad_step=lambda batch, figures: None,  # the step was skipped: its loss or gradient is not finite
+    short_of_memory=lambda ranks: None,  # these ranks had too little memory; the step is repeated in smaller parts
+    end=lambda: False,  # after a step; training ends if this is true, on all trainers or none
+)
 
 
 class Learner:
-    """Trains `network` over the ranks of `backend.world`. Training is collective over them."""
+    """Trains `network` on the ranks of `backend.world`, the trainers."""
 
-    def __init__(self, config, game, network, backend, device):
+    def __init__(self, config: "Config", game: Game, network: ResNet, backend: Backend, device: torch.device | str):
         self.config, self.game, self.backend, self.world = config, game, backend, backend.world
         self.device = torch.device(device)
-        # Weights stay in the plain layout: Horovod takes contiguous gradients only. The activations do not.
+        # Only activations are channels_last: Horovod needs contiguous gradients, so weights stay contiguous.
         self.network = network.to(self.device)
-        self._losses = [f"{name}_loss" for name in network.heads]  # what figures are called
+        self._losses = [f"{name}_loss" for name in network.heads]  # their names in metrics
         settings = config.train
-        self.end_index = 0  # how many steps it will be when `train` returns
-        # This rank's figures, added up over the steps that were applied: since the last summary, perhaps in an earlier
-        # iteration, and in the newest call of `train`.
+        self.end_index = 0  # the number of steps taken when `train` will have returned
+        # Sums of this rank's figures over the applied steps: since the last summary, perhaps in an earlier iteration;
+        # and in the newest call of `train`.
         self._summary, self._iteration = self._sums(), self._sums()
-        self.good_until = 0  # the newest step that was applied: a rollback goes to a checkpoint before it
-        self.failure = None  # why training cannot go on, in words; the same on every trainer
+        self.good_until = 0  # the newest applied step; a rollback goes to a checkpoint before it
+        self.failure: str | None = None  # why training cannot go on; the same on every trainer
         shares = split_evenly(settings.batch_size, self.world.size)
         self.local_batch = shares[self.world.rank]
-        self.micro_batch = shares[0]  # samples whose gradient is computed at once
+        self.micro_batch = shares[0]  # the number of samples whose gradient is computed at once
         self._starved = False  # this rank ran out of memory in its newest gradient
         mixed = settings.mixed_precision
         self.bf16 = has_bf16(self.device) if mixed == "auto" else mixed
-        self.precision = "bf16" if self.bf16 else "fp32"  # what people are told
+        self.precision = "bf16" if self.bf16 else "fp32"  # for the start-up table
         groups = _groups(network, settings.weight_decay)
         optimizer = AdamW(groups, lr=settings.learning_rate, fused=True)
         with backend.session():
             self.optimizer = backend.wrap(optimizer, network.named_parameters())
 
-    def load(self, progress, tensors):
-        """Go on from a checkpoint: its `Progress`, and what `optimizer_tensors` returned."""
+    def load(self, progress: "Progress", tensors: dict[str, torch.Tensor]) -> None:
+        """Go on from a checkpoint. tensors: what `optimizer_tensors` returned."""
         self.load_optimizer(tensors)
         self.good_until = progress.step - progress.bad_steps
 
-    def train(self, replay, progress, on_summary, watch=UNWATCHED):
-        """Train on the samples that are due and return the number of steps.
+    def train(self, replay: Replay, progress: "Progress", on_summary: Callable[[int, dict[str, float]], object],
+              watch: Any = UNWATCHED) -> int:
+        """Train on the samples that are due; return the number of steps, skipped ones included. Collective over the
+        trainers, which take the same steps even if a shard is empty.
 
-        progress: a `Progress`, the same on every trainer. Its `step`, `samples_due` and `bad_steps` are kept up to date
-        here: less than a batch, and what is beyond max_steps, stays due. `rollbacks` halve the learning rate.
-        Every trainer takes the same steps whatever its shard holds. on_summary(step, metrics) is called on every
-        trainer each `report.summary_frequency` steps with means over the global batches since the last call; those of
-        the whole iteration are left to `iteration_losses`.
-        watch.begin() is called before each step and watch.end() after it; the step where that is true, on every
-        trainer, is the last. In between, on every trainer alike, watch.bad_step(batch, local losses) tells of a step
-        that was skipped because its loss or gradient is not finite, and watch.short_of_memory(ranks) of a step that is
-        tried again in smaller parts. watch.before_change() is called before anything of a step changes weights or
-        optimiser. Skipped steps count. Training also ends where `failure` is set.
+        progress: the same on every trainer. Its `step`, `samples_due` and `bad_steps` are updated after each step;
+        samples that are fewer than a batch, or beyond max_steps, stay due. Each of its `rollbacks` halves the rate.
+        on_summary(step, metrics): called on every trainer each `report.summary_frequency` steps, with means over the
+        global batches since the last summary.
+        watch: what is called around the steps, see `UNWATCHED`. Training also ends when `failure` is set.
         """
-        settings, self._iteration = self.config.train, self._sums()
-        steps = int(progress.samples_due // settings.batch_size)
-        if settings.max_steps:
-            steps = min(steps, settings.max_steps - progress.step)
+        self._iteration = self._sums()
         local = self.local_batch if replay.positions_num else 0
         batch_size = int(self.world.sum(np.array([local], np.int64))[0])
+        steps = self._steps_due(progress)
         if not batch_size or steps <= 0:
             return 0
         first = progress.step
@@ -78,22 +89,16 @@ class Learner:
         self.end_index = first + steps
         with self.backend.session(), watchdog.steps():
             for batch in self._batches(replay, local, range(first, first + steps)):
-                rate = learning_rate(settings, progress.step, progress.iteration, self.config.iterations)
+                rate = learning_rate(self.config.train, progress.step, progress.iteration, self.config.iterations)
                 rate *= 0.5**progress.rollbacks
                 watch.begin()
                 applied, figures = self._step(batch, batch_size, rate, watch)
                 if self.failure:
-                    watch.end()  # every trainer has begun it
+                    watch.end()  # every trainer has called begin()
                     break
-                progress.step += 1
-                progress.samples_due -= settings.batch_size
-                if applied:
-                    self._summary.add(figures)
-                    self._iteration.add(figures)
-                    progress.bad_steps, self.good_until = 0, progress.step
-                else:
-                    progress.bad_steps += 1
-                    with watchdog.aside():  # it asks the file system
+                self._count(progress, applied, figures)
+                if not applied:
+                    with watchdog.aside():  # it uses the file system
                         watch.bad_step(batch, figures)
                 if self._summary.steps_num and progress.step % self.config.report.summary_frequency == 0:
                     on_summary(progress.step, self._take_summary(rate))
@@ -103,27 +108,43 @@ class Learner:
         self._finish()
         return progress.step - first
 
-    def iteration_losses(self):
-        """Return {head_loss: this rank's part of the mean over the samples of the newest call of `train`}, {} where no
-        step was applied. The parts of all trainers add up to it. Not collective."""
+    def _steps_due(self, progress):
+        """Return the number of whole batches that are due, as far as max_steps allows; it may be negative."""
+        settings = self.config.train
+        steps = int(progress.samples_due // settings.batch_size)
+        return min(steps, settings.max_steps - progress.step) if settings.max_steps else steps
+
+    def _count(self, progress, applied, figures):
+        """Count a step that was applied or skipped."""
+        progress.step += 1
+        progress.samples_due -= self.config.train.batch_size
+        if applied:
+            self._summary.add(figures)
+            self._iteration.add(figures)
+            progress.bad_steps, self.good_until = 0, progress.step
+        else:
+            progress.bad_steps += 1
+
+    def iteration_losses(self) -> dict[str, float]:
+        """Return this rank's part of the mean losses over the newest call of `train`, by name; {} if no step was
+        applied. The parts of all trainers add up to the means. Not collective."""
         if not self._iteration.steps_num:
             return {}
         return {name: float(part) for name, part in zip(self._losses, self._iteration.mean())}
 
-    def tensors(self, batch):
-        """Return what `Replay.sample` gave as `gradients` takes it: tensors on the device, planes as float32."""
+    def tensors(self, batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+        """Return a batch of `Replay.sample` as tensors on the device; planes become float32, channels_last."""
         parts = {name: torch.from_numpy(part) for name, part in batch.items()}
-        if self.device.type == "cuda":  # from pinned memory the copies are queued, not waited for
+        if self.device.type == "cuda":  # copies from pinned memory do not block
             parts = {name: part.pin_memory().to(self.device, non_blocking=True) for name, part in parts.items()}
         return parts | {"planes": parts["planes"].float().contiguous(memory_format=torch.channels_last)}
 
-    def gradients(self, batch, batch_size):
-        """Set each parameter's gradient of the mean loss over a global batch and return this rank's loss sums.
+    def gradients(self, batch: dict[str, torch.Tensor], batch_size: int) -> torch.Tensor:
+        """Set each parameter's gradient of the mean loss over a global batch; return this rank's sum of the loss of
+        each head, float32 [heads] on the device. Collective over the trainers.
 
-        batch: this rank's part as `tensors` gives it, perhaps empty. batch_size: positions in all parts together.
-        The sums are those of the network's heads in their order, float32 [heads] on the device.
-
-        Where a rank's loss is not finite, or it runs out of memory, no rank's gradient is finite: so all of them know.
+        batch: this rank's part, from `tensors` or `Replay.sample`; it may be empty. batch_size: positions in all parts.
+        If a rank's loss is not finite, or it runs out of memory, no rank's gradient is finite, so that all ranks know.
         """
         self.optimizer.zero_grad()
         sums = torch.zeros(len(self._losses), device=self.device)
@@ -132,7 +153,7 @@ class Learner:
             self._backward(batch, batch_size, sums)
         except torch.OutOfMemoryError:
             self._starved = True
-        if self._starved:  # what backward held is free by now
+        if self._starved:  # not in the except block, which still holds backward's memory
             self._spoil()
         if self.world.size > 1:
             self._finish()
@@ -144,8 +165,8 @@ class Learner:
         return _Sums(len(self._losses) + 1)
 
     def _finish(self):
-        """Wait for this rank's own kernels, without the sums, which have streams of their own: one that never returns
-        must not pass for a wait for others."""
+        """Wait for this rank's own kernels, so that the watchdog can tell a hung kernel from a wait for other ranks.
+        The sums over ranks run on other streams."""
         if self.device.type == "cuda":
             with watchdog.brief():
                 torch.cuda.current_stream(self.device).synchronize()
@@ -153,8 +174,8 @@ class Learner:
     def _backward(self, batch, batch_size, sums):
         """Compute this rank's gradients, `micro_batch` samples at a time, and add its losses to `sums`.
 
-        The optimiser sums each gradient over ranks as soon as the last part's backward has made it; those of the parts
-        before are taken beside its hooks, so that a sum is begun once, of all parts.
+        The optimiser's hooks start the sum of a gradient over ranks as soon as `backward` has made it. The hooks must
+        run once, so only the last part uses `backward`; the gradients of the others are added before.
         """
         if isinstance(batch["weight"], np.ndarray):
             batch = self.tensors(batch)
@@ -176,30 +197,28 @@ class Learner:
         sums += torch.stack(list(by_head.values())).detach()
         weights = [head.weight(self.config.train) for head in self.network.heads.values()]
         loss = sum(weight * loss for weight, loss in zip(weights, by_head.values())) / batch_size
-        # A loss can be infinite where its gradient is not: this factor is then NaN, and 1 otherwise.
+        # A loss may be infinite though its gradient is finite: this factor is NaN then, and 1 otherwise.
         return loss * (1 + 0 * loss.detach())
 
     def _spoil(self):
-        """Give NaN to every sum over ranks that this rank has not begun; if it has begun all, nothing is amiss.
-
-        The sums under way keep the tensors that they were begun with.
-        """
+        """Set to NaN all gradients whose sum over ranks has not begun; sums that have begun keep their tensors. If all
+        have begun, the step is complete."""
         self.network.zero_grad()
         for parameter in self.network.parameters():
             parameter.grad = torch.full_like(parameter, torch.nan, requires_grad=False)
 
-    def optimizer_tensors(self):
-        """Return the optimiser's state as tensors by name, for a checkpoint."""
+    def optimizer_tensors(self) -> dict[str, torch.Tensor]:
+        """Return copies of the optimiser's state on the CPU, by name, for a checkpoint."""
         return {name: tensor.detach().cpu().clone() for name, tensor in self.optimizer_state().items()}
 
-    def optimizer_state(self):
-        """Return the same tensors themselves, which the next step changes."""
+    def optimizer_state(self) -> dict[str, torch.Tensor]:
+        """Return the optimiser's own tensors by name; the next step changes them."""
         state = self.optimizer.state
         return {f"{name}.{key}": tensor for name, parameter in self.network.named_parameters()
                 for key, tensor in state.get(parameter, {}).items()}  # fmt: skip
 
-    def load_optimizer(self, tensors):
-        """Take over what `optimizer_tensors` returned."""
+    def load_optimizer(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Restore the state that `optimizer_tensors` returned."""
         self.optimizer.state.clear()
         for name, parameter in self.network.named_parameters():
             mine = {key.rpartition(".")[2]: t for key, t in tensors.items() if key.rpartition(".")[0] == name}
@@ -207,15 +226,15 @@ class Learner:
                 self.optimizer.state[parameter] = {key: t.to(self.device, copy=True) for key, t in mine.items()}
 
     def _batches(self, replay, local, steps):
-        """Yield the batch of each of `steps`, a range; a thread makes it while the step before it runs."""
+        """Yield a batch for each of `steps`, a range. A thread makes the next one during each step."""
 
         def make(step):
-            # Random numbers depend on the step, so that a resumed run draws what an unbroken one does.
+            # Seeded by the step, so that a resumed run draws the same batches as an unbroken one.
             rng = np.random.default_rng([self.config.seed, step, self.world.rank])
             batch = replay.sample(rng, local)
             try:
                 return self.tensors(batch)
-            except torch.OutOfMemoryError:  # beside the step under way there was no room; its own step tries again
+            except torch.OutOfMemoryError:  # while another step runs; its own step tries again
                 return batch
 
         with ThreadPoolExecutor(1, "prefetch") as thread:
@@ -226,17 +245,17 @@ class Learner:
                 yield batch
 
     def _step(self, batch, batch_size, rate, watch):
-        """Take one step. Return whether it was applied, on every trainer alike, and this rank's figures, float
-        [heads + 1].
+        """Take one step. Return (whether it was applied, the same on every trainer; this rank's figures, float
+        [heads + 1]).
 
-        They are the parts of the mean losses and of the gradient norm, which add up over ranks. Each step of one call
-        of `train` has as many samples, so a mean over steps is one over samples."""
+        The figures are this rank's parts of the mean losses and of the gradient norm: they add up over ranks. All steps
+        of one call of `train` have equally many samples, so their mean over steps is the mean over samples."""
         while True:
             sums = self.gradients(batch, batch_size)
             norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.train.gradient_clip)
-            with watchdog.waiting() if self.world.size > 1 else nullcontext():  # for a GPU, which may wait for others'
+            with watchdog.waiting() if self.world.size > 1 else nullcontext():  # the GPU may wait for other ranks
                 *sums, norm = torch.cat([sums, norm[None]]).tolist()
-            # The norm of the sum, and what is made of it, is the same on every rank.
+            # The norm is that of the sum over ranks, so every rank decides the same.
             if np.isfinite(norm) or not self._divide(watch):
                 break
         watch.before_change()
@@ -248,18 +267,18 @@ class Learner:
         return bool(np.isfinite(norm)), np.array([*(loss / batch_size for loss in sums), norm / self.world.size])
 
     def _divide(self, watch):
-        """Where a rank ran out of memory, halve `micro_batch` on all and return whether to try again. Collective."""
+        """If a rank ran out of memory, halve `micro_batch` on all and return whether to try again. Collective."""
         starved = [rank for rank, short in enumerate(self.world.collect(self._starved)) if short]
         if not starved:
             return False
         if self.micro_batch == 1:
-            self.failure = (f"out of memory on trainer {starved}: not even the gradient of one sample fits there\n"
-                            "  leave these ranks out with --set train.ranks=..., or free their devices' memory, which\n"
-                            "  self-play shares (selfplay.parallel_games)")
+            self.failure = (f"out of memory on trainer {starved}: not even the gradient of one sample fits\n"
+                            "  leave these ranks out with --set train.ranks=..., or lower selfplay.parallel_games:\n"
+                            "  self-play uses the same memory")
             return False
         self.micro_batch = -(-self.micro_batch // 2)
         if self.device.type == "cuda":
-            torch.cuda.empty_cache()  # blocks kept for the larger parts are of no use to the smaller ones
+            torch.cuda.empty_cache()  # its cached blocks have the wrong sizes now
         watch.short_of_memory(starved)
         return True
 
@@ -270,9 +289,9 @@ class Learner:
 
 
 class _Sums:
-    """Figures of steps, float [num], added up."""
+    """The sum of the figures, float [num], of several steps."""
 
-    def __init__(self, num):
+    def __init__(self, num: int):
         self.steps_num, self._total = 0, np.zeros(num)
 
     def add(self, figures):
@@ -284,7 +303,7 @@ class _Sums:
 
 
 def _groups(network, weight_decay):
-    """Weights decay; biases do not."""
+    """Return the optimiser's parameter groups: weights decay, biases do not."""
     weights = [p for p in network.parameters() if p.dim() > 1]
     biases = [p for p in network.parameters() if p.dim() == 1]
     return [{"params": weights, "weight_decay": weight_decay}, {"params": biases, "weight_decay": 0.0}]

@@ -2,11 +2,13 @@
 
 import torch
 
+from az_mpi.network.resnet import ResNet
 
-def losses(network, batch):
-    """Return {head: its loss} in the heads' order, summed over the batch with the positions' weights; 0 if it is empty.
 
-    Sums, not means: the parts of a global batch on several ranks then add up to it exactly, however it is split.
+def losses(network: ResNet, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return {head: its loss} in the heads' order: weighted sums over the positions, scalars, 0 for an empty batch.
+
+    Sums, not means, so that the losses of the parts of a global batch add up to its loss, however it is split.
     batch: float tensors by name: planes [B, C, H, W], weight [B], and each head's target [B, …].
     """
     outputs = network(batch["planes"])

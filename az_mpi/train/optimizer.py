@@ -6,10 +6,10 @@ import torch
 
 
 class AdamW(torch.optim.AdamW):
-    """Decoupled weight decay (Loshchilov and Hutter 2019), as torch has it, run as it stands.
+    """torch's AdamW (decoupled weight decay: Loshchilov and Hutter 2019), uncompiled.
 
-    torch wraps these methods for its compiler and imports that, a thousand files and more than a second of each rank's
-    start, when the first of them is called. Nothing here is compiled.
+    torch wraps these methods for its compiler. The first call imports the compiler, a thousand files, which takes each
+    rank more than a second; it is not used here.
     """
 
     add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)

@@ -1,25 +1,33 @@
 """The replay window: the newest positions, split over the trainers and held in their memory.
 
 Every position of the run has an index, counted from 0 in the order in which segments store them. Trainer k of n holds
-those with index = k modulo n, so shards differ by at most one position whoever played them, and a run that resumes
-on another number of ranks deals them out anew. Policies are sparse until a batch is made.
+the positions whose index is k modulo n, so the shards differ by at most one position, and a run can resume on another
+number of ranks. Policies are sparse until a batch is made.
 
-Shapes: n positions, C planes, H rows, W columns, A actions, M policy entries in all, K symmetries.
+Shapes: n positions, C planes, H rows, W columns, A actions, M policy entries in all.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
+from az_mpi.games.base import Game
 from az_mpi.games.symmetry import permute
-from az_mpi.selfplay.record import sparse_policy
+from az_mpi.selfplay.record import Record, sparse_policy
 
-HELD_POLICY = np.dtype([("action", "<i2"), ("probability", "<f4")])  # POLICY; more actions than these `search` refuses
+if TYPE_CHECKING:
+    from az_mpi.config import schema
+    from az_mpi.mpi.world import World
+    from az_mpi.network.heads.head import Head
+
+HELD_POLICY = np.dtype([("action", "<i2"), ("probability", "<f4")])  # POLICY, for fewer actions: `search` refuses more
 
 
-def sample_dtype(game, heads):
-    """Return the row of a position as it is trained on. heads: {name: `network.heads.head.Head`}."""
+def sample_dtype(game: Game, heads: Mapping[str, "Head"]) -> np.dtype:
+    """Return the dtype of a position to train on. heads: of the network, by name."""
     return np.dtype(
         [
             ("index", "<i8"),
@@ -33,19 +41,20 @@ def sample_dtype(game, heads):
 
 @dataclass
 class Samples:
-    """Positions to train on: rows `sample_dtype` [n] in the order of their indices, policy POLICY [M], row by row."""
+    """Positions to train on: rows sample_dtype [n] in the order of their indices; policy POLICY [M], row by row."""
 
     rows: np.ndarray
     policy: np.ndarray
 
     @classmethod
-    def of(cls, rows, policy):
-        """Return the rows, `sample_dtype` [n], with these policies, float [n, A]."""
+    def of(cls, rows: np.ndarray, policy: np.ndarray) -> "Samples":
+        """Return the rows, sample_dtype [n], with these policies, float [n, A]. Sets their `policy_count`."""
         rows["policy_count"], entries = sparse_policy(policy)
         return cls(rows, entries)
 
 
-def to_samples(record, game, heads, settings, first_index):
+def to_samples(record: Record, game: Game, heads: Mapping[str, "Head"], settings: "schema.Train",
+               first_index: int) -> Samples:
     """Return the positions of a record as `Samples`, numbered from `first_index`. settings: `config.train`."""
     rows = np.empty(len(record.positions), sample_dtype(game, heads))
     rows["index"] = first_index + np.arange(len(rows))
@@ -57,16 +66,17 @@ def to_samples(record, game, heads, settings, first_index):
     return Samples(rows, record.policy)
 
 
-def window_size(settings, positions_made):
-    """Return how many of the newest positions are trained on. settings: `config.replay`."""
+def window_size(settings: "schema.Replay", positions_made: int) -> int:
+    """Return how many of the newest positions the window holds when the run has made `positions_made`. settings:
+    `config.replay`."""
     grown = int(settings.window_growth * positions_made)
     return min(max(grown, settings.window_min), settings.window_max)
 
 
-def deal(world, trainers_num, samples, compress=False):
-    """Send each position to the trainer that holds its index and return the `Samples` for this rank. Collective.
+def deal(world: "World", trainers_num: int, samples: Samples, compress: bool = False) -> Samples:
+    """Send each position to the trainer that holds its index; return those for this rank. Collective over world.
 
-    Trainers are the first `trainers_num` ranks of the world.
+    The trainers are the first `trainers_num` ranks of the world.
     """
     trainer = samples.rows["index"] % trainers_num
     rows = world.exchange(samples.rows, trainer, compress)
@@ -74,17 +84,17 @@ def deal(world, trainers_num, samples, compress=False):
 
 
 class _Ring:
-    """Rows in an array, appended after the newest and dropped from the oldest on, without moving the others.
+    """A ring buffer of rows: new rows are appended and the oldest dropped without moving the others.
 
-    Rows are numbered in the order in which they came; those from `begin` to `end` are held, row k at k modulo the
-    length of the array.
+    Rows are numbered in the order in which they came. The ring holds those from `begin` to `end` - 1, row k at k modulo
+    the length of the array.
     """
 
-    def __init__(self, dtype):
+    def __init__(self, dtype: np.dtype):
         self.array, self.begin, self.end = np.empty(0, dtype), 0, 0
 
     def append(self, rows):
-        """Add rows after the newest; take a larger array, with an eighth in reserve, where there is no room."""
+        """Append rows. If there is no room, move to an array that is an eighth larger than needed."""
         needed = self.end - self.begin + len(rows)
         if needed > len(self.array):
             held, self.array, self.end = self.parts(), np.empty(needed + needed // 8, self.array.dtype), self.begin
@@ -96,7 +106,7 @@ class _Ring:
         self.end += len(rows)
 
     def parts(self):
-        """Return the rows held, oldest first, as two views."""
+        """Return the rows, oldest first, as two views of the array."""
         first, num = self.begin % max(len(self.array), 1), self.end - self.begin
         return [self.array[first : first + num], self.array[: max(first + num - len(self.array), 0)]]
 
@@ -104,26 +114,26 @@ class _Ring:
 class Replay:
     """One trainer's shard of the window: two rings, of positions and of their policy entries."""
 
-    def __init__(self, game, heads):
+    def __init__(self, game: Game, heads: Mapping[str, "Head"]):
         self.game, self._heads = game, heads
         row = sample_dtype(game, heads)
-        # policy_first: the number of the position's first policy entry.
+        # policy_first: the number, in the other ring, of the position's first policy entry.
         self._rows = _Ring(np.dtype([*((name, row[name]) for name in row.names), ("policy_first", "<i8")]))
         self._policy = _Ring(HELD_POLICY)
 
     @property
-    def positions_num(self):
-        """How many positions are held."""
+    def positions_num(self) -> int:
+        """The number of positions in this shard."""
         return self._rows.end - self._rows.begin
 
     @property
-    def num_bytes(self):
-        """The memory that the rings take, in bytes."""
+    def num_bytes(self) -> int:
+        """The memory of the rings in bytes."""
         return self._rows.array.nbytes + self._policy.array.nbytes
 
-    def add(self, samples):
-        """Take in `Samples` whose indices follow those held."""
-        rows = np.empty(len(samples.rows), self._rows.array.dtype)
+    def add(self, samples: Samples) -> None:
+        """Append samples. Their indices are larger than all those in the shard."""
+        rows: np.ndarray = np.empty(len(samples.rows), self._rows.array.dtype)
         for name in samples.rows.dtype.names:
             rows[name] = samples.rows[name]
         counts = samples.rows["policy_count"]
@@ -131,22 +141,22 @@ class Replay:
         self._rows.append(rows)
         self._policy.append(samples.policy)
 
-    def forget(self, oldest_index):
+    def forget(self, oldest_index: int) -> None:
         """Drop the positions whose index is below `oldest_index`."""
         rows, policy = self._rows, self._policy
         rows.begin += sum(int(np.searchsorted(part["index"], oldest_index)) for part in rows.parts())
         policy.begin = next((int(part["policy_first"][0]) for part in rows.parts() if len(part)), policy.end)
 
-    def sample(self, rng, n):
-        """Draw n positions with replacement, each seen through a random symmetry; none from an empty shard.
+    def sample(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        """Draw n positions with replacement and turn each by a random symmetry; an empty shard gives none.
 
-        Returns {"planes": uint8 [n, C, H, W], "policy": float32 [n, A], "weight": float32 [n], and the target of each
-        other head under its name}.
+        Returns {"planes": uint8 [n, C, H, W], "policy": float32 [n, A], "weight": float32 [n]} and the target of each
+        other head under the head's name.
         """
         n, rows, policy = n if self.positions_num else 0, self._rows, self._policy.array
         drawn = rng.integers(self.positions_num, size=n) if n else np.empty(0, np.int64)
         symmetry = rng.integers(len(self.game.symmetry_cells), size=n)
-        # Fields, not rows: compiled code knows them whatever a game's states are.
+        # Fields, not rows: the dtype of a row depends on the game's states, and `_gather` would be compiled for each.
         fields = [rows.array[name] for name in ("state", "policy_first", "policy_count")]
         places = (rows.begin + drawn) % max(len(rows.array), 1)
         states, policies = _gather(*fields, policy["action"], policy["probability"], places, self.game.num_actions)
@@ -159,28 +169,30 @@ class Replay:
         return batch
 
 
-def turn(game, planes, policy, symmetry):
-    """Return planes [n, C, H, W] and policy [n, A] seen through symmetry k = symmetry[i] of the game each."""
+def turn(game: Game, planes: np.ndarray, policy: np.ndarray, symmetry: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return planes [n, C, H, W] and policy [n, A], position i turned by the game's symmetry number symmetry[i]."""
     return turn_cells(game, planes, symmetry), permute(policy[:, None, :], game.symmetry_actions, symmetry)[:, 0]
 
 
-def turn_cells(game, planes, symmetry):
-    """Return planes [n, C, H, W] seen through symmetry k = symmetry[i] of the game each."""
+def turn_cells(game: Game, planes: np.ndarray, symmetry: np.ndarray) -> np.ndarray:
+    """Return planes [n, C, H, W], position i turned by the game's symmetry number symmetry[i]."""
     flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
     return permute(flat, game.symmetry_cells, symmetry).reshape(planes.shape)
 
 
 @njit(cache=True, nogil=True)
 def _gather(state, first, count, action, probability, places, num_actions):
-    """Return (states, policies float32 [n, A]) of the rows at `places`, int64 [n], of the columns state [N, S], first
-    and count [N]; policy entry number k lies at k modulo their length in action and probability."""
+    """Return (states [n, S], policies float32 [n, A]) of the rows at `places`, int64 [n].
+
+    state [N, S], first [N] and count [N] are columns of the rows; action and probability those of the policy ring, in
+    which entry number k lies at k modulo its length."""
     n = len(places)
     states, policies = np.empty((n, state.shape[1]), state.dtype), np.zeros((n, num_actions), np.float32)
     entries, nums = np.empty(n, np.int64), np.empty(n, np.int64)
-    # In two passes: each waits for memory that lies far apart, and the second one for what the first one finds there.
+    # Two passes are faster: each row is a cache miss, and its policy entries another one that depends on the first.
     for i in range(n):
         row = places[i]
-        for j in range(state.shape[1]):  # element by element: a slice each would cost more than its few numbers
+        for j in range(state.shape[1]):  # element by element: the numbers are few, and a slice costs more
             states[i, j] = state[row, j]
         entries[i], nums[i] = first[row] % max(len(action), 1), count[row]
     for i in range(n):

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 def learning_rate(settings: "schema.Train", step: int, iteration: int, iterations: int) -> float:
     """Return the rate for optimiser step `step` (from 0) in `iteration` (from 0) of `iterations`.
 
-    settings: `config.train`. It rises linearly over `warmup_steps` and then, with the cosine schedule, falls from
-    `learning_rate` to `final_learning_rate` times that (Loshchilov and Hutter 2017, equation 5) over the iterations.
+    settings: `config.train`. The rate rises linearly over the first `warmup_steps`. With the cosine schedule it also
+    falls over the iterations, from `learning_rate` to `final_learning_rate` times that (Loshchilov and Hutter 2017,
+    equation 5).
     """
     warmup = min(1.0, (step + 1) / settings.warmup_steps) if settings.warmup_steps else 1.0
     rate = settings.learning_rate

@@ -73,7 +73,7 @@ def test_what_is_named_is_what_plays(run):
 
 
 def test_what_cannot_be_loaded_is_refused(run, tmp_path):
-    with pytest.raises(Refusal, match="nor lies in a run's folder"):
+    with pytest.raises(Refusal, match="is not a run's folder, nor in one"):
         az_mpi.load_player(tmp_path)
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)

@@ -144,9 +144,6 @@ def test_modules_are_small_and_say_what_they_are():
         assert ast.get_docstring(ast.parse(text)), f"{path}: no docstring"
 
 
-NOT_ANNOTATED = {"network", "play", "train"}
-
-
 def public_functions(body, name):
     """Yield (name, function, its arguments without self or cls) of the public functions and methods of a module."""
     for node in body:
@@ -163,11 +160,10 @@ def test_public_functions_are_annotated():
     """What mypy checks: it leaves out what has no annotations. Attributes need none where their value tells."""
     missing = []
     for name in NAMES:
-        if name.split(".")[0] not in NOT_ANNOTATED:
-            for place, node, arguments in public_functions(ast.parse(MODULES[f"az_mpi.{name}"].read_text()).body, name):
-                missing += [f"{place}({argument.arg})" for argument in arguments if not argument.annotation]
-                has_result = node.returns or node.name == "__init__" and arguments
-                missing += [] if has_result else [f"{place} -> ?"]
+        for place, node, arguments in public_functions(ast.parse(MODULES[f"az_mpi.{name}"].read_text()).body, name):
+            missing += [f"{place}({argument.arg})" for argument in arguments if not argument.annotation]
+            has_result = node.returns or node.name == "__init__" and arguments
+            missing += [] if has_result else [f"{place} -> ?"]
     assert missing == []
 
 

@@ -70,14 +70,18 @@ def lead(node: Node, options: Namespace, program: list[str], logdir: Path, hours
         status, text = int(error.code), "node 0 was told to stop"
         raise
     finally:
-        # All nodes that have come are told the end, even if the job never began.
-        seen = [other.content for other in others if other.lives]
-        node.tell(members=[{"id": one["id"], "host": one["host"]} for one in [node.content, *seen]],
-                  end={"status": status, "text": text})
-        ids = {one["id"] for one in seen}  # a node that comes only now is not waited for
-        while any(other.look() and other.content["id"] in ids and other.silent_s() < STALE_S
-                  and other.blind_s() < DEAD_S for other in others):  # fmt: skip
-            time.sleep(POLL_S)
+        _tell_end(node, others, status, text)
+
+
+def _tell_end(node, others, status, text):
+    """Tell all nodes that have come how the job ended, even if it never began, and wait until they have left."""
+    seen = [other.content for other in others if other.lives]
+    node.tell(members=[{"id": one["id"], "host": one["host"]} for one in [node.content, *seen]],
+              end={"status": status, "text": text})
+    ids = {one["id"] for one in seen}  # a node that comes only now is not waited for
+    while any(other.look() and other.content["id"] in ids and other.silent_s() < STALE_S
+              and other.blind_s() < DEAD_S for other in others):  # fmt: skip
+        time.sleep(POLL_S)
 
 
 def signals(meeting: Meeting, names: set[str]) -> list[signal.Signals]:

@@ -1,30 +1,34 @@
-"""Which engine evaluates a network here, and in which precision.
+"""The choice of the engine that evaluates a network on this rank, and of its precision.
 
-The built-in engines of the registry are functions here: they choose the precision, and say what this rank lacks.
+The built-in engines of the registry are functions here. They refuse what this rank cannot do.
 """
 
 import torch
 
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import ENGINES
+from az_mpi.games.base import Game
 from az_mpi.network.engines import openvino_engine
+from az_mpi.network.engines.engine import Engine
 from az_mpi.network.engines.openvino_engine import OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16
 
 
-def make(name, network, game, device, threads, precision="auto"):
+def make(name: str, network: torch.nn.Module, game: Game, device: torch.device | str, threads: int,
+         precision: str = "auto") -> tuple[Engine, str]:
     """Return (an engine with the weights of `network`, the choice and its reason in words).
 
-    name: `network.engine`. device: of torch. threads: of engines on a processor. precision: "fp32", "bf16" or "auto",
-    bf16 where the device has it. Raises Refusal where this rank cannot have it.
+    name: `network.engine`. device: of torch. threads: of engines on a CPU. precision: "fp32", "bf16" or "auto", which
+    is bf16 if the device supports it. Raises Refusal if this rank cannot use this engine or precision.
     """
     engine = ENGINES.make(name, network=network, game=game, planes_shape=game.planes_shape, device=torch.device(device),
                           threads=threads, precision=precision)  # fmt: skip
     return engine, engine.choice or f"{engine.describe} (as configured)"
 
 
-def fastest(network, planes_shape, device, threads, precision):
-    """Return the fastest engine there is."""
+def fastest(network: torch.nn.Module, planes_shape: tuple[int, int, int], device: torch.device, threads: int,
+            precision: str) -> Engine:
+    """Return the fastest engine that this rank can use."""
     without_openvino = "there is a GPU"
     if device.type == "cpu":
         without_openvino = openvino_engine.missing(network, planes_shape)
@@ -33,8 +37,9 @@ def fastest(network, planes_shape, device, threads, precision):
     return with_openvino(network, planes_shape, threads, precision, "auto: the fastest on processors")
 
 
-def with_openvino(network, planes_shape, threads, precision, reason="as configured"):
-    """Return OpenVINO on the processor, also on a rank that has a GPU."""
+def with_openvino(network: torch.nn.Module, planes_shape: tuple[int, int, int], threads: int, precision: str,
+                  reason: str = "as configured") -> Engine:
+    """Return an OpenVINO engine, which runs on the CPU even if the rank has a GPU."""
     if problem := openvino_engine.missing(network, planes_shape):
         raise Refusal(f'network.engine = "openvino"\n  {problem}\n'
                       "  make setup installs it; or let each rank choose with --set network.engine=auto")
@@ -42,8 +47,9 @@ def with_openvino(network, planes_shape, threads, precision, reason="as configur
     return _chosen(OpenVinoEngine(network, planes_shape, threads, precision), why, reason)
 
 
-def with_torch(network, planes_shape, device, precision, reason="as configured"):
-    """Return torch on a rank's GPU, or on the processor where it has none."""
+def with_torch(network: torch.nn.Module, planes_shape: tuple[int, int, int], device: torch.device, precision: str,
+               reason: str = "as configured") -> Engine:
+    """Return a PyTorch engine on the rank's GPU, or on the CPU if it has none."""
     precision, why = _precision(device, precision)
     if device.type == "cuda":
         from az_mpi.network.engines.cuda_engine import CudaEngine

@@ -1,7 +1,9 @@
-"""Inference with PyTorch on a GPU, bf16 or fp32: a captured graph a batch size, pinned buffers, two batches at once."""
+"""Inference with PyTorch on a GPU, bf16 or fp32: one CUDA graph per batch size, pinned buffers, two batches at once."""
 
 import copy
+from collections.abc import Callable
 
+import numpy as np
 import torch
 
 from az_mpi.liveness import watchdog
@@ -13,17 +15,18 @@ SMALLEST = 64
 
 
 class CudaEngine(Engine):
-    """PyTorch on one GPU. Everything is queued on one stream, so the graphs share the memory they work in."""
+    """PyTorch on one GPU. All work is queued on one stream, so the graphs can share their working memory."""
 
     in_background = True
 
-    def __init__(self, network, planes_shape, device, precision):
+    def __init__(self, network: torch.nn.Module, planes_shape: tuple[int, int, int], device: torch.device,
+                 precision: str):
         self.device = torch.device(device)
         self._dtype, self.describe = DTYPES[precision], f"torch cuda graphs {precision}"
         self._network = copy.deepcopy(network).to(self.device, self._dtype, memory_format=torch.channels_last).eval()
         self._planes_shape = planes_shape
         self._stream = torch.cuda.Stream(self.device)
-        self._stream.wait_stream(torch.cuda.current_stream(self.device))  # which copies the weights
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))  # that one copies the weights
         with torch.inference_mode(), torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             one = torch.zeros((1, *planes_shape), dtype=self._dtype, device=self.device)
             self._shapes = {name: output.shape[1:] for name, output in self._network(one).items()}  # of one position
@@ -31,8 +34,8 @@ class CudaEngine(Engine):
         self._lanes, self._turn = [_Lane(), _Lane()], 0
 
     @torch.inference_mode()
-    def load(self, network):
-        # In place: the graphs read these very tensors. The new ones may still be on their way on the usual stream.
+    def load(self, network: torch.nn.Module) -> None:
+        # In place: the graphs read these very tensors. The current stream may still be computing the new weights.
         self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             self._network.load_state_dict(network.state_dict())
@@ -40,7 +43,7 @@ class CudaEngine(Engine):
             self._stream.synchronize()
 
     @torch.inference_mode()
-    def begin(self, planes):
+    def begin(self, planes: np.ndarray) -> Callable[[], dict[str, np.ndarray]]:
         n, lane = len(planes), self._lanes[self._turn]
         self._turn = 1 - self._turn
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
@@ -72,29 +75,29 @@ class CudaEngine(Engine):
 
 
 def _without_tf32():
-    """Return a context in which cuDNN computes fp32 as fp32: torch lets its convolutions round to TF32 otherwise."""
+    """Return a context in which cuDNN's convolutions compute in fp32, and not in TF32 as torch has it by default."""
     cudnn = torch.backends.cudnn
     return cudnn.flags(enabled=True, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False)
 
 
 class _Lane:
-    """Page-locked buffers of one batch under way, which the GPU reads and writes while the processor goes on."""
+    """Page-locked buffers of one batch, which the GPU reads and writes while the CPU does other work."""
 
-    def __init__(self):
-        self.planes, self.done = None, torch.cuda.Event()
+    def __init__(self) -> None:
+        self.planes: torch.Tensor | None = None
+        self.done = torch.cuda.Event()
 
     def reserve(self, n, planes_shape, shapes):
-        """Have room for n positions, whose outputs have these shapes. The batch that was here before has been
-        completed."""
+        """Make room for n positions, whose outputs have these shapes. The buffers must not be in use."""
         if self.planes is None or len(self.planes) < n:
             self.planes = torch.zeros((n, *planes_shape), dtype=torch.uint8, pin_memory=True)
             self.outputs = {name: torch.empty((n, *shape), pin_memory=True) for name, shape in shapes.items()}
 
 
 class _Graph:
-    """The network captured for one batch size, that of `planes`, uint8 on the device."""
+    """The network as a CUDA graph for the batch size of `planes`, uint8 on the device."""
 
-    def __init__(self, network, planes, dtype, stream, pool):
+    def __init__(self, network, planes, dtype, stream, pool) -> None:
         self.planes = planes
 
         def forward():

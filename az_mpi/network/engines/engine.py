@@ -1,35 +1,42 @@
-"""What an inference engine is, and how batches are cut to the few sizes that engines prepare their kernels for."""
+"""The base class of inference engines, and how a batch is cut to the few sizes that engines prepare kernels for."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
 
 
 class Engine:
-    """A network on a device, ready to evaluate. Made with those of these arguments that it names: network (a `ResNet`),
-    game, planes_shape, device (of torch), threads (on a processor), precision ("auto", "fp32", "bf16").
+    """A network on a device, ready to evaluate. Its constructor is given those of these arguments that it has: network
+    (a `ResNet`), game, planes_shape, device (of torch), threads (of a CPU), precision ("auto", "fp32", "bf16").
 
-    describe: library, device and precision in words. choice: these with the reason, for the start-up table.
+    describe: library, device and precision in words. choice: the same with the reason, for the start-up table.
     """
 
     describe: str
     choice = ""
-    in_background = False  # whether `begin` returns while the device is still at work
+    in_background = False  # whether `begin` returns before the device has finished
 
-    def load(self, network):
-        """Take over the weights of `network`, a `ResNet` on any device."""
+    def load(self, network: torch.nn.Module) -> None:
+        """Use the weights of `network`, which may be on another device."""
         raise NotImplementedError
 
-    def evaluate(self, planes):
-        """Return {name of an output: float32 [B, …]} of planes uint8 [B, C, H, W]: the network's outputs."""
+    def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the network's outputs, {name: float32 [B, …]}, for planes uint8 [B, C, H, W]."""
         return self.begin(planes)()
 
-    def begin(self, planes):
-        """Begin to evaluate planes and return a function that waits for the result and returns it. Batches are
+    def begin(self, planes: np.ndarray) -> Callable[[], dict[str, np.ndarray]]:
+        """Begin to evaluate planes; return a function that waits for the result and returns it. Batches are
         completed in the order in which they were begun; at most two are under way."""
         result = self.evaluate(planes)
         return lambda: result
 
 
-def pieces(n, largest, step):
-    """Yield (start, end, size): a batch of n as pieces of `largest` positions and a rest, each to be filled up to
-    `size`, a multiple of `step`: largest / step sizes in all."""
+def pieces(n: int, largest: int, step: int) -> Iterator[tuple[int, int, int]]:
+    """Cut a batch of n positions into pieces of at most `largest`; yield (start, end, size) of each.
+
+    size: the number of positions to pad the piece to, a multiple of `step`. There are largest / step different sizes.
+    """
     for start in range(0, n, largest):
         end = min(start + largest, n)
         yield start, end, -(-(end - start) // step) * step

@@ -1,4 +1,4 @@
-"""Inference with PyTorch on a processor, traced: bf16 where it has the instructions, else fp32."""
+"""Inference with PyTorch on a CPU, in bf16 or fp32: the network is traced once."""
 
 import copy
 import warnings
@@ -8,40 +8,40 @@ import torch
 
 from az_mpi.network.engines.engine import Engine, pieces
 
-# Larger batches are no faster on a core, and their activations leave its cache.
+# Larger batches are no faster on a core: their activations do not fit its cache.
 PIECE, STEP = 64, 4
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def has_bf16(device):
-    """Return whether a torch device multiplies bf16 in hardware; a processor does with AVX512-BF16 or AMX."""
+def has_bf16(device: torch.device) -> bool:
+    """Return whether a device multiplies bf16 in hardware; a CPU does with AVX512-BF16 or AMX."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 class TorchEngine(Engine):
-    """PyTorch on the processor, with torch's threads."""
+    """PyTorch on the CPU, with as many threads as torch is set to."""
 
-    def __init__(self, network, planes_shape, precision):
+    def __init__(self, network: torch.nn.Module, planes_shape: tuple[int, int, int], precision: str):
         self.dtype, self.describe = DTYPES[precision], f"torch cpu {precision}"
         self._planes_shape = planes_shape
         network = copy.deepcopy(network).cpu().to(self.dtype, memory_format=torch.channels_last)
         example = torch.zeros((STEP, *planes_shape), dtype=self.dtype)
-        # Once: torch never frees a trace. Not frozen: a frozen network's weights could not be replaced.
+        # Traced once: torch never frees a trace. Not frozen: the weights of a frozen network cannot be replaced.
         with torch.inference_mode(), warnings.catch_warnings():
-            # What is to follow traces, torch.compile, wants a C++ compiler and half a minute on every node.
+            # The successor of traces, torch.compile, needs a C++ compiler and half a minute on every node.
             warnings.simplefilter("ignore", DeprecationWarning)
-            # Not strict: the outputs are a dict.
+            # strict=False: the outputs are a dict.
             network = network.eval().requires_grad_(False)
             self._network = torch.jit.trace(network, example, strict=False, check_trace=False)
 
     @torch.inference_mode()
-    def load(self, network):
+    def load(self, network: torch.nn.Module) -> None:
         self._network.load_state_dict(network.state_dict())
 
     @torch.inference_mode()
-    def evaluate(self, planes):
+    def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
         parts, threads = [], torch.get_num_threads()
         for start, end, size in pieces(len(planes), PIECE * threads, STEP * threads):
             x = torch.zeros((size, *self._planes_shape), dtype=self.dtype)

@@ -1,4 +1,4 @@
-"""The network's outputs by name: which heads it has. A new one is a file here and a line in core/registry.py."""
+"""The heads of the network: its outputs by name. A new head is a file here and a line in core/registry.py."""
 
 from torch import nn
 
@@ -6,14 +6,14 @@ from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import HEADS
 from az_mpi.games.base import Game
 
-SEARCHED = ("policy", "value")  # the outputs that a search asks for
+SEARCHED = ("policy", "value")  # the outputs that a search uses
 
 
 def make(names: tuple[str, ...], game: Game, channels: int) -> nn.ModuleDict:
-    """Return {output: its `Head`} of `network.heads`, in that order. Raises Refusal."""
+    """Return {name of an output: its `Head`} for `names`, `network.heads`, in that order. Raises Refusal."""
     made = [HEADS.make(name, game=game, channels=channels) for name in names]
     outputs = [head.name for head in made]
     if len(set(outputs)) < len(outputs) or not set(SEARCHED) <= set(outputs):
-        raise Refusal(f"network.heads = {list(names)}\n  their outputs are {', '.join(outputs) or 'none'}; needed are "
-                      f"{' and '.join(SEARCHED)}, which the search asks for, and each name once")
+        raise Refusal(f"network.heads = {list(names)}\n  their outputs are {', '.join(outputs) or 'none'}; each only "
+                      f"once, and the search needs {' and '.join(SEARCHED)}")
     return nn.ModuleDict(dict(zip(outputs, made)))

@@ -1,4 +1,4 @@
-"""What a head is: one output of the network, with its target and its loss."""
+"""The base class of heads: an output of the network with its target and its loss."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from az_mpi.games.base import Game
 
 
 class Head(nn.Module):
-    """One output of the network. Made with those of these arguments that it names: game, channels (of the tower), and
-    its own from the configuration.
+    """One output of the network. Its constructor is given those of these arguments that it has: game, channels (of the
+    tower); and those in the configuration.
 
     Shapes: B batch, C channels, H rows, W columns, P positions of a record.
-    name: of the output; its target has the same name in a batch, its loss is NAME_loss in metrics.jsonl.
+    name: of the output, and of its target in a batch. The loss is NAME_loss in metrics.jsonl.
     target_dtype: of one position's target, with its shape, such as np.dtype("f4") or np.dtype(("f4", (3,))). None: the
-    search's policy, which all samples have, sparse until a batch is made.
-    is_board: the target is an array [H, W], which is turned with the board where a symmetry is drawn.
+    target is the search's policy, which every sample has.
+    is_board: whether the target is an array [H, W], which random symmetries turn with the board.
     """
 
     name: str
@@ -25,12 +25,12 @@ class Head(nn.Module):
     is_board = False
 
     def initialise(self) -> None:
-        """Draw the weights. Called once, when all layers of the network have been made."""
+        """Draw the weights. Called once, after all layers of the network have been made."""
 
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
-        """Return the output, float [B, …], of what the tower says, float [B, C, H, W].
+        """Return the output, float [B, …]. tower: the tower's output, float [B, C, H, W].
 
-        Engines record these operations once: they must not depend on values."""
+        Engines record these operations once, so they must not depend on values."""
         raise NotImplementedError
 
     def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
@@ -42,17 +42,17 @@ class Head(nn.Module):
         raise NotImplementedError
 
     def weight(self, settings: Any) -> float:
-        """Return what the loss is multiplied by in the sum that is trained on. settings: `config.train`."""
+        """Return the weight of this loss in the total loss. settings: `config.train`."""
         return 1.0
 
 
 def draw(layer: nn.Module) -> None:
-    """Draw the weights of a layer before a ReLU (He et al. 2015); its biases are 0."""
+    """Draw the weights of a layer that a ReLU follows (He et al. 2015); its biases are 0."""
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     nn.init.zeros_(layer.bias)
 
 
 def zero(layer: nn.Module) -> None:
-    """Set weights and biases of a layer to 0: the last one of a head (Zhang, Dauphin, Ma 2019)."""
+    """Set weights and biases to 0: for the last layer of a head (Zhang, Dauphin, Ma 2019)."""
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)

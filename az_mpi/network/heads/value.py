@@ -1,43 +1,46 @@
-"""The value head (Silver et al. 2018): how the game ends for the player to move, in [-1, 1]."""
+"""The value head (Silver et al. 2018): the expected outcome for the player to move, in [-1, 1]."""
+
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from az_mpi.games.base import Game
 from az_mpi.network.heads.head import Head, draw, zero
 
 HIDDEN_CHANNELS, HIDDEN = 32, 64
 
 
 class Value(Head):
-    """The value v, [B]. Target: z' = (1 - share) z + share q, of the game's outcome z and the search's root value q;
-    loss (z' - v)^2. share: `train.root_value_share`."""
+    """The value v, [B]. Target: z' = (1 - share) z + share q, where z is the game's outcome, q the search's root value
+    and share `train.root_value_share`; loss (z' - v)^2."""
 
     name, target_dtype = "value", np.dtype("<f4")
 
-    def __init__(self, game, channels):
+    def __init__(self, game: Game, channels: int):
         super().__init__()
         _, height, width = game.planes_shape
         self.conv = nn.Conv2d(channels, HIDDEN_CHANNELS, 1)
         self.hidden = nn.Linear(HIDDEN_CHANNELS * height * width, HIDDEN)
         self.out = nn.Linear(HIDDEN, 1)
 
-    def initialise(self):
+    def initialise(self) -> None:
         draw(self.conv)
         draw(self.hidden)
         zero(self.out)
 
-    def forward(self, tower):
+    def forward(self, tower: torch.Tensor) -> torch.Tensor:
         hidden = F.relu(self.hidden(F.relu(self.conv(tower)).flatten(1)))
         return torch.tanh(self.out(hidden)).squeeze(1)
 
-    def target(self, record, game, settings):
+    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
         share, positions = settings.root_value_share, record.positions
         return (1 - share) * positions["value"] + share * positions["root_value"]
 
-    def loss(self, output, target):
+    def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return (output.float() - target) ** 2
 
-    def weight(self, settings):
+    def weight(self, settings: Any) -> float:
         return settings.value_loss_weight

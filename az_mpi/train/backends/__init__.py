@@ -1,4 +1,4 @@
-"""What sums gradients over the trainers, by its name in the configuration."""
+"""The back ends that sum gradients over the trainers, by their names in the configuration."""
 
 import torch
 
@@ -12,9 +12,9 @@ KINDS: dict[str, type[Backend]] = {"horovod": HorovodBackend, "ddp": DdpBackend}
 
 
 def make(name: str, world: World, trainers: World | None, device: str) -> Backend | None:
-    """Return the backend called `name` over the world `trainers`, None where that is None. Collective over world.
+    """Return the backend called `name` over the world `trainers`; None if that is None. Collective over world.
 
-    device: the torch device this rank trains on. Raises Refusal, on every rank, where the backend cannot be used.
+    device: the torch device that this rank trains on. Raises Refusal, on every rank, if a rank cannot use the backend.
     """
     backend = KINDS[name](trainers, trainers.collect(_gpu(device))) if trainers else None
     problems = world.collect(backend and backend.problem)

@@ -1,10 +1,10 @@
-"""Data-parallel training with torch.distributed, set up from MPI: where Horovod cannot be built.
+"""Data-parallel training with torch.distributed, set up over MPI: for machines where Horovod cannot be built.
 
-NCCL carries the sums where every trainer has a GPU of its own, gloo (TCP) otherwise. An idle process group costs
-nothing, unlike an idle Horovod, so one group serves all training phases; it ends with its backend or with a failure.
+NCCL sums gradients if every trainer has a GPU of its own, gloo (TCP) otherwise. An idle process group costs nothing,
+unlike idle Horovod, so one group serves all training phases, until the backend is closed or a session fails.
 
-The groups are objects of our own, not torch's one group of the process (`init_process_group`): that one names its keys
-in the store after a count of all attempts, and ranks of which a loss stopped only some would never find each other.
+The groups are not made by `init_process_group`, which names its keys in the store by a count of calls: after a loss
+that interrupted only some ranks the counts differ, and the ranks would never find each other.
 """
 
 import atexit
@@ -25,16 +25,16 @@ from az_mpi.mpi.peers import PeerLost, is_lost, lost
 from az_mpi.mpi.world import World
 from az_mpi.train.backends import tcp_address
 
-CONNECT_S = 300.0  # to where all meet, which may stand still for as long as a rank may (fault.hang_s)
-POLL_S = 0.005  # how often MPI is asked for losses while a group is made
-BUCKET_BYTES = 1 << 20  # of gradients that travel together while those of earlier layers are computed
+CONNECT_S = 300.0  # to connect to root, which may stand still for as long as fault.hang_s
+POLL_S = 0.005  # between two checks for lost ranks while a group is made
+BUCKET_BYTES = 1 << 20  # gradients that are summed together while backward computes those of earlier layers
 
 
 class DdpBackend:
-    """torch.distributed over the ranks of `world`. Making one and every method is collective over that world.
+    """torch.distributed over the ranks of `world`. The constructor and all methods but `close` are collective.
 
-    gpus: the UUID of each rank's GPU, None for a processor; () where all train on processors.
-    problem: why it cannot be used, in words, or None; the same on every rank.
+    gpus: the UUID of each rank's GPU, None for a CPU; () if all train on CPUs.
+    problem: why it cannot be used, or None; the same on every rank.
     """
 
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
@@ -49,15 +49,16 @@ class DdpBackend:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Have a process group while the block lasts. It is kept for the next block, unless this one fails."""
+        """Have a process group during the block. It is kept for the next block, unless this one fails. Raises PeerLost.
+        """
         try:
             if self.world.size > 1 and not all(self.world.collect(self._group is not None)):
                 with watchdog.waiting():
                     self._start()
             yield
         except BaseException as error:
-            # Gloo's connections close with the last reference to the group, which sums under way have too. The ranks
-            # that wait for this one, and not for the dead one, learn by it that theirs will never end.
+            # Gloo closes its connections with the last reference to the group, and sums under way hold references.
+            # Ranks that wait for this rank, not for the dead one, fail when its connections are closed.
             traceback.clear_frames(error.__traceback__)
             self.close()
             if isinstance(error, RuntimeError) and lost(self.world.comm):  # gloo saw a connection close
@@ -71,10 +72,10 @@ class DdpBackend:
             atexit.unregister(self.close)
             with watchdog.waiting():
                 group.shutdown()
-                del group  # gloo's end is that of its last reference
+                del group  # gloo ends with its last reference
 
     def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
-        """Return the optimiser with gradients summed over ranks by `synchronize`, as Horovod's are."""
+        """Return the optimiser, with a method `synchronize` that sums gradients over ranks, as Horovod's has."""
         parameters = [parameter for _, parameter in named_parameters]
         sums = GradientSums(parameters, self._sum) if self.world.size > 1 else None
         optimizer.synchronize = sums.synchronize if sums else lambda: None
@@ -91,10 +92,10 @@ class DdpBackend:
         return self._group.allreduce(tensor)
 
     def _start(self):
-        self.close()  # of this rank, where another one's has failed
+        self.close()  # this rank's old group, if only another rank's has failed
         server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) if self.world.is_root else None
         port = self.world.share(server and server.port)
-        # Without this gloo would look up this host's name, which may lead to loopback.
+        # Otherwise gloo takes the address of this host's name, which may be a loopback address.
         os.environ[tcp_address.INTERFACES] = self._interface
 
         def make():
@@ -102,13 +103,12 @@ class DdpBackend:
             return process_group(self.carrier, store, self.world.rank, self.world.size)
 
         self._group = self._unless_lost(make)
-        atexit.register(self.close)  # of a program that Python tidies up: gloo's threads come back to it
+        atexit.register(self.close)  # gloo's threads must end before the interpreter
 
     def _unless_lost(self, make):
-        """Return `make()`, which waits for all ranks and cannot know that one of them is dead. Raises PeerLost then.
+        """Return `make()`, which waits for all ranks. Raises PeerLost if one dies, which `make` does not notice.
 
-        Where that happens its thread is left behind. It waits for the dead until torch's time is up, and what it
-        would have made is nobody's.
+        Its thread is left behind then: it waits until torch's timeout, and its result is dropped.
         """
         made = Future()
 
@@ -126,24 +126,24 @@ class DdpBackend:
 
 
 def connect(address: str, port: int) -> dist.TCPStore:
-    """Return this rank's access to the store in which the ranks meet, root's."""
+    """Connect to the store in which the ranks meet: root's."""
     store = dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
-    store.set_timeout(dist.default_pg_timeout)  # what is waited for there may take longer
+    store.set_timeout(dist.default_pg_timeout)  # to wait for a key; longer than to connect
     return store
 
 
 def process_group(carrier: str, store: dist.Store, rank: int, size: int) -> dist.ProcessGroup:
-    """Return torch's process group of ranks that meet in `store`. Every rank of 0 … size - 1 makes one."""
+    """Return torch's process group of the ranks 0 to size - 1, which meet in `store`. Collective over them."""
     kind = dist.ProcessGroupNCCL if carrier == "nccl" else dist.ProcessGroupGloo  # not in every build of torch
     return kind(store, rank, size)
 
 
 class GradientSums:
-    """Sums gradients over the ranks in buckets, each under way as soon as backward has made all of it."""
+    """Sums gradients over ranks in buckets. A bucket's sum begins as soon as backward has made all of its gradients."""
 
     def __init__(self, parameters: list[torch.nn.Parameter], begin_sum: Callable[[torch.Tensor], Any]):
         self._begin_sum, self._buckets, size = begin_sum, [[]], 0
-        for parameter in reversed(parameters):  # the order, nearly, in which backward makes their gradients
+        for parameter in reversed(parameters):  # about the order in which backward makes their gradients
             if size >= BUCKET_BYTES:
                 self._buckets.append([])
                 size = 0

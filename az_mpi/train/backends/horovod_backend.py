@@ -1,8 +1,7 @@
 """Data-parallel training with Horovod. The only module that imports it.
 
-Horovod's background thread talks to its peers a thousand times a second even when there is nothing to reduce, which
-costs self-play on the same cores 40 % of its speed. It is therefore started for each training phase (1 to 5 ms) and
-shut down after it.
+Horovod's background thread contacts its peers a thousand times a second even when idle, which slows self-play on the
+same cores by 40 %. So Horovod is started for each training phase (1 to 5 ms) and shut down after it.
 """
 
 import atexit
@@ -22,8 +21,8 @@ from az_mpi.mpi.world import World
 class HorovodBackend:
     """Horovod over the ranks of `world`. Every method is collective over that world.
 
-    gpus: the UUID of each rank's GPU, None for a processor; () where all train on processors.
-    problem: why it cannot be used, in words, or None.
+    gpus: the UUID of each rank's GPU, None for a CPU; () if all train on CPUs.
+    problem: why it cannot be used, or None.
     """
 
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
@@ -31,37 +30,37 @@ class HorovodBackend:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Run Horovod while the block lasts. Raises PeerLost where a rank has died, or has left for that reason."""
+        """Run Horovod during the block. Raises PeerLost if a rank has died, or has left because another one died."""
         import horovod.torch as hvd
         from horovod.common.exceptions import HorovodInternalError
 
         try:
             with watchdog.waiting():
                 hvd.init(comm=self.world.comm)
-        except ValueError as error:  # all that it says where a rank dies in its start (tools/patch_horovod.py)
+        except ValueError as error:  # if a rank dies while Horovod starts (tools/patch_horovod.py)
             hvd.shutdown()
             if not lost(self.world.comm):
                 raise
             raise PeerLost(str(error)) from error
         try:
             yield
-            # One rank's shutdown ends every rank's session, also of one that still waits for its last reduction.
+            # One rank's shutdown ends Horovod on all ranks, even on one that still waits for its last reduction.
             self.world.barrier()
         except HorovodInternalError as error:
             raise PeerLost(str(error)) from error
         finally:
             with watchdog.waiting():
                 hvd.shutdown()
-            atexit.unregister(hvd.mpi_ops._basics.shutdown)  # which each `init` registers anew
+            atexit.unregister(hvd.mpi_ops._basics.shutdown)  # each `init` registers it again
 
     def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
-        """Return the optimiser with gradients summed over ranks. Within a session; it serves later sessions too."""
+        """Return the optimiser with gradients summed over ranks. Call it in a session; it serves later ones too."""
         import horovod.torch as hvd
 
         return hvd.DistributedOptimizer(optimizer, named_parameters=named_parameters, op=hvd.Sum)
 
     def close(self) -> None:
-        """Nothing: a session leaves nothing open."""
+        """Do nothing: a session leaves nothing open."""
 
     @staticmethod
     def describe() -> str:

@@ -1,7 +1,7 @@
-"""Where ranks find their root over TCP, for libraries that do not talk through MPI.
+"""The address at which all ranks reach root over TCP, for libraries that do not use MPI.
 
-A host's name often leads nowhere (127.0.1.1 in many an /etc/hosts) and a host has addresses that others cannot reach,
-such as those of bridges for containers. So the ranks try: the first of root's addresses that all of them reach is used.
+A host's name is no help: /etc/hosts often maps it to 127.0.1.1. Some of a host's addresses, such as those of container
+bridges, cannot be reached from other hosts. So the ranks try root's addresses and use the first that all of them reach.
 """
 
 import os
@@ -11,17 +11,17 @@ import psutil
 
 from az_mpi.mpi.world import World
 
-PROBE_S = 2.0  # an address that a firewall keeps silent about is given up after this
+PROBE_S = 2.0  # timeout for an address whose packets a firewall drops
 INTERFACES = "GLOO_SOCKET_IFNAME"  # names, separated by commas
 CHOSEN = os.environ.get(INTERFACES, "")  # by the user
 
 
 def meeting_address(world: World) -> str | None:
-    """Return an IPv4 address of root that every rank reaches, None where there is none. Collective over world."""
+    """Return an IPv4 address of root that every rank reaches, or None. Collective over world."""
     server = socket.create_server(("", 0), backlog=4096) if world.is_root else None
     mine = [server.getsockname()[1], _addresses(len(set(world.hosts)) == 1)] if world.is_root else None
     port, addresses = world.share(mine)
-    if world.local_rank == 0:  # one rank of a host speaks for all of them
+    if world.local_rank == 0:  # one rank per host tries
         for index, address in enumerate(addresses):
             _call(address, port, f"{world.rank} {index}")
     world.barrier()
@@ -52,8 +52,8 @@ def _interfaces():
 
 
 def _addresses(alone):
-    """Return this host's addresses on the interfaces the user chose, else on loopback where no other host takes part,
-    else on the others."""
+    """Return this host's addresses on the interfaces that the user chose. By default those on loopback if no other host
+    takes part (`alone`), else all others."""
     if CHOSEN:
         return [address for name, address in _interfaces() if name in CHOSEN.split(",")]
     return [address for _, address in _interfaces() if address.startswith("127.") == alone]
@@ -68,7 +68,7 @@ def _call(address, port, text):
 
 
 def _calls(server):
-    """Return the (rank, index) of every call that has come in. The callers have said all and hung up."""
+    """Return (rank, index of the address) of every call. The callers have sent everything and hung up."""
     calls = []
     server.setblocking(False)
     while True:
@@ -81,5 +81,5 @@ def _calls(server):
             try:
                 rank, index = connection.recv(64).split()
                 calls.append((int(rank), int(index)))
-            except (OSError, ValueError):  # not one of ours
+            except (OSError, ValueError):  # not a call of a rank
                 pass
