@@ -9,7 +9,7 @@ import functools
 from az_mpi.core.problems import Refusal
 from az_mpi.mpi.control_channel import Total
 from az_mpi.mpi.peers import PeerLost
-from az_mpi.report import curve, page
+from az_mpi.report import page
 from az_mpi.report.console import ProgressBar
 from az_mpi.run import evaluations, exchange, iteration_report, learning, recovery, resume, weights
 from az_mpi.run.state import Run
@@ -153,9 +153,8 @@ def complete(run: Run) -> None:
 
 
 def show(run: Run) -> None:
-    """Draw the learning curve and write the report. If that fails, the run is complete all the same."""
+    """Write the report. If that fails, the run is complete all the same."""
     try:
-        curve.draw(run.setup.folder)
         page.write(run.setup.folder)
     except Exception as error:
         expected = isinstance(error, (OSError, Refusal))

@@ -1,17 +1,15 @@
-"""The learning curve of a run as a picture: `python -m az_mpi.report.curve RUN` draws RUN/learning_curve.png."""
+"""The learning curve of a run as a picture, RUN/learning_curve.png: `python -m az_mpi report RUN --png`."""
 
 import io
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from az_mpi.core.files import write_bytes
-from az_mpi.core.problems import escape, print_anything, readable
+from az_mpi.core.problems import readable
 from az_mpi.report import metrics
 from az_mpi.report.summary import loss_names
 
 NAME = "learning_curve.png"
-PROG = "python -m az_mpi.report.curve"
 
 
 class Line(NamedTuple):
@@ -95,18 +93,3 @@ def _draw(axes, title, x_label, y_label, found, **limits):
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
-
-
-def main(arguments: list[str]) -> int:
-    """Draw the curve of the run that `arguments` name and print its path; return the exit status."""
-    print_anything()
-    try:
-        print(draw(*arguments))
-        return 0
-    except OSError as error:
-        print(f"{PROG}: error: {escape(str(error.filename))}: {error.strerror}", file=sys.stderr)
-        return 2
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -10,7 +10,7 @@ from az_mpi.core.arguments import Parser
 from az_mpi.core.files import write_text
 from az_mpi.core.problems import Refusal, readable
 from az_mpi.core.registry import parse
-from az_mpi.report import board, chart, run_data
+from az_mpi.report import board, chart, curve, run_data
 from az_mpi.report.chart import Series
 from az_mpi.report.status_text import duration
 from az_mpi.report.summary import evaluation_lines, loss_names
@@ -37,7 +37,12 @@ def main(arguments: list[str]) -> int:
     """Write the report of the run that `arguments` name and print its path; return the exit status. Raises Refusal."""
     about = ("Make RUN/report.html: curves, ranks, configuration and sample games on one page that needs no network.\n"
              "The run may be under way.")
-    print(write(Parser(PROG, about, run=True).parse_args(arguments).run))
+    parser = Parser(PROG, about, run=True)
+    parser.add_argument("--png", action="store_true", help=f"draw RUN/{curve.NAME} as well: losses, matches and solver")
+    options = parser.parse_args(arguments)
+    print(write(options.run))
+    if options.png:
+        print(curve.draw(options.run))
     return 0
 
 

@@ -410,7 +410,7 @@ NAME = "ä 中文 $x ".encode() + b"\xff"
 @pytest.mark.parametrize("locale", [
     {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"},
 ], ids=["ASCII", "UTF-8"])  # fmt: skip
-@pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi.report.curve"])
+@pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi report --png"])
 def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
     folder = os.fsencode(run.parent) + b"/" + NAME
     os.rename(run, folder)
@@ -418,6 +418,8 @@ def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
     done = subprocess.run([sys.executable, "-m", *command.split(), folder], capture_output=True, env=environment)
     assert done.returncode == (command == "az_mpi verify") and b"Traceback" not in done.stderr, done.stderr.decode()
     assert done.stdout.startswith(folder)  # byte for byte
+    if command == "az_mpi report --png":
+        assert Path(os.fsdecode(folder), "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     if command == "az_mpi report":
         text = Path(os.fsdecode(folder), "report.html").read_text(encoding="utf-8")
         assert "<h1>ä 中文 $x �</h1>" in text
