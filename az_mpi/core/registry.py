@@ -3,6 +3,7 @@
 A name in a configuration is one of
 
     connect4                            built in
+    openspiel:chess                     built in, for all games of a library
     own_game.py:Rules                   a class in a file of the user's own
     package.module:Rules                a class in an installed module
     own_game.py:Rules(size=5, komi=7)   any of these with arguments: Python literals; nothing is evaluated
@@ -30,6 +31,7 @@ from az_mpi.core.problems import NotNow, Refusal, escape
 
 _NAME = re.compile(r"(?:(.*?\.py|[A-Za-z_][\w.]*):)?([A-Za-z_]\w*)\s*(?:\((.*)\))?", re.DOTALL)
 HOW = "package.module:Class or path/file.py:Class"
+LIBRARIES = ("openspiel",)  # what is built in under LIBRARY:NAME takes the name as its first argument
 
 
 class Name(NamedTuple):
@@ -67,6 +69,8 @@ def parse(text: str) -> Name:
     if not match:
         raise ValueError(f"a class of your own is written {HOW}")
     place, attribute, arguments = match.groups(default="")
+    if place in LIBRARIES:
+        place, attribute = "", f"{place}:{attribute}"
     return Name(place, attribute, _arguments(arguments))
 
 
@@ -159,8 +163,8 @@ class Registry:
 
     @property
     def names(self) -> list[str]:
-        """The built-in names."""
-        return list(self.built_in)
+        """The built-in names, without those of libraries."""
+        return [name for name in self.built_in if ":" not in name]
 
     @property
     def allowed(self) -> str:
@@ -174,7 +178,7 @@ class Registry:
             name = parse(text)
         except ValueError as error:
             return f"{error}; allowed: {self.allowed}"
-        if name.place or name.attribute in self.built_in:
+        if name.place or self._place(name.attribute):
             return None
         near = get_close_matches(name.attribute.lower(), self.built_in, 1)
         return f"allowed: {self.allowed}" + "".join(f"; did you mean {other}?" for other in near)
@@ -185,7 +189,9 @@ class Registry:
             raise self._refusal(text, problem)
         name = parse(text)
         if not name.place:
-            return _attribute(self.built_in[name.attribute])
+            library, _, member = name.attribute.rpartition(":")
+            found = _attribute(self._place(name.attribute))
+            return functools.partial(found, member) if library else found
         try:
             module, _ = load(name.place)
         except Refusal as error:
@@ -199,6 +205,11 @@ class Registry:
         what = f"is no subclass of {self.base.replace(':', '.')}" if found is not None and base else "is no class there"
         raise self._refusal(text, f"{name.attribute} {what}" + f"; did you mean {' or '.join(own)}?" * bool(own))
 
+    def _place(self, attribute):
+        """Return what a built-in name stands for, "" if there is none of this name."""
+        library, _, _ = attribute.rpartition(":")
+        return self.built_in.get(f"{library}:NAME" if library else attribute, "")
+
     def check(self, text: str) -> None:
         """Raise Refusal if a name cannot be imported, or has arguments that it does not take."""
         self._bind(text)
@@ -210,6 +221,10 @@ class Registry:
         found, arguments, taken = self._bind(text)
         try:
             return found(**arguments, **{key: offered[key] for key in taken})
+        except Refusal as error:
+            if isinstance(found, functools.partial):  # it does not know its name in the configuration
+                raise self._refusal(text, str(error)) from error
+            raise
         except (ValueError, TypeError) as error:
             if not parse(text).place and not arguments:
                 raise  # our own mistake
@@ -219,10 +234,12 @@ class Registry:
         """Return (what a name stands for, the arguments in the name, the names in `offers` that it takes)."""
         found, arguments = self.find(text), parse(text).arguments
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        parameters = {key: item for key, item in inspect.signature(found).parameters.items() if item.kind in kinds}
+        signature = inspect.signature(found).parameters.items()
+        parameters = {key: item for key, item in signature if item.kind in kinds}
         own = {key: item for key, item in parameters.items() if key not in self.offers}
         takes = ", ".join(str(item) for item in own.values()) or "none"
-        if wrong := [key for key in arguments if key not in own]:
+        takes_any = any(item.kind is item.VAR_KEYWORD for _, item in signature)
+        if not takes_any and (wrong := [key for key in arguments if key not in own]):
             hint = "".join(f"; did you mean {near}?" for near in get_close_matches(wrong[0], own, 1))
             raise self._refusal(text, f"{found.__name__} takes no argument {wrong[0]}{hint}\n  it takes: {takes}")
         missing = [key for key, item in own.items() if item.default is item.empty and key not in arguments]
@@ -243,6 +260,7 @@ def _attribute(place):
 GAMES = Registry("game", "az_mpi.games.base:Game", "", {
     "connect4": "az_mpi.games.connect4:Rules",
     "tictactoe": "az_mpi.games.tictactoe:Rules",
+    "openspiel:NAME": "az_mpi.games.openspiel:make",
 })  # fmt: skip
 ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",
                    "network game planes_shape device threads precision", {
@@ -265,6 +283,7 @@ SEARCHES = Registry("search.algorithm", None, "game evaluate settings num_trees 
 OPPONENTS = Registry("evaluate.opponents", "az_mpi.evaluate.opponents:Opponent",
                      "game seed rank settings search best", {
     "best": "az_mpi.evaluate.opponents:best_so_far",
+    "mcts_bot": "az_mpi.evaluate.openspiel_bot:MctsBot",
     "random": "az_mpi.evaluate.opponents:random_moves",
     "rollout": "az_mpi.evaluate.opponents:rollout",
 })  # fmt: skip

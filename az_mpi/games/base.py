@@ -57,6 +57,7 @@ class Game(ABC):
     name: str
     num_actions: int
     planes_shape: tuple[int, int, int]  # (C, H, W)
+    planes_dtype = np.dtype(np.uint8)  # or float32
     state_size: int  # S
     state_dtype: np.dtype
     max_plies: int  # no game is longer
@@ -88,7 +89,7 @@ class Game(ABC):
 
     @abstractmethod
     def planes(self, states: np.ndarray) -> np.ndarray:
-        """Return the network's input as the player to move sees it, uint8 [B, C, H, W]."""
+        """Return the network's input as the player to move sees it, planes_dtype [B, C, H, W]."""
 
     @abstractmethod
     def show(self, state: np.ndarray) -> str:
@@ -133,7 +134,8 @@ class Game(ABC):
         if len(self.symmetry_cells) == 1:
             return self.key(states), np.zeros(len(states), np.int64)
         planes = self.planes(states)
-        return _smallest_keys(planes.reshape(*planes.shape[:2], -1), self.symmetry_cells)
+        bits = planes.view(f"u{planes.dtype.itemsize}")
+        return _smallest_keys(bits.reshape(*bits.shape[:2], -1), self.symmetry_cells)
 
 
 def owners(planes: np.ndarray, mover: int) -> np.ndarray:
@@ -160,7 +162,7 @@ def _hash_rows(rows):
 def _smallest_keys(planes, cells):
     """Return (the smallest hash over all images of each board, uint64 [n], and which symmetry gives it, int64 [n]).
 
-    planes: uint8 [n, C, H * W]; cells: int32 [K, H * W], see `Game`.
+    planes: unsigned integers [n, C, H * W]; cells: int32 [K, H * W], see `Game`.
     """
     keys, best = np.empty(len(planes), np.uint64), np.zeros(len(planes), np.int64)
     for i in range(len(planes)):

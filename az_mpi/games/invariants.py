@@ -55,7 +55,9 @@ def _check_states(game, states):
     legal, planes, player = game.legal(states), game.planes(states), game.to_play(states)
     ended, value = game.terminal(states)
     assert legal.shape == (n, game.num_actions) and legal.dtype == bool, "legal is not bool [B, A]"
-    assert planes.shape == (n, *game.planes_shape) and planes.dtype == np.uint8, "planes are not uint8 [B, C, H, W]"
+    assert game.planes_dtype in (np.uint8, np.float32), "planes_dtype is neither uint8 nor float32"
+    planes_fit = planes.shape == (n, *game.planes_shape) and planes.dtype == game.planes_dtype
+    assert planes_fit, f"planes are not {game.planes_dtype} [B, C, H, W]"
     assert player.dtype == np.int8 and np.isin(player, (0, 1)).all(), "to_play is not int8 0 or 1"
     assert ended.dtype == bool and value.dtype == np.float32, "terminal is not (bool, float32)"
     assert (np.abs(value) <= 1).all() and (value[~ended] == 0).all(), "a value is out of [-1, 1], or not 0 in play"

@@ -52,6 +52,8 @@ BELONGS = {
     "tqdm": {"report.console"},
     "pydantic": {"config.load", "config.schema"},
     "bitbully": {"evaluate.solver"},
+    "pyspiel": {"games.openspiel", "evaluate.openspiel_bot"},
+    "open_spiel": {"games.openspiel"},
     "safetensors": {"run.bad_steps", "storage.checkpoint", "run.evaluations"},
 }
 CHECKING = "TYPE_CHECKING"

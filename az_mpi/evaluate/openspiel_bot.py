@@ -1,0 +1,42 @@
+"""OpenSpiel's own search as an opponent, in games of OpenSpiel."""
+
+import numpy as np
+
+from az_mpi.evaluate.opponents import Opponent, Seat
+from az_mpi.games.base import Game
+from az_mpi.games.openspiel import OpenSpiel
+
+MEMORY_MB = 1000  # that a search may take
+
+
+class MctsBot(Opponent):
+    """pyspiel.MCTSBot: UCT with random playouts and solved results; `simulations` a move, exploration constant `uct_c`.
+
+    A move depends only on the position, `seed` and the index of the game in the match.
+    """
+
+    def __init__(self, game: Game, seed: tuple[int, ...], simulations: int = 1000, uct_c: float = 2.0):
+        if not isinstance(game, OpenSpiel):
+            raise ValueError(f"it plays games of OpenSpiel (openspiel:NAME); this is {game.name}")
+        self.game, self.seed, self.simulations, self.uct_c = game, (*seed, 3), simulations, uct_c
+
+    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray) -> Seat:
+        return _BotSeat(self, game, states, indices)
+
+    def move(self, state: np.ndarray, index: int) -> int:
+        """Return the bot's action in a state, [S], of game number `index`."""
+        import pyspiel
+
+        seed = int(np.random.default_rng([*self.seed, index, int(state[0])]).integers(2**31))
+        bot = pyspiel.MCTSBot(self.game.game, pyspiel.RandomRolloutEvaluator(1, seed), self.uct_c, self.simulations,
+                              MEMORY_MB, True, seed, False)
+        return bot.step(self.game.live(state))
+
+
+class _BotSeat(Seat):
+    def __init__(self, player: MctsBot, game: Game, states: np.ndarray, indices: np.ndarray):
+        super().__init__(player, game, states)
+        self.indices = indices
+
+    def choose(self, slots: np.ndarray) -> np.ndarray:
+        return np.array([self.player.move(self.states[slot], self.indices[slot]) for slot in slots], np.int64)

@@ -1,0 +1,242 @@
+"""The games of OpenSpiel (Lanctot et al. 2019): `openspiel:NAME(parameter=value)`, such as openspiel:hex(board_size=7).
+
+Two players, zero sum, perfect information, no chance, one move at a time. `pip install open_spiel` brings them.
+
+A state is the moves of a game: int16 [number of moves, a1, a2, …]. OpenSpiel's own objects for the states that were used
+last are kept in a cache; any other state is made again from its moves. So results never depend on the cache.
+This is Python for each state: benchmarks/openspiel.py says what it costs.
+"""
+
+import functools
+from collections import Counter
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import psutil
+
+from az_mpi.core.problems import Refusal
+from az_mpi.games.base import Game
+
+MAX_PLIES = 512  # by default; chess in OpenSpiel allows 17,695
+SYMMETRIES = {"none": 1, "half_turn": 2, "dihedral": 8}
+SAMPLES = 500  # copies of a state, to measure its size
+
+
+def make(name: str, max_plies: int = 0, symmetries: str = "none", cache_mb: int = 256, **parameters: Any) -> Game:
+    """Return the game called `name` in OpenSpiel with its `parameters`.
+
+    max_plies: a game that is longer is a draw; 0: the longest game that the rules allow, at most `MAX_PLIES`.
+    symmetries: "none", "half_turn" or "dihedral" (all 8 images of a square board), for games whose actions are cells.
+    cache_mb: memory for OpenSpiel's objects, in MiB.
+    Raises Refusal: OpenSpiel is missing or has no such game, or the game is of another kind.
+    """
+    pyspiel = _import(name)
+    known = pyspiel.registered_names()
+    if name not in known:
+        near = get_close_matches(name.lower(), known, 1)
+        raise Refusal(f"OpenSpiel has no game {name}" + "".join(f"; did you mean {other}?" for other in near))
+    try:
+        game = pyspiel.load_game(name, parameters)
+    except Exception as error:  # SpielError has no class of its own in every version
+        raise Refusal(f"OpenSpiel refuses {name} with {parameters or 'no parameters'}: "
+                      f"{str(error).splitlines()[0]}") from error
+    if problem := misfit(game):
+        raise Refusal(f"{name} cannot be played: {problem}")
+    return OpenSpiel(game, max_plies, symmetries, cache_mb)
+
+
+def _import(name):
+    try:
+        import pyspiel
+
+        return pyspiel
+    except ImportError as error:
+        raise Refusal(f"openspiel:{name} needs OpenSpiel, which cannot be imported: {error}\n"
+                      "  pip install open_spiel, on every host") from error
+
+
+def misfit(game: Any) -> str | None:
+    """Return which property of an OpenSpiel game does not fit, and what is needed; None if all fit."""
+    import pyspiel
+
+    kind = game.get_type()
+    wanted = {
+        "dynamics": pyspiel.GameType.Dynamics.SEQUENTIAL,
+        "chance_mode": pyspiel.GameType.ChanceMode.DETERMINISTIC,
+        "information": pyspiel.GameType.Information.PERFECT_INFORMATION,
+        "utility": pyspiel.GameType.Utility.ZERO_SUM,
+    }
+    for field, value in wanted.items():
+        if (found := getattr(kind, field)) != value:
+            return f"its {field} is {found.name}; needed is {value.name}"
+    if game.num_players() != 2:
+        return f"it has {game.num_players()} players; needed are 2"
+    if not kind.provides_observation_tensor:
+        return "it has no observation tensor for a network"
+    if game.num_distinct_actions() > np.iinfo(np.int16).max:
+        return f"it has {game.num_distinct_actions():,} actions; at most {np.iinfo(np.int16).max:,} can be stored"
+    return None
+
+
+class OpenSpiel(Game):
+    """A game of OpenSpiel.
+
+    planes: OpenSpiel's observation, float32, and a last plane that is 1 if the second player is to move. A list of M
+    numbers becomes M planes of one cell; a table [C, M] becomes C planes, square if M is a square.
+    At the end of a game player 0 counts as the one to move.
+    """
+
+    planes_dtype = np.dtype(np.float32)
+    state_dtype = np.dtype(np.int16)
+
+    def __init__(self, game: Any, max_plies: int, symmetries: str, cache_mb: int):
+        from open_spiel.python.observation import make_observation
+
+        self.game = game
+        longest = min(game.max_game_length(), MAX_PLIES)
+        if not 0 <= max_plies <= np.iinfo(np.int16).max or max_plies > game.max_game_length():
+            raise ValueError(f"max_plies is {max_plies}; allowed: 0 for {longest}, or 1 to {game.max_game_length()}")
+        self.max_plies = max_plies or longest
+        cut = f"[max_plies={self.max_plies}]" if self.max_plies < game.max_game_length() else ""
+        self.name = f"openspiel:{game}{cut}"
+        self.num_actions, self.state_size = game.num_distinct_actions(), self.max_plies + 1
+        self.observation_shape = _board_shape(game.observation_tensor_shape())
+        channels, *cells = self.observation_shape
+        self.planes_shape = (channels + 1, *cells)
+        self.symmetry_cells, self.symmetry_actions = _symmetries(symmetries, *cells, self.num_actions)
+        self._observation, self._scale = make_observation(game), 1 / game.max_utility()
+        self._words = functools.lru_cache(maxsize=1)(self._name_actions)  # callers ask for all actions of a state
+        self._live = _Live(self._replay, cache_mb * 2**20 // _state_bytes(game))
+
+    def initial(self, n: int) -> np.ndarray:
+        return np.zeros((n, self.state_size), np.int16)
+
+    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        after = states.copy()
+        after[:, 0] += 1
+        after[np.arange(len(states)), after[:, 0]] = actions
+        for before, row, action in zip(states, after, actions):
+            self._live.add(_key(row), self._live[_key(before)].child(int(action)))
+        return after
+
+    def legal(self, states: np.ndarray) -> np.ndarray:
+        legal = np.zeros((len(states), self.num_actions), np.bool_)
+        for row, live in zip(legal, self._each(states)):
+            row[live.legal_actions()] = True
+        return legal
+
+    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ended, value = states[:, 0] >= self.max_plies, np.zeros(len(states), np.float32)
+        for i, live in enumerate(self._each(states)):
+            if live.is_terminal():  # else a game that is cut is a draw
+                ended[i], value[i] = True, live.returns()[0] * self._scale
+        return ended, value
+
+    def to_play(self, states: np.ndarray) -> np.ndarray:
+        return np.array([live.current_player() == 1 for live in self._each(states)], np.int8)
+
+    def planes(self, states: np.ndarray) -> np.ndarray:
+        planes = np.empty((len(states), *self.planes_shape), np.float32)
+        observation, numbers = self._observation, self._observation.tensor.size
+        for row, live in zip(planes.reshape(len(states), -1), self._each(states)):
+            player = int(live.current_player() == 1)
+            observation.set_from(live, player)
+            row[:numbers], row[numbers:] = observation.tensor, player
+        return planes
+
+    def show(self, state: np.ndarray) -> str:
+        return str(self.live(state))
+
+    def action_to_text(self, state: np.ndarray, action: int) -> str:
+        """Return OpenSpiel's name of the action without blanks; with the action's number if another one is called so."""
+        return self._words(_key(np.asarray(state)))[int(action)]
+
+    def _name_actions(self, key):
+        """Return {legal action: its word}."""
+        live = self._live[key]
+        words = {a: "_".join(live.action_to_string(live.current_player(), a).split()) for a in live.legal_actions()}
+        uses = Counter(words.values())
+        return {a: word if uses[word] == 1 else f"{word}#{a}" for a, word in words.items()}
+
+    def live(self, state: np.ndarray) -> Any:
+        """Return OpenSpiel's own object for a state, [S]. Do not change it."""
+        return self._live[_key(np.asarray(state))]
+
+    def _each(self, states):
+        return (self._live[_key(row)] for row in states)
+
+    def _replay(self, key):
+        live = self.game.new_initial_state()
+        for action in np.frombuffer(key, np.int16)[1:]:
+            live.apply_action(int(action))
+        return live
+
+
+class _Live:
+    """OpenSpiel's states by their keys: at most `most` of those used last, in two halves, the older of which goes."""
+
+    def __init__(self, replay, most):
+        self._replay, self._half, self._new, self._old = replay, max(int(most) // 2, 1), {}, {}
+
+    def __getitem__(self, key):
+        live = self._new.get(key)
+        if live is None:
+            live = self._old.get(key)
+            if live is None:
+                live = self._replay(key)
+            self.add(key, live)
+        return live
+
+    def add(self, key, live):
+        if len(self._new) >= self._half:
+            self._old, self._new = self._new, {}
+        self._new[key] = live
+
+
+def _key(row):
+    return row[: row[0] + 1].tobytes()
+
+
+def _board_shape(shape):
+    """Return the shape [C, H, W] of an observation tensor: see `OpenSpiel`."""
+    if len(shape) == 3:
+        return tuple(shape)
+    if len(shape) == 1:
+        return (shape[0], 1, 1)
+    channels, cells = shape[0], int(np.prod(shape[1:]))
+    side = round(cells**0.5)
+    return (channels, side, side) if side * side == cells else (channels, 1, cells)
+
+
+def _symmetries(kind, height, width, num_actions):
+    """Return the tables `Game.symmetry_cells` and `symmetry_actions`. Actions beyond the cells, such as a pass, stay."""
+    cells = height * width
+    if kind not in SYMMETRIES:
+        raise ValueError(f'symmetries is "{kind}"; allowed: {", ".join(SYMMETRIES)}')
+    if kind != "none" and num_actions < cells or kind == "dihedral" and height != width:
+        raise ValueError(f'symmetries is "{kind}"; the board has {height} x {width} cells and the game {num_actions} '
+                         "actions: each cell must be an action, and a dihedral board square")
+    board = np.arange(cells).reshape(height, width)
+    images = [board, np.rot90(board, 2)]
+    if kind == "dihedral":
+        images = [np.rot90(side, k) for side in (board, board[:, ::-1]) for k in range(4)]
+    tables = np.array([image.ravel() for image in images[: SYMMETRIES[kind]]], np.int32)
+    further = np.tile(np.arange(cells, num_actions, dtype=np.int32), (len(tables), 1))
+    return tables, np.concatenate([tables, further], axis=1) if kind != "none" else (
+        np.arange(num_actions, dtype=np.int32)[None])
+
+
+def _state_bytes(game):
+    """Return the memory of one state in bytes, measured on copies of one in the middle of a game; at least 1 KiB."""
+    live, rng = game.new_initial_state(), np.random.default_rng(0)
+    for _ in range(40):
+        after = live.child(int(rng.choice(live.legal_actions())))
+        if after.is_terminal():
+            break
+        live = after
+    process = psutil.Process()
+    before = process.memory_info().rss
+    copies = [live.clone() for _ in range(SAMPLES)]
+    grown = process.memory_info().rss - before
+    return max(grown // len(copies), 1024)
