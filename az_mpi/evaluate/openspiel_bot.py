@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from az_mpi.core.problems import Refusal
 from az_mpi.evaluate.opponents import Opponent, Seat
 from az_mpi.games.base import Game
 from az_mpi.games.openspiel import OpenSpiel
@@ -17,7 +18,8 @@ class MctsBot(Opponent):
 
     def __init__(self, game: Game, seed: tuple[int, ...], simulations: int = 1000, uct_c: float = 2.0):
         if not isinstance(game, OpenSpiel):
-            raise ValueError(f"it plays games of OpenSpiel (openspiel:NAME); this is {game.name}")
+            raise Refusal(f'evaluate.opponents: "mcts_bot" plays games of OpenSpiel; game is {game.name}\n'
+                          "  take rollout, which is alike and plays every game, or openspiel:NAME as the game")
         self.game, self.seed, self.simulations, self.uct_c = game, (*seed, 3), simulations, uct_c
 
     def seat(self, game: Game, states: np.ndarray, indices: np.ndarray) -> Seat:
@@ -36,7 +38,7 @@ class MctsBot(Opponent):
 class _BotSeat(Seat):
     def __init__(self, player: MctsBot, game: Game, states: np.ndarray, indices: np.ndarray):
         super().__init__(player, game, states)
-        self.indices = indices
+        self.bot, self.indices = player, indices
 
     def choose(self, slots: np.ndarray) -> np.ndarray:
-        return np.array([self.player.move(self.states[slot], self.indices[slot]) for slot in slots], np.int64)
+        return np.array([self.bot.move(self.states[slot], self.indices[slot]) for slot in slots], np.int64)

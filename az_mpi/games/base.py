@@ -57,7 +57,7 @@ class Game(ABC):
     name: str
     num_actions: int
     planes_shape: tuple[int, int, int]  # (C, H, W)
-    planes_dtype = np.dtype(np.uint8)  # or float32
+    planes_dtype: np.dtype = np.dtype(np.uint8)  # or float32
     state_size: int  # S
     state_dtype: np.dtype
     max_plies: int  # no game is longer

@@ -2,13 +2,13 @@
 
 Two players, zero sum, perfect information, no chance, one move at a time. `pip install open_spiel` brings them.
 
-A state is the moves of a game: int16 [number of moves, a1, a2, …]. OpenSpiel's own objects for the states that were used
-last are kept in a cache; any other state is made again from its moves. So results never depend on the cache.
-This is Python for each state: benchmarks/openspiel.py says what it costs.
+A state is the moves of a game: int16 [number of moves, a1, a2, …]. A cache keeps OpenSpiel's own objects for the states
+that were used last. Any other state is made again from its moves, so results never depend on the cache.
 """
 
 import functools
 from collections import Counter
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
@@ -101,10 +101,9 @@ class OpenSpiel(Game):
         cut = f"[max_plies={self.max_plies}]" if self.max_plies < game.max_game_length() else ""
         self.name = f"openspiel:{game}{cut}"
         self.num_actions, self.state_size = game.num_distinct_actions(), self.max_plies + 1
-        self.observation_shape = _board_shape(game.observation_tensor_shape())
-        channels, *cells = self.observation_shape
-        self.planes_shape = (channels + 1, *cells)
-        self.symmetry_cells, self.symmetry_actions = _symmetries(symmetries, *cells, self.num_actions)
+        channels, height, width = _board_shape(game.observation_tensor_shape())
+        self.planes_shape = (channels + 1, height, width)
+        self.symmetry_cells, self.symmetry_actions = _symmetries(symmetries, height, width, self.num_actions)
         self._observation, self._scale = make_observation(game), 1 / game.max_utility()
         self._words = functools.lru_cache(maxsize=1)(self._name_actions)  # callers ask for all actions of a state
         self._live = _Live(self._replay, cache_mb * 2**20 // _state_bytes(game))
@@ -149,7 +148,7 @@ class OpenSpiel(Game):
         return str(self.live(state))
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
-        """Return OpenSpiel's name of the action without blanks; with the action's number if another one is called so."""
+        """Return OpenSpiel's name of the action, without blanks; with its number if another action has that name."""
         return self._words(_key(np.asarray(state)))[int(action)]
 
     def _name_actions(self, key):
@@ -176,10 +175,10 @@ class OpenSpiel(Game):
 class _Live:
     """OpenSpiel's states by their keys: at most `most` of those used last, in two halves, the older of which goes."""
 
-    def __init__(self, replay, most):
-        self._replay, self._half, self._new, self._old = replay, max(int(most) // 2, 1), {}, {}
+    def __init__(self, replay: Callable[[bytes], Any], most: int):
+        self._replay, self._half, self._new, self._old = replay, max(most // 2, 1), {}, {}
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: bytes) -> Any:
         live = self._new.get(key)
         if live is None:
             live = self._old.get(key)
@@ -188,7 +187,7 @@ class _Live:
             self.add(key, live)
         return live
 
-    def add(self, key, live):
+    def add(self, key: bytes, live: Any) -> None:
         if len(self._new) >= self._half:
             self._old, self._new = self._new, {}
         self._new[key] = live
@@ -210,7 +209,7 @@ def _board_shape(shape):
 
 
 def _symmetries(kind, height, width, num_actions):
-    """Return the tables `Game.symmetry_cells` and `symmetry_actions`. Actions beyond the cells, such as a pass, stay."""
+    """Return the tables `Game.symmetry_cells`, `symmetry_actions`. Actions beyond the cells, such as a pass, stay."""
     cells = height * width
     if kind not in SYMMETRIES:
         raise ValueError(f'symmetries is "{kind}"; allowed: {", ".join(SYMMETRIES)}')

@@ -1,0 +1,107 @@
+"""Games of OpenSpiel: what fits, what is refused, and states that survive a small cache."""
+
+import numpy as np
+import pytest
+
+from az_mpi import games
+from az_mpi.core.problems import Refusal
+from az_mpi.core.registry import OPPONENTS
+
+pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+
+
+def fitting():
+    """The names of all games that fit, by OpenSpiel's own description of them."""
+    kind = pyspiel.GameType
+    wanted = (kind.Dynamics.SEQUENTIAL, kind.ChanceMode.DETERMINISTIC, kind.Information.PERFECT_INFORMATION,
+              kind.Utility.ZERO_SUM)  # fmt: skip
+    return [it.short_name for it in pyspiel.registered_games() if it.min_num_players <= 2 <= it.max_num_players
+            and (it.dynamics, it.chance_mode, it.information, it.utility) == wanted]  # fmt: skip
+
+
+def test_all_fitting_games_are_there():
+    assert len(fitting()) >= 31
+    for name in fitting():
+        assert games.make(f"openspiel:{name}").num_actions == pyspiel.load_game(name).num_distinct_actions()
+
+
+# Sparse and dense boards, a list and a table of numbers, the same player moving twice, passes, symmetries, a cap.
+@pytest.mark.parametrize("name", [
+    "tic_tac_toe", "connect_four", "hex(board_size=4, plain_obs_tensor=True, symmetries='half_turn')", "go(board_size=4, max_plies=30)",
+    "go(board_size=3, symmetries='dihedral', max_plies=12)", "mancala(max_plies=80)", "dots_and_boxes", "othello",
+    "ultimate_tic_tac_toe", "gomoku(size=5, symmetries='dihedral')", "chess(max_plies=20)", "nim",
+])  # fmt: skip
+def test_the_invariants_hold(name):
+    games.check(games.make(f"openspiel:{name}"), games_num=6)
+
+
+def play(game, moves):
+    state = game.initial(1)
+    for move in moves:
+        state = game.play(state, np.array([game.text_to_action(state[0], move)]))
+    return state
+
+
+def test_a_played_game():
+    """x takes the middle row, from the left; o the top row but for its last cell."""
+    game = games.make("openspiel:tic_tac_toe")
+    moves = ["x(1,0)", "o(0,0)", "x(1,1)", "o(0,1)"]
+    before = play(game, moves)
+    assert game.show(before[0]) == "oo.\nxx.\n..." and game.to_play(before).tolist() == [0]
+    assert game.legal(before)[0].tolist() == [False, False, True, False, False, True, True, True, True]
+    assert not game.terminal(before)[0][0]
+    planes = game.planes(before)[0]
+    assert planes.dtype == np.float32 and planes.shape == (4, 3, 3)
+    assert planes[:3].sum() == 9 and not planes[3].any()  # each cell is in one plane; the first player is to move
+    assert game.planes(play(game, moves[:3]))[0, 3].all()  # the second one
+    ended, value = game.terminal(play(game, [*moves, "x(1,2)"]))
+    assert ended[0] and value[0] == 1.0  # for player 0, who counts as the one to move at the end
+
+
+def test_a_game_that_is_cut_is_a_draw():
+    game = games.make("openspiel:tic_tac_toe(max_plies=3)")
+    ended, value = game.terminal(play(game, ["x(1,1)", "o(0,0)", "x(2,2)"]))
+    assert ended[0] and value[0] == 0.0 and "max_plies=3" in game.name
+
+
+def test_results_do_not_depend_on_the_cache():
+    """With room for one state, nearly every state is made again from its moves."""
+    large, small = (games.make(f"openspiel:go(board_size=4, cache_mb={size})") for size in (64, 0))
+    rng, states = np.random.default_rng(0), large.initial(8)
+    for _ in range(20):
+        legal = large.legal(states)
+        assert (legal == small.legal(states)).all() and (large.planes(states) == small.planes(states)).all()
+        actions = np.argmax(rng.random(legal.shape) * legal, axis=1)
+        after = large.play(states, actions)
+        assert (after == small.play(states, actions)).all()
+        states = after[~large.terminal(after)[0]]
+        assert (np.array(large.terminal(after)) == np.array(small.terminal(after))).all()
+
+
+def test_symmetries_turn_the_board():
+    """A stone at (0, 1) of a board of 3 by 3, with a pass as action 9."""
+    game = games.make("openspiel:go(board_size=3, symmetries='dihedral')")
+    assert game.symmetry_actions.shape == (8, 10) and (game.symmetry_actions[:, 9] == 9).all()
+    assert game.symmetry_cells[2].tolist() == [8, 7, 6, 5, 4, 3, 2, 1, 0]  # half a turn
+    assert len({tuple(row) for row in game.symmetry_cells}) == 8
+
+
+def test_what_does_not_fit_is_refused_with_its_property():
+    for name, words in (("backgammon", "chance_mode is EXPLICIT_STOCHASTIC"),
+                        ("dark_hex", "information is IMPERFECT_INFORMATION"), ("goofspiel", "SIMULTANEOUS"),
+                        ("otello", "did you mean othello"), ("hex(size=3)", "board_size"),
+                        ("hex(max_plies=1000)", "121"), ("clobber(symmetries='dihedral')", "square"),
+                        ("chess(symmetries='around')", "half_turn")):  # fmt: skip
+        with pytest.raises(Refusal, match=words):
+            games.make(f"openspiel:{name}")
+
+
+def test_the_bot_takes_a_win_and_stops_one():
+    game, offers = games.make("openspiel:tic_tac_toe"), dict.fromkeys(OPPONENTS.offers) | {"seed": (1,)}
+    bot = OPPONENTS.make("mcts_bot(simulations=200)", **offers | {"game": game})
+    start = play(game, ["x(1,0)", "o(0,0)", "x(1,1)", "o(0,1)"])
+    for state in (start, play(game, ["x(1,0)", "o(0,0)", "x(1,1)"])):
+        seat = bot.seat(game, state, np.array([0]))
+        assert seat.choose(np.array([0])).tolist() == [5]  # the middle row's last cell
+    with pytest.raises(Refusal, match="games of OpenSpiel"):
+        OPPONENTS.make("mcts_bot", **offers | {"game": games.make("connect4")})
