@@ -27,7 +27,8 @@ def test_all_fitting_games_are_there():
 
 # Sparse and dense boards, a list and a table of numbers, the same player moving twice, passes, symmetries, a cap.
 @pytest.mark.parametrize("name", [
-    "tic_tac_toe", "connect_four", "hex(board_size=4, plain_obs_tensor=True, symmetries='half_turn')", "go(board_size=4, max_plies=30)",
+    "tic_tac_toe", "connect_four", "hex(board_size=4, plain_obs_tensor=True, symmetries='half_turn')",
+    "go(board_size=4, max_plies=30)",
     "go(board_size=3, symmetries='dihedral', max_plies=12)", "mancala(max_plies=80)", "dots_and_boxes", "othello",
     "ultimate_tic_tac_toe", "gomoku(size=5, symmetries='dihedral')", "chess(max_plies=20)", "nim",
 ])  # fmt: skip
