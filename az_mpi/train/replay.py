@@ -137,6 +137,15 @@ class Replay:
         rows.begin += sum(int(np.searchsorted(part["index"], oldest_index)) for part in rows.parts())
         policy.begin = next((int(part["policy_first"][0]) for part in rows.parts() if len(part)), policy.end)
 
+    def states(self, rng, n):
+        """Draw n positions with replacement, not from an empty shard; return their states [n, S]."""
+        return self._rows.array["state"][self._draw(rng, n)]
+
+    def _draw(self, rng, n):
+        """Return where n positions are that are drawn with replacement, int64 [n]."""
+        drawn = rng.integers(self.positions_num, size=n) if n else np.empty(0, np.int64)
+        return (self._rows.begin + drawn) % max(len(self._rows.array), 1)
+
     def sample(self, rng, n):
         """Draw n positions with replacement, each seen through a random symmetry; none from an empty shard.
 
@@ -144,11 +153,10 @@ class Replay:
         other head under its name}.
         """
         n, rows, policy = n if self.positions_num else 0, self._rows, self._policy.array
-        drawn = rng.integers(self.positions_num, size=n) if n else np.empty(0, np.int64)
+        places = self._draw(rng, n)
         symmetry = rng.integers(len(self.game.symmetry_cells), size=n)
         # Fields, not rows: compiled code knows them whatever a game's states are.
         fields = [rows.array[name] for name in ("state", "policy_first", "policy_count")]
-        places = (rows.begin + drawn) % max(len(rows.array), 1)
         states, policies = _gather(*fields, policy["action"], policy["probability"], places, self.game.num_actions)
         planes, policies = turn(self.game, self.game.planes(states), policies, symmetry)
         batch = {"planes": planes, "policy": policies, "weight": rows.array["weight"][places]}

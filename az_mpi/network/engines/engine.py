@@ -1,16 +1,31 @@
 """What an inference engine is, and how batches are cut to the few sizes that engines prepare their kernels for."""
 
 
+import numpy as np
+
+CALIBRATION_NUM = 96  # positions for `Engine.calibrate`
+
+
 class Engine:
     """A network on a device, ready to evaluate. Made with those of these arguments that it names: network (a `ResNet`),
-    game, planes_shape, device (of torch), threads (on a processor), precision ("auto", "fp32", "bf16").
+    game, planes_shape, device (of torch), threads (on a processor), precision ("auto", "fp32", "bf16", "int8"), timed
+    (whether "auto" may measure which one is the fastest).
 
-    describe: library, device and precision in words. choice: these with the reason, for the start-up table.
+    describe: library, device and precision in words. choice: these with the reason, for the start-up table. precision:
+    what "auto" chose, None where the engine does not tell. figures: numbers of the weights loaded last, for metrics.
+    remark: what is to be logged of these weights, "" for nothing.
     """
 
     describe: str
     choice = ""
+    precision: str | None = None
+    figures: dict[str, float] = {}
+    remark = ""
     in_background = False  # whether `begin` returns while the device is still at work
+
+    def calibrate(self, planes: np.ndarray) -> None:
+        """Take positions of newly played games, uint8 [CALIBRATION_NUM, C, H, W], the same ones on every rank. Called
+        before `load`; for engines that measure ranges of numbers."""
 
     def load(self, network):
         """Take over the weights of `network`, a `ResNet` on any device."""

@@ -10,6 +10,7 @@ from az_mpi.config import load as configuration
 from az_mpi.config import schema as models
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
+from az_mpi.network.engines.engine import Engine
 from az_mpi.report.counters import Counters
 from az_mpi.run import weights
 from az_mpi.run.state import Training
@@ -18,15 +19,17 @@ from az_mpi.run.state import Training
 def check(world, trainers_num):
     trains, loaded = world.rank < trainers_num, []
     seed = 1 if trains else 2 + world.rank
-    network = resnet.build(games.make("connect4"), models.Network(blocks=2, channels=16), seed)
+    game = games.make("connect4")
+    network = resnet.build(game, models.Network(blocks=2, channels=16), seed)
     if trains:  # values that no shorter format has
         with torch.no_grad():
             network.heads["policy"].out.weight.normal_(generator=torch.Generator().manual_seed(7))
     setup = SimpleNamespace(config=configuration.validate({"game": "connect4", "fault": {"copy_every": 0}}, "test"),
-                            game=None)
+                            game=game)
     training, report = Training.make(setup, world, None, trainers_num, network), SimpleNamespace(counters=Counters())
     training.learner = trains or None
-    playing = SimpleNamespace(load_weights=lambda network, *_: loaded.append(resnet.weights_hash(network)))
+    playing = SimpleNamespace(load_weights=lambda network, *_: loaded.append(resnet.weights_hash(network)),
+                              engine=Engine())
     run = SimpleNamespace(world=world, training=training, report=report, playing=playing, games_iteration=0,
                           progress=SimpleNamespace(step=0))
     before, counted = resnet.weights_hash(network), World.sent_bytes
