@@ -114,7 +114,7 @@ def test_int8_plays_the_same_games_on_any_number_of_ranks(run_dist, tmp_path):
     done = run_dist(2, tmp_path / "run", *options)
     assert done.stdout.count("openvino cpu int8 (as configured)") == 2  # a row of the start-up table each
     for record in records(tmp_path / "run", "iteration"):
-        assert 0 <= record["int8_kl"] < 1e-3 and 0 <= record["int8_value_error"] < 0.02
+        assert 0 <= record["int8_kl"] < 5e-3 and 0 <= record["int8_value_error"] < 0.02
     assert records(tmp_path / "run", "iteration")[-1]["int8_value_error"] > 0
     for ranks in (1, 2, 3):
         shutil.copytree(tmp_path / "run", tmp_path / str(ranks))
