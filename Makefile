@@ -5,6 +5,7 @@ NP ?= 2
 CONFIG ?= configs/connect4_quick.json
 LOGDIR ?= runs/$(notdir $(basename $(CONFIG)))
 TESTS ?= tests
+REST := python -m pytest -q -m "not quick and not slow"
 BENCH_RUN ?=
 HOURS ?= 8
 
@@ -31,8 +32,11 @@ train: setup ## set up and train with NP ranks on this machine (NP=2 CONFIG=... 
 test: setup ## set up and run the quick tests: units, a run on 2 ranks, a resume, a lost rank (5 minutes on 2 cores)
 	python -m pytest $(TESTS) -q -m "quick and not slow" --durations=10
 
+# Tests on hosts of their own wait a good deal: they run beside the others, and what they print follows.
 test-rest: setup ## the tests that `make test` leaves out: real processes, MPI jobs, faults, hosts, documents (30 minutes)
-	python -m pytest $(TESTS) -q -m "not quick and not slow" --durations=20
+	@hosts=$$(mktemp); $(REST) --durations=10 tests/cluster >$$hosts 2>&1 & \
+	$(REST) --durations=20 --ignore=tests/cluster tests; rest=$$?; wait $$!; status=$$?; cat $$hosts; rm $$hosts; \
+	exit $$((rest | status))
 
 test-all: test test-rest ## both
 

@@ -20,7 +20,7 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi import placement
 from az_mpi.mpi.world import World
 from az_mpi.report.console import ProgressBar
-from az_mpi.run import evaluations, exchange, kernels, resume
+from az_mpi.run import evaluations, exchange, kernels, resume, weights
 from az_mpi.run.setup import assemble
 from az_mpi.selfplay import quota
 from az_mpi.storage import checkpoint, lock, run_folder, segment
@@ -175,4 +175,5 @@ def _open(arguments, config, world, requests):
     kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
     if not resume.restore(run, set_aside=False):
         raise RunFolderError(f"--logdir {folder}: holds no whole checkpoint\n  train there first, or name another run")
+    weights.broadcast_weights(run)
     return run

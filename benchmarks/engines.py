@@ -17,6 +17,10 @@ from common import bare_rate, spread, take_one_core, tell
 from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.network import engines, resnet
+from az_mpi.network.engines.torch_engine import has_int8
+
+KINDS = {"openvino": ("openvino", "auto"), "openvino_int8": ("openvino", "int8"), "torch": ("torch", "auto")}
+HERE = tuple(kind for kind, (_, precision) in KINDS.items() if precision != "int8" or has_int8())
 
 
 def main():
@@ -24,7 +28,7 @@ def main():
     parser.add_argument("--game", default="connect4", choices=games.NAMES)
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--channels", type=int, default=64)
-    parser.add_argument("--engines", nargs="+", choices=("openvino", "torch"), default=("openvino", "torch"))
+    parser.add_argument("--engines", nargs="+", choices=KINDS, default=HERE)
     parser.add_argument("--batches", nargs="+", type=int, default=(1, 8, 32, 64, 100, 256))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
@@ -33,7 +37,7 @@ def main():
     game = games.make(arguments.game)
     settings = models.Network(blocks=arguments.blocks, channels=arguments.channels)
     network = resnet.build(game, settings, seed=1)
-    made = {name: engines.make(name, network, game, "cpu", threads=1) for name in arguments.engines}
+    made = {kind: engines.make(KINDS[kind][0], network, game, "cpu", 1, KINDS[kind][1]) for kind in arguments.engines}
     figures = [measure(made, network, game, arguments.batches) for _ in range(arguments.runs)]
     choices = ", ".join(choice for _, choice in made.values())
     tell(f"engines {game.name} {settings.blocks}x{settings.channels}, {choices}",

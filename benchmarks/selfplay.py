@@ -57,7 +57,7 @@ def main():
     if arguments.run:
         newest, _ = checkpoint.load_newest(arguments.run / "checkpoints", set_aside=False)
         network.load_state_dict(newest.model)
-    engine, choice = engines.make(arguments.engine, network, game, "cpu", threads=1)
+    engine, choice = engines.make(arguments.engine, network, game, "cpu", threads=1, precision=config.network.precision)
     player = Player(config, game, network_evaluator(game, engine, config.network), world.rank)
     ids = itertools.count()
     play(player, ids, 0.0)  # compiles kernels

@@ -1,6 +1,10 @@
 """Marks of parametrised tests."""
 
+import importlib.util
+
 import pytest
+
+from az_mpi.network.engines.torch_engine import has_int8
 
 
 def slow(*values):
@@ -11,3 +15,13 @@ def slow(*values):
 def quick(*values):
     """Return a set of parameters that `make test` takes too."""
     return pytest.param(*values, marks=pytest.mark.quick)
+
+
+def _lacks_int8():
+    """Return why no network is evaluated in int8 here, or ""."""
+    if importlib.util.find_spec("openvino") is None:
+        return "OpenVINO could not be installed here"
+    return "" if has_int8() else "this processor lacks AVX512-VNNI and AMX"
+
+
+needs_int8 = pytest.mark.skipif(bool(_lacks_int8()), reason=_lacks_int8() or "-")

@@ -63,9 +63,10 @@ class Network(Section):
     engine: _named(ENGINES) = _free("auto", (
         'What runs the network in self-play and matches. "auto": the fastest there is (a GPU, else OpenVINO, else '
         'torch).'))
-    precision: Literal["auto", "fp32", "bf16"] = _free("auto", (
-        'What the engine computes in, in self-play and matches; train.mixed_precision is about training. "auto": bf16 '
-        'where the processor or GPU has it, else fp32.'))
+    precision: Literal["auto", "fp32", "bf16", "int8"] = _free("auto", (
+        'What the engine computes in, in self-play and matches; train.mixed_precision is about training. "auto": int8 '
+        'where OpenVINO is measured to be faster so (not with selfplay.deterministic), else bf16 where the processor '
+        'or GPU has it, else fp32. int8: the tower of residual blocks alone.'))
     cache_bytes: _whole(0) = _free(2**26, "Memory of each rank in which self-play remembers evaluations until the "
                                    "weights change; 0: none. A position takes 32 bytes, and 6 for each legal move.")
 

@@ -22,6 +22,7 @@ from az_mpi.config.schema import Config
 from az_mpi.doctor.checks import OK, WARNING, Check, Ranks, ranks_in_words
 from az_mpi.doctor.scratch import removed_at_end
 from az_mpi.games.base import Game
+from az_mpi.games.random_games import random_games
 from az_mpi.mpi import placement, root_host
 from az_mpi.mpi.world import World
 from az_mpi.report import console
@@ -130,14 +131,11 @@ def train(run: Run, world: World, samples: Samples, seconds: float) -> dict[str,
 
 def random_samples(game: Game, heads: nn.ModuleDict, rng: np.random.Generator) -> tuple[Samples, float]:
     """Return the positions of random games as `Samples` to train on, and the games' mean length."""
-    states, taken = game.initial(RANDOM_GAMES), []
-    while len(states):
-        legal = game.legal(states)
+    taken = []
+    for states, legal in random_games(game, RANDOM_GAMES, rng):
         rows = np.zeros(len(states), sample_dtype(game, heads))
         rows["state"] = states
         taken.append(Samples.of(rows, legal / legal.sum(axis=1, keepdims=True)))
-        states = game.play(states, np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=1).astype(np.int32))
-        states = states[~game.terminal(states)[0]]
     rows, policy = (np.concatenate([getattr(part, name) for part in taken]) for name in ("rows", "policy"))
     rows["index"], rows["weight"], rows["value"] = np.arange(len(rows)), 1.0, rng.choice([-1.0, 1.0], len(rows))
     return Samples(rows, policy), len(rows) / RANDOM_GAMES

@@ -27,6 +27,7 @@ def report(run: Run, new_positions: int, steps_num: int) -> None:
     values |= {"bad_steps_num": int(counters["bad_steps_num"][0]), "rollbacks_num": run.progress.rollbacks}
     values |= {"exchanges_num": int(counters["exchanges_num"][0])}
     values |= {f"{name}_bytes": int(counters[f"{name}_bytes"].sum()) for name in ("exchange", "broadcast")}
+    values |= run.playing.engine.figures  # root's
     values |= {"peak_resident_bytes": int(max(peak))}  # of the largest rank since it started
     values |= {f"{name}_by_rank": counters[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}
     values["playing_s_by_rank"] = counters["playing_s"].round(4).tolist()

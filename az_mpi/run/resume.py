@@ -10,7 +10,7 @@ from az_mpi.storage.checkpoint import Checkpoint
 
 
 def restore(run: Run, set_aside: bool) -> bool:
-    """Load the newest whole checkpoint; return whether there is one. Collective.
+    """Load the newest whole checkpoint, not yet into the engines; return whether there is one. Collective.
 
     set_aside: see `checkpoint.load_newest`. Raises Refusal if the checkpoint is of another network, or if a run that is
     only looked at cannot be read; Stopped if the writer has given up reading.
@@ -33,7 +33,6 @@ def restore(run: Run, set_aside: bool) -> bool:
     if not there:
         return False
     take_over(run, checkpoint.share(run.world, newest))
-    weights.broadcast_weights(run)
     return True
 
 
@@ -48,9 +47,10 @@ def take_over(run: Run, state: Checkpoint) -> None:
 
 
 def resume(run: Run) -> None:
-    """Fill the window from the segments before the restored checkpoint, and log how far the run has come. Collective.
-    """
+    """Fill the window from the segments before the restored checkpoint, load its weights into the engines, and log how
+    far the run has come. Collective."""
     exchange.refill(run)
+    weights.broadcast_weights(run)  # after the window is there: engines may measure ranges on its positions
     leave_if_unwritable(run)
     run.report.say("resumed after %s (attempt %d)", run.how_far(), run.attempt)
     if run.world.is_root and run.progress.unfinished_games and not _went_on_before(run):

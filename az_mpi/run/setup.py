@@ -68,7 +68,9 @@ def _prepare_play(config, world, folder):
     network = agreement.everywhere(world, functools.partial(resnet.build, game, config.network, config.seed))
     make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores,
                                     precision=config.network.precision)
-    engine, choice = agreement.everywhere(world, functools.partial(make_engine, network))
+    engine, choice = agreement.everywhere(
+        world, functools.partial(make_engine, network, timed=not config.selfplay.deterministic))
+    make_engine = functools.partial(make_engine, precision=engine.precision or config.network.precision)
     offered = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
     evaluate = agreement.everywhere(world, lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
     if evaluate.describe:  # self-play uses this evaluator instead of the network

@@ -7,6 +7,7 @@ from logging import Logger
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from az_mpi.config.schema import Config
@@ -58,12 +59,22 @@ class Playing:
     weights_used: deque = field(default_factory=lambda: deque(maxlen=WEIGHTS_NUM))  # (iteration, SHA-256), oldest first
     unacknowledged: list[tuple[int, Record]] = field(default_factory=list)  # (iteration, games), maybe not on disk
     best_engine: Engine | None = None  # of the best network, once there was a match against it
+    calibration: np.ndarray | None = None  # positions for `Engine.calibrate`, once there were some
 
-    def load_weights(self, network: torch.nn.Module, iteration: int, digest: str) -> None:
-        """Play with this network from now on, in games of `iteration`. digest: the SHA-256 of its weights."""
-        self.engine.load(network)
+    def load_weights(self, network: torch.nn.Module, iteration: int, digest: str, calibration: np.ndarray) -> None:
+        """Play with this network from now on, in games of `iteration`. digest: the SHA-256 of its weights. calibration:
+        planes uint8 [n, C, H, W] for `Engine.calibrate`; none while nothing has been played."""
+        if len(calibration):
+            self.calibration = calibration
+        self.load(self.engine, network)
         self.weights_used.append((iteration, digest))
         self.evaluate.clear()
+
+    def load(self, engine: Engine, network: torch.nn.Module) -> None:
+        """Give an engine of this rank new weights."""
+        if self.calibration is not None:
+            engine.calibrate(self.calibration)
+        engine.load(network)
 
     def played_with(self, iteration: int) -> list[str]:
         """Return the SHA-256 of all weights used since the games of `iteration` began, oldest first."""

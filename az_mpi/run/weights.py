@@ -1,8 +1,10 @@
 """Sending root's weights to every rank."""
 
+import numpy as np
 import torch
 
 from az_mpi.network import resnet
+from az_mpi.network.engines.engine import CALIBRATION_NUM
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
 
@@ -24,7 +26,19 @@ def broadcast_weights(run: Run) -> None:
         _send(training.players, training.network)
         run.report.counters.broadcast_bytes += world.sent_bytes - sent_before
     checkpoint.check_finite(training.network.state_dict())
-    run.playing.load_weights(training.network, run.games_iteration, digests[0])
+    run.playing.load_weights(training.network, run.games_iteration, digests[0], _calibration(run))
+    if remark := run.playing.engine.remark:
+        run.report.logger.warning("rank %d %s", world.rank, remark)
+
+
+def _calibration(run):
+    """Return planes of positions that root draws from its part of the window, uint8 [CALIBRATION_NUM, C, H, W], the
+    same on every rank and in a run that is resumed here; none from an empty window. Collective."""
+    replay, seed, game = run.training.replay, run.setup.config.seed, run.setup.game
+    states = game.initial(0)
+    if run.world.is_root and replay and replay.positions_num:
+        states = replay.states(np.random.default_rng([seed, run.games_iteration]), CALIBRATION_NUM)
+    return game.planes(run.world.broadcast(states))
 
 
 def _send(world, network):

@@ -147,6 +147,15 @@ class Replay:
         rows.begin += sum(int(np.searchsorted(part["index"], oldest_index)) for part in rows.parts())
         policy.begin = next((int(part["policy_first"][0]) for part in rows.parts() if len(part)), policy.end)
 
+    def states(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Draw n positions with replacement and return their states, [n, S]. The shard must not be empty."""
+        return self._rows.array["state"][self._draw(rng, n)]
+
+    def _draw(self, rng, n):
+        """Return the places of n positions that are drawn with replacement, int64 [n]."""
+        drawn = rng.integers(self.positions_num, size=n) if n else np.empty(0, np.int64)
+        return (self._rows.begin + drawn) % max(len(self._rows.array), 1)
+
     def sample(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
         """Draw n positions with replacement and turn each by a random symmetry; an empty shard gives none.
 
@@ -154,11 +163,10 @@ class Replay:
         other head under the head's name.
         """
         n, rows, policy = n if self.positions_num else 0, self._rows, self._policy.array
-        drawn = rng.integers(self.positions_num, size=n) if n else np.empty(0, np.int64)
+        places = self._draw(rng, n)
         symmetry = rng.integers(len(self.game.symmetry_cells), size=n)
         # Fields, not rows: the dtype of a row depends on the game's states, and `_gather` would be compiled for each.
         fields = [rows.array[name] for name in ("state", "policy_first", "policy_count")]
-        places = (rows.begin + drawn) % max(len(rows.array), 1)
         states, policies = _gather(*fields, policy["action"], policy["probability"], places, self.game.num_actions)
         planes, policies = turn(self.game, self.game.planes(states), policies, symmetry)
         batch = {"planes": planes, "policy": policies, "weight": rows.array["weight"][places]}

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 from jobs import PROGRAMS
-from marks import quick, slow
+from marks import needs_int8, quick, slow
 
 pytestmark = pytest.mark.mpi
 
@@ -35,10 +35,10 @@ def run_dist(mpirun):
     return run
 
 
-def columns(folder):
-    """Return every dataset of a run's segments, joined, by name."""
+def columns(folder, place="games"):
+    """Return every dataset of the segments in a folder of a run, joined, by name."""
     parts = {}
-    for path in sorted((folder / "games").glob("*.h5")):
+    for path in sorted((folder / place).glob("*.h5")):
         with h5py.File(path) as file:
             for group in file.values():
                 for column in group.values():
@@ -108,6 +108,25 @@ def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path):
             assert np.array_equal(rows[name], alone[name]), f"{name} on {ranks} ranks"
 
 
+@needs_int8
+def test_int8_plays_the_same_games_on_any_number_of_ranks(run_dist, tmp_path):
+    options = [*SMALL, "--set", "network.precision=int8", "--set", "iterations=3"]
+    done = run_dist(2, tmp_path / "run", *options)
+    assert done.stdout.count("openvino cpu int8 (as configured)") == 2  # a row of the start-up table each
+    for record in records(tmp_path / "run", "iteration"):
+        assert 0 <= record["int8_kl"] < 5e-3 and 0 <= record["int8_value_error"] < 0.02
+    assert records(tmp_path / "run", "iteration")[-1]["int8_value_error"] > 0
+    for ranks in (1, 2, 3):
+        shutil.copytree(tmp_path / "run", tmp_path / str(ranks))
+        run_dist(ranks, tmp_path / str(ranks), *options, "--mode", "selfplay", "--games_num", 21)
+    alone = columns(tmp_path / "1", "selfplay")
+    assert len(alone["games/id"]) == 21
+    for ranks in ("2", "3"):
+        rows = columns(tmp_path / ranks, "selfplay")
+        for name in alone.keys() - {"games/rank"}:
+            assert np.array_equal(rows[name], alone[name]), f"{name} on {ranks} ranks"
+
+
 def test_a_quota_counts_all_ranks_and_ids_stay_unique(run_dist, tmp_path):
     run_dist(2, tmp_path / "run", *SMALL, "--set", "selfplay.deterministic=false", "--games_num", 40)
     rows = columns(tmp_path / "run")
@@ -118,8 +137,11 @@ def test_a_quota_counts_all_ranks_and_ids_stay_unique(run_dist, tmp_path):
 
 
 @pytest.mark.quick
-def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path):
-    options = [*SMALL, "--set", "iterations=6", "--games_num", 64, "--set", "search.simulations=32"]
+@pytest.mark.parametrize("precision", ["auto", pytest.param("int8", marks=needs_int8)])
+def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, precision):
+    """In int8 the positions on which ranges are measured come from the window, which is filled again."""
+    options = [*SMALL, "--set", "iterations=6", "--games_num", 64, "--set", "search.simulations=32",
+               "--set", f"network.precision={precision}"]  # fmt: skip
     run_dist(1, tmp_path / "whole", *options)
     broken = tmp_path / "broken"
     command = [sys.executable, "run_dist.py", "--config_file", SMOKE, "--logdir", str(broken), *map(str, options)]

@@ -7,30 +7,36 @@ import psutil
 import pytest
 import torch
 from helpers import CONNECT4, float_planes, positions, trained, untrained
+from marks import needs_int8
 
 from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.core.problems import Refusal
 from az_mpi.network import engines
-from az_mpi.network.engines import torch_engine
+from az_mpi.network.engines import int8, torch_engine
 from az_mpi.network.engines.cuda_engine import CudaEngine
 from az_mpi.network.engines.engine import pieces
-from az_mpi.network.engines.openvino_engine import OpenVinoEngine
+from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine
 
 SHAPE = CONNECT4.planes_shape
+POSITIONS = {game.planes_shape: int8.random_planes(game) for game in (CONNECT4, games.make("tictactoe"))}
 MAKE = {
     "torch": TorchEngine,
     "openvino": lambda network, shape, precision: OpenVinoEngine(network, shape, 1, precision),
+    "openvino8": lambda network, shape, precision: Int8Engine(network, shape, 1, "fp32", POSITIONS[shape]),
     "cuda": lambda network, shape, precision: CudaEngine(network, shape, "cuda:0", precision),
 }
 
 
-@pytest.fixture(params=[(name, precision) for name in MAKE for precision in ("fp32", "bf16")], ids="-".join)
+KINDS = [(name, precision) for name in ("torch", "openvino", "cuda") for precision in ("fp32", "bf16")]
+
+
+@pytest.fixture(params=[*KINDS, pytest.param(("openvino8", "int8"), marks=needs_int8)], ids="-".join)
 def engine_of(request):
-    """A function from a network to an engine, of each library in each precision, and whether it is bf16."""
+    """A function from a network to an engine, of each library in each precision, and whether it rounds."""
     name, precision = request.param
-    bf16 = precision == "bf16"
+    bf16 = precision != "fp32"
     if name == "openvino":
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     if bf16 and not torch_engine.has_bf16(torch.device("cpu")) and name == "openvino":
@@ -42,12 +48,12 @@ def engine_of(request):
 
 @pytest.mark.parametrize("n", [1, 4, 63, 64, 65, 150])
 def test_engine_agrees_with_the_fp32_network(engine_of, n):
-    """fp32: to the order of additions. bf16 has 8 bits, an error of 2^-9 a number: 0.03 of the largest output is the
-    bound after the 8 layers here."""
+    """fp32: to the order of additions. bf16 and int8 have 8 bits, an error of 2^-9 a number: 0.03 of the largest
+    output is the bound after the 8 layers here."""
     make, bf16 = engine_of
     network, states = trained(), positions(n)
     engine = make(network)
-    assert engine.describe.endswith("bf16" if bf16 else "fp32")
+    assert engine.describe.endswith(("bf16", "int8") if bf16 else "fp32")
     with torch.inference_mode():
         expected = {name: part.numpy() for name, part in network(float_planes(states)).items()}
     outputs = engine.evaluate(CONNECT4.planes(states))

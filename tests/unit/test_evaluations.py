@@ -12,6 +12,7 @@ from az_mpi.core import files
 from az_mpi.network.engines.engine import Engine
 from az_mpi.run import evaluations
 from az_mpi.run.run_files import RunFiles
+from az_mpi.run.state import Playing
 
 
 def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
@@ -66,7 +67,7 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
     logger = logging.getLogger("az_mpi")
     run = SimpleNamespace(
         world=world, setup=SimpleNamespace(folder=tmp_path, game=None, make_engine=make_engine),
-        playing=SimpleNamespace(best_engine=None), training=SimpleNamespace(network=network),
+        playing=Playing(None, None, None), training=SimpleNamespace(network=network),
         files=RunFiles(tmp_path, None, 600.0, logger), report=SimpleNamespace(logger=logger))  # fmt: skip
     for number in (1, 2, 3):
         save_file({"weight": torch.full((1, 1), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")

@@ -3,72 +3,110 @@
 The built-in engines of the registry are functions here. They refuse what this rank cannot do.
 """
 
+import time
+
 import torch
 
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import ENGINES
 from az_mpi.games.base import Game
-from az_mpi.network.engines import openvino_engine
+from az_mpi.network.engines import int8, openvino_engine
 from az_mpi.network.engines.engine import Engine
-from az_mpi.network.engines.openvino_engine import OpenVinoEngine
-from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16
+from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
+from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16, has_int8
+
+AS_SET = " (as configured)"
+TIMED_NUM, TIMED_S = 32, 0.1  # positions a turn; seconds of all turns, or two turns each
+INT8_GAIN_MIN = 1.1  # of speed, for "auto" to choose int8: it takes new weights later and is less exact
 
 
 def make(name: str, network: torch.nn.Module, game: Game, device: torch.device | str, threads: int,
-         precision: str = "auto") -> tuple[Engine, str]:
+         precision: str = "auto", timed: bool = False) -> tuple[Engine, str]:
     """Return (an engine with the weights of `network`, the choice and its reason in words).
 
-    name: `network.engine`. device: of torch. threads: of engines on a CPU. precision: "fp32", "bf16" or "auto", which
-    is bf16 if the device supports it. Raises Refusal if this rank cannot use this engine or precision.
+    name: `network.engine`. device: of torch. threads: of engines on a CPU. precision: "fp32", "bf16", "int8" or "auto",
+    which is bf16 if the device supports it. timed: "auto" may also choose int8, if a measurement says it is faster.
+    Raises Refusal if this rank cannot use this engine or precision.
     """
     engine = ENGINES.make(name, network=network, game=game, planes_shape=game.planes_shape, device=torch.device(device),
-                          threads=threads, precision=precision)  # fmt: skip
+                          threads=threads, precision=precision, timed=timed)  # fmt: skip
     return engine, engine.choice or f"{engine.describe} (as configured)"
 
 
-def fastest(network: torch.nn.Module, planes_shape: tuple[int, int, int], device: torch.device, threads: int,
-            precision: str) -> Engine:
+def fastest(network: torch.nn.Module, game: Game, device: torch.device, threads: int, precision: str,
+            timed: bool) -> Engine:
     """Return the fastest engine that this rank can use."""
     without_openvino = "there is a GPU"
     if device.type == "cpu":
-        without_openvino = openvino_engine.missing(network, planes_shape)
+        without_openvino = openvino_engine.missing(network, game.planes_shape)
     if without_openvino:
-        return with_torch(network, planes_shape, device, precision, f"auto: {without_openvino}")
-    return with_openvino(network, planes_shape, threads, precision, "auto: the fastest on processors")
+        return with_torch(network, game.planes_shape, device, precision, f"auto: {without_openvino}")
+    return with_openvino(network, game, threads, precision, timed, "auto: the fastest on processors")
 
 
-def with_openvino(network: torch.nn.Module, planes_shape: tuple[int, int, int], threads: int, precision: str,
+def with_openvino(network: torch.nn.Module, game: Game, threads: int, precision: str, timed: bool,
                   reason: str = "as configured") -> Engine:
     """Return an OpenVINO engine, which runs on the CPU even if the rank has a GPU."""
-    if problem := openvino_engine.missing(network, planes_shape):
+    shape = game.planes_shape
+    if problem := openvino_engine.missing(network, shape):
         raise Refusal(f'network.engine = "openvino"\n  {problem}\n'
                       "  make setup installs it; or let each rank choose with --set network.engine=auto")
-    precision, why = _precision(torch.device("cpu"), precision)
-    return _chosen(OpenVinoEngine(network, planes_shape, threads, precision), why, reason)
+    if precision == "int8" and not has_int8():
+        raise _lacking("int8", "no 8-bit multiplications on this processor (AVX512-VNNI or AMX)")
+    rest, why = _precision(torch.device("cpu"), "auto" if precision == "int8" else precision)
+    if precision == "int8":
+        return _chosen(Int8Engine(network, shape, threads, rest, int8.random_planes(game)), "int8", AS_SET, reason)
+    engine = OpenVinoEngine(network, shape, threads, rest)
+    if precision == "auto" and timed and has_int8():
+        planes = int8.random_planes(game)
+        in_int8 = Int8Engine(network, shape, threads, rest, planes)
+        gain = _gain(in_int8, engine, planes[:TIMED_NUM])
+        if gain >= INT8_GAIN_MIN:
+            return _chosen(in_int8, "int8", f" ({gain:.1f} times as fast as {rest} here)", reason)
+        why += " (int8 is no faster here)"
+    return _chosen(engine, rest, why, reason)
+
+
+def _gain(engine, other, planes):
+    """Return how many times as fast as the other an engine is: by the shortest of its turns, without the first one."""
+    begun, taken = time.perf_counter(), {engine: [], other: []}
+    while len(taken[other]) < 3 or time.perf_counter() - begun < TIMED_S:
+        for each in taken:
+            start = time.perf_counter()
+            each.evaluate(planes)
+            taken[each].append(time.perf_counter() - start)
+    return min(taken[other][1:]) / min(taken[engine][1:])
 
 
 def with_torch(network: torch.nn.Module, planes_shape: tuple[int, int, int], device: torch.device, precision: str,
                reason: str = "as configured") -> Engine:
     """Return a PyTorch engine on the rank's GPU, or on the CPU if it has none."""
+    if precision == "int8":
+        raise _lacking("int8", "only OpenVINO on a processor has it; here the engine would be torch"
+                       + f" ({reason.removeprefix('auto: ')})" * reason.startswith("auto: "))
     precision, why = _precision(device, precision)
     if device.type == "cuda":
         from az_mpi.network.engines.cuda_engine import CudaEngine
 
-        return _chosen(CudaEngine(network, planes_shape, device, precision), why, reason)
-    return _chosen(TorchEngine(network, planes_shape, precision), why, reason)
+        return _chosen(CudaEngine(network, planes_shape, device, precision), precision, why, reason)
+    return _chosen(TorchEngine(network, planes_shape, precision), precision, why, reason)
 
 
 def _precision(device, wanted):
     """Return ("fp32" or "bf16", why in words)."""
     if wanted == "bf16" and not has_bf16(device):
         what = "GPU (compute capability below 8.0)" if device.type == "cuda" else "processor (AVX512-BF16 or AMX)"
-        raise Refusal(f'network.precision = "bf16"\n  no bf16 instructions on this {what}\n'
-                      "  let each rank choose with --set network.precision=auto")
+        raise _lacking("bf16", f"no bf16 instructions on this {what}")
     if wanted != "auto":
-        return wanted, " (as configured)"
+        return wanted, AS_SET
     return ("bf16", "") if has_bf16(device) else ("fp32", " (no bf16 instructions here)")
 
 
-def _chosen(engine, why, reason):
-    engine.choice = f"{engine.describe}{why} ({reason})"
+def _lacking(precision, what):
+    return Refusal(f'network.precision = "{precision}"\n  {what}\n'
+                   "  let each rank choose with --set network.precision=auto")
+
+
+def _chosen(engine, precision, why, reason):
+    engine.precision, engine.choice = precision, f"{engine.describe}{why} ({reason})"
     return engine

@@ -5,17 +5,29 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
+CALIBRATION_NUM = 96  # positions for `Engine.calibrate`
+
 
 class Engine:
     """A network on a device, ready to evaluate. Its constructor is given those of these arguments that it has: network
-    (a `ResNet`), game, planes_shape, device (of torch), threads (of a CPU), precision ("auto", "fp32", "bf16").
+    (a `ResNet`), game, planes_shape, device (of torch), threads (of a CPU), precision ("auto", "fp32", "bf16", "int8"),
+    timed (whether "auto" may measure which precision is the fastest).
 
     describe: library, device and precision in words. choice: the same with the reason, for the start-up table.
+    precision: what "auto" chose; None if the engine does not say. figures: numbers about the newest weights, for
+    metrics. remark: what is to be logged about the newest weights; "" for nothing.
     """
 
     describe: str
     choice = ""
+    precision: str | None = None
+    figures: dict[str, float] = {}
+    remark = ""
     in_background = False  # whether `begin` returns before the device has finished
+
+    def calibrate(self, planes: np.ndarray) -> None:
+        """Take positions of new games, uint8 [CALIBRATION_NUM, C, H, W], the same ones on every rank. Called before
+        `load`, for engines that measure the ranges of numbers."""
 
     def load(self, network: torch.nn.Module) -> None:
         """Use the weights of `network`, which may be on another device."""

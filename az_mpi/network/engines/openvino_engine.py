@@ -1,4 +1,4 @@
-"""Inference with OpenVINO on a CPU, in bf16 or fp32.
+"""Inference with OpenVINO on a CPU, in fp32 or bf16, or with the tower in int8.
 
 The only module that imports openvino. torch.fx describes the network as a graph of operations, once. For each new set
 of weights this graph is made into an OpenVINO model, with the weights as constants, and compiled. That takes 0.1 s for
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import fx
 
+from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import Engine, pieces
 
 HINTS = {"fp32": "f32", "bf16": "bf16"}  # OpenVINO's names
@@ -23,7 +24,7 @@ def missing(network: torch.nn.Module, planes_shape: tuple[int, ...]) -> str | No
     except (ImportError, OSError) as error:
         return f"OpenVINO cannot be imported: {error}"
     try:
-        _model(fx.Tracer().trace(network), network, planes_shape)
+        _model(fx.Tracer().trace(network), network, planes_shape, {})
     except Exception as error:  # a user's own head may compute anything
         return f"the network cannot be described for OpenVINO: {error}"
     return None
@@ -52,8 +53,11 @@ class OpenVinoEngine(Engine):
         self.load(network)
 
     def load(self, network: torch.nn.Module) -> None:
-        compiled = self._core.compile_model(_model(self._graph, network, self._planes_shape), "CPU", self._options)
-        self._request = compiled.create_infer_request()
+        self._compile(network, {})
+
+    def _compile(self, network, ranges):
+        model = _model(self._graph, network, self._planes_shape, ranges)
+        self._request = self._core.compile_model(model, "CPU", self._options).create_infer_request()
 
     def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
         parts = []
@@ -66,12 +70,40 @@ class OpenVinoEngine(Engine):
         return {name: np.concatenate([part[name] for part in parts]) for name in self._names}
 
 
-def _model(graph, network, planes_shape):
+class Int8Engine(OpenVinoEngine):
+    """OpenVINO on the CPU, with the tower's convolutions in 8-bit integers: see int8.py.
+
+    Weights whose errors there are above KL_MAX or VALUE_ERROR_MAX are evaluated in `rest`, and `remark` says so."""
+
+    def __init__(self, network: torch.nn.Module, planes_shape: tuple[int, int, int], threads: int, rest: str,
+                 planes: np.ndarray):
+        """rest: the precision of all other layers, "fp32" or "bf16". planes: calibration positions."""
+        self._rest, self._calibration = rest, planes
+        super().__init__(network, planes_shape, threads, rest)
+        self.describe = "openvino cpu int8"
+
+    def calibrate(self, planes: np.ndarray) -> None:
+        self._calibration = planes
+
+    def load(self, network: torch.nn.Module) -> None:
+        ranges, exact = int8.measure(self._graph, network, self._calibration)
+        self._compile(network, ranges)
+        self.figures = int8.errors(self.evaluate(self._calibration[int8.RANGES_NUM :]), exact)
+        self.remark = ""
+        if problem := int8.problem(self.figures):
+            self.remark = f"plays with these weights in {self._rest}: {problem}"
+            self._compile(network, {})
+
+
+def _model(graph, network, planes_shape, ranges):
     """Return the OpenVINO model, for planes uint8 [B, C, H, W], of a torch.fx graph with the weights of `network`.
-    Raises ValueError for an operation that OPERATIONS lacks."""
+
+    ranges: {node: its maximum}, of the nodes that convolutions read in 8-bit integers; {} if none do. Raises ValueError
+    for an operation that OPERATIONS lacks."""
     from openvino import Model, opset15
 
     planes, made, outputs = opset15.parameter([-1, *planes_shape], np.uint8), {}, {}
+    in_int8 = int8.convolutions(graph, network) if ranges else {}
     for node in graph.nodes:
         arguments, options = fx.node.map_arg((node.args, node.kwargs), made.get)
         if node.op == "placeholder":
@@ -80,9 +112,13 @@ def _model(graph, network, planes_shape):
             outputs = arguments[0]
         elif node.op == "call_module":
             layer = network.get_submodule(node.target)
-            made[node] = _known(type(layer).__name__)(opset15, layer, *arguments, **options)
+            make = _int8_conv if node in in_int8 else _known(type(layer).__name__)
+            made[node] = make(opset15, layer, *arguments, **options)
         else:
             made[node] = _known(getattr(node.target, "__name__", node.target))(opset15, *arguments, **options)
+        if node in ranges:
+            low, high = (opset15.constant(np.float32(bound)) for bound in (0, ranges[node]))
+            made[node] = opset15.fake_quantize(made[node], low, high, low, high, 256)
     return Model(list(outputs.values()), [planes])
 
 
@@ -98,9 +134,18 @@ def _constant(ops, weight, *shape):
 
 
 def _conv(ops, layer, x):
+    return _convolved(ops, layer, x, _constant(ops, layer.weight))
+
+
+def _int8_conv(ops, layer, x):
+    weight, scale = int8.quantised(layer.weight)
+    return _convolved(ops, layer, x, ops.multiply(ops.convert(ops.constant(weight), np.float32), ops.constant(scale)))
+
+
+def _convolved(ops, layer, x, weight):
     if layer.groups > 1:
         raise ValueError("a convolution has groups")
-    x = ops.convolution(x, _constant(ops, layer.weight), layer.stride, layer.padding, layer.padding, layer.dilation)
+    x = ops.convolution(x, weight, layer.stride, layer.padding, layer.padding, layer.dilation)
     return x if layer.bias is None else ops.add(x, _constant(ops, layer.bias, 1, -1, 1, 1))
 
 

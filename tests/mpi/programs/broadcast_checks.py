@@ -1,8 +1,9 @@
 """Whoever trains, after a broadcast every rank has root's weights to the bit, and they travel only to those that did
-not have them."""
+not have them. Positions of root's window go to all."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 
 from az_mpi import games
@@ -10,32 +11,60 @@ from az_mpi.config import load as configuration
 from az_mpi.config import schema as models
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
+from az_mpi.network.engines.engine import CALIBRATION_NUM, Engine
 from az_mpi.report.counters import Counters
 from az_mpi.run import weights
 from az_mpi.run.state import Training
+from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 
 def check(world, trainers_num):
     trains, loaded = world.rank < trainers_num, []
     seed = 1 if trains else 2 + world.rank
-    network = resnet.build(games.make("connect4"), models.Network(blocks=2, channels=16), seed)
+    game = games.make("connect4")
+    network = resnet.build(game, models.Network(blocks=2, channels=16), seed)
     if trains:  # values that no shorter format has
         with torch.no_grad():
             network.heads["policy"].out.weight.normal_(generator=torch.Generator().manual_seed(7))
     setup = SimpleNamespace(config=configuration.validate({"game": "connect4", "fault": {"copy_every": 0}}, "test"),
-                            game=None)
+                            game=game)
     training, report = Training.make(setup, world, None, trainers_num, network), SimpleNamespace(counters=Counters())
     training.learner = trains or None
-    playing = SimpleNamespace(load_weights=lambda network, *_: loaded.append(resnet.weights_hash(network)))
-    run = SimpleNamespace(world=world, training=training, report=report, playing=playing, games_iteration=0,
-                          progress=SimpleNamespace(step=0))
+    training.replay = window(game, network, world.rank) if trains else None
+    calibration = []
+
+    def load_weights(network, iteration, digest, planes):
+        loaded.append(resnet.weights_hash(network))
+        calibration.append(planes.tolist())
+
+    run = SimpleNamespace(world=world, setup=setup, training=training, report=report, games_iteration=0,
+                          playing=SimpleNamespace(load_weights=load_weights, engine=Engine()),
+                          progress=SimpleNamespace(step=0))  # fmt: skip
     before, counted = resnet.weights_hash(network), World.sent_bytes
     weights.broadcast_weights(run)
     assert world.agree(loaded) == [] and len(loaded) == 1
     assert (loaded == [before]) == trains
     size = sum(tensor.nbytes for tensor in network.state_dict().values())
     expected = size * (world.size - trainers_num) * world.is_root
-    assert report.counters.broadcast_bytes == expected == World.sent_bytes - counted
+    assert report.counters.broadcast_bytes == expected
+    positions = CALIBRATION_NUM * game.state_dtype.itemsize * game.state_size * (world.size - 1) * world.is_root
+    assert World.sent_bytes - counted == expected + positions
+    [planes] = calibration
+    assert world.agree(calibration) == [] and len(planes) == CALIBRATION_NUM
+    stones = {len(np.argwhere(board)) for board in np.array(planes)}
+    assert stones == {1}, "not root's positions"
+
+
+def window(game, network, ply):
+    """Return a window of four positions in which so many stones, and one more, have been set."""
+    states, actions = game.initial(4), np.arange(4, dtype=np.int32)
+    for _ in range(ply + 1):
+        states = game.play(states, actions)
+    rows = np.zeros(4, sample_dtype(game, network.heads))
+    rows["state"], rows["index"] = states, np.arange(4)
+    replay = Replay(game, network.heads)
+    replay.add(Samples.of(rows, np.full((4, game.num_actions), 1 / game.num_actions)))
+    return replay
 
 
 def main():

@@ -1,0 +1,187 @@
+"""Evaluation in 8-bit integers: by hand, against fp32, its errors, and who chooses it."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import CONNECT4, float_planes, models, positions, trained
+from marks import needs_int8
+from torch import nn
+from torch.nn import functional as F
+
+from az_mpi.core.problems import Refusal
+from az_mpi.network import engines
+from az_mpi.network.engines import int8
+from az_mpi.network.engines.engine import CALIBRATION_NUM
+from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
+
+SHAPE, PLANES = CONNECT4.planes_shape, int8.random_planes(CONNECT4)
+
+
+class Tiny(nn.Module):
+    """One plane of one cell; a first layer of weight 1, and one convolution in its tower, from one channel to two."""
+
+    def __init__(self, weights, bias):
+        super().__init__()
+        self.stem, self.tower = nn.Conv2d(1, 2, 1, bias=False), nn.ModuleList([nn.Conv2d(2, 2, 1)])
+        self.value = nn.Linear(2, 1)
+        with torch.no_grad():
+            self.stem.weight.copy_(torch.tensor([1.0, 0.5]).reshape(2, 1, 1, 1))
+            self.tower[0].weight.copy_(torch.tensor(weights).reshape(2, 2, 1, 1))
+            self.tower[0].bias.copy_(torch.tensor(bias))
+            self.value.weight.zero_()
+
+    def forward(self, x):
+        policy = self.tower[0](F.relu(self.stem(x))).flatten(1)
+        return {"policy": policy, "value": torch.tanh(self.value(policy)).squeeze(1)}
+
+
+def counted(*cells):
+    """Return planes of one cell with these values."""
+    return np.array(cells, np.uint8).reshape(-1, 1, 1, 1)
+
+
+@needs_int8
+def test_a_quantised_convolution_is_what_one_computes_by_hand():
+    """The range is [0, 4], a step 4/255: 1 is 63.75 steps, hence 64, 0.5 is 32, 3 is 191, 1.5 is 96, 9 becomes 4.
+    The first output's scale is 0.5/127: 0.3 is 76.2 of it, hence 76; the second's is 0.04/127: 0.01 is 31.75, hence 32.
+    """
+    network = Tiny([[0.5, 0.3], [-0.04, 0.01]], [0.25, -1.0])
+    calibration = counted(*[4, 1, 0, 2] * (CALIBRATION_NUM // 4))
+    engine = Int8Engine(network, (1, 1, 1), 1, "fp32", calibration)
+    step, first, second = 4 / 255, 0.5 / 127, 0.04 / 127
+    expected = [[0.25 + step * first * (127 * a + 76 * b), -1 + step * second * (-127 * a + 32 * b)]
+                for a, b in ((0, 0), (64, 32), (191, 96), (255, 255))]  # fmt: skip
+    found = engine.evaluate(counted(0, 1, 3, 9))["policy"]
+    assert found == pytest.approx(np.array(expected), abs=1e-6)
+
+
+def test_weights_are_rounded_by_channel_and_a_channel_of_zeros_stays_zero():
+    weight = torch.tensor([[1.0, -127.0], [0.0, 0.0], [0.5, -0.25]]).reshape(3, 2, 1, 1)
+    rounded, scale = int8.quantised(weight)
+    assert rounded.dtype == np.int8 and rounded.reshape(3, 2).tolist() == [[1, -127], [0, 0], [127, -64]]
+    assert scale.ravel() == pytest.approx([1, 1, 0.5 / 127])
+
+
+def exact(network, states):
+    with torch.inference_mode():
+        return {name: part.numpy() for name, part in network(float_planes(states)).items()}
+
+
+@needs_int8
+@pytest.mark.parametrize("blocks, channels", [(2, 16), (5, 64)])
+def test_errors_are_small_on_positions_that_were_not_measured(blocks, channels):
+    network = trained(3, models.Network(blocks=blocks, channels=channels))
+    engine, states = Int8Engine(network, SHAPE, 1, "fp32", PLANES), positions(512, seed=9)
+    assert engine.describe.endswith("int8") and engine.remark == ""
+    figures = int8.errors(engine.evaluate(CONNECT4.planes(states)), exact(network, states))
+    assert 1e-7 < figures["int8_kl"] < 2e-4 and 1e-4 < figures["int8_value_error"] < 0.01
+    assert engine.figures["int8_kl"] < 2e-4 and 1e-4 < engine.figures["int8_value_error"] < 0.01
+
+
+def test_errors_are_means_of_the_divergence_and_of_the_difference():
+    """KL of (1/2, 1/2) from (1/4, 3/4): ln(4/3) / 2 = 0.1438; of equal ones 0."""
+    true = {"policy": np.zeros((2, 2), np.float32), "value": np.array([0.5, -0.5], np.float32)}
+    other = {"policy": np.array([[0, np.log(3)], [7, 7]], np.float32), "value": np.array([0.4, -0.5], np.float32)}
+    assert int8.errors(other, true) == pytest.approx({"int8_kl": 0.1438 / 2, "int8_value_error": 0.05}, abs=1e-4)
+
+
+def uneven(network, factor):
+    """Make the first channel of the tower `factor` times as large, which changes no output."""
+    with torch.no_grad():
+        writing = [network.stem, *(block.second for block in network.tower)]
+        reading = [*(block.first for block in network.tower), *(head.conv for head in network.heads.values())]
+        for layer in writing:
+            layer.weight[0] *= factor
+            layer.bias[0] *= factor
+        for layer in reading:
+            layer.weight[:, 0] /= factor
+    return network
+
+
+@needs_int8
+def test_weights_that_int8_does_not_hold_are_played_as_without_it():
+    """A channel 4,096 times as large as the others leaves them without a step of the common range."""
+    good, bad, states = trained(3), uneven(trained(3), 4096.0), positions(64)
+    planes, plain = CONNECT4.planes(states), OpenVinoEngine(bad, SHAPE, 1, "fp32")
+    engine = Int8Engine(good, SHAPE, 1, "fp32", PLANES)
+    before = engine.evaluate(planes)
+    engine.load(bad)
+    assert engine.remark.startswith("plays with these weights in fp32: ") and int8.problem(engine.figures)
+    assert engine.figures["int8_value_error"] > int8.VALUE_ERROR_MAX or engine.figures["int8_kl"] > int8.KL_MAX
+    for name, found in engine.evaluate(planes).items():
+        assert (found == plain.evaluate(planes)[name]).all()
+    engine.load(good)
+    assert engine.remark == "" and all((engine.evaluate(planes)[name] == before[name]).all() for name in before)
+
+
+@pytest.mark.parametrize("kl, value_error, bad", [(0, 0, ""), (0.0049, 0.029, ""), (0.006, 0, "0.006 "),
+                                                  (0, 0.04, "0.04 "), (float("nan"), 0, "nan")])  # fmt: skip
+def test_either_error_above_its_bound_is_a_problem(kl, value_error, bad):
+    text = int8.problem({"int8_kl": kl, "int8_value_error": value_error})
+    assert bad in text and bool(text) == bool(bad)
+
+
+@needs_int8
+def test_ranges_come_from_the_positions_that_were_given_last():
+    """Positions of which none has a stone say too little of those that have some."""
+    network, empty = trained(3), PLANES.copy()
+    empty[: int8.RANGES_NUM] = CONNECT4.planes(CONNECT4.initial(1))
+    engine = Int8Engine(network, SHAPE, 1, "fp32", PLANES)
+    before = engine.figures
+    engine.calibrate(empty)
+    engine.load(network)
+    assert engine.figures["int8_value_error"] > 2 * before["int8_value_error"]
+
+
+def test_layers_of_heads_and_the_first_one_are_not_in_int8():
+    network = trained(1)
+    graph = torch.fx.Tracer().trace(network)
+    assert [node.target for node in int8.convolutions(graph, network)] == [
+        f"tower.{block}.{layer}" for block in (0, 1) for layer in ("first", "second")]  # fmt: skip
+
+
+# choice
+
+
+def choice(name, precision, timed=False):
+    return engines.make(name, trained(), CONNECT4, "cpu", 1, precision, timed=timed)
+
+
+def test_int8_is_refused_where_it_cannot_be_had(monkeypatch):
+    def lacking(name, device="cpu"):
+        with pytest.raises(Refusal) as caught:
+            engines.make(name, trained(), CONNECT4, device, 1, "int8")
+        text = str(caught.value)
+        assert text.startswith('network.precision = "int8"\n  ') and "--set network.precision=auto" in text
+        return text
+
+    assert "only OpenVINO on a processor has it" in lacking("torch")
+    assert "there is a GPU" in lacking("auto", "cuda:0")
+    pytest.importorskip("openvino", reason="optional; it could not be installed here")
+    monkeypatch.setattr(engines, "has_int8", lambda: False)
+    assert "no 8-bit multiplications on this processor" in lacking("auto") == lacking("openvino")
+
+
+@needs_int8
+@pytest.mark.parametrize("gain, timed, expected", [(2.0, True, "int8 (2.0 times as fast as "), (2.0, False, None),
+                                                   (1.0, True, None)])  # fmt: skip
+def test_auto_is_int8_only_where_it_may_measure_and_int8_is_faster(monkeypatch, gain, timed, expected):
+    monkeypatch.setattr(engines, "_gain", lambda *what: gain)
+    for name in ("auto", "openvino"):
+        engine, text = choice(name, "auto", timed)
+        assert isinstance(engine, Int8Engine) == (engine.precision == "int8") == bool(expected)
+        assert (expected or "int8 is no faster here" * timed) in text
+    monkeypatch.setattr(engines, "has_int8", lambda: False)
+    assert choice("auto", "auto", timed)[0].precision in ("bf16", "fp32")
+
+
+@needs_int8
+def test_a_timing_tells_which_engine_is_faster():
+    """Of the same engine, with as much again to do."""
+    engine, _ = choice("openvino", "int8")
+
+    class Twice:
+        def evaluate(self, planes):
+            engine.evaluate(planes), engine.evaluate(planes)
+
+    assert 1.3 < engines._gain(engine, Twice(), PLANES[: engines.TIMED_NUM]) < 3
