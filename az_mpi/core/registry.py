@@ -263,7 +263,7 @@ GAMES = Registry("game", "az_mpi.games.base:Game", "", {
     "openspiel:NAME": "az_mpi.games.openspiel:make",
 })  # fmt: skip
 ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",
-                   "network game planes_shape device threads precision timed", {
+                   "network game device threads precision timed", {
     "auto": "az_mpi.network.engines:fastest",
     "openvino": "az_mpi.network.engines:with_openvino",
     "torch": "az_mpi.network.engines:with_torch",

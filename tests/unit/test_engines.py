@@ -19,13 +19,12 @@ from az_mpi.network.engines.engine import pieces
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine
 
-SHAPE = CONNECT4.planes_shape
-POSITIONS = {game.planes_shape: int8.random_planes(game) for game in (CONNECT4, games.make("tictactoe"))}
+POSITIONS = {game.name: int8.random_planes(game) for game in (CONNECT4, games.make("tictactoe"))}
 MAKE = {
     "torch": TorchEngine,
-    "openvino": lambda network, shape, precision: OpenVinoEngine(network, shape, 1, precision),
-    "openvino8": lambda network, shape, precision: Int8Engine(network, shape, 1, "fp32", POSITIONS[shape]),
-    "cuda": lambda network, shape, precision: CudaEngine(network, shape, "cuda:0", precision),
+    "openvino": lambda network, game, precision: OpenVinoEngine(network, game, 1, precision),
+    "openvino8": lambda network, game, precision: Int8Engine(network, game, 1, "fp32", POSITIONS[game.name]),
+    "cuda": lambda network, game, precision: CudaEngine(network, game, "cuda:0", precision),
 }
 
 
@@ -43,7 +42,7 @@ def engine_of(request):
         pytest.skip("OpenVINO takes f32 without bf16 instructions")
     if name == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU here")
-    return lambda network, shape=SHAPE: MAKE[name](network, shape, precision), bf16
+    return lambda network, game=CONNECT4: MAKE[name](network, game, precision), bf16
 
 
 @pytest.mark.parametrize("n", [1, 4, 63, 64, 65, 150])
@@ -71,7 +70,7 @@ def test_engine_of_another_board_and_depth(engine_of):
     network, states = untrained(3, models.Network(blocks=3, channels=24), game), positions(20, game)
     with torch.no_grad():
         network.heads["value"].out.bias.fill_(0.25)
-    outputs = make(network, game.planes_shape).evaluate(game.planes(states))
+    outputs = make(network, game).evaluate(game.planes(states))
     assert not outputs["policy"].any() and outputs["value"] == pytest.approx(np.tanh(0.25), abs=2e-3)
 
 
@@ -222,8 +221,8 @@ from az_mpi.network.engines.engine import Engine
 class Half(Engine):
     describe = "half"
 
-    def __init__(self, network, planes_shape, by=2.0):
-        self.network, self.by, self.shape = network, by, planes_shape
+    def __init__(self, network, game, by=2.0):
+        self.network, self.by, self.shape = network, by, game.planes_shape
 
     def load(self, network):
         self.network = network

@@ -136,7 +136,7 @@ def test_engines_answer_by_name(configured, name):
     heads = (*configured.network.heads, f"{ROOT}/examples/own_head.py:MovesLeft")
     settings = configured.network.model_copy(update={"heads": heads})
     network, states = trained(settings=settings, game=TICTACTOE), positions(9, TICTACTOE)
-    found = ENGINES[name](network, TICTACTOE.planes_shape, "fp32").evaluate(TICTACTOE.planes(states))
+    found = ENGINES[name](network, TICTACTOE, "fp32").evaluate(TICTACTOE.planes(states))
     with torch.inference_mode():
         exact = network(float_planes(states, TICTACTOE))
     assert list(found) == ["policy", "value", "owners", "moves_left"]

@@ -1,5 +1,7 @@
 """Evaluation in 8-bit integers: by hand, against fp32, its errors, and who chooses it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import CALIBRATION_NUM
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 
-SHAPE, PLANES = CONNECT4.planes_shape, int8.random_planes(CONNECT4)
+PLANES = int8.random_planes(CONNECT4)
 
 
 class Tiny(nn.Module):
@@ -47,7 +49,8 @@ def test_a_quantised_convolution_is_what_one_computes_by_hand():
     """
     network = Tiny([[0.5, 0.3], [-0.04, 0.01]], [0.25, -1.0])
     calibration = counted(*[4, 1, 0, 2] * (CALIBRATION_NUM // 4))
-    engine = Int8Engine(network, (1, 1, 1), 1, "fp32", calibration)
+    one_cell = SimpleNamespace(planes_shape=(1, 1, 1), planes_dtype=np.dtype(np.uint8))
+    engine = Int8Engine(network, one_cell, 1, "fp32", calibration)
     step, first, second = 4 / 255, 0.5 / 127, 0.04 / 127
     expected = [[0.25 + step * first * (127 * a + 76 * b), -1 + step * second * (-127 * a + 32 * b)]
                 for a, b in ((0, 0), (64, 32), (191, 96), (255, 255))]  # fmt: skip
@@ -71,7 +74,7 @@ def exact(network, states):
 @pytest.mark.parametrize("blocks, channels", [(2, 16), (5, 64)])
 def test_errors_are_small_on_positions_that_were_not_measured(blocks, channels):
     network = trained(3, models.Network(blocks=blocks, channels=channels))
-    engine, states = Int8Engine(network, SHAPE, 1, "fp32", PLANES), positions(512, seed=9)
+    engine, states = Int8Engine(network, CONNECT4, 1, "fp32", PLANES), positions(512, seed=9)
     assert engine.describe.endswith("int8") and engine.remark == ""
     figures = int8.errors(engine.evaluate(CONNECT4.planes(states)), exact(network, states))
     assert 1e-7 < figures["int8_kl"] < 2e-4 and 1e-4 < figures["int8_value_error"] < 0.01
@@ -102,8 +105,8 @@ def uneven(network, factor):
 def test_weights_that_int8_does_not_hold_are_played_as_without_it():
     """A channel 4,096 times as large as the others leaves them without a step of the common range."""
     good, bad, states = trained(3), uneven(trained(3), 4096.0), positions(64)
-    planes, plain = CONNECT4.planes(states), OpenVinoEngine(bad, SHAPE, 1, "fp32")
-    engine = Int8Engine(good, SHAPE, 1, "fp32", PLANES)
+    planes, plain = CONNECT4.planes(states), OpenVinoEngine(bad, CONNECT4, 1, "fp32")
+    engine = Int8Engine(good, CONNECT4, 1, "fp32", PLANES)
     before = engine.evaluate(planes)
     engine.load(bad)
     assert engine.remark.startswith("plays with these weights in fp32: ") and int8.problem(engine.figures)
@@ -126,7 +129,7 @@ def test_ranges_come_from_the_positions_that_were_given_last():
     """Positions of which none has a stone say too little of those that have some."""
     network, empty = trained(3), PLANES.copy()
     empty[: int8.RANGES_NUM] = CONNECT4.planes(CONNECT4.initial(1))
-    engine = Int8Engine(network, SHAPE, 1, "fp32", PLANES)
+    engine = Int8Engine(network, CONNECT4, 1, "fp32", PLANES)
     before = engine.figures
     engine.calibrate(empty)
     engine.load(network)

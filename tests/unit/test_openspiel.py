@@ -1,11 +1,16 @@
 """Games of OpenSpiel: what fits, what is refused, and states that survive a small cache."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import OPPONENTS
+from az_mpi.games.random_games import random_games
+from az_mpi.network import engines, resnet
 
 pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
 
@@ -85,6 +90,24 @@ def test_symmetries_turn_the_board():
     assert game.symmetry_actions.shape == (8, 10) and (game.symmetry_actions[:, 9] == 9).all()
     assert game.symmetry_cells[2].tolist() == [8, 7, 6, 5, 4, 3, 2, 1, 0]  # half a turn
     assert len({tuple(row) for row in game.symmetry_cells}) == 8
+
+
+@pytest.mark.parametrize("engine", ["torch", "openvino"])
+@pytest.mark.parametrize("name", ["mancala", "chess"])
+def test_engines_take_planes_that_are_not_binary(name, engine):
+    """Mancala: 16 numbers as planes of one cell. Chess: planes with shares in them."""
+    if engine == "openvino":
+        pytest.importorskip("openvino", reason="optional; it could not be installed here")
+    game = games.make(f"openspiel:{name}")
+    settings = SimpleNamespace(blocks=1, channels=8, heads=("policy", "value"))
+    network = resnet.build(game, settings, seed=1)
+    planes = np.concatenate([game.planes(states) for states, _ in random_games(game, 2, np.random.default_rng(0))])
+    assert len(set(np.unique(planes)) - {0, 1}) > 1
+    with torch.inference_mode():
+        expected = network(torch.from_numpy(planes))
+    found = engines.make(engine, network, game, "cpu", 1, "fp32")[0].evaluate(planes)
+    for name, output in expected.items():
+        assert np.abs(found[name] - output.numpy()).max() < 1e-4
 
 
 def test_what_does_not_fit_is_refused_with_its_property():

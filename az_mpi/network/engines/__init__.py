@@ -28,8 +28,8 @@ def make(name: str, network: torch.nn.Module, game: Game, device: torch.device |
     which is bf16 if the device supports it. timed: "auto" may also choose int8, if a measurement says it is faster.
     Raises Refusal if this rank cannot use this engine or precision.
     """
-    engine = ENGINES.make(name, network=network, game=game, planes_shape=game.planes_shape, device=torch.device(device),
-                          threads=threads, precision=precision, timed=timed)  # fmt: skip
+    engine = ENGINES.make(name, network=network, game=game, device=torch.device(device), threads=threads,
+                          precision=precision, timed=timed)  # fmt: skip
     return engine, engine.choice or f"{engine.describe} (as configured)"
 
 
@@ -38,28 +38,27 @@ def fastest(network: torch.nn.Module, game: Game, device: torch.device, threads:
     """Return the fastest engine that this rank can use."""
     without_openvino = "there is a GPU"
     if device.type == "cpu":
-        without_openvino = openvino_engine.missing(network, game.planes_shape)
+        without_openvino = openvino_engine.missing(network, game)
     if without_openvino:
-        return with_torch(network, game.planes_shape, device, precision, f"auto: {without_openvino}")
+        return with_torch(network, game, device, precision, f"auto: {without_openvino}")
     return with_openvino(network, game, threads, precision, timed, "auto: the fastest on processors")
 
 
 def with_openvino(network: torch.nn.Module, game: Game, threads: int, precision: str, timed: bool,
                   reason: str = "as configured") -> Engine:
     """Return an OpenVINO engine, which runs on the CPU even if the rank has a GPU."""
-    shape = game.planes_shape
-    if problem := openvino_engine.missing(network, shape):
+    if problem := openvino_engine.missing(network, game):
         raise Refusal(f'network.engine = "openvino"\n  {problem}\n'
                       "  make setup installs it; or let each rank choose with --set network.engine=auto")
     if precision == "int8" and not has_int8():
         raise _lacking("int8", "no 8-bit multiplications on this processor (AVX512-VNNI or AMX)")
     rest, why = _precision(torch.device("cpu"), "auto" if precision == "int8" else precision)
     if precision == "int8":
-        return _chosen(Int8Engine(network, shape, threads, rest, int8.random_planes(game)), "int8", AS_SET, reason)
-    engine = OpenVinoEngine(network, shape, threads, rest)
+        return _chosen(Int8Engine(network, game, threads, rest, int8.random_planes(game)), "int8", AS_SET, reason)
+    engine = OpenVinoEngine(network, game, threads, rest)
     if precision == "auto" and timed and has_int8():
         planes = int8.random_planes(game)
-        in_int8 = Int8Engine(network, shape, threads, rest, planes)
+        in_int8 = Int8Engine(network, game, threads, rest, planes)
         gain = _gain(in_int8, engine, planes[:TIMED_NUM])
         if gain >= INT8_GAIN_MIN:
             return _chosen(in_int8, "int8", f" ({gain:.1f} times as fast as {rest} here)", reason)
@@ -78,7 +77,7 @@ def _gain(engine, other, planes):
     return min(taken[other][1:]) / min(taken[engine][1:])
 
 
-def with_torch(network: torch.nn.Module, planes_shape: tuple[int, int, int], device: torch.device, precision: str,
+def with_torch(network: torch.nn.Module, game: Game, device: torch.device, precision: str,
                reason: str = "as configured") -> Engine:
     """Return a PyTorch engine on the rank's GPU, or on the CPU if it has none."""
     if precision == "int8":
@@ -88,8 +87,8 @@ def with_torch(network: torch.nn.Module, planes_shape: tuple[int, int, int], dev
     if device.type == "cuda":
         from az_mpi.network.engines.cuda_engine import CudaEngine
 
-        return _chosen(CudaEngine(network, planes_shape, device, precision), precision, why, reason)
-    return _chosen(TorchEngine(network, planes_shape, precision), precision, why, reason)
+        return _chosen(CudaEngine(network, game, device, precision), precision, why, reason)
+    return _chosen(TorchEngine(network, game, precision), precision, why, reason)
 
 
 def _precision(device, wanted):

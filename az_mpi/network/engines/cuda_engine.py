@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
 from az_mpi.network.engines.engine import Engine, pieces
 from az_mpi.network.engines.torch_engine import DTYPES
@@ -19,16 +20,16 @@ class CudaEngine(Engine):
 
     in_background = True
 
-    def __init__(self, network: torch.nn.Module, planes_shape: tuple[int, int, int], device: torch.device,
-                 precision: str):
+    def __init__(self, network: torch.nn.Module, game: Game, device: torch.device, precision: str):
         self.device = torch.device(device)
         self._dtype, self.describe = DTYPES[precision], f"torch cuda graphs {precision}"
         self._network = copy.deepcopy(network).to(self.device, self._dtype, memory_format=torch.channels_last).eval()
-        self._planes_shape = planes_shape
+        self._planes_shape = game.planes_shape
+        self._planes_dtype = torch.from_numpy(np.empty(0, game.planes_dtype)).dtype
         self._stream = torch.cuda.Stream(self.device)
         self._stream.wait_stream(torch.cuda.current_stream(self.device))  # that one copies the weights
         with torch.inference_mode(), torch.cuda.device(self.device), torch.cuda.stream(self._stream):
-            one = torch.zeros((1, *planes_shape), dtype=self._dtype, device=self.device)
+            one = torch.zeros((1, *game.planes_shape), dtype=self._dtype, device=self.device)
             self._shapes = {name: output.shape[1:] for name, output in self._network(one).items()}  # of one position
         self._graphs, self._pool = {}, torch.cuda.graph_pool_handle()
         self._lanes, self._turn = [_Lane(), _Lane()], 0
@@ -47,7 +48,7 @@ class CudaEngine(Engine):
         n, lane = len(planes), self._lanes[self._turn]
         self._turn = 1 - self._turn
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
-            lane.reserve(-(-n // LARGEST) * LARGEST, self._planes_shape, self._shapes)
+            lane.reserve(-(-n // LARGEST) * LARGEST, self._planes_shape, self._planes_dtype, self._shapes)
             lane.planes[:n] = torch.from_numpy(planes)
             for start, end, _ in pieces(n, LARGEST, SMALLEST):
                 # Powers of two: at most seven graphs.
@@ -68,7 +69,7 @@ class CudaEngine(Engine):
 
     def _graph(self, size):
         if size not in self._graphs:
-            x = torch.zeros((size, *self._planes_shape), dtype=torch.uint8, device=self.device)
+            x = torch.zeros((size, *self._planes_shape), dtype=self._planes_dtype, device=self.device)
             with _without_tf32():
                 self._graphs[size] = _Graph(self._network, x, self._dtype, self._stream, self._pool)
         return self._graphs[size]
@@ -87,15 +88,15 @@ class _Lane:
         self.planes: torch.Tensor | None = None
         self.done = torch.cuda.Event()
 
-    def reserve(self, n, planes_shape, shapes):
+    def reserve(self, n, planes_shape, planes_dtype, shapes):
         """Make room for n positions, whose outputs have these shapes. The buffers must not be in use."""
         if self.planes is None or len(self.planes) < n:
-            self.planes = torch.zeros((n, *planes_shape), dtype=torch.uint8, pin_memory=True)
+            self.planes = torch.zeros((n, *planes_shape), dtype=planes_dtype, pin_memory=True)
             self.outputs = {name: torch.empty((n, *shape), pin_memory=True) for name, shape in shapes.items()}
 
 
 class _Graph:
-    """The network as a CUDA graph for the batch size of `planes`, uint8 on the device."""
+    """The network as a CUDA graph for the batch size of `planes`, on the device."""
 
     def __init__(self, network, planes, dtype, stream, pool) -> None:
         self.planes = planes

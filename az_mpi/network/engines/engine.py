@@ -10,8 +10,8 @@ CALIBRATION_NUM = 96  # positions for `Engine.calibrate`
 
 class Engine:
     """A network on a device, ready to evaluate. Its constructor is given those of these arguments that it has: network
-    (a `ResNet`), game, planes_shape, device (of torch), threads (of a CPU), precision ("auto", "fp32", "bf16", "int8"),
-    timed (whether "auto" may measure which precision is the fastest).
+    (a `ResNet`), game, device (of torch), threads (of a CPU), precision ("auto", "fp32", "bf16", "int8"), timed
+    (whether "auto" may measure which precision is the fastest).
 
     describe: library, device and precision in words. choice: the same with the reason, for the start-up table.
     precision: what "auto" chose; None if the engine does not say. figures: numbers about the newest weights, for
@@ -26,7 +26,7 @@ class Engine:
     in_background = False  # whether `begin` returns before the device has finished
 
     def calibrate(self, planes: np.ndarray) -> None:
-        """Take positions of new games, uint8 [CALIBRATION_NUM, C, H, W], the same ones on every rank. Called before
+        """Take planes of new games, [CALIBRATION_NUM, C, H, W], the same ones on every rank. Called before
         `load`, for engines that measure the ranges of numbers."""
 
     def load(self, network: torch.nn.Module) -> None:
@@ -34,7 +34,7 @@ class Engine:
         raise NotImplementedError
 
     def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the network's outputs, {name: float32 [B, …]}, for planes uint8 [B, C, H, W]."""
+        """Return the network's outputs, {name: float32 [B, …]}, for planes [B, C, H, W], of the game's planes_dtype."""
         return self.begin(planes)()
 
     def begin(self, planes: np.ndarray) -> Callable[[], dict[str, np.ndarray]]:

@@ -22,7 +22,7 @@ KL_MAX, VALUE_ERROR_MAX = 0.005, 0.03
 
 
 def random_planes(game: Game) -> np.ndarray:
-    """Return calibration positions from random games, uint8 [CALIBRATION_NUM, C, H, W]: always the same ones."""
+    """Return planes of calibration positions from random games, [CALIBRATION_NUM, C, H, W]: always the same ones."""
     rng = np.random.default_rng(0)
     states = np.concatenate([states for states, _ in random_games(game, RANDOM_GAMES, rng)])
     return game.planes(states[rng.integers(len(states), size=CALIBRATION_NUM)])
@@ -61,7 +61,7 @@ def measure(graph: fx.Graph, network: torch.nn.Module,
             planes: np.ndarray) -> tuple[dict[fx.Node, float], dict[str, np.ndarray]]:
     """Return ({node: its maximum in the first RANGES_NUM of planes}, the fp32 network's outputs for the other planes).
 
-    planes: uint8 [CALIBRATION_NUM, C, H, W]."""
+    planes: [CALIBRATION_NUM, C, H, W]."""
     example = next(network.parameters())
     interpreter = _Maxima(network, graph, set(convolutions(graph, network).values()))
     x = torch.from_numpy(planes).to(example.device, example.dtype, memory_format=torch.channels_last)

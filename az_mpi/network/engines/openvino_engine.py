@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import fx
 
+from az_mpi.games.base import Game
 from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import Engine, pieces
 
@@ -17,14 +18,14 @@ HINTS = {"fp32": "f32", "bf16": "bf16"}  # OpenVINO's names
 PIECE, STEP = 128, 4
 
 
-def missing(network: torch.nn.Module, planes_shape: tuple[int, ...]) -> str | None:
+def missing(network: torch.nn.Module, game: Game) -> str | None:
     """Return why OpenVINO cannot evaluate this network here, or None."""
     try:
         import openvino  # noqa: F401
     except (ImportError, OSError) as error:
         return f"OpenVINO cannot be imported: {error}"
     try:
-        _model(fx.Tracer().trace(network), network, planes_shape, {})
+        _model(fx.Tracer().trace(network), network, game, {})
     except Exception as error:  # a user's own head may compute anything
         return f"the network cannot be described for OpenVINO: {error}"
     return None
@@ -33,11 +34,11 @@ def missing(network: torch.nn.Module, planes_shape: tuple[int, ...]) -> str | No
 class OpenVinoEngine(Engine):
     """OpenVINO on the CPU, with `threads` threads."""
 
-    def __init__(self, network: torch.nn.Module, planes_shape: tuple[int, int, int], threads: int, precision: str):
+    def __init__(self, network: torch.nn.Module, game: Game, threads: int, precision: str):
         import openvino
 
         self.describe = f"openvino cpu {precision}"
-        self._core, self._planes_shape = openvino.Core(), planes_shape
+        self._core, self._game = openvino.Core(), game
         self._options = {
             "INFERENCE_PRECISION_HINT": HINTS[precision],
             "INFERENCE_NUM_THREADS": threads,
@@ -45,7 +46,7 @@ class OpenVinoEngine(Engine):
             "ENABLE_CPU_PINNING": False,  # mpirun and Slurm bind ranks; OpenVINO could pin two to one core
         }
         self._piece, self._step = PIECE * threads, STEP * threads
-        self._planes = np.zeros((self._piece, *planes_shape), np.uint8)
+        self._planes = np.zeros((self._piece, *game.planes_shape), game.planes_dtype)
         sizes = range(self._step, self._piece + 1, self._step)
         self._inputs = {size: openvino.Tensor(self._planes[:size], shared_memory=True) for size in sizes}
         self._graph = fx.Tracer().trace(network)
@@ -56,7 +57,7 @@ class OpenVinoEngine(Engine):
         self._compile(network, {})
 
     def _compile(self, network, ranges):
-        model = _model(self._graph, network, self._planes_shape, ranges)
+        model = _model(self._graph, network, self._game, ranges)
         self._request = self._core.compile_model(model, "CPU", self._options).create_infer_request()
 
     def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
@@ -75,11 +76,10 @@ class Int8Engine(OpenVinoEngine):
 
     Weights whose errors there are above KL_MAX or VALUE_ERROR_MAX are evaluated in `rest`, and `remark` says so."""
 
-    def __init__(self, network: torch.nn.Module, planes_shape: tuple[int, int, int], threads: int, rest: str,
-                 planes: np.ndarray):
+    def __init__(self, network: torch.nn.Module, game: Game, threads: int, rest: str, planes: np.ndarray):
         """rest: the precision of all other layers, "fp32" or "bf16". planes: calibration positions."""
         self._rest, self._calibration = rest, planes
-        super().__init__(network, planes_shape, threads, rest)
+        super().__init__(network, game, threads, rest)
         self.describe = "openvino cpu int8"
 
     def calibrate(self, planes: np.ndarray) -> None:
@@ -95,14 +95,14 @@ class Int8Engine(OpenVinoEngine):
             self._compile(network, {})
 
 
-def _model(graph, network, planes_shape, ranges):
-    """Return the OpenVINO model, for planes uint8 [B, C, H, W], of a torch.fx graph with the weights of `network`.
+def _model(graph, network, game, ranges):
+    """Return the OpenVINO model, for a game's planes [B, C, H, W], of a torch.fx graph with the weights of `network`.
 
     ranges: {node: its maximum}, of the nodes that convolutions read in 8-bit integers; {} if none do. Raises ValueError
     for an operation that OPERATIONS lacks."""
     from openvino import Model, opset15
 
-    planes, made, outputs = opset15.parameter([-1, *planes_shape], np.uint8), {}, {}
+    planes, made, outputs = opset15.parameter([-1, *game.planes_shape], game.planes_dtype.type), {}, {}
     in_int8 = int8.convolutions(graph, network) if ranges else {}
     for node in graph.nodes:
         arguments, options = fx.node.map_arg((node.args, node.kwargs), made.get)

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import torch
 
+from az_mpi.games.base import Game
 from az_mpi.network.engines.engine import Engine, pieces
 
 # Larger batches are no faster on a core: their activations do not fit its cache.
@@ -28,11 +29,11 @@ def has_int8() -> bool:
 class TorchEngine(Engine):
     """PyTorch on the CPU, with as many threads as torch is set to."""
 
-    def __init__(self, network: torch.nn.Module, planes_shape: tuple[int, int, int], precision: str):
+    def __init__(self, network: torch.nn.Module, game: Game, precision: str):
         self.dtype, self.describe = DTYPES[precision], f"torch cpu {precision}"
-        self._planes_shape = planes_shape
+        self._planes_shape = game.planes_shape
         network = copy.deepcopy(network).cpu().to(self.dtype, memory_format=torch.channels_last)
-        example = torch.zeros((STEP, *planes_shape), dtype=self.dtype)
+        example = torch.zeros((STEP, *game.planes_shape), dtype=self.dtype)
         # Traced once: torch never frees a trace. Not frozen: the weights of a frozen network cannot be replaced.
         with torch.inference_mode(), warnings.catch_warnings():
             # The successor of traces, torch.compile, needs a C++ compiler and half a minute on every node.
