@@ -1,0 +1,24 @@
+"""OpenSpiel's games in whole runs."""
+
+import pytest
+
+pytestmark = pytest.mark.mpi
+pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+LONGEST = 24  # plies; longer games are cut, which the rules of the run allow
+
+SMALL = {"go": "board_size=5", "hex": "board_size=4", "y": "board_size=5", "gomoku": "size=5", "havannah": "board_size=3",
+         "cursor_go": "board_size=5, max_cursor_moves=10"}  # fmt: skip
+
+
+def test_every_game_that_fits_plays_and_trains_on_two_ranks(program, tmp_path):
+    from az_mpi.games import openspiel
+
+    names = []
+    for kind in pyspiel.registered_games():
+        if kind.default_loadable and kind.min_num_players <= 2 <= kind.max_num_players:
+            game = pyspiel.load_game(kind.short_name)
+            if openspiel.misfit(game) is None:
+                cut = [f"max_plies={LONGEST}"] * (game.max_game_length() > LONGEST)
+                names.append(f"{kind.short_name}({', '.join([*filter(None, [SMALL.get(kind.short_name)]), *cut])})")
+    assert len(names) >= 31
+    program(2, "openspiel_games", tmp_path, *names)
