@@ -243,6 +243,7 @@ def _attribute(place):
 GAMES = Registry("game", "az_mpi.games.base:Game", "", {
     "connect4": "az_mpi.games.connect4:Rules",
     "tictactoe": "az_mpi.games.tictactoe:Rules",
+    "othello": "az_mpi.games.othello:Rules",
 })  # fmt: skip
 ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",
                    "network game planes_shape device threads precision", {

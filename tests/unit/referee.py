@@ -1,0 +1,40 @@
+"""OpenSpiel (the package open_spiel) as a second implementation of the rules."""
+
+import numpy as np
+import pytest
+
+
+def agree(game, name, theirs, games_num, seed=0):
+    """Play random games beside OpenSpiel's game `name`, and compare who moves, the legal moves and the results at every
+    position. theirs: int [2, A], the number there of each action of the player who began, and of the other one."""
+    pyspiel = pytest.importorskip("pyspiel")
+    rules, rng, plies = pyspiel.load_game(name), np.random.default_rng(seed), 0
+    others, states = [rules.new_initial_state() for _ in range(games_num)], game.initial(games_num)
+    while len(states):
+        legal, player, (ended, value) = game.legal(states), game.to_play(states), game.terminal(states)
+        actions = np.argmax((1 - rng.random(legal.shape)) * legal, axis=1)
+        for i, other in enumerate(others):
+            assert other.is_terminal() == ended[i], f"\n{other}"
+            if ended[i]:
+                assert other.returns()[player[i]] == value[i], f"\n{other}"
+                continue
+            assert other.current_player() == player[i]
+            assert sorted(theirs[player[i]][np.flatnonzero(legal[i])]) == sorted(other.legal_actions()), f"\n{other}"
+            other.apply_action(int(theirs[player[i]][actions[i]]))
+        others = [other for i, other in enumerate(others) if not ended[i]]
+        states, plies = game.play(states[~ended], actions[~ended]), plies + 1
+    return plies
+
+
+# Some games in `make test`, a thousand in `make test-long`.
+GAMES_NUM = pytest.mark.parametrize("games_num", [32, pytest.param(1000, marks=pytest.mark.slow)])
+
+
+def perft(game, depth):
+    """Return the number of ways to play 1, 2, ... `depth` plies from the start."""
+    states, counts = game.initial(1), []
+    for _ in range(depth):
+        row, action = np.nonzero(game.legal(states) & ~game.terminal(states)[0][:, None])
+        states = game.play(states[row], action)
+        counts.append(len(states))
+    return counts
