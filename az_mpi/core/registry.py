@@ -245,6 +245,7 @@ GAMES = Registry("game", "az_mpi.games.base:Game", "", {
     "tictactoe": "az_mpi.games.mnk:tictactoe",
     "mnk": "az_mpi.games.mnk:Rules",
     "gomoku": "az_mpi.games.mnk:gomoku",
+    "hex": "az_mpi.games.hex:Rules",
     "othello": "az_mpi.games.othello:Rules",
 })  # fmt: skip
 ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",
