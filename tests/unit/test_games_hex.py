@@ -26,7 +26,7 @@ def test_check_accepts_many_sizes(name):
 
 
 def test_a_chain_from_top_to_bottom_wins_for_who_began():
-    """A cell touches two in the row above, in its own column and the next, and two below, in its own and the one before."""
+    """A cell touches two in the row above (its column, the next one) and two below (its column, the one before)."""
     states = played(FOUR, "c1 a1 c2 a2 b3 d3")
     assert FOUR.show(states[0]) == "O . X .\n O . X .\n  . X . O\n   . . . ." and not FOUR.terminal(states)[0][0]
     won, not_won = played(FOUR, "c1 a1 c2 a2 b3 d3 a4"), played(FOUR, "c1 a1 c2 a2 b3 d3 c4")
@@ -107,7 +107,7 @@ def test_openspiel_agrees(name, theirs, games_num):
     game = games.make(name)
     actions = np.tile(np.arange(game.num_actions), (2, 1))
     actions[:, : game.cells] = game.order
-    agree(game, theirs, actions, games_num)
+    agree(game, theirs, lambda state, player, ours, other: actions[player, ours], games_num)
 
 
 def test_names_and_cells():
