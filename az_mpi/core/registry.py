@@ -247,6 +247,7 @@ GAMES = Registry("game", "az_mpi.games.base:Game", "", {
     "gomoku": "az_mpi.games.mnk:gomoku",
     "hex": "az_mpi.games.hex:Rules",
     "breakthrough": "az_mpi.games.breakthrough:Rules",
+    "go": "az_mpi.games.go:Rules",
     "othello": "az_mpi.games.othello:Rules",
 })  # fmt: skip
 ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",

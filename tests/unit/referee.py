@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 
-def agree(game, name, theirs, games_num, seed=0):
+def agree(game, name, theirs, games_num, seed=0, legal_there=lambda other, ours: other.legal_actions()):
     """Play random games beside OpenSpiel's game `name`, and compare who moves, the legal moves and the results at every
-    position. theirs(state, player, actions, their state) returns the numbers there of some actions, int [n]."""
+    position. theirs(state, player, actions, their state) returns the numbers there of some actions, int [n].
+    legal_there(their state, numbers of our legal actions) returns the legal ones there."""
     pyspiel = pytest.importorskip("pyspiel")
     rules, rng, plies = pyspiel.load_game(name), np.random.default_rng(seed), 0
     others, states = [rules.new_initial_state() for _ in range(games_num)], game.initial(games_num)
@@ -21,7 +22,7 @@ def agree(game, name, theirs, games_num, seed=0):
             assert other.current_player() == player[i]
             ours = np.flatnonzero(legal[i])
             numbers = np.asarray(theirs(states[i], player[i], ours, other))
-            assert sorted(numbers) == sorted(other.legal_actions()), f"\n{other}"
+            assert sorted(numbers) == sorted(legal_there(other, set(numbers))), f"\n{other}"
             other.apply_action(int(numbers[ours == actions[i]][0]))
         others = [other for i, other in enumerate(others) if not ended[i]]
         states, plies = game.play(states[~ended], actions[~ended]), plies + 1
