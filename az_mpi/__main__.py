@@ -16,6 +16,7 @@ COMMANDS = {
     "launch": ("az_mpi.launch.launcher", "check the hosts of a job, then start it with mpirun"),
     "hosts": ("az_mpi.launch.hosts_command", "show and change the hosts of a run that launch supervises"),
     "doctor": ("az_mpi.doctor.command", "say whether a run would start here, and how fast it would be"),
+    "check-game": ("az_mpi.doctor.check_game", "check the rules of a game, and say what learning it takes"),
     "status": ("az_mpi.report.status_command", "show how far a run is and what each of its ranks does"),
     "report": ("az_mpi.report.page", "make one HTML page of a run"),
     "verify": ("az_mpi.storage.verify", "check every file of a run, and mend what can be"),
@@ -53,7 +54,7 @@ def run_dist() -> None:
 def help_text() -> str:
     """Return the list of commands."""
     lines = [f"usage: {PROG} COMMAND [options]   ({PROG} COMMAND --help says more)", ""]
-    return "\n".join(lines + [f"  {name:<8} {about}" for name, (_, about) in COMMANDS.items()])
+    return "\n".join(lines + [f"  {name:<10} {about}" for name, (_, about) in COMMANDS.items()])
 
 
 if __name__ == "__main__":

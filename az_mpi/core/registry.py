@@ -259,7 +259,13 @@ def _attribute(place):
 # A new built-in name is a file and a line here.
 GAMES = Registry("game", "az_mpi.games.base:Game", "", {
     "connect4": "az_mpi.games.connect4:Rules",
-    "tictactoe": "az_mpi.games.tictactoe:Rules",
+    "tictactoe": "az_mpi.games.mnk:tictactoe",
+    "mnk": "az_mpi.games.mnk:Rules",
+    "gomoku": "az_mpi.games.mnk:gomoku",
+    "hex": "az_mpi.games.hex:Rules",
+    "breakthrough": "az_mpi.games.breakthrough:Rules",
+    "go": "az_mpi.games.go:Rules",
+    "othello": "az_mpi.games.othello:Rules",
     "openspiel:NAME": "az_mpi.games.openspiel:make",
 })  # fmt: skip
 ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",

@@ -1,7 +1,16 @@
-"""Permuting rows of numbers by tables, as a game's symmetries do, in compiled code."""
+"""Symmetries of boards: their tables, and permuting rows of numbers by them in compiled code."""
 
 import numpy as np
 from numba import njit
+
+
+def dihedral(rows: int, columns: int) -> np.ndarray:
+    """Return the rotations and reflections that map a board to itself, int32 [K, rows * columns] as in
+    `Game.symmetry_cells`: eight of a square board, four of another one."""
+    board = np.arange(rows * columns).reshape(rows, columns)
+    turns = range(4) if rows == columns else (0, 2)
+    tables = [np.rot90(side, k) for side in (board, board[:, ::-1]) for k in turns]
+    return np.stack(tables).reshape(len(tables), -1).astype(np.int32)
 
 
 @njit(cache=True, nogil=True)

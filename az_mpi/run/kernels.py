@@ -2,7 +2,8 @@
 
 Numba compiles a kernel when it is first called, and caches it in a folder (set in `az_mpi/__init__.py`). Without this,
 every rank would compile every kernel in its first game. `python -m az_mpi.run.kernels [GAME ...]` compiles without MPI;
-`make setup` runs it.
+`make setup` runs it for COMMON games. Games whose states are uint64 share the kernels of search and training, so that
+another one has only its own rules to compile.
 """
 
 import hashlib
@@ -31,6 +32,7 @@ from az_mpi.network.engines.engine import Engine
 from az_mpi.search import make_search, streams
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
+COMMON = "connect4", "tictactoe"  # of the shipped configurations
 PARTS = 8  # of `rehearse`
 SAID = "compiling the kernels, first start only: %d of %d (%.0f s)"
 
@@ -137,9 +139,9 @@ def _compiled(mark):
 
 
 def main(names: Sequence[str]) -> int:
-    """Compile the kernels of the games `names`, by default all, for this processor; return the exit status."""
+    """Compile the kernels of the games `names`, by default COMMON, for this processor; return the exit status."""
     begun = time.monotonic()
-    for name in names or games.NAMES:
+    for name in names or COMMON:
         config, game = configuration.validate({"game": name}, "the command line"), games.make(name)
         for parallel in [False, True][: len(os.sched_getaffinity(0))]:
             mark = _mark(game, parallel)

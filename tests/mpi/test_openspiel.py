@@ -6,8 +6,8 @@ pytestmark = pytest.mark.mpi
 pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
 LONGEST = 24  # plies; longer games are cut, which the rules of the run allow
 
-SMALL = {"go": "board_size=5", "hex": "board_size=4", "y": "board_size=5", "gomoku": "size=5", "havannah": "board_size=3",
-         "cursor_go": "board_size=5, max_cursor_moves=10"}  # fmt: skip
+SMALL = {"go": "board_size=5", "hex": "board_size=4", "y": "board_size=5", "gomoku": "size=5",
+         "havannah": "board_size=3", "cursor_go": "board_size=5, max_cursor_moves=10"}  # fmt: skip
 
 
 def test_every_game_that_fits_plays_and_trains_on_two_ranks(program, tmp_path):

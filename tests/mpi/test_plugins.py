@@ -11,10 +11,12 @@ from jobs import ROOT, ids
 pytestmark = pytest.mark.mpi
 
 OWN = """
-from az_mpi.games import tictactoe
+from az_mpi.games import mnk
 
-class Rules(tictactoe.Rules):
-    name = "own"
+class Rules(mnk.Rules):
+    def __init__(self):
+        super().__init__()
+        self.name = "own"
 """
 QUICK = ["--set", "evaluate.every=0", "--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set",
          "report.tensorboard=false", "--set", "iterations=1", "--games_num", "8"]  # fmt: skip

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "loop": "core mpi report run selfplay",
     "modes": "config core liveness loop mpi report run selfplay storage",
     "launch": "config core liveness mpi report storage",
-    "doctor": "config core games mpi report run selfplay storage train",
+    "doctor": "config core games mpi network report run search selfplay storage train",
     "__main__": "core",
 }
 MAY_IMPORT = {room: {"", *allowed.split()} for room, allowed in MAY_IMPORT.items()}

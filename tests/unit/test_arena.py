@@ -16,7 +16,7 @@ from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.evaluation import evaluate
 from az_mpi.evaluate.openings import openings, random_actions
 from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
-from az_mpi.games.tictactoe import Rules
+from az_mpi.games.mnk import Rules
 from az_mpi.network.evaluators import RolloutEvaluator, UniformEvaluator
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
@@ -276,11 +276,10 @@ def test_an_opponent_and_a_solver_of_ones_own(world, tmp_path):
 
 
 def test_a_game_that_names_no_solver_has_none(world):
-    class Unsolved(Rules):
-        solver = ""
-
+    game = Rules()
+    game.solver = ""
     uniform = UniformEvaluator(TICTACTOE)
-    assert "solver" not in evaluate(world, settings(opponents=[]), Unsolved(), uniform, None, 0, None)
+    assert "solver" not in evaluate(world, settings(opponents=[]), game, uniform, None, 0, None)
 
 
 def test_a_match_is_watched_by_turns_of_both_players(monkeypatch):

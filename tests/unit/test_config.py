@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from az_mpi.config.load import KEYS, Config, ConfigError, changes, flat, load, loads, to_json, validate
 from az_mpi.core.problems import NotNow
+from az_mpi.core.registry import GAMES
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LEAST = '{"game": "connect4"}'
@@ -27,12 +28,11 @@ def problems(data, **more):
 
 # (section, key, value, what must be said): one for each kind of limit.
 BAD_VALUES = [
-    (None, "game", "conect4", 'allowed: "connect4" or "tictactoe", or a class of your own, package.module:Class or '
-     "path/file.py:Class; did you mean connect4?"),
+    (None, "game", "conect4", f"allowed: {GAMES.allowed}; did you mean connect4?"),
     (None, "game", "own_game.py", "a class of your own is written package.module:Class or path/file.py:Class"),
     (None, "game", "tictactoe(3)", "arguments are written (key=value, ...)"),
-    (None, "game", ["connect4"], '"connect4" or "tictactoe"'),
-    (None, "game", None, '"connect4" or "tictactoe"'),
+    (None, "game", ["connect4"], GAMES.allowed),
+    (None, "game", None, GAMES.allowed),
     (None, "seed", -1, "a whole number from 0 to 2^63-1"),
     (None, "seed", 2**63, "a whole number from 0 to 2^63-1"),
     (None, "seed", 1.0, "a whole number from 0 to 2^63-1"),
@@ -129,11 +129,11 @@ def test_all_problems_are_told_at_once():
 
 def test_the_block_names_file_count_key_value_and_help():
     with pytest.raises(ConfigError) as caught:
-        loads('{"game": "go", "seed": -1}', "my.json", {"checkpoint.keep": 0}, {"checkpoint.keep": "--keep"})
+        loads('{"game": "chess", "seed": -1}', "my.json", {"checkpoint.keep": 0}, {"checkpoint.keep": "--keep"})
     assert str(caught.value).split("\n") == [
         "my.json: 3 problems in the configuration",
-        '  game = "go"',
-        '      allowed: "connect4" or "tictactoe", or a class of your own, package.module:Class or path/file.py:Class',
+        '  game = "chess"',
+        f"      allowed: {GAMES.allowed}",
         "  seed = -1",
         "      allowed: a whole number from 0 to 2^63-1",
         "  checkpoint.keep = 0  (from --keep)",

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from az_mpi import games
-from az_mpi.games import connect4, tictactoe
+from az_mpi.games import connect4, mnk
 from az_mpi.games.base import Board
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
@@ -21,7 +21,10 @@ def test_check_accepts_the_games(game):
 
 
 def _broken(base, **members):
-    return type("Broken", (base,), members)()
+    methods = {name: member for name, member in members.items() if callable(member)}
+    game = type("Broken", (base,), methods)()
+    vars(game).update({name: member for name, member in members.items() if name not in methods})
+    return game
 
 
 def _changes_its_input(self, states, actions):
@@ -44,8 +47,8 @@ BROKEN = {
         "not 0 in play",
     ),
     "no legal action": (
-        tictactoe.Rules,
-        {"legal": lambda self, s: tictactoe.Rules.legal(self, s) & (np.bitwise_count(s).sum(axis=1) < 5)[:, None]},
+        mnk.Rules,
+        {"legal": lambda self, s: mnk.Rules.legal(self, s) & (np.bitwise_count(s).sum(axis=1) < 5)[:, None]},
         "no legal action",
     ),
     "two moves have one name": (connect4.Rules, {"action_to_text": lambda self, s, a: str(a // 2)}, "are both 0"),
@@ -57,7 +60,7 @@ BROKEN = {
     ),
     "longer than it says": (connect4.Rules, {"max_plies": 9}, "longer than max_plies"),
     "never ends": (
-        tictactoe.Rules,
+        mnk.Rules,
         {
             "play": lambda self, s, a: s[:, ::-1].copy(),
             "terminal": lambda self, s: (np.zeros(len(s), bool), np.zeros(len(s), np.float32)),
@@ -75,7 +78,7 @@ BROKEN = {
         "does not map boards",
     ),
     "a table that is no permutation": (
-        tictactoe.Rules,
+        mnk.Rules,
         {"symmetry_actions": np.zeros((8, 9), np.int32)},
         "not a permutation",
     ),
@@ -91,8 +94,8 @@ BROKEN = {
     ),
     "keys that are too short": (connect4.Rules, {"key": lambda self, s: s[:, 0] % np.uint64(64)}, "share a key"),
     "canonical keys that forget a side": (
-        tictactoe.Rules,
-        {"canonical_key": lambda self, s: tictactoe.Rules.canonical_key(self, s & np.array([511, 0], np.uint16))},
+        mnk.Rules,
+        {"canonical_key": lambda self, s: mnk.Rules.canonical_key(self, s & np.array([511, 0], np.uint16))},
         "two boards have one canonical key",
     ),
     "canonical keys of states": (
@@ -110,20 +113,20 @@ BROKEN = {
         {"planes": lambda self, s: connect4.Rules.planes(self, s).astype(np.float32)},
         "uint8",
     ),
-    "states of another type": (tictactoe.Rules, {"state_dtype": np.dtype(np.int32)}, "another shape or dtype"),
+    "states of another type": (connect4.Rules, {"state_dtype": np.dtype(np.int32)}, "another shape or dtype"),
     "a board with other players": (
-        tictactoe.Rules,
-        {"board": lambda self, s: Board(tictactoe.Rules.board(self, s).players + np.int8(1))},
+        mnk.Rules,
+        {"board": lambda self, s: Board(mnk.Rules.board(self, s).players + np.int8(1))},
         "board's players",
     ),
     "a board with too few labels": (
-        tictactoe.Rules,
-        {"board": lambda self, s: tictactoe.Rules.board(self, s)._replace(columns=("a",))},
+        mnk.Rules,
+        {"board": lambda self, s: mnk.Rules.board(self, s)._replace(columns=("a",))},
         "board's columns",
     ),
     "players counted from 1": (
-        tictactoe.Rules,
-        {"to_play": lambda self, s: tictactoe.Rules.to_play(self, s) + np.int8(1)},
+        mnk.Rules,
+        {"to_play": lambda self, s: mnk.Rules.to_play(self, s) + np.int8(1)},
         "to_play",
     ),
 }
@@ -139,4 +142,4 @@ def test_turned_tables_that_do_not_belong_together_are_found():
     """Tic-tac-toe's turns in another order for the actions: each is a permutation, the pairs are wrong."""
     order = [0, 3, 2, 1, 4, 5, 6, 7]
     with pytest.raises(AssertionError, match="does not map boards"):
-        games.check(_broken(tictactoe.Rules, symmetry_actions=tictactoe.Rules.symmetry_actions[order]))
+        games.check(_broken(mnk.Rules, symmetry_actions=TICTACTOE.symmetry_actions[order]))

@@ -40,9 +40,9 @@ print("new types:", {name: (before.get(name), n) for name, n in types().items() 
 OWN = """
 import numpy as np
 from numba import njit
-from az_mpi.games import tictactoe
+from az_mpi.games import mnk
 
-class Rules(tictactoe.Rules):
+class Rules(mnk.Rules):
     def legal(self, states):
         return _legal(states)
 

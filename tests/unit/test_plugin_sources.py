@@ -14,13 +14,12 @@ from az_mpi.storage import run_folder
 from az_mpi.storage.run_folder import prepare, recorded_config
 
 OWN = """
-from az_mpi.games import tictactoe
+from az_mpi.games import mnk
 
-class Rules(tictactoe.Rules):
-    name = "own"
-
+class Rules(mnk.Rules):
     def __init__(self, first=0):
-        self.first = first
+        super().__init__()
+        self.name, self.first = "own", first
 """
 
 

@@ -267,9 +267,9 @@ def test_the_cells_that_a_move_filled(before, after, symbols, filled):
 
 
 def test_a_game_without_boards_is_shown_as_text(run, monkeypatch):
-    monkeypatch.setattr("az_mpi.games.tictactoe.Rules.board", lambda self, state: None)
-    monkeypatch.setattr("az_mpi.games.tictactoe.Rules.show", lambda self, state: "<X> . .")
-    monkeypatch.setattr("az_mpi.games.tictactoe.Rules.action_to_text", lambda self, state, action: f"<{action}>")
+    monkeypatch.setattr("az_mpi.games.mnk.Rules.board", lambda self, state: None)
+    monkeypatch.setattr("az_mpi.games.mnk.Rules.show", lambda self, state: "<X> . .")
+    monkeypatch.setattr("az_mpi.games.mnk.Rules.action_to_text", lambda self, state, action: f"<{action}>")
     text = (page.write(run)).read_text()
     assert "<pre>&lt;X&gt; . .</pre>" in text and 'class="board"' not in text and "&lt;4&gt; <small>" in text
 

@@ -9,7 +9,7 @@ from az_mpi.mpi import agreement
 from az_mpi.mpi.world import World
 
 folder = Path(sys.argv[1])
-OWN = "from az_mpi.games import tictactoe\nclass Rules(tictactoe.Rules):\n    number = {}\n"
+OWN = "from az_mpi.games import mnk\nclass Rules(mnk.Rules):\n    number = {}\n"
 
 
 def refusal(call, *arguments, kind=Refusal):

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyspiel
 
 from az_mpi import games, modes
 from az_mpi.config import command_line

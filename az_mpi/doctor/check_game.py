@@ -1,0 +1,140 @@
+"""python -m az_mpi check-game: whether the rules of a game hold together, how fast they are, and what learning the game
+with the default settings takes.
+
+Shapes: n positions, S numbers a state.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from az_mpi import games
+from az_mpi.config import load as configuration
+from az_mpi.core.arguments import Parser
+from az_mpi.core.exit_codes import DONE, PROBLEMS
+from az_mpi.games.base import Game
+from az_mpi.games.random_games import random_games
+from az_mpi.network import engines, resnet
+from az_mpi.report.status_text import duration
+from az_mpi.search import tree
+from az_mpi.train.replay import HELD_POLICY, sample_dtype
+
+PROG = "python -m az_mpi check-game"
+ABOUT = """\
+Check a game: play random games and look for broken rules, time the rules, draw the end of a game, and say what learning
+it with the default settings takes in memory and time."""
+EPILOG = """\
+examples:
+  python -m az_mpi check-game "othello(size=6)"
+  python -m az_mpi check-game "my_game.py:MyGame(size=5)"
+
+exit codes: 0 the rules hold together, 1 they do not, 2 there is no such game
+"""
+GAMES_NUM, BATCH, TIMED_S = 32, 256, 0.1
+MIB = 2**20
+
+
+def main(arguments: list[str]) -> int:
+    """Check the game that is named; return the exit status. Raises Refusal."""
+    parser = Parser(PROG, ABOUT, EPILOG)
+    parser.add_argument("game", metavar="NAME", help="as in the configuration's key game")
+    name = parser.parse_args(arguments).game
+    config = configuration.validate({"game": name}, "the command line")
+    game = games.make(config.game)
+    channels, height, width = game.planes_shape
+    print(f"{game.name}: {game.num_actions:,} actions, {channels} planes of {height} x {width}, "
+          f"{len(game.symmetry_cells)} symmetries, at most {game.max_plies:,} plies, "
+          f"{game.state_size * game.state_dtype.itemsize:,} bytes a state")
+    try:
+        games.check(game)
+    except AssertionError as error:
+        print(f"broken: {error}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
+        return PROBLEMS
+    rng = np.random.default_rng(0)
+    states, mean_plies = random_positions(game, rng)
+    print(f"rules hold in 64 random games; a random game has {mean_plies:.0f} plies, "
+          f"a position {game.legal(states).sum(axis=1).mean():.0f} legal moves\n\n{drawn_game(game, rng)}\n")
+    rules_us = time_rules(game, states)
+    for lines in (in_rows(rules_us), cost(game, config, states, mean_plies, sum(rules_us.values()))):
+        print("\n".join(lines))
+    return DONE
+
+
+def random_positions(game: Game, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    """Return (the positions in play of GAMES_NUM random games, [n, S], and the games' mean number of plies)."""
+    seen = [states for states, _ in random_games(game, GAMES_NUM, rng)]
+    return np.concatenate(seen), sum(map(len, seen)) / GAMES_NUM
+
+
+def random_moves(game: Game, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return a legal action for each state, int64 [n]."""
+    return np.argmax((1 - rng.random((len(states), game.num_actions))) * game.legal(states), axis=1)
+
+
+def drawn_game(game: Game, rng: np.random.Generator) -> str:
+    """Play a random game; return its last moves, its last two positions and its result as text."""
+    states, moves = [game.initial(1)], []
+    while not game.terminal(states[-1])[0][0]:
+        action = random_moves(game, states[-1], rng)
+        moves.append(game.action_to_text(states[-1][0], int(action[0])))
+        states.append(game.play(states[-1], action))
+    value, player = game.terminal(states[-1])[1][0], game.to_play(states[-1])[0]
+    result = value if player == 0 else 0 - value
+    *_, before, end = map(game.show, [*states[0], *(state[0] for state in states[1:])])
+    return "\n".join([f"a random game's last positions, after ... {' '.join(moves[-8:-1])}", before,
+                      f"and {moves[-1]}: {result:+g} for the player who began", end])
+
+
+def time_rules(game: Game, states: np.ndarray) -> dict[str, float]:
+    """Return microseconds a state of what one simulation asks of the rules, in batches of BATCH states."""
+    states = np.resize(states[np.linspace(0, len(states) - 1, BATCH).astype(int)], (BATCH, game.state_size))
+    actions = random_moves(game, states, np.random.default_rng(0))
+    calls = {"play": lambda: game.play(states, actions), "terminal": lambda: game.terminal(states),
+             "legal, twice": lambda: (game.legal(states), game.legal(states)),
+             "to_play": lambda: game.to_play(states), "canonical_key": lambda: game.canonical_key(states),
+             "planes": lambda: game.planes(states)}  # fmt: skip
+    return {name: timed(call) * 1e6 / BATCH for name, call in calls.items()}
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Return the seconds that a call takes: the least of what is tried in TIMED_S, after one that may compile."""
+    call()
+    took, end = [], time.perf_counter() + TIMED_S
+    while len(took) < 3 or time.perf_counter() < end:
+        begun = time.perf_counter()
+        call()
+        took.append(time.perf_counter() - begun)
+    return min(took)
+
+
+def in_rows(rules_us: dict[str, float]) -> list[str]:
+    """Return the times as lines."""
+    rows = [*rules_us.items(), ("all rules", sum(rules_us.values()))]
+    return [f"microseconds a state, one core, batches of {BATCH}:", *(f"  {name:<14} {us:8.2f}" for name, us in rows)]
+
+
+def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_us: float) -> list[str]:
+    """Return lines on the memory and the time that the default settings take."""
+    network = resnet.build(game, config.network, config.seed)
+    engine, choice = engines.make(config.network.engine, network, game, "cpu", threads=1)
+    planes = game.planes(np.resize(states, (BATCH, game.state_size)))
+    evaluation_us = timed(lambda: engine.evaluate(planes)) * 1e6 / BATCH
+    legal_num = game.legal(states).sum(axis=1).mean()
+    simulations, trees, window = config.search.simulations, config.selfplay.parallel_games, config.replay.window_max
+    node = tree.NODE.itemsize + game.state_size * game.state_dtype.itemsize + legal_num * tree.EDGE.itemsize
+    row = sample_dtype(game, network.heads).itemsize + 8 + legal_num * HELD_POLICY.itemsize
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    games_num = config.selfplay.games_num
+    seconds = games_num * mean_plies * simulations * (rules_us + evaluation_us) / 1e6
+    return [
+        f"with the defaults ({config.network.blocks} x {config.network.channels} network, {simulations} simulations), "
+        "one rank on one core:",
+        f"  network        {parameters:,} parameters; {evaluation_us:.0f} us an evaluation ({choice})",
+        f"  rules          {rules_us / (rules_us + evaluation_us):.1%} of the time of rules and evaluations",
+        f"  search trees   {trees * (simulations + 1) * node / MIB:,.0f} MiB ({trees} games at once)",
+        f"  window         up to {window * row / MIB:,.0f} MiB ({window:,} positions, over all ranks that train)",
+        f"  cache          up to {config.network.cache_bytes / MIB:,.0f} MiB",
+        f"  self-play      up to {duration(seconds)} an iteration ({games_num} games as long as random ones)",
+    ]

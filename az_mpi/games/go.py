@@ -1,0 +1,257 @@
+"""Go on bitboards, with what the rules need to be fast kept in the state.
+
+A state is (own stones, opponent's stones, points where the player to move may play, turn, the hashes of the last
+REMEMBERED positions, the newest first). turn: bit 0 the player to move, bit 1 whether the move before was a pass, bit 2
+whether the two before were; from bit 8 on the number of plies. Player 0 is Black.
+Shapes: B batch, N points, W words of a set of points. In kernels a board has a border all round: int8 [(size + 2)^2].
+"""
+
+import numpy as np
+from numba import njit
+
+from az_mpi.games.bitboards import BitboardGame, packed, require
+from az_mpi.games.symmetry import dihedral
+
+REMEMBERED = 16
+EMPTY, BORDER = 2, 3  # on a board in a kernel; 0 and 1 are the players' stones
+_PASSED, _TWO_PASSES, _PLY = 2, 4, 8
+
+
+class Rules(BitboardGame):
+    """Go: area scoring (Tromp and Taylor: stones and the empty regions that touch one colour only), no suicide.
+
+    Two passes end the game, and so do `max_plies` moves (by default twice the number of points): both are scored as the
+    board stands. `komi` points go to White, player 1; a difference of 0 is a draw. Positional superko: no stone may
+    bring back one of the last 16 positions (passes make no position); longer cycles are not seen, and end by
+    `max_plies`. An action is a point, counted row by row from the top left, in text column and row from the bottom left
+    without a column I (D4); the last action is to pass ("pass").
+    """
+
+    def __init__(self, size: int = 9, komi: float = 7, max_plies: int = 0):
+        require("size", size, 1, 19)  # below 5: for tests
+        require("max_plies", max_plies, 0, 10_000)
+        if type(komi) not in (int, float) or not abs(komi) <= 400 or komi * 2 % 1:
+            raise ValueError(f"komi is {komi!r}; allowed: a multiple of 0.5 from -400 to 400")
+        symmetries = dihedral(size, size)
+        super().__init__(size, size, symmetries, planes_num=5, sets_num=3, letters="ABCDEFGHJKLMNOPQRST", upwards=True)
+        self.max_plies, self.komi = max_plies or 2 * self.cells, komi
+        self.name = f"go(size={size},komi={komi:g}" + f",max_plies={max_plies}" * bool(max_plies) + ")"
+        self.num_actions, self.state_size = self.cells + 1, 3 * self.words + 1 + REMEMBERED
+        self.symmetry_actions = np.pad(symmetries, ((0, 0), (0, 1)), constant_values=self.cells)
+        self._hash_words = np.random.default_rng(1).integers(2**64, size=(2, (size + 2) ** 2), dtype=np.uint64)
+
+    def initial(self, n: int) -> np.ndarray:
+        states = super().initial(n)
+        states[:, 2 * self.words : 3 * self.words] = packed(np.full(self.cells, self.cells > 1))
+        return states
+
+    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        return _play(states, np.ascontiguousarray(actions, np.int64), self.rows, self._hash_words)
+
+    def legal(self, states: np.ndarray) -> np.ndarray:
+        return _legal(states, self.cells)
+
+    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _terminal(states, self.rows, float(self.komi), self.max_plies)
+
+    def to_play(self, states: np.ndarray) -> np.ndarray:
+        return (self._turn(states) & np.uint64(1)).astype(np.int8)
+
+    def _turn(self, states):
+        return states[:, 3 * self.words]
+
+    def planes(self, states: np.ndarray) -> np.ndarray:
+        """Own stones, the other player's, empty points where the player to move may not play; ones where Black is to
+        move, ones after a pass."""
+        planes, turn = super().planes(states), self._turn(states)
+        flat = planes.reshape(len(states), 5, -1)
+        flat[:, 2, :] = (flat[:, 0] | flat[:, 1] | _legal(states, self.cells)[:, :-1]) == 0
+        planes[:, 3] = (~turn & np.uint64(1))[:, None, None]
+        planes[:, 4] = (turn >> np.uint64(1) & np.uint64(1))[:, None, None]
+        return planes
+
+    def beside_stones(self, states: np.ndarray) -> np.ndarray:
+        return self._turn(states) & np.uint64(3)
+
+    def action_to_text(self, state: np.ndarray, action: int) -> str:
+        return self.cell_name(action) if action < self.cells else "pass"
+
+
+@njit(cache=True, nogil=True)
+def _unpack(state, size, board):
+    """Fill in a board from a state."""
+    words = (size * size + 63) // 64
+    player = np.int64(state[3 * words] & np.uint64(1))
+    board[:] = BORDER
+    for r in range(size):
+        for c in range(size):
+            j = r * size + c
+            w, bit = j >> 6, np.uint64(j & 63)
+            stone = EMPTY
+            if state[w] >> bit & np.uint64(1):
+                stone = player
+            elif state[words + w] >> bit & np.uint64(1):
+                stone = 1 - player
+            board[(r + 1) * (size + 2) + c + 1] = stone
+
+
+@njit(cache=True, nogil=True)
+def _region(board, start, mark, seen, stack, wide):
+    """Find the points of `start`'s colour that hang together with it: mark them with `mark` in `seen` and list them in
+    `stack`. Return (their number; 1 if a stone of player 0 is beside them, plus 2 if one of player 1 is; an empty point
+    beside them, or 0; whether there is another one)."""
+    colour, count, k, touches, liberty, more = board[start], 1, 0, 0, 0, False
+    stack[0], seen[start] = start, mark
+    while k < count:
+        p = stack[k]
+        k += 1
+        for q in (p - wide, p - 1, p + 1, p + wide):
+            if board[q] == colour:
+                if seen[q] != mark:
+                    seen[q] = mark
+                    stack[count] = q
+                    count += 1
+            elif board[q] == EMPTY:
+                more |= liberty > 0 and liberty != q
+                liberty = q
+            elif board[q] != BORDER:
+                touches |= 1 << board[q]
+    return count, touches, liberty, more
+
+
+@njit(cache=True, nogil=True)
+def _put(board, p, player, key, seen, stack, wide, hash_words):
+    """Put a stone on the board, in place, take off what it captures, and return the position's new hash."""
+    board[p] = player
+    key ^= hash_words[player, p]
+    seen[:] = -1
+    for q in (p - wide, p - 1, p + 1, p + wide):
+        if board[q] == 1 - player:
+            count, _, liberty, _ = _region(board, q, q, seen, stack, wide)
+            for i in range(count if liberty == 0 else 0):
+                board[stack[i]] = EMPTY
+                key ^= hash_words[1 - player, stack[i]]
+    return key
+
+
+@njit(cache=True, nogil=True)
+def _find_groups(board, size, groups, stack, hash_words):
+    """Fill in `groups`: (the group of each point with a stone int64, and of each group the hash of its stones uint64,
+    its number of liberties up to 2 int64, and -1 int64)."""
+    wide, (group, group_hash, liberties, counted) = size + 2, groups
+    group[:], num = -1, 0
+    for p in range(wide, wide * (size + 1)):
+        if board[p] < EMPTY and group[p] < 0:
+            count, _, liberty, more = _region(board, p, num, group, stack, wide)
+            liberties[num], group_hash[num], counted[num] = np.int64(liberty > 0) + more, 0, -1
+            for i in range(count):
+                group_hash[num] ^= hash_words[board[p], stack[i]]
+            num += 1
+
+
+@njit(cache=True, nogil=True)
+def _try(board, p, player, wide, groups):
+    """Return (whether a stone of `player` on the empty point p would have a liberty, the hash of what it captures)."""
+    group, group_hash, liberties, counted = groups
+    lives, captured = False, np.uint64(0)
+    for q in (p - wide, p - 1, p + 1, p + wide):
+        if board[q] == EMPTY:
+            lives = True
+        elif board[q] == player:
+            lives |= liberties[group[q]] > 1
+        elif board[q] != BORDER and liberties[group[q]] == 1:
+            lives = True
+            if counted[group[q]] != p:  # p may touch a group twice
+                captured ^= group_hash[group[q]]
+                counted[group[q]] = p
+    return lives, captured
+
+
+@njit(cache=True, nogil=True)
+def _mark_legal(board, player, state, size, groups, hash_words):
+    """Set in a state the points where `player` may play."""
+    words = (size * size + 63) // 64
+    now = 3 * words + 1  # the hash of the board, which those of the positions before follow
+    for j in range(size * size):
+        p = (j // size + 1) * (size + 2) + j % size + 1
+        if board[p] == EMPTY:
+            may, captured = _try(board, p, player, size + 2, groups)
+            key = state[now] ^ hash_words[player, p] ^ captured
+            for h in range(now, now + REMEMBERED if may else now):
+                may &= state[h] != key
+            if may:
+                state[2 * words + (j >> 6)] |= np.uint64(1) << np.uint64(j & 63)
+
+
+@njit(cache=True, nogil=True)
+def _pack(board, size, player, state):
+    """Set the stones of a state in which `player` is to move."""
+    words = (size * size + 63) // 64
+    for j in range(size * size):
+        stone = board[(j // size + 1) * (size + 2) + j % size + 1]
+        if stone < EMPTY:
+            state[(0 if stone == player else words) + (j >> 6)] |= np.uint64(1) << np.uint64(j & 63)
+
+
+@njit(cache=True, nogil=True)
+def _play(states, actions, size, hash_words):
+    after = np.zeros_like(states)
+    points, wide = size * size, size + 2
+    turn = 3 * ((points + 63) // 64)
+    board, stack = np.empty(wide * wide, np.int8), np.empty(points, np.int64)
+    groups = np.empty(wide * wide, np.int64), np.empty(points, np.uint64), stack.copy(), stack.copy()
+    for b in range(len(states)):
+        before, state = states[b], after[b]
+        player, passed = np.int64(before[turn] & np.uint64(1)), before[turn] & np.uint64(_PASSED)
+        state[turn] = (before[turn] >> np.uint64(_PLY)) + np.uint64(1) << np.uint64(_PLY) | np.uint64(1 - player)
+        _unpack(before, size, board)
+        if actions[b] < points:
+            p = (actions[b] // size + 1) * wide + actions[b] % size + 1
+            state[turn + 1] = _put(board, p, player, before[turn + 1], groups[0], stack, wide, hash_words)
+            state[turn + 2 :] = before[turn + 1 : -1]
+        else:
+            state[turn] |= np.uint64(_PASSED | _TWO_PASSES if passed else _PASSED)
+            state[turn + 1 :] = before[turn + 1 :]
+        _pack(board, size, 1 - player, state)
+        _find_groups(board, size, groups, stack, hash_words)
+        _mark_legal(board, 1 - player, state, size, groups, hash_words)
+    return after
+
+
+@njit(cache=True, nogil=True)
+def _legal(states, points):
+    words = (points + 63) // 64
+    legal = np.empty((len(states), points + 1), np.bool_)
+    for b in range(len(states)):
+        for j in range(points):
+            legal[b, j] = states[b, 2 * words + (j >> 6)] >> np.uint64(j & 63) & np.uint64(1)
+        legal[b, points] = True
+    return legal
+
+
+@njit(cache=True, nogil=True)
+def _lead(board, size, seen, stack):
+    """Return the area of player 0 minus that of player 1."""
+    wide, lead = size + 2, 0
+    seen[:] = -1
+    for p in range(wide, wide * (size + 1)):
+        if board[p] < EMPTY:
+            lead += 1 - 2 * board[p]
+        elif board[p] == EMPTY and seen[p] < 0:
+            count, touches, _, _ = _region(board, p, 0, seen, stack, wide)
+            lead += count * ((touches == 1) - np.int64(touches == 2))
+    return lead
+
+
+@njit(cache=True, nogil=True)
+def _terminal(states, size, komi, max_plies):
+    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+    turn, wide = 3 * ((size * size + 63) // 64), size + 2
+    board, seen = np.empty(wide * wide, np.int8), np.empty(wide * wide, np.int64)
+    stack = np.empty(size * size, np.int64)
+    for b in range(len(states)):
+        if states[b, turn] & np.uint64(_TWO_PASSES) or states[b, turn] >> np.uint64(_PLY) >= np.uint64(max_plies):
+            _unpack(states[b], size, board)
+            lead = np.sign(_lead(board, size, seen, stack) - komi)
+            ended[b], value[b] = True, lead * (1 - 2 * np.int64(states[b, turn] & np.uint64(1)))
+    return ended, value

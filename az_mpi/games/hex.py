@@ -1,0 +1,147 @@
+"""Hex on bitboards. A state is (own stones, opponent's stones, turn): bit 0 of turn is the player to move, bit 1 says
+that this player may swap. Cells are those of the board, counted row by row from the top left.
+
+Both players see the board, and count actions, as if they were to join the top row to the bottom one: for player 1, who
+joins the left column to the right one, it is mirrored on its long diagonal, where row and column change places.
+"""
+
+import numpy as np
+from numba import njit
+
+from az_mpi.games.bitboards import BitboardGame, empty_cells, require
+
+_PLAYER, _MAY_SWAP = np.uint64(1), np.uint64(2)
+
+
+class Rules(BitboardGame):
+    """Hex: player 0 joins the top row to the bottom one, player 1 the left column to the right one. No draws.
+
+    An action is a cell as the player to move sees it, in text column and row of the board from the top left (a1). With
+    `swap` there is one more, to "swap", which player 1 may do in place of the first stone: player 0's stone becomes one
+    of player 1 on the mirrored cell, and player 0 moves.
+    """
+
+    shape = "hex"
+
+    def __init__(self, size: int = 11, swap: bool = False):
+        require("size", size, 2, 19)
+        if type(swap) is not bool:
+            raise ValueError(f"swap is {swap!r}; allowed: True or False")
+        cells = np.arange(size * size, dtype=np.int32)
+        half_turn = np.stack([cells, cells[::-1]])
+        mirrored = cells.reshape(size, size).T.reshape(-1)
+        super().__init__(size, size, half_turn, planes_num=2 + swap, order=np.stack([cells, mirrored]))
+        self.name = self._named(size, swap)
+        self.num_actions = self.max_plies = self.cells + swap
+        self.state_size, self.swap = 2 * self.words + 1, swap
+        # The last action, to swap, is the same on the turned board.
+        self.symmetry_actions = np.pad(half_turn, ((0, 0), (0, swap)), constant_values=self.cells)
+        self.solver = "enumerate" if size <= 3 else ""
+
+    @staticmethod
+    def _named(size, swap):
+        arguments = [f"size={size}"] * (size != 11) + ["swap=True"] * swap
+        return "hex" + f"({','.join(arguments)})" * bool(arguments)
+
+    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        return _play(states, np.ascontiguousarray(actions, np.int64), self.order, self.swap)
+
+    def legal(self, states: np.ndarray) -> np.ndarray:
+        legal = empty_cells(states, self.order, self.view(states), self.num_actions)
+        if self.swap:
+            legal[:, -1] = states[:, -1] & _MAY_SWAP
+        return legal
+
+    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _terminal(states, self.order, self.rows)
+
+    def to_play(self, states: np.ndarray) -> np.ndarray:
+        return (states[:, -1] & _PLAYER).astype(np.int8)
+
+    def planes(self, states: np.ndarray) -> np.ndarray:
+        """Own stones, the other player's; with `swap` a plane of ones where the player to move may swap."""
+        planes = super().planes(states)
+        if self.swap:
+            planes[:, 2] = self.beside_stones(states)[:, None, None]
+        return planes
+
+    def beside_stones(self, states: np.ndarray) -> np.ndarray:
+        return states[:, -1] >> np.uint64(1)
+
+    def action_to_text(self, state: np.ndarray, action: int) -> str:
+        player = int(np.asarray(state)[-1] & _PLAYER)
+        return "swap" if action == self.cells else self.cell_name(self.order[player, action])
+
+    def show(self, state: np.ndarray) -> str:
+        return "\n".join(" " * row + line for row, line in enumerate(super().show(state).splitlines()))
+
+
+@njit(cache=True, nogil=True)
+def _play(states, actions, order, swap):
+    after = np.empty_like(states)
+    cells, words = order.shape[1], (states.shape[1] - 1) // 2
+    for b in range(len(states)):
+        own, other, player = 0, words, states[b, -1] & _PLAYER
+        is_first = True
+        for w in range(words):
+            is_first &= states[b, own + w] | states[b, other + w] == 0
+            after[b, own + w], after[b, other + w] = states[b, other + w], states[b, own + w]
+        after[b, -1] = player ^ _PLAYER
+        if actions[b] < cells:
+            c = order[player, actions[b]]
+            after[b, other + (c >> 6)] |= np.uint64(1) << np.uint64(c & 63)
+            if swap and is_first:
+                after[b, -1] |= _MAY_SWAP
+            continue
+        for c in range(cells):  # the only stone there is: it changes its owner and its cell
+            if after[b, own + (c >> 6)] >> np.uint64(c & 63) & np.uint64(1):
+                m = order[1, c]
+                after[b, own + (c >> 6)] = 0
+                after[b, other + (m >> 6)] |= np.uint64(1) << np.uint64(m & 63)
+                break
+    return after
+
+
+@njit(cache=True, nogil=True)
+def _take(board, c):
+    """Take the stone on cell c off a set of cells, in place; return whether there was one."""
+    stone = np.uint64(1) << np.uint64(c & 63)
+    if board[c >> 6] & stone == 0:
+        return False
+    board[c >> 6] ^= stone
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _joins(board, cells, size, stack):
+    """Return whether the set of cells `board` joins the top row to the bottom one, as its player sees it: cells[v] is
+    cell v of that view. The stones that are looked at are taken off. stack: space for all cells."""
+    for start in range(size):
+        found = 0
+        if _take(board, cells[start]):
+            stack[0], found = start, 1
+        while found:
+            found -= 1
+            r, c = stack[found] // size, stack[found] % size
+            if r == size - 1:
+                return True
+            for dr, dc in ((1, 0), (1, -1), (0, 1), (0, -1), (-1, 0), (-1, 1)):
+                if 0 <= r + dr < size and 0 <= c + dc < size:
+                    v = (r + dr) * size + c + dc
+                    if _take(board, cells[v]):
+                        stack[found] = v
+                        found += 1
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _terminal(states, order, size):
+    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+    words = (states.shape[1] - 1) // 2
+    board, stack = np.empty(words, np.uint64), np.empty(size * size, np.int64)
+    for b in range(len(states)):
+        for w in range(words):
+            board[w] = states[b, words + w]  # only the one who just moved can have joined the sides
+        if _joins(board, order[1 - np.int64(states[b, -1] & _PLAYER)], size, stack):
+            ended[b], value[b] = True, -1.0
+    return ended, value

@@ -1,0 +1,108 @@
+"""m,n,k-games on bitboards: k in a row on a board of m columns and n rows. Tic-tac-toe is 3,3,3, Gomoku 15,15,5.
+
+A state is (own stones, opponent's stones), in numbers of 16 bits where they suffice.
+"""
+
+import numpy as np
+from numba import njit
+
+from az_mpi.games.bitboards import BitboardGame, empty_cells, packed, require
+from az_mpi.games.symmetry import dihedral
+
+NAMES = {(3, 3, 3): "tictactoe", (15, 15, 5): "gomoku"}
+
+
+class Rules(BitboardGame):
+    """Players put stones on empty cells in turns; k or more in a row, column or diagonal win, a full board is a draw.
+
+    An action is a cell, counted row by row from the top left; in text its column, and its row from the bottom: a3 b3 c3
+    in the top row of tic-tac-toe.
+    """
+
+    def __init__(self, m: int = 3, n: int = 3, k: int = 3):
+        require("m", m, 3, 19)
+        require("n", n, 3, 19)
+        require("k", k, 3, max(m, n))
+        super().__init__(n, m, dihedral(n, m), upwards=True)
+        self.symmetry_actions, self.k = self.symmetry_cells, k
+        self.name = NAMES.get((m, n, k), f"mnk(m={m},n={n},k={k})")
+        self.num_actions = self.max_plies = self.cells
+        self.state_size, self.state_dtype = 2 * self.words, np.dtype(np.uint16 if self.cells <= 16 else np.uint64)
+        self.solver = "enumerate" if self.cells == 9 else ""
+        # For each direction, right, down, down to the right and to the left: its step in bits, and where lines begin.
+        row, column = np.divmod(np.arange(self.cells), m)
+        ways = [(0, 1), (1, 0), (1, 1), (1, -1)]
+        ends = [(row + (k - 1) * r, column + (k - 1) * c) for r, c in ways]
+        self._begins = packed(np.array([(r < n) & (0 <= c) & (c < m) for r, c in ends]))
+        self._steps = np.array([r * m + c for r, c in ways])
+        self._full = packed(np.ones(self.cells, np.bool_))
+
+    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        return _play(states, np.ascontiguousarray(actions, np.int64))
+
+    def legal(self, states: np.ndarray) -> np.ndarray:
+        return empty_cells(states, self.order, self.view(states), self.num_actions)
+
+    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _terminal(states, self.k, self._steps, self._begins, self._full)
+
+    def to_play(self, states: np.ndarray) -> np.ndarray:
+        return (np.bitwise_count(states).sum(axis=1) & 1).astype(np.int8)
+
+    def action_to_text(self, state: np.ndarray, action: int) -> str:
+        return self.cell_name(action)
+
+
+def tictactoe() -> Rules:
+    """Return the game 3,3,3."""
+    return Rules(3, 3, 3)
+
+
+def gomoku() -> Rules:
+    """Return the game 15,15,5: Gomoku in free style, where more than five in a row win, too."""
+    return Rules(15, 15, 5)
+
+
+@njit(cache=True, nogil=True)
+def _play(states, actions):
+    after = np.empty_like(states)
+    words = states.shape[1] // 2
+    for b in range(len(states)):
+        for w in range(words):
+            after[b, w], after[b, words + w] = states[b, words + w], states[b, w]
+        at = words + (actions[b] >> 6)
+        after[b, at] = np.uint64(after[b, at]) | np.uint64(1) << np.uint64(actions[b] & 63)
+    return after
+
+
+@njit(cache=True, nogil=True)
+def _has_line(stones, run, k, step, begins):
+    """Return whether k of `stones` lie in a row in steps of `step` from a cell of `begins`. run: space of that size."""
+    words, shift = len(stones), np.uint64(step)
+    run[:] = stones
+    for _ in range(k - 1):  # then run holds the cells with one more stone after them
+        for w in range(words):
+            above = run[w + 1] << (np.uint64(64) - shift) if w + 1 < words else np.uint64(0)
+            run[w] = stones[w] & (run[w] >> shift | above)
+    for w in range(words):
+        if run[w] & begins[w]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _terminal(states, k, steps, begins, full):
+    words = states.shape[1] // 2
+    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+    other, run = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    for b in range(len(states)):
+        is_full = True
+        for w in range(words):
+            other[w] = states[b, words + w]
+            is_full &= np.uint64(states[b, w]) | other[w] == full[w]
+        ended[b] = is_full
+        for d in range(4):
+            if _has_line(other, run, k, steps[d], begins[d]):  # only the one who just moved can have completed a line
+                ended[b], value[b] = True, -1.0
+                break
+    return ended, value

@@ -1,0 +1,133 @@
+"""Othello on bitboards. A state is (own stones, opponent's stones, player to move); the cell in row r from the top,
+column c is bit size * r + c."""
+
+import numpy as np
+from numba import njit
+
+from az_mpi.games.bitboards import BitboardGame, packed
+from az_mpi.games.symmetry import dihedral
+
+SIZES = 4, 6, 8
+_ONE = np.uint64(1)
+
+
+class Rules(BitboardGame):
+    """Othello: a stone must turn at least one of the opponent's; all that it encloses in the eight directions turn.
+
+    An action is a cell, counted row by row from the top left, in text its column and row from the top (d3); the last
+    action is to pass ("pass"), which is legal only where there is no other move. The game ends when neither player can
+    move; the majority of stones wins. Player 0 has the stones on d5 and e4 (of 8 x 8), as Black has.
+    """
+
+    def __init__(self, size: int = 8):
+        if size not in SIZES or type(size) is not int:
+            raise ValueError(f"size is {size!r}; allowed: {', '.join(map(str, SIZES))}")
+        cells, middle = size * size, size * (size // 2 - 1) + size // 2
+        self._start = [1 << middle | 1 << middle + size - 1, 1 << middle - 1 | 1 << middle + size, 0]
+        # The other four of the square's symmetries would exchange the colours of the first four stones.
+        symmetries = np.array([turn for turn in dihedral(size, size) if turn[middle] in (middle, middle + size - 1)])
+        super().__init__(size, size, symmetries)
+        self.name = "othello" if size == 8 else f"othello(size={size})"
+        self.num_actions, self.state_size = cells + 1, 3
+        self.max_plies = 2 * (cells - 4) - 1  # a stone each ply; between two stones at most one pass
+        self.symmetry_actions = np.pad(symmetries, ((0, 0), (0, 1)), constant_values=cells)
+        # For each direction: its step in bits, and the cells that have a neighbour there.
+        row, column = np.divmod(np.arange(cells), size)
+        ways = [(r, c) for r in (0, 1) for c in (-1, 0, 1) if (r, c) > (0, 0)]
+        ways += [(-r, -c) for r, c in ways]
+        inside = [(0 <= row + r) & (row + r < size) & (0 <= column + c) & (column + c < size) for r, c in ways]
+        self._steps = np.array([r * size + c for r, c in ways[:4]], np.uint64)
+        self._has_next = packed(np.array(inside))[:, 0]
+
+    def initial(self, n: int) -> np.ndarray:
+        return np.tile(np.array(self._start, np.uint64), (n, 1))
+
+    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        return _play(states, np.ascontiguousarray(actions, np.int64), self.cells, self._steps, self._has_next)
+
+    def legal(self, states: np.ndarray) -> np.ndarray:
+        return _legal(states, self.cells, self._steps, self._has_next)
+
+    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _terminal(states, self.cells, self._steps, self._has_next)
+
+    def to_play(self, states: np.ndarray) -> np.ndarray:
+        return states[:, 2].astype(np.int8)
+
+    def action_to_text(self, state: np.ndarray, action: int) -> str:
+        return self.cell_name(action) if action < self.cells else "pass"
+
+
+@njit(cache=True, nogil=True)
+def _next(stones, d, steps, has_next):
+    """Return the cells one step from `stones` in direction d, without those that would leave the board."""
+    stones &= has_next[d]
+    return stones << steps[d] if d < 4 else stones >> steps[d - 4]
+
+
+@njit(cache=True, nogil=True)
+def _moves(own, other, cells, steps, has_next):
+    """Return the empty cells where a stone of `own` turns at least one of `other`."""
+    board = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - cells)
+    moves = np.uint64(0)
+    for d in range(8):
+        run = _next(own, d, steps, has_next) & other
+        ends = np.uint64(0)
+        while run:
+            run = _next(run, d, steps, has_next)
+            ends |= run
+            run &= other
+        moves |= ends
+    return moves & ~(own | other) & board
+
+
+@njit(cache=True, nogil=True)
+def _turned(stone, own, other, steps, has_next):
+    """Return the stones of `other` that turn when `own` puts a stone on the cell `stone`."""
+    turned = np.uint64(0)
+    for d in range(8):
+        line, run = np.uint64(0), _next(stone, d, steps, has_next)
+        while run & other:
+            line |= run
+            run = _next(run, d, steps, has_next)
+        if run & own:
+            turned |= line
+    return turned
+
+
+@njit(cache=True, nogil=True)
+def _play(states, actions, cells, steps, has_next):
+    after = np.empty_like(states)
+    for b in range(len(states)):
+        own, other = states[b, 0], states[b, 1]
+        if actions[b] < cells:
+            stone = _ONE << np.uint64(actions[b])
+            turned = _turned(stone, own, other, steps, has_next)
+            own, other = own | stone | turned, other & ~turned
+        after[b, 0], after[b, 1], after[b, 2] = other, own, states[b, 2] ^ _ONE
+    return after
+
+
+@njit(cache=True, nogil=True)
+def _legal(states, cells, steps, has_next):
+    legal = np.empty((len(states), cells + 1), np.bool_)
+    for b in range(len(states)):
+        moves = _moves(states[b, 0], states[b, 1], cells, steps, has_next)
+        for c in range(cells):
+            legal[b, c] = (moves >> np.uint64(c)) & _ONE
+        legal[b, cells] = moves == 0
+    return legal
+
+
+@njit(cache=True, nogil=True)
+def _terminal(states, cells, steps, has_next):
+    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+    for b in range(len(states)):
+        own, other = states[b, 0], states[b, 1]
+        if _moves(own, other, cells, steps, has_next) or _moves(other, own, cells, steps, has_next):
+            continue
+        lead = 0
+        for c in range(cells):
+            lead += np.int64((own >> np.uint64(c)) & _ONE) - np.int64((other >> np.uint64(c)) & _ONE)
+        ended[b], value[b] = True, np.sign(lead)
+    return ended, value
