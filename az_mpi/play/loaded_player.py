@@ -38,7 +38,7 @@ class LoadedPlayer:
     """A game, a network in an engine, and the search of a run. It keeps no position: every search begins anew."""
 
     def __init__(self, game: Game, engine: Engine, settings: "schema.Search"):
-        self.game, self.engine, self._settings = game, engine, settings
+        self.game, self.engine, self.settings = game, engine, settings
         self._evaluate = NetworkEvaluator(game, engine)
 
     def search(self, state: np.ndarray, simulations: int = 0) -> Analysis:
@@ -48,7 +48,7 @@ class LoadedPlayer:
         states = np.asarray(state, self.game.state_dtype)[None]
         if self.game.terminal(states)[0][0]:
             raise ValueError("the game is over in this position")
-        settings = self._settings.model_copy(update={"simulations": simulations or self._settings.simulations})
+        settings = self.settings.model_copy(update={"simulations": simulations or self.settings.simulations})
         search, slots = make_search(self.game, self._evaluate, settings, 1, noise=False), np.arange(1)
         search.reset(slots, states, np.zeros(1, np.uint64))
         search.run(slots)

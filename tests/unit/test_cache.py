@@ -154,13 +154,15 @@ def test_a_position_of_a_game_with_many_actions_takes_memory_for_its_legal_ones(
     """30,000 actions, of which tic-tac-toe's nine are used: 100,000 bytes hold three of their logits, were all kept."""
 
     class Wide(type(TICTACTOE)):
-        num_actions = 30_000
-        symmetry_cells, symmetry_actions = np.arange(9, dtype=np.int32)[None], np.arange(30_000, dtype=np.int32)[None]
-
         canonical_key = Game.canonical_key
 
+        def __init__(self):
+            super().__init__()
+            self.num_actions = 30_000
+            self.symmetry_cells, self.symmetry_actions = (np.arange(n, dtype=np.int32)[None] for n in (9, 30_000))
+
         def legal(self, states):
-            return np.pad(super().legal(states), ((0, 0), (0, 30_000 - 9)))
+            return np.pad(TICTACTOE.legal(states), ((0, 0), (0, 30_000 - 9)))
 
     game, states = Wide(), np.unique(random_states(TICTACTOE, 400, 2, 5), axis=0)
     engine = Counting(game)

@@ -129,11 +129,9 @@ def test_a_window_that_slides_holds_the_newest_rows_where_they_are():
 
 def test_policies_take_memory_by_their_entries_not_by_the_actions():
     """10,000 positions with three moves each, of a game with 5,000 actions."""
-
-    class Large(type(TICTACTOE)):
-        num_actions = 5000
-
-    replay, rows = Replay(Large(), VALUE), np.zeros(10_000, sample_dtype(TICTACTOE, VALUE))
+    large = type(TICTACTOE)()
+    large.num_actions = 5000
+    replay, rows = Replay(large, VALUE), np.zeros(10_000, sample_dtype(TICTACTOE, VALUE))
     rows["index"], rows["policy_count"] = np.arange(10_000), 3
     policy = np.zeros(30_000, POLICY)
     policy["action"] = np.random.default_rng(1).integers(5000, size=30_000)
