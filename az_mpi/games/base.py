@@ -61,6 +61,9 @@ class Game(ABC):
     state_size: int  # S
     state_dtype: np.dtype
     max_plies: int  # no game is longer
+    # Where actions belong to cells: action cell * action_kinds + kind is one of a cell, counted row by row as the
+    # planes show the board, and the actions after the last cell's, such as a pass, are of none. 0: they do not.
+    action_kinds = 0
     solver = ""  # the name of its exact solver, as in `evaluate.solver`; "": there is none
     # Row k of each table is one symmetry of the board, row 0 the identity. With cells = symmetry_cells[k] and
     # actions = symmetry_actions[k], the turned board is planes[..., cells] and its policy is policy[..., actions].

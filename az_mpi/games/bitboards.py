@@ -24,6 +24,7 @@ class BitboardGame(Game):
     """
 
     state_dtype = np.dtype(np.uint64)
+    action_kinds = 1
     shape = "square"
 
     def __init__(self, rows: int, columns: int, symmetry_cells: np.ndarray, planes_num: int = 2, sets_num: int = 2,

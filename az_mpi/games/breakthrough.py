@@ -21,6 +21,8 @@ class Rules(BitboardGame):
     to the right; in text both cells of the board, column and row from the bottom left (a2b3).
     """
 
+    action_kinds = 3
+
     def __init__(self, rows: int = 8, columns: int = 8):
         require("rows", rows, 4, 16)
         require("columns", columns, 2, 16)

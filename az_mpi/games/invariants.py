@@ -38,13 +38,18 @@ def check(game: Game, games_num: int = 64, seed: int = 0) -> None:
 
 
 def _check_tables(game):
-    """Symmetry tables are permutations of the right size and begin with the identity."""
+    """Symmetry tables are permutations of the right size and begin with the identity; actions turn with their cells."""
     _, height, width = game.planes_shape
     sizes = ((game.symmetry_cells, height * width), (game.symmetry_actions, game.num_actions))
     for table, n in sizes:
         assert table.shape == (len(game.symmetry_cells), n), f"a symmetry table has shape {table.shape}"
         assert (np.sort(table, axis=1) == np.arange(n)).all(), "a symmetry is not a permutation"
         assert (table[0] == np.arange(n)).all(), "the first symmetry is not the identity"
+    kinds, cells = game.action_kinds, height * width
+    assert 0 <= kinds * cells <= game.num_actions, f"action_kinds is {kinds}; {cells} cells would have more actions"
+    of_cells = game.symmetry_actions[:, : kinds * cells].reshape(-1, cells, kinds)
+    turn_together = (of_cells // max(kinds, 1) == game.symmetry_cells[:, :, None]).all()
+    assert turn_together, "a symmetry turns actions otherwise than the cells that action_kinds gives them"
 
 
 def _check_states(game, states):

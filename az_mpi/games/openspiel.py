@@ -23,12 +23,21 @@ SYMMETRIES = {"none": 1, "half_turn": 2, "dihedral": 8}
 SAMPLES = 500  # copies of a state, to measure its size
 
 
-def make(name: str, max_plies: int = 0, symmetries: str = "none", cache_mb: int = 256, **parameters: Any) -> Game:
+# Games whose action cell * kinds + kind is of a cell of the planes: the one where a piece is put, or from which it
+# moves. A test looks at each. Not so: quoridor's moves, the drops of crazyhouse and shogi, hive.
+BY_CELLS = ("amazons antichess breakthrough checkers chess clobber go gomoku havannah hex lines_of_action mnk othello "
+            "pentago tic_tac_toe xiangqi y").split()  # fmt: skip
+SIDEWAYS = "antichess", "chess"  # their actions count squares file by file, from the mover's side; see `OpenSpiel`
+
+
+def make(name: str, max_plies: int = 0, symmetries: str = "none", cache_mb: int = 256,
+         action_kinds: int | None = None, **parameters: Any) -> Game:
     """Return the game called `name` in OpenSpiel with its `parameters`.
 
     max_plies: a game that is longer is a draw; 0: the longest game that the rules allow, at most `MAX_PLIES`.
     symmetries: "none", "half_turn" or "dihedral" (all 8 images of a square board), for games whose actions are cells.
     cache_mb: memory for OpenSpiel's objects, in MiB.
+    action_kinds: see `Game`; None: as is known for the games in `BY_CELLS`, 0 for all others.
     Raises Refusal: OpenSpiel is missing or has no such game, or the game is of another kind.
     """
     pyspiel = _import(name)
@@ -43,7 +52,7 @@ def make(name: str, max_plies: int = 0, symmetries: str = "none", cache_mb: int 
                       f"{str(error).splitlines()[0]}") from error
     if problem := misfit(game):
         raise Refusal(f"{name} cannot be played: {problem}")
-    return OpenSpiel(game, max_plies, symmetries, cache_mb)
+    return OpenSpiel(game, max_plies, symmetries, cache_mb, action_kinds)
 
 
 def _import(name):
@@ -83,14 +92,15 @@ class OpenSpiel(Game):
     """A game of OpenSpiel.
 
     planes: OpenSpiel's observation, float32, and a last plane that is 1 if the second player is to move. A list of M
-    numbers becomes M planes of one cell; a table [C, M] becomes C planes, square if M is a square.
+    numbers becomes M planes of one cell; a table [C, M] becomes C planes, square if M is a square. Chess and antichess
+    show a row for each file and a column for each rank, which counts from the mover's side, as their actions do.
     At the end of a game player 0 counts as the one to move.
     """
 
     planes_dtype = np.dtype(np.float32)
     state_dtype = np.dtype(np.int16)
 
-    def __init__(self, game: Any, max_plies: int, symmetries: str, cache_mb: int):
+    def __init__(self, game: Any, max_plies: int, symmetries: str, cache_mb: int, action_kinds: int | None):
         from open_spiel.python.observation import make_observation
 
         self.game = game
@@ -103,6 +113,8 @@ class OpenSpiel(Game):
         self.num_actions, self.state_size = game.num_distinct_actions(), self.max_plies + 1
         channels, height, width = _board_shape(game.observation_tensor_shape())
         self.planes_shape = (channels + 1, height, width)
+        self.action_kinds = _kinds(game, self.num_actions // (height * width), action_kinds)
+        self._sideways = game.get_type().short_name in SIDEWAYS
         self.symmetry_cells, self.symmetry_actions = _symmetries(symmetries, height, width, self.num_actions)
         self._observation, self._scale = make_observation(game), 1 / game.max_utility()
         self._words = functools.lru_cache(maxsize=1)(self._name_actions)  # callers ask for all actions of a state
@@ -142,6 +154,10 @@ class OpenSpiel(Game):
             player = int(live.current_player() == 1)
             observation.set_from(live, player)
             row[:numbers], row[numbers:] = observation.tensor, player
+        if self._sideways:
+            planes = np.ascontiguousarray(planes.swapaxes(2, 3))
+            black = planes[:, -1, 0, 0] == 0  # White is OpenSpiel's player 1
+            planes[black] = planes[black, :, :, ::-1]
         return planes
 
     def show(self, state: np.ndarray) -> str:
@@ -206,6 +222,15 @@ def _board_shape(shape):
     channels, cells = shape[0], int(np.prod(shape[1:]))
     side = round(cells**0.5)
     return (channels, side, side) if side * side == cells else (channels, 1, cells)
+
+
+def _kinds(game, most, wanted):
+    """Return `Game.action_kinds`. most: whole kinds that the number of actions allows."""
+    if wanted is None:
+        return most if game.get_type().short_name in BY_CELLS else 0
+    if type(wanted) is not int or not 0 <= wanted <= most:
+        raise ValueError(f"action_kinds is {wanted!r}; allowed: None as is known for the game, or 0 to {most}")
+    return wanted
 
 
 def _symmetries(kind, height, width, num_actions):

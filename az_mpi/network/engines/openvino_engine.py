@@ -163,5 +163,8 @@ OPERATIONS = {
     "add": lambda ops, x, y: ops.add(x, y),
     "flatten": lambda ops, x, start_dim: ops.reshape(x, ops.constant(np.array([0] * start_dim + [-1])), True),
     "squeeze": lambda ops, x, dim: ops.squeeze(x, ops.constant(np.array([dim]))),
+    "cat": lambda ops, parts, dim=0: ops.concat(list(parts), dim),
+    "permute": lambda ops, x, *dims: ops.transpose(x, ops.constant(np.array(dims).reshape(-1))),
+    "amax": lambda ops, x, dim, keepdim=False: ops.reduce_max(x, ops.constant(np.array(dim)), keepdim),
     "mean": lambda ops, x, dim, keepdim=False: ops.reduce_mean(x, ops.constant(np.array(dim)), keepdim),
 }

@@ -8,6 +8,10 @@ from torch import nn
 
 from az_mpi.games.base import Game
 
+# A linear layer of more weights than this, over all cells of a board, gives way to convolutions of one cell and to
+# global pooling. The tower of 5 blocks of 64 channels has 370,000.
+WEIGHTS_MAX = 100_000
+
 
 class Head(nn.Module):
     """One output of the network. Its constructor is given those of these arguments that it has: game, channels (of the
@@ -44,6 +48,11 @@ class Head(nn.Module):
     def weight(self, settings: Any) -> float:
         """Return the weight of this loss in the total loss. settings: `config.train`."""
         return 1.0
+
+
+def pooled(x: torch.Tensor) -> torch.Tensor:
+    """Return the means and the maxima over the board, float [B, 2 C]. x: float [B, C, H, W]."""
+    return torch.cat([x.mean((2, 3)), x.amax((2, 3))], dim=1)
 
 
 def draw(layer: nn.Module) -> None:

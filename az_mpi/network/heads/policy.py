@@ -5,28 +5,45 @@ from torch import nn
 from torch.nn import functional as F
 
 from az_mpi.games.base import Game
-from az_mpi.network.heads.head import Head, draw, zero
+from az_mpi.network.heads.head import WEIGHTS_MAX, Head, draw, pooled, zero
 
 HIDDEN_CHANNELS = 32
 
 
 class Policy(Head):
-    """Logits of all actions, legal or not, [B, A]. Target: the search's policy pi; loss -pi^T log p."""
+    """Logits of all actions, legal or not, [B, A]. Target: the search's policy pi; loss -pi^T log p.
+
+    A linear layer makes them from all cells. Where that would have more than WEIGHTS_MAX weights and the actions are of
+    cells (`Game.action_kinds`), each cell makes those of its own actions; actions of no cell come from global pooling.
+    """
 
     name, target_dtype = "policy", None
 
     def __init__(self, game: Game, channels: int):
         super().__init__()
         _, height, width = game.planes_shape
+        kinds, inputs = game.action_kinds, HIDDEN_CHANNELS * height * width
         self.conv = nn.Conv2d(channels, HIDDEN_CHANNELS, 1)
-        self.out = nn.Linear(HIDDEN_CHANNELS * height * width, game.num_actions)
+        self.by_cells, self.further = kinds > 0 and inputs * game.num_actions > WEIGHTS_MAX, None
+        if not self.by_cells:
+            self.out = nn.Linear(inputs, game.num_actions)
+            return
+        self.out = nn.Conv2d(HIDDEN_CHANNELS, kinds, 1)
+        if further := game.num_actions - kinds * height * width:
+            self.further = nn.Linear(2 * HIDDEN_CHANNELS, further)
 
     def initialise(self) -> None:
         draw(self.conv)
         zero(self.out)
+        if self.further is not None:
+            zero(self.further)
 
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
-        return self.out(F.relu(self.conv(tower)).flatten(1))
+        hidden = F.relu(self.conv(tower))
+        if not self.by_cells:
+            return self.out(hidden.flatten(1))
+        logits = self.out(hidden).permute(0, 2, 3, 1).flatten(1)
+        return logits if self.further is None else torch.cat([logits, self.further(pooled(hidden))], dim=1)
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return -(target * F.log_softmax(output.float(), dim=1)).sum(dim=1)

@@ -8,14 +8,17 @@ from torch import nn
 from torch.nn import functional as F
 
 from az_mpi.games.base import Game
-from az_mpi.network.heads.head import Head, draw, zero
+from az_mpi.network.heads.head import WEIGHTS_MAX, Head, draw, pooled, zero
 
 HIDDEN_CHANNELS, HIDDEN = 32, 64
 
 
 class Value(Head):
     """The value v, [B]. Target: z' = (1 - share) z + share q, where z is the game's outcome, q the search's root value
-    and share `train.root_value_share`; loss (z' - v)^2."""
+    and share `train.root_value_share`; loss (z' - v)^2.
+
+    The hidden layer reads all cells, or, where it would have more than WEIGHTS_MAX weights, global pooling over them.
+    """
 
     name, target_dtype = "value", np.dtype("<f4")
 
@@ -23,7 +26,9 @@ class Value(Head):
         super().__init__()
         _, height, width = game.planes_shape
         self.conv = nn.Conv2d(channels, HIDDEN_CHANNELS, 1)
-        self.hidden = nn.Linear(HIDDEN_CHANNELS * height * width, HIDDEN)
+        inputs = HIDDEN_CHANNELS * height * width
+        self.is_pooled = inputs * HIDDEN > WEIGHTS_MAX
+        self.hidden = nn.Linear(2 * HIDDEN_CHANNELS if self.is_pooled else inputs, HIDDEN)
         self.out = nn.Linear(HIDDEN, 1)
 
     def initialise(self) -> None:
@@ -32,7 +37,8 @@ class Value(Head):
         zero(self.out)
 
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
-        hidden = F.relu(self.hidden(F.relu(self.conv(tower)).flatten(1)))
+        cells = F.relu(self.conv(tower))
+        hidden = F.relu(self.hidden(pooled(cells) if self.is_pooled else cells.flatten(1)))
         return torch.tanh(self.out(hidden)).squeeze(1)
 
     def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
