@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from az_mpi import games
 from az_mpi.config import load as configuration
@@ -115,6 +116,11 @@ def in_rows(rules_us: dict[str, float]) -> list[str]:
     return [f"microseconds a state, one core, batches of {BATCH}:", *(f"  {name:<14} {us:8.2f}" for name, us in rows)]
 
 
+def parameters_num(network: torch.nn.Module) -> int:
+    """Return the number of weights and biases."""
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
 def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_us: float) -> list[str]:
     """Return lines on the memory and the time that the default settings take."""
     network = resnet.build(game, config.network, config.seed)
@@ -125,13 +131,14 @@ def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_u
     simulations, trees, window = config.search.simulations, config.selfplay.parallel_games, config.replay.window_max
     node = tree.NODE.itemsize + game.state_size * game.state_dtype.itemsize + legal_num * tree.EDGE.itemsize
     row = sample_dtype(game, network.heads).itemsize + 8 + legal_num * HELD_POLICY.itemsize
-    parameters = sum(parameter.numel() for parameter in network.parameters())
+    parameters, of_heads = parameters_num(network), {name: parameters_num(it) for name, it in network.heads.items()}
+    told = ", ".join(f"{name} {number:,}" for name, number in of_heads.items())
     games_num = config.selfplay.games_num
     seconds = games_num * mean_plies * simulations * (rules_us + evaluation_us) / 1e6
     return [
         f"with the defaults ({config.network.blocks} x {config.network.channels} network, {simulations} simulations), "
         "one rank on one core:",
-        f"  network        {parameters:,} parameters; {evaluation_us:.0f} us an evaluation ({choice})",
+        f"  network        {parameters:,} parameters ({told}); {evaluation_us:.0f} us an evaluation ({choice})",
         f"  rules          {rules_us / (rules_us + evaluation_us):.1%} of the time of rules and evaluations",
         f"  search trees   {trees * (simulations + 1) * node / MIB:,.0f} MiB ({trees} games at once)",
         f"  window         up to {window * row / MIB:,.0f} MiB ({window:,} positions, over all ranks that train)",

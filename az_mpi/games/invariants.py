@@ -47,7 +47,7 @@ def _check_tables(game):
         assert (table[0] == np.arange(n)).all(), "the first symmetry is not the identity"
     kinds, cells = game.action_kinds, height * width
     assert 0 <= kinds * cells <= game.num_actions, f"action_kinds is {kinds}; {cells} cells would have more actions"
-    of_cells = game.symmetry_actions[:, : kinds * cells].reshape(-1, cells, kinds)
+    of_cells = game.symmetry_actions[:, : kinds * cells].reshape(len(game.symmetry_cells), cells, kinds)
     turn_together = (of_cells // max(kinds, 1) == game.symmetry_cells[:, :, None]).all()
     assert turn_together, "a symmetry turns actions otherwise than the cells that action_kinds gives them"
 

@@ -20,7 +20,8 @@ def test_a_game_is_checked_timed_drawn_and_its_cost_told(capsys):
     assert check_game.main(["tictactoe"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("tictactoe: 9 actions, 2 planes of 3 x 3, 8 symmetries, at most 9 plies, 4 bytes a state")
-    for word in ("rules hold", "the player who began", "canonical_key", "parameters", "trees", "window", "self-play"):
+    for word in ("rules hold", "the player who began", "canonical_key", "parameters (policy ", "trees", "window",
+                 "self-play"):
         assert word in said
 
 

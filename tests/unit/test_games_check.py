@@ -82,6 +82,12 @@ BROKEN = {
         {"symmetry_actions": np.zeros((8, 9), np.int32)},
         "not a permutation",
     ),
+    "actions of other cells": (
+        mnk.Rules,
+        {"symmetry_actions": TICTACTOE.symmetry_actions[[0, 3, 2, 1, 4, 5, 6, 7]]},
+        "otherwise than the cells",
+    ),
+    "more actions of cells than there are": (mnk.Rules, {"action_kinds": 2}, "action_kinds is 2"),
     "the identity is not first": (
         connect4.Rules,
         {name: getattr(connect4.Rules, name)[::-1] for name in ("symmetry_cells", "symmetry_actions")},
@@ -142,4 +148,4 @@ def test_turned_tables_that_do_not_belong_together_are_found():
     """Tic-tac-toe's turns in another order for the actions: each is a permutation, the pairs are wrong."""
     order = [0, 3, 2, 1, 4, 5, 6, 7]
     with pytest.raises(AssertionError, match="does not map boards"):
-        games.check(_broken(mnk.Rules, symmetry_actions=TICTACTOE.symmetry_actions[order]))
+        games.check(_broken(mnk.Rules, symmetry_actions=TICTACTOE.symmetry_actions[order], action_kinds=0))

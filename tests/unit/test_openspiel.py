@@ -9,6 +9,7 @@ import torch
 from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import OPPONENTS
+from az_mpi.games import openspiel
 from az_mpi.games.random_games import random_games
 from az_mpi.network import engines, resnet
 
@@ -92,6 +93,65 @@ def test_symmetries_turn_the_board():
     assert len({tuple(row) for row in game.symmetry_cells}) == 8
 
 
+def tells_legal_cells(game, kinds):
+    """Return for each player whether the planes that have one number on all cells of legal actions show another one
+    on at least 3 % of all cells."""
+    on_cells, on_board = ([], []), ([], [])
+    for states, _ in random_games(game, 3, np.random.default_rng(0)):
+        for planes, legal, player in zip(game.planes(states), game.legal(states), game.to_play(states)):
+            flat, cells = planes.reshape(len(planes), -1), np.flatnonzero(legal) // kinds
+            on_cells[player].append(flat[:, cells[cells < flat.shape[1]]])
+            on_board[player].append(flat)
+    found = []
+    for there, anywhere in zip(on_cells, on_board):
+        there, anywhere = np.concatenate(there, axis=1), np.concatenate(anywhere, axis=1)
+        constant = np.ptp(there, axis=1) == 0
+        found.append(bool((anywhere != there[:, :1])[constant].any(axis=0).mean() > 0.03))
+    return found
+
+
+@pytest.mark.parametrize("name, kinds", [("chess", 73), ("breakthrough", 12), ("checkers", 8), ("go", 1),
+                                         ("othello", 1), ("quoridor", 0), ("hive", 0), ("mancala", 0),
+                                         ("quoridor(action_kinds=1)", 1)])  # fmt: skip
+def test_kinds_of_actions(name, kinds):
+    assert games.make(f"openspiel:{name}").action_kinds == kinds
+
+
+@pytest.mark.parametrize("name", openspiel.BY_CELLS)
+def test_actions_are_of_the_cells_they_are_said_to_be(name):
+    """Where a piece is put the cell is empty; from where one moves it is the player's own: a plane of the mover's shows
+    one or the other."""
+    size = {"y": "(board_size=9)", "havannah": "(board_size=5)", "go": "(board_size=9)"}.get(name, "")
+    game = games.make(f"openspiel:{name}{size}")
+    assert game.action_kinds and tells_legal_cells(game, game.action_kinds) == [True, True]
+
+
+def test_actions_that_are_of_no_cells_are_told_from_others():
+    """Quoridor counts moves of a pawn from the pawn on."""
+    assert tells_legal_cells(games.make("openspiel:quoridor"), 1) == [False, False]
+
+
+def test_chess_is_seen_from_the_side_of_the_player_to_move():
+    """After 1. e4 White's pawn stands on file 4, rank 3 from White's side, and rank 4 from Black's."""
+    game = games.make("openspiel:chess")
+    start, after = game.initial(1), play(game, ["e4"])
+    before, planes = game.planes(start)[0], game.planes(after)[0]
+    for rank_of_pawns, seen in ((1, before), (6, planes)):
+        white = [k for k in range(12) if seen[k, 0, rank_of_pawns] == 1 and seen[k].sum() == 8]
+        assert len(white) == 1
+    assert planes[white[0], 4].tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
+    e4 = game.text_to_action(start[0], "e4")
+    assert e4 // 73 == 8 * 4 + 1  # from file 4, rank 1
+    assert game.text_to_action(after[0], "e5") == e4  # for Black the same from its own side
+
+
+def test_chess_has_no_giant_layer():
+    game = games.make("openspiel:chess")
+    network = resnet.build(game, SimpleNamespace(blocks=1, channels=8, heads=("policy", "value")), seed=1)
+    assert network(torch.from_numpy(game.planes(game.initial(2))))["policy"].shape == (2, 4674)
+    assert sum(p.numel() for p in network.heads.parameters()) < 10_000
+
+
 @pytest.mark.parametrize("engine", ["torch", "openvino"])
 @pytest.mark.parametrize("name", ["mancala", "chess"])
 def test_engines_take_planes_that_are_not_binary(name, engine):
@@ -115,7 +175,8 @@ def test_what_does_not_fit_is_refused_with_its_property():
                         ("dark_hex", "information is IMPERFECT_INFORMATION"), ("goofspiel", "SIMULTANEOUS"),
                         ("otello", "did you mean othello"), ("hex(size=3)", "board_size"),
                         ("hex(max_plies=1000)", "121"), ("clobber(symmetries='dihedral')", "square"),
-                        ("chess(symmetries='around')", "half_turn")):  # fmt: skip
+                        ("chess(symmetries='around')", "half_turn"),
+                        ("chess(action_kinds=74)", "0 to 73")):  # fmt: skip
         with pytest.raises(Refusal, match=words):
             games.make(f"openspiel:{name}")
 
