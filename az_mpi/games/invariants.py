@@ -10,6 +10,7 @@ def check(game: Game, games_num: int = 64, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     _check_tables(game)
     states = game.initial(games_num)
+    assert not game.to_play(states).any(), "to_play is not 0 for the player who begins"
     # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
     k = rng.integers(len(game.symmetry_cells), size=games_num)
     mirrored = game.initial(games_num)

@@ -94,7 +94,8 @@ class OpenSpiel(Game):
     planes: OpenSpiel's observation, float32, and a last plane that is 1 if the second player is to move. A list of M
     numbers becomes M planes of one cell; a table [C, M] becomes C planes, square if M is a square. Chess and antichess
     show a row for each file and a column for each rank, which counts from the mover's side, as their actions do.
-    At the end of a game player 0 counts as the one to move.
+    Players are numbered from the one who begins, who counts as the one to move at the end of a game. In OpenSpiel's
+    chess that is player 1.
     """
 
     planes_dtype = np.dtype(np.float32)
@@ -103,7 +104,7 @@ class OpenSpiel(Game):
     def __init__(self, game: Any, max_plies: int, symmetries: str, cache_mb: int, action_kinds: int | None):
         from open_spiel.python.observation import make_observation
 
-        self.game = game
+        self.game, self._first = game, game.new_initial_state().current_player()
         longest = min(game.max_game_length(), MAX_PLIES)
         if not 0 <= max_plies <= np.iinfo(np.int16).max or max_plies > game.max_game_length():
             raise ValueError(f"max_plies is {max_plies}; allowed: 0 for {longest}, or 1 to {game.max_game_length()}")
@@ -141,22 +142,22 @@ class OpenSpiel(Game):
         ended, value = states[:, 0] >= self.max_plies, np.zeros(len(states), np.float32)
         for i, live in enumerate(self._each(states)):
             if live.is_terminal():  # else a game that is cut is a draw
-                ended[i], value[i] = True, live.returns()[0] * self._scale
+                ended[i], value[i] = True, live.returns()[self._first] * self._scale
         return ended, value
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
-        return np.array([live.current_player() == 1 for live in self._each(states)], np.int8)
+        return np.array([live.current_player() == 1 - self._first for live in self._each(states)], np.int8)
 
     def planes(self, states: np.ndarray) -> np.ndarray:
         planes = np.empty((len(states), *self.planes_shape), np.float32)
         observation, numbers = self._observation, self._observation.tensor.size
         for row, live in zip(planes.reshape(len(states), -1), self._each(states)):
-            player = int(live.current_player() == 1)
-            observation.set_from(live, player)
-            row[:numbers], row[numbers:] = observation.tensor, player
+            second = live.current_player() == 1 - self._first
+            observation.set_from(live, 1 - self._first if second else self._first)
+            row[:numbers], row[numbers:] = observation.tensor, second
         if self._sideways:
             planes = np.ascontiguousarray(planes.swapaxes(2, 3))
-            black = planes[:, -1, 0, 0] == 0  # White is OpenSpiel's player 1
+            black = planes[:, -1, 0, 0] == 1
             planes[black] = planes[black, :, :, ::-1]
         return planes
 

@@ -65,6 +65,16 @@ def test_a_played_game():
     assert ended[0] and value[0] == 1.0  # for player 0, who counts as the one to move at the end
 
 
+def test_the_player_who_begins_is_player_0_also_where_openspiel_counts_otherwise():
+    """White begins in chess, as OpenSpiel's player 1, and is mated in two moves: Black's move, then his end."""
+    game = games.make("openspiel:chess")
+    before = play(game, ["f3", "e5", "g4"])
+    assert game.to_play(game.initial(1)).tolist() == [0] and game.to_play(before).tolist() == [1]
+    assert not game.planes(game.initial(1))[0, -1].any() and game.planes(before)[0, -1].all()
+    ended, value = game.terminal(play(game, ["f3", "e5", "g4", "Qh4#"]))
+    assert ended[0] and value[0] == -1.0  # for White
+
+
 def test_a_game_that_is_cut_is_a_draw():
     game = games.make("openspiel:tic_tac_toe(max_plies=3)")
     ended, value = game.terminal(play(game, ["x(1,1)", "o(0,0)", "x(2,2)"]))

@@ -35,7 +35,8 @@ def play_again(game, folder):
                 state.apply_action(int(row["action"]))
             cut = not state.is_terminal()
             assert not cut or len(rows) == game.max_plies
-            result = 0.0 if cut else state.returns()[0] / game.game.max_utility()
+            first = game.game.new_initial_state().current_player()
+            result = 0.0 if cut else state.returns()[first] / game.game.max_utility()
             assert np.isclose(stored["outcome"], result), (stored["outcome"], result)
             at, game_num = at + stored["length"], game_num + 1
     assert game_num >= 4
