@@ -1,8 +1,8 @@
 """A head of one's own: a further output of the network, which learns how many moves are left of the game."""
 
 import numpy as np
+import torch
 from torch import nn
-from torch.nn import functional as F
 
 from az_mpi.network.heads.head import Head
 
@@ -21,7 +21,7 @@ class MovesLeft(Head):
         self.out = nn.Linear(channels, 1)
 
     def forward(self, tower):
-        return F.relu(self.out(tower.mean(dim=(2, 3)))).squeeze(1)
+        return torch.sigmoid(self.out(tower.mean(dim=(2, 3)))).squeeze(1)
 
     def target(self, record, game, settings):
         lengths = record.games["length"]  # positions follow each other game by game

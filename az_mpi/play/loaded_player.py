@@ -12,6 +12,7 @@ from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game
 from az_mpi.network import engines, resnet
+from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.search import make_search
@@ -78,6 +79,9 @@ def load_player(path: str | Path, engine: str = "auto", precision: str = "auto",
     network.load_state_dict(_weights(Path(path), run, network.state_dict()))
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     made, _ = engines.make(engine, network, game, device, threads, precision)
+    if precision == "int8":
+        made.calibrate(game.planes(int8.random_states(game)))
+        made.load(network)
     return LoadedPlayer(game, made, config.search)
 
 

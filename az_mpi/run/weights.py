@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from az_mpi.network import resnet
+from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import CALIBRATION_NUM
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
@@ -32,12 +33,14 @@ def broadcast_weights(run: Run) -> None:
 
 
 def _calibration(run):
-    """Return planes of positions that root draws from its part of the window, uint8 [CALIBRATION_NUM, C, H, W], the
-    same on every rank and in a run that is resumed here; none from an empty window. Collective."""
+    """Return planes of positions that root draws from its part of the window, [CALIBRATION_NUM, C, H, W], the same on
+    every rank and in a run that is resumed here; if the window is empty, of random games. Collective."""
     replay, seed, game = run.training.replay, run.setup.config.seed, run.setup.game
     states = game.initial(0)
     if run.world.is_root and replay and replay.positions_num:
         states = replay.states(np.random.default_rng([seed, run.games_iteration]), CALIBRATION_NUM)
+    elif run.world.is_root:
+        states = int8.random_states(game)
     return game.planes(run.world.broadcast(states))
 
 

@@ -2,6 +2,9 @@
 
 import pytest
 
+from az_mpi import games
+from az_mpi.games import openspiel
+
 pytestmark = pytest.mark.mpi
 pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
 LONGEST = 24  # plies; longer games are cut, which the rules of the run allow
@@ -11,14 +14,13 @@ SMALL = {"go": "board_size=5", "hex": "board_size=4", "y": "board_size=5", "gomo
 
 
 def test_every_game_that_fits_plays_and_trains_on_two_ranks(program, tmp_path):
-    from az_mpi.games import openspiel
-
     names = []
     for kind in pyspiel.registered_games():
         if kind.default_loadable and kind.min_num_players <= 2 <= kind.max_num_players:
-            game = pyspiel.load_game(kind.short_name)
-            if openspiel.misfit(game) is None:
-                cut = [f"max_plies={LONGEST}"] * (game.max_game_length() > LONGEST)
-                names.append(f"{kind.short_name}({', '.join([*filter(None, [SMALL.get(kind.short_name)]), *cut])})")
+            if openspiel.misfit(pyspiel.load_game(kind.short_name)) is None:
+                smaller = SMALL.get(kind.short_name, "")
+                longest = games.make(f"openspiel:{kind.short_name}({smaller})").max_plies
+                cut = f"max_plies={LONGEST}" * (longest > LONGEST)
+                names.append(f"{kind.short_name}({', '.join(filter(None, [smaller, cut]))})")
     assert len(names) >= 31
     program(2, "openspiel_games", tmp_path, *names)

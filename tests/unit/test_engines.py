@@ -19,7 +19,7 @@ from az_mpi.network.engines.engine import pieces
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine
 
-POSITIONS = {game.name: int8.random_planes(game) for game in (CONNECT4, games.make("tictactoe"))}
+POSITIONS = {game.name: game.planes(int8.random_states(game)) for game in (CONNECT4, games.make("tictactoe"))}
 MAKE = {
     "torch": TorchEngine,
     "openvino": lambda network, game, precision: OpenVinoEngine(network, game, 1, precision),

@@ -121,10 +121,14 @@ def test_a_turned_board_has_turned_logits_and_the_same_value(name):
     assert not torch.allclose(logits, logits[:, np.roll(np.arange(game.num_actions), 1)], atol=0.1)
 
 
+def calibration(game):
+    return game.planes(int8.random_states(game))
+
+
 ENGINES = {
     "torch": TorchEngine,
     "openvino": lambda network, game, precision: OpenVinoEngine(network, game, 1, precision),
-    "int8": lambda network, game, precision: Int8Engine(network, game, 1, precision, int8.random_planes(game)),
+    "int8": lambda network, game, precision: Int8Engine(network, game, 1, precision, calibration(game)),
 }
 
 

@@ -16,7 +16,7 @@ from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import CALIBRATION_NUM
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 
-PLANES = int8.random_planes(CONNECT4)
+PLANES = CONNECT4.planes(int8.random_states(CONNECT4))
 
 
 class Tiny(nn.Module):

@@ -54,10 +54,10 @@ def with_openvino(network: torch.nn.Module, game: Game, threads: int, precision:
         raise _lacking("int8", "no 8-bit multiplications on this processor (AVX512-VNNI or AMX)")
     rest, why = _precision(torch.device("cpu"), "auto" if precision == "int8" else precision)
     if precision == "int8":
-        return _chosen(Int8Engine(network, game, threads, rest, int8.random_planes(game)), "int8", AS_SET, reason)
+        return _chosen(Int8Engine(network, game, threads, rest, int8.random_bits(game)), "int8", AS_SET, reason)
     engine = OpenVinoEngine(network, game, threads, rest)
     if precision == "auto" and timed and has_int8():
-        planes = int8.random_planes(game)
+        planes = int8.random_bits(game)
         in_int8 = Int8Engine(network, game, threads, rest, planes)
         gain = _gain(in_int8, engine, planes[:TIMED_NUM])
         if gain >= INT8_GAIN_MIN:

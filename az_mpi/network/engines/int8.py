@@ -21,11 +21,18 @@ RANDOM_GAMES = 32
 KL_MAX, VALUE_ERROR_MAX = 0.005, 0.03
 
 
-def random_planes(game: Game) -> np.ndarray:
-    """Return planes of calibration positions from random games, [CALIBRATION_NUM, C, H, W]: always the same ones."""
+def random_bits(game: Game) -> np.ndarray:
+    """Return planes of random zeros and ones, [CALIBRATION_NUM, C, H, W], always the same: for an engine that is to be
+    calibrated before it plays. They need none of the game's kernels, which are perhaps not compiled yet."""
+    bits = np.random.default_rng(0).integers(2, size=(CALIBRATION_NUM, *game.planes_shape))
+    return bits.astype(game.planes_dtype)
+
+
+def random_states(game: Game) -> np.ndarray:
+    """Return positions of random games to calibrate with, [CALIBRATION_NUM, S], always the same."""
     rng = np.random.default_rng(0)
     states = np.concatenate([states for states, _ in random_games(game, RANDOM_GAMES, rng)])
-    return game.planes(states[rng.integers(len(states), size=CALIBRATION_NUM)])
+    return states[rng.integers(len(states), size=CALIBRATION_NUM)]
 
 
 def convolutions(graph: fx.Graph, network: torch.nn.Module) -> dict[fx.Node, fx.Node]:
