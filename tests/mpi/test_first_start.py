@@ -10,15 +10,18 @@ def test_one_rank_compiles_for_hosts_that_share_a_cache(mpirun, tmp_path, monkey
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
 
     def start(name, *options):
-        """Train in a new folder; return what was said, and how many functions each rank compiled."""
+        """Train in a new folder; return what was said, and how many functions each rank compiled, without those inside
+        of others, which are Numba's own."""
         counts = tmp_path / f"counts {name}"
         counts.mkdir()
         done = mpirun(3, PROGRAMS / "compile_counts.py", counts, "--config_file", "configs/smoke.json", "--logdir",
                       tmp_path / name, *options)
-        return done.stdout, [len((counts / str(rank)).read_text().splitlines()) for rank in range(3)]
+        lines = [(counts / str(rank)).read_text().splitlines() for rank in range(3)]
+        return done.stdout, [sum("<locals>" not in line for line in names) for names in lines]
 
     said, compiled = start("first")
-    assert sorted(compiled)[:2] == [0, 0] and max(compiled) > 20
+    # Each rank compiles the game's `legal`, by which it sizes its trees.
+    assert max(sorted(compiled)[:2]) <= 1 and max(compiled) > 20
     assert said.count("compiling the kernels") > 5
     assert said.rindex("compiling the kernels") < said.index("iteration 1 of 2")
     said, compiled = start("second", "--set", "iterations=1", "--set", "evaluate.opponents=[]")
