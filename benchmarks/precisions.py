@@ -38,7 +38,7 @@ def main():
     torch.set_num_threads(1)
     world, rows = World.start(), {}
     for path in arguments.networks:
-        for factor in (1.0, arguments.gain):
+        for factor in sorted({1.0, arguments.gain}):
             match = play(world, path, arguments, factor)
             name = f"{Path(path).name}, {factor:g} times the simulations"
             for figure in ("score", "elo"):
