@@ -33,7 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SAME = ("selfplay.deterministic=true", "evaluate.every=0", "evaluate.opponents=[]", "evaluate.solver_positions=0",
         "report.tensorboard=false")  # fmt: skip
 READY = (("--with-ft", "ulfm"), ("checkpoint.every=1",))
-BARE = ((), ("fault.hang_s=0", "checkpoint.every=1000000"))
+ENDLESS = 1_000_000  # iterations: a job that ended while the other one is behind would leave nothing to compare
+BARE = ((), ("fault.hang_s=0", f"checkpoint.every={ENDLESS}"))
 TURN_S = 0.5
 
 
@@ -43,7 +44,7 @@ class Job:
     def __init__(self, arguments, folder, options, settings):
         """Start it in a folder; `options` are mpirun's."""
         words = [sys.executable, str(ROOT / "run_dist.py"), "--config_file", str(arguments.config_file), "--logdir",
-                 f"{folder}/run", "--set", f"iterations={2 * arguments.iterations}"]  # fmt: skip
+                 f"{folder}/run", "--set", f"iterations={ENDLESS}"]  # fmt: skip
         for setting in (*SAME, *settings):
             words += ["--set", setting]
         self.metrics, self.output = folder / "run" / "metrics.jsonl", folder / "output"
