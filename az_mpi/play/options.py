@@ -1,6 +1,7 @@
 """What the commands that play have in common: RUN, which of its networks plays, and for how long it thinks."""
 
 import argparse
+import gc
 import sys
 from typing import TYPE_CHECKING
 
@@ -43,4 +44,7 @@ def open_session(given: argparse.Namespace) -> "tuple[Session, Limit]":
 
     session = Session(load_player(find_network(given.run, given.checkpoint)))
     session.warm_up()
+    # The garbage collector looks no more at what was loaded, which would make somebody wait for a move.
+    gc.collect()
+    gc.freeze()
     return session, Limit(given.simulations, given.seconds)

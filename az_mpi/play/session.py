@@ -28,7 +28,7 @@ class Session:
         # From the initial position to the present one, each [S].
         self.states = [self.game.initial(1)[0]]
         self._search = player.new_search(self._simulations_max())
-        self._slowest_s = 0.0
+        self._slowest_s, self._plies = 0.0, 0
         self.restart()
 
     def _simulations_max(self):
@@ -46,7 +46,8 @@ class Session:
     def warm_up(self) -> None:
         """Use all that a game uses once, on the initial position, so that no later move waits for a compiler."""
         self.think(Limit(simulations=8))
-        self.play(self.moves()[0].action)
+        self.play(self.best())
+        self.think(Limit(simulations=1))
         self.restart()
         self._slowest_s = 0.0
 
@@ -97,18 +98,16 @@ class Session:
                              + ", ".join(words[word] for word in near)) from None
 
     def play(self, action: int) -> None:
-        """Play a legal action; the part of the tree below it stays."""
+        """Play a legal action; the part of the tree below it stays. What that takes is part of the next `think`."""
         self.states.append(self.game.play(self.state[None], np.array([action]))[0])
         self.actions.append(int(action))
-        self._search.advance(_SLOT, np.array([action]))
 
     def undo(self, plies: int = 1) -> None:
         """Take back the last `plies` moves."""
-        if not plies:
-            return
         kept = len(self.actions) - plies
         del self.actions[kept:], self.states[kept + 1 :]
-        self._new_tree()
+        if kept < self._plies:
+            self._new_tree()
 
     def played(self) -> list[str]:
         """Return the moves that were played, in the game's notation."""
@@ -131,12 +130,13 @@ class Session:
 
         Time: no simulation begins that would end after limit.seconds if it took twice as long as the slowest so far.
         A part of the time is kept on top of that. One simulation is run in any case."""
+        end = time.monotonic() + limit.seconds - min(limit.seconds * RESERVE, RESERVE_S)
+        self._follow()
         now = time.monotonic()
-        end = now + limit.seconds - min(limit.seconds * RESERVE, RESERVE_S)
         self._slowest_s /= 2  # of the search before: the first simulation of this one is rarely slower
         while not self._search.done(_SLOT)[0]:
-            if self.simulations >= LEAST and (
-                    limit.simulations and self.simulations >= limit.simulations
+            if self._simulations() >= LEAST and (
+                    limit.simulations and self._simulations() >= limit.simulations
                     or limit.seconds and now + 2 * self._slowest_s >= end or stop()):  # fmt: skip
                 break
             self._search.step(_SLOT)
@@ -146,16 +146,33 @@ class Session:
     @property
     def simulations(self) -> int:
         """How many simulations have gone through the tree's root, those for earlier moves included."""
-        return max(int(self._search.trees.visits[0, 0]) - 1, 0)  # the first visit is the root's own evaluation
+        self._follow()
+        return self._simulations()
 
     @property
     def value(self) -> float:
         """What the search says of the position, in [-1, 1] for the player to move; 0 before it has begun."""
+        self._follow()
         return float(self._search.value(_SLOT)[0])
+
+    def best(self) -> int:
+        """Return the action that the search would play, after `think`."""
+        return int(self._search.choose(_SLOT, np.zeros(1))[0])
 
     def moves(self) -> list[RootMove]:
         """Return what the search says of each legal move, best first; nothing before it has begun."""
+        self._follow()
         return root_moves(self._search.trees, 0)
+
+    def _simulations(self):
+        return max(int(self._search.trees.visits[0, 0]) - 1, 0)  # the first visit is the root's own evaluation
+
+    def _follow(self):
+        """Advance the tree by the moves that were played since it was used."""
+        for action in self.actions[self._plies :]:
+            self._search.advance(_SLOT, np.array([action]))
+        self._plies = len(self.actions)
 
     def _new_tree(self):
         self._search.reset(_SLOT, self.state[None], np.zeros(1, np.uint64))
+        self._plies = len(self.actions)  # before the tree's root

@@ -69,6 +69,9 @@ def test_the_tree_stays_between_moves():
     assert kept == first.visits - 1 > 5
     session.think(Limit(simulations=kept + 10))
     assert session.simulations == kept + 10
+    session.play(session.best())
+    session.undo()
+    assert session.simulations == kept + 10  # the tree had not followed yet
     session.undo()
     assert session.simulations == 0 and session.moves() == []
 
