@@ -28,6 +28,7 @@ PASS = "pass"
 LEAVE_S = 0.5  # how long a search may go on when nothing follows but the end
 MOVES_TO_GO_MIN = 10  # for how many moves at least main time is to last
 ANY = (str, ...)  # any number of arguments
+ABOUT = "Let programs play against the network of a run, by the Go Text Protocol (GTP), version 2."
 EPILOG = """\
 It reads commands from standard input, for Go, Othello, Hex, Gomoku, Connect Four, and any other game whose moves are
 single words. list_commands lists them; docs/play.md says how games, vertices and time are understood.
@@ -40,7 +41,7 @@ class GtpError(Exception):
 
 def main(arguments: list[str]) -> int:
     """Answer the commands that come in at standard input, then end the process. Raises Refusal."""
-    given = make_parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG).parse_args(arguments)
+    given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
     lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
     try:
         session, limit = open_session(given)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
 END_S = 1.0
-GNUGO = shutil.which("gnugo", path=f"{os.environ.get('PATH', '')}:/usr/games")
+GNUGO, RHINO = (shutil.which(name, path=f"{os.environ['PATH']}:/usr/games") for name in ("gnugo", "gtp-rhino"))
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,8 @@ def run(tmp_path_factory):
 
 class Engine:
     """A GTP engine in a process of its own."""
+
+    takes_passes = True  # else it knows by itself who must pass, as some engines for Othello do
 
     def __init__(self, *command):
         self.process = subprocess.Popen([str(word) for word in command], cwd=ROOT, stdin=subprocess.PIPE,
@@ -119,39 +121,54 @@ def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
     assert "not a run" in said.err and said.out == ""
 
 
+def play_match(ours, theirs, game_index, plies_max):
+    """Play one game, ours first in games of even index; return its moves. An engine that takes a move of the other one
+    for illegal answers with an error, which fails the test."""
+    for engine in (ours, theirs):
+        engine.ask("clear_board")
+    moves = []
+    while moves[-2:] != ["pass", "pass"] and len(moves) < plies_max:
+        colour = ("black", "white")[len(moves) % 2]
+        mover, other = (ours, theirs) if (len(moves) + game_index) % 2 == 0 else (theirs, ours)
+        vertex = mover.ask(f"genmove {colour}").lower()
+        assert vertex != "resign"
+        if vertex != "pass" or other.takes_passes:
+            other.ask(f"play {colour} {vertex}")
+        moves.append(vertex)
+    return moves
+
+
 @pytest.mark.skipif(not GNUGO, reason="GNU Go is not installed (apt install gnugo)")
 def test_a_match_with_gnu_go_that_judges_every_move(run):
-    """Three games with colours in turns. GNU Go takes every move of ours as legal and we every one of its; the boards
-    are the same in the end."""
+    """And has the same stones on its board in the end."""
     gnugo = GNUGO, "--mode", "gtp", "--level", "1", "--chinese-rules", "--play-out-aftermath"
     with start(run, "--simulations", "30") as ours, Engine(*gnugo) as theirs:
+        for command in ("boardsize 5", "komi 7"):
+            assert ours.ask(command) == theirs.ask(command) == ""
         moves_num = 0
-        for game in range(3):
-            for engine in (ours, theirs):
-                for command in ("boardsize 5", "clear_board", "komi 7"):
-                    engine.ask(command)
-            passes, ply = 0, 0
-            while passes < 2 and ply < 50:
-                colour = "bw"[ply % 2]
-                mover, other = (ours, theirs) if (ply + game) % 2 == 0 else (theirs, ours)
-                vertex = mover.ask(f"genmove {colour}")
-                assert vertex.lower() != "resign"
-                other.ask(f"play {colour} {vertex}")  # fails if it is illegal for the other one
-                passes = passes + 1 if vertex.lower() == "pass" else 0
-                ply += 1
-            moves_num += ply
-            for colour, whose in (("black", "X"), ("white", "O")):  # the same stones in the end
-                listed = theirs.ask(f"list_stones {colour}").split()
-                assert sorted(listed) == sorted(stones(ours.ask("showboard"), whose))
+        for game_index in range(4):
+            moves_num += len(play_match(ours, theirs, game_index, 49))
+            for colour, symbol in (("black", "X"), ("white", "O")):
+                assert sorted(theirs.ask(f"list_stones {colour}").split()) == stones(ours.ask("showboard"), symbol)
             assert ours.ask("final_score")[:2] in ("B+", "W+", "0")
-        assert moves_num > 30
+        assert moves_num > 40
+
+
+@pytest.mark.skipif(not RHINO, reason="GRhino is not installed (apt install grhino)")
+def test_a_match_with_grhino_that_judges_every_move_of_othello(tmp_path):
+    """And counts the same discs in the end."""
+    with start(make_run(tmp_path / "run", "othello"), "--simulations", "10") as ours, Engine(RHINO) as theirs:
+        theirs.takes_passes = False
+        for game_index in range(2):
+            assert len(play_match(ours, theirs, game_index, 140)) > 12
+            assert ours.ask("final_score") == theirs.ask("final_score")
 
 
 def stones(drawing, whose):
-    """Return the vertices of one colour's stones on our drawing of a board."""
+    """Return the vertices of one colour's stones on our drawing of a board, sorted."""
     *rows, letters = drawing.split("\n")
     found = []
     for row in rows:
         number, cells = row[:1], row[1:].replace("(", " ").replace(")", " ").split()
         found += [f"{letter}{number}" for letter, cell in zip(letters.split(), cells) if cell == whose]
-    return found
+    return sorted(found)

@@ -107,6 +107,17 @@ def test_every_game_is_played_to_its_end_with_lines_of_legal_moves(game):
     assert session.result in (-1, 0, 1)
 
 
+def test_a_game_of_openspiel_is_played_in_its_words():
+    pytest.importorskip("pyspiel", reason="OpenSpiel is not installed")
+    session = begun("openspiel:breakthrough(rows=6,columns=5)")
+    with pytest.raises(ValueError, match="a5a4"):
+        session.find("a5a9")
+    while not session.over:
+        session.think(Limit(simulations=5))
+        session.play(session.find(session.line([session.best()])[0]))
+    assert session.result in (-1, 1) and len(session.played()) == len(session.actions)
+
+
 def test_no_simulation_begins_that_may_end_too_late(monkeypatch):
     """Simulations of the most various durations, by a clock of the test's own."""
     now, rng = [100.0], np.random.default_rng(0)
