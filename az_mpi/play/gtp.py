@@ -286,5 +286,7 @@ class GtpEngine:
                 self.session.think(Limit(seconds=asked.interval_s), self.lines.waiting)
                 self.lines.wait(due - time.monotonic())
                 yield write(self.session.moves(), self.vertices, asked)
+        except Exception:  # the reply has begun: an error can only end it
+            traceback.print_exc()
         finally:
             self.session.undo(passes)

@@ -364,6 +364,11 @@ def test_a_mistake_in_the_rules_does_not_end_the_engine(monkeypatch, capsys):
     assert channel.bad("play b c3").startswith("internal error") and "Traceback" in capsys.readouterr().err
     monkeypatch.undo()
     assert channel.good("play b c3") == ""
+    monkeypatch.setattr(channel.session.game, "terminal", lambda states: (states[:1, 0] < 0, 1 / 0 * len(states)))
+    assert channel.bad("genmove w").startswith("internal error")
+    monkeypatch.undo()
+    monkeypatch.setattr(channel.session, "think", lambda *how: 1 / 0)
+    assert channel.good("lz-analyze b 5") == "" and channel.moves() == ["C3"]
 
 
 @pytest.mark.parametrize("last", ["quit\n", "", "3 quit # that is all\n"])

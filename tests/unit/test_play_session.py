@@ -105,6 +105,8 @@ def test_every_game_is_played_to_its_end_with_lines_of_legal_moves(game):
         if session.over:
             break
     assert session.result in (-1, 0, 1)
+    lead = session.game.lead(session.state[None])
+    assert lead is None or np.sign(lead[0]) == session.result
 
 
 def test_a_game_of_openspiel_is_played_in_its_words():
