@@ -19,6 +19,8 @@ COMMANDS = {
     "check-game": ("az_mpi.doctor.check_game", "check the rules of a game, and say what learning it takes"),
     "status": ("az_mpi.report.status_command", "show how far a run is and what each of its ranks does"),
     "report": ("az_mpi.report.page", "make one HTML page of a run"),
+    "play": ("az_mpi.play.terminal", "play against the network of a run in the terminal"),
+    "gtp": ("az_mpi.play.gtp", "let programs play against the network of a run: Go Text Protocol"),
     "verify": ("az_mpi.storage.verify", "check every file of a run, and mend what can be"),
 }
 

@@ -118,6 +118,11 @@ class Game(ABC):
         """Return one state, [S], as a `Board`. By default None: reports then show the text of `show`."""
         return None
 
+    def lead(self, states: np.ndarray) -> np.ndarray | None:
+        """Return by how many points the player who began would win if the game ended in each state, float32 [B]. By
+        default None: the game has no points."""
+        return None
+
     def key(self, states: np.ndarray) -> np.ndarray:
         """Return a 64-bit key of each state, uint64 [B]. Equal states have equal keys; different states, such as two
         images of one board, have different keys except by chance."""

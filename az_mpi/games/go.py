@@ -54,6 +54,9 @@ class Rules(BitboardGame):
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _terminal(states, self.rows, float(self.komi), self.max_plies)
 
+    def lead(self, states: np.ndarray) -> np.ndarray:
+        return _leads(states, self.rows) - np.float32(self.komi)
+
     def to_play(self, states: np.ndarray) -> np.ndarray:
         return (self._turn(states) & np.uint64(1)).astype(np.int8)
 
@@ -241,6 +244,17 @@ def _lead(board, size, seen, stack):
             count, touches, _, _ = _region(board, p, 0, seen, stack, wide)
             lead += count * ((touches == 1) - np.int64(touches == 2))
     return lead
+
+
+@njit(cache=True, nogil=True)
+def _leads(states, size):
+    leads, wide = np.empty(len(states), np.float32), size + 2
+    board, seen = np.empty(wide * wide, np.int8), np.empty(wide * wide, np.int64)
+    stack = np.empty(size * size, np.int64)
+    for b in range(len(states)):
+        _unpack(states[b], size, board)
+        leads[b] = _lead(board, size, seen, stack)
+    return leads
 
 
 @njit(cache=True, nogil=True)

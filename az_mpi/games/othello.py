@@ -51,6 +51,10 @@ class Rules(BitboardGame):
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _terminal(states, self.cells, self._steps, self._has_next)
 
+    def lead(self, states: np.ndarray) -> np.ndarray:
+        own, other = np.bitwise_count(states[:, :2]).astype(np.float32).T
+        return np.where(self.to_play(states) == 0, own - other, other - own)
+
     def to_play(self, states: np.ndarray) -> np.ndarray:
         return states[:, 2].astype(np.int8)
 

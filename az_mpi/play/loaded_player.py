@@ -9,7 +9,7 @@ import torch
 
 from az_mpi import games
 from az_mpi.core import files
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, escape
 from az_mpi.games.base import Game
 from az_mpi.network import engines, resnet
 from az_mpi.network.engines import int8
@@ -20,6 +20,7 @@ from az_mpi.storage import checkpoint, run_folder
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
+    from az_mpi.search.puct import Search
 
 
 class Analysis(NamedTuple):
@@ -49,8 +50,7 @@ class LoadedPlayer:
         states = np.asarray(state, self.game.state_dtype)[None]
         if self.game.terminal(states)[0][0]:
             raise ValueError("the game is over in this position")
-        settings = self.settings.model_copy(update={"simulations": simulations or self.settings.simulations})
-        search, slots = make_search(self.game, self._evaluate, settings, 1, noise=False), np.arange(1)
+        search, slots = self.new_search(simulations or self.settings.simulations), np.arange(1)
         search.reset(slots, states, np.zeros(1, np.uint64))
         search.run(slots)
         policy, (_, actions, shares) = np.zeros(self.game.num_actions, np.float32), search.policy(slots)
@@ -58,6 +58,11 @@ class LoadedPlayer:
         action = int(search.choose(slots, np.zeros(1))[0])
         move = self.game.action_to_text(states[0], action)
         return Analysis(policy, float(search.value(slots)[0]), action, move)
+
+    def new_search(self, simulations: int) -> "Search":
+        """Return a search of one tree, slot 0, with room for `simulations`, which begins when it is `reset`."""
+        settings = self.settings.model_copy(update={"simulations": simulations})
+        return make_search(self.game, self._evaluate, settings, 1, noise=False)
 
     def evaluate(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (logits float32 [n, A], value float32 [n]) of states [n, S]: the network's, without search."""
@@ -83,6 +88,20 @@ def load_player(path: str | Path, engine: str = "auto", precision: str = "auto",
         made.calibrate(game.planes(int8.random_states(game)))
         made.load(network)
     return LoadedPlayer(game, made, config.search)
+
+
+def find_network(run: Path, name: str) -> Path:
+    """Return the path for `load_player` of a network of a run: "newest" for the newest checkpoint, "best" for the best
+    network so far, or a name as in RUN/checkpoints or RUN/best. Raises Refusal, which lists the names."""
+    saved = checkpoint.find(run / "checkpoints")
+    best = [run / "best" / file for file in files.names(run / "best") if file.endswith(".safetensors")]
+    named = {path.stem: path for path in (*sorted(best), *saved)}  # a checkpoint before a best network of its name
+    path = {"newest": run, "best": max(best, default=None)}.get(name, named.get(name.removesuffix(".safetensors")))
+    if path is None:
+        _run_of(run)
+        there = ["newest", *["best"] * bool(best), *sorted(named)]
+        raise Refusal(f"{run} has no network {escape(name)}\n  there are: {', '.join(there)}")
+    return path
 
 
 def _run_of(path):

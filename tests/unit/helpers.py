@@ -1,5 +1,6 @@
 """What several tests need: boards from drawings, a game small enough for hand computation, a walk over search trees."""
 
+import json
 import math
 
 import numpy as np
@@ -11,7 +12,9 @@ from az_mpi.config.load import validate
 from az_mpi.games.base import Game
 from az_mpi.network import resnet
 from az_mpi.network.evaluators import Evaluator
+from az_mpi.play.loaded_player import LoadedPlayer
 from az_mpi.search.puct import Search
+from az_mpi.storage import checkpoint, run_folder
 
 CONNECT4 = games.make("connect4")
 
@@ -299,3 +302,41 @@ def positions(n, game=CONNECT4, seed=0):
 
 def float_planes(states, game=CONNECT4):
     return torch.from_numpy(game.planes(states)).float()
+
+
+class UniformEngine:
+    """An engine without a network: equal logits, value 0. on_batch is called for each batch."""
+
+    in_background = False
+
+    def __init__(self, game, on_batch=lambda: None):
+        self.game, self.on_batch = game, on_batch
+
+    def begin(self, planes):
+        self.on_batch()
+        n = len(planes)
+        outputs = {"policy": np.zeros((n, self.game.num_actions), np.float32), "value": np.zeros(n, np.float32)}
+        return lambda: outputs
+
+
+def loaded_player(game, on_batch=lambda: None, **settings):
+    """Return a player of a game, by its name, that thinks all moves alike. settings: of its search."""
+    game = games.make(game)
+    return LoadedPlayer(game, UniformEngine(game, on_batch), models.Search(**{"simulations": 50} | settings))
+
+
+def make_run(folder, game="tictactoe", checkpoints=(1,), best=()):
+    """Make the folder of a run with untrained networks, each of other weights, at these iterations and as best ones."""
+    config = make_config(game, network={"blocks": 1, "channels": 8}, search={"simulations": 20})
+    folder.mkdir()
+    for name in ("best", "checkpoints"):
+        (folder / name).mkdir()
+    (folder / "config.json").write_text(json.dumps(run_folder.describe(config, ["here"])))
+    for iteration in sorted({*checkpoints, *best}):
+        weights = resnet.build(games.make(config.game), config.network, iteration).state_dict()
+        if iteration in checkpoints:
+            state = checkpoint.Checkpoint(checkpoint.Progress(iteration), weights, {})
+            checkpoint.save(folder / "checkpoints", state, keep=9)
+        if iteration in best:
+            (folder / "best" / f"{iteration:06d}.safetensors").write_bytes(checkpoint.to_bytes(weights))
+    return folder

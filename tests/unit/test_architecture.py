@@ -200,7 +200,7 @@ def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()
 
 
-@pytest.mark.parametrize("command", ["launch", "hosts", "status", "report", "doctor", "verify"])
+@pytest.mark.parametrize("command", ["launch", "hosts", "status", "report", "doctor", "verify", "play", "gtp"])
 def test_commands_say_their_help_at_once(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
 

@@ -1,0 +1,69 @@
+"""The analysis of a position as Leela Zero and KataGo report it to GTP programs, such as Lizzie and Sabaki."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from az_mpi.play.vertices import Vertices
+    from az_mpi.search.reading import RootMove
+
+INTERVAL_S, INTERVAL_MIN_S = 1.0, 0.01
+MOVES_MAX = 1000
+# Of KataGo, with one word after each: they ask for what is not reported here, and are passed over.
+PASSED_OVER = ("ownership", "movesOwnership", "rootInfo", "pvVisits", "pvEdgeVisits", "minmoves")
+
+
+class Asked(NamedTuple):
+    """What an analysis command asks for. player: whose turn it is to be, 0 or 1; None: as it is."""
+
+    player: int | None
+    interval_s: float
+    moves_max: int
+
+
+def read(words: Sequence[str], players: Mapping[str, int]) -> Asked | None:
+    """Return what `[player] [interval] [key value]...` asks for, with intervals in hundredths of a second; None if it
+    is something else. players: their names in lower case."""
+    left, player, interval, moves_max = list(words), None, None, MOVES_MAX
+    if left and left[0].lower() in players:
+        player = players[left.pop(0).lower()]
+    if left and _is_whole(left[0]):
+        interval = int(left.pop(0))
+    if len(left) % 2:
+        return None
+    for key, value in zip(left[::2], left[1::2]):
+        if key not in ("interval", "maxmoves", *PASSED_OVER) or key not in PASSED_OVER and not _is_whole(value):
+            return None
+        interval = int(value) if key == "interval" else interval
+        moves_max = int(value) if key == "maxmoves" else moves_max
+    interval_s = INTERVAL_S if interval is None else max(interval / 100, INTERVAL_MIN_S)
+    return Asked(player, interval_s, moves_max)
+
+
+def _is_whole(text):
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+def in_leela_zero(moves: "list[RootMove]", vertices: "Vertices", asked: Asked) -> str:
+    """Return a line of lz-analyze: rates in hundredths of a percent, for the player to move."""
+    return " ".join(
+        f"info move {vertices.of(vertices.session.state, move.action)} visits {move.visits} "
+        f"winrate {round(_rate(move) * 10_000)} prior {round(move.prior * 10_000)} order {order} "
+        f"pv {' '.join(vertices.line(move.variation))}" for order, move in enumerate(_shown(moves, asked)))  # fmt: skip
+
+
+def in_katago(moves: "list[RootMove]", vertices: "Vertices", asked: Asked) -> str:
+    """Return a line of kata-analyze: rates from 0 to 1, for the player to move."""
+    return " ".join(
+        f"info move {vertices.of(vertices.session.state, move.action)} visits {move.visits} "
+        f"utility {2 * _rate(move) - 1:.6f} winrate {_rate(move):.6f} prior {move.prior:.6f} order {order} "
+        f"pv {' '.join(vertices.line(move.variation))}" for order, move in enumerate(_shown(moves, asked)))  # fmt: skip
+
+
+def _shown(moves, asked):
+    return [move for move in moves if move.visits][: asked.moves_max]
+
+
+def _rate(move):
+    """Return the rate of wins in [0, 1], where a draw is half a win."""
+    return (move.value + 1) / 2

@@ -1,0 +1,292 @@
+"""python -m az_mpi gtp RUN: let programs play against the network of a run, by the Go Text Protocol, version 2."""
+
+import math
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from az_mpi import __version__
+from az_mpi.core.exit_codes import DONE
+from az_mpi.play import analysis
+from az_mpi.play.drawing import draw
+from az_mpi.play.limits import Clock, Limit
+from az_mpi.play.lines import Lines
+from az_mpi.play.options import make_parser, open_session
+
+if TYPE_CHECKING:
+    from az_mpi.play.session import Session
+
+PROG = "python -m az_mpi gtp"
+COLOURS = {"b": 0, "black": 0, "w": 1, "white": 1}
+NAMES = "black", "white"
+PASS = "pass"
+LEAVE_S = 0.5  # how long a search may go on when nothing follows but the end
+MOVES_TO_GO_MIN = 10  # for how many moves at least main time is to last
+ANY = (str, ...)  # any number of arguments
+ABOUT = "Let programs play against the network of a run, by the Go Text Protocol (GTP), version 2."
+EPILOG = """\
+It reads commands from standard input, for Go, Othello, Hex, Gomoku, Connect Four, and any other game whose moves are
+single words. list_commands lists them; docs/play.md says how games, vertices and time are understood.
+"""
+
+
+class GtpError(Exception):
+    """A command fails, with this message for its sender."""
+
+
+def main(arguments: list[str]) -> int:
+    """Answer the commands that come in at standard input, then end the process. Raises Refusal."""
+    given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
+    lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
+    try:
+        session, limit = open_session(given)
+        GtpEngine(session, limit, lines, _write).run()
+    except KeyboardInterrupt:
+        pass
+    sys.stdout.flush()
+    os._exit(DONE)  # Python would first take torch apart, which takes a second or more on a busy machine
+
+
+def _write(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _colour(text):
+    if text.lower() not in COLOURS:
+        raise ValueError
+    return COLOURS[text.lower()]
+
+
+def _whole(text):
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise ValueError
+    return int(text)
+
+
+def _number(text):
+    if not re.fullmatch(r"-?\d{1,9}(\.\d{0,9})?", text, re.ASCII):
+        raise ValueError
+    return float(text)
+
+
+class GtpEngine:
+    """What answers GTP. limit: for every move, on top of the clock; none without a clock: as in self-play."""
+
+    def __init__(self, session: "Session", limit: Limit, lines: Lines, write: Callable[[str], None]):
+        from az_mpi.play.vertices import Vertices
+
+        self.session, self.limit, self.lines, self.write = session, limit, lines, write
+        self.vertices = Vertices(session)
+        self._settings: tuple[float, float, int] | None = None  # of `time_settings`
+        self._clocks: list[Clock] = []  # of Black and White, while there is a time limit
+        self._plies: list[int] = []  # of each move by GTP: 2 if the other player passed first, 0 after the game's end
+        self._is_over, self._leave_at = False, math.inf
+        # How each command is done, and what reads its arguments.
+        self.commands: dict[str, tuple[Callable, tuple]] = {
+            "protocol_version": (lambda: "2", ()),
+            "name": (lambda: "az_mpi", ()),
+            "version": (lambda: __version__, ()),
+            "known_command": (lambda name: str(name in self.commands).lower(), (str,)),
+            "list_commands": (lambda: "\n".join(self.commands), ()),
+            "quit": (self._quit, ()),
+            "boardsize": (self._boardsize, (_whole,)),
+            "rectangular_boardsize": (self._boardsize, (_whole, _whole)),
+            "clear_board": (self._clear_board, ()),
+            "komi": (self._komi, (_number,)),
+            "play": (self._play, (_colour, str)),
+            "genmove": (self._genmove, (_colour,)),
+            "reg_genmove": (self._reg_genmove, (_colour,)),
+            "undo": (self._undo, ()),
+            "showboard": (self._showboard, ()),
+            "final_score": (self._final_score, ()),
+            "time_settings": (self._time_settings, (_number, _number, _whole)),
+            "time_left": (self._time_left, (_colour, _number, _whole)),
+            "lz-analyze": (partial(self._analyze, analysis.in_leela_zero), ANY),
+            "kata-analyze": (partial(self._analyze, analysis.in_katago), ANY),
+        }
+
+    def run(self) -> None:
+        """Answer until `quit` or the end of input."""
+        while not self._is_over and (line := self.lines.next()) is not None:
+            self.answer(line)
+
+    def answer(self, line: str) -> None:
+        """Answer one line, whatever is in it. A line without a command gets no answer."""
+        line = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", line.partition("#")[0]).strip()
+        if not line:
+            return
+        number, name, words = re.fullmatch(r"(?:(\d+)(?:\s+|$))?(\S*)(.*)", line, re.ASCII).groups("")
+        try:
+            reply = self._do(name, words.split())
+        except GtpError as error:
+            self.write(f"?{number} {error}\n\n")
+        except Exception as error:  # a mistake of ours, or of a game's own rules: the next commands are answered
+            traceback.print_exc()
+            self.write(f"?{number} internal error: {type(error).__name__}\n\n")
+        else:
+            if isinstance(reply, str):
+                self.write(f"={number} {reply}".rstrip() + "\n\n")
+                return
+            self.write(f"={number}\n")
+            for part in reply:
+                self.write(part + "\n")
+            self.write("\n")
+
+    def _do(self, name, words):
+        """Do a command; return its reply as text, or an iterator over lines that are sent one by one."""
+        if name not in self.commands:
+            raise GtpError("unknown command")
+        do, readers = self.commands[name]
+        if readers is ANY:
+            return do(words)
+        try:
+            values = [read(word) for read, word in zip(readers, words, strict=True)]
+        except ValueError:
+            raise GtpError("syntax error") from None
+        return do(*values) or ""
+
+    def _quit(self):
+        self._is_over = True
+
+    def _boardsize(self, columns, rows=None):
+        _, height, width = self.session.game.planes_shape
+        if columns != width or rows not in (None, height):
+            raise GtpError("unacceptable size")
+        self._clear_board()
+
+    def _clear_board(self):
+        self.session.restart()
+        self._plies.clear()
+        self._set_clocks()
+
+    def _komi(self, komi):
+        if komi != getattr(self.session.game, "komi", komi):
+            raise GtpError("unacceptable komi")
+
+    def _give_turn(self, colour):
+        """Make it this player's turn: the other one passes, if that is needed and legal. Return the number of plies."""
+        if self.session.to_play == colour:
+            return 0
+        passes = self.vertices.find(PASS)
+        if passes is None:
+            raise GtpError(f"illegal move: it is the turn of {NAMES[1 - colour]}")
+        self.session.play(passes)
+        if self.session.over:
+            self.session.undo()
+            raise GtpError(f"illegal move: if {NAMES[1 - colour]} passes, the game is over")
+        return 1
+
+    def _play(self, colour, vertex):
+        if self.session.over and vertex.lower() == PASS:
+            self._plies.append(0)
+            return
+        if self.session.over:
+            raise GtpError("illegal move: the game is over")
+        passes = self._give_turn(colour)
+        action = self.vertices.find(vertex)
+        if action is None:
+            self.session.undo(passes)
+            raise GtpError("illegal move")
+        self.session.play(action)
+        self._plies.append(1 + passes)
+
+    def _genmove(self, colour):
+        begun = time.monotonic()
+        if self.session.over:
+            self._plies.append(0)
+            return PASS
+        passes = self._give_turn(colour)
+        action = self._choose(colour)
+        vertex = self.vertices.of(self.session.state, action)
+        self.session.play(action)
+        self._plies.append(1 + passes)
+        if self._clocks:
+            self._clocks[colour].spend(time.monotonic() - begun)
+        return vertex
+
+    def _reg_genmove(self, colour):
+        if self.session.over:
+            return PASS
+        passes = self._give_turn(colour)
+        vertex = self.vertices.of(self.session.state, self._choose(colour))
+        self.session.undo(passes)
+        return vertex
+
+    def _choose(self, colour):
+        """Think, and return the action to play."""
+        session, limit = self.session, self.limit
+        _, height, width = session.game.planes_shape
+        plies_to_go = min(session.game.max_plies, height * width) - len(session.actions)
+        budget_s = math.inf
+        if self._clocks:
+            budget_s = self._clocks[colour].budget_s(max(MOVES_TO_GO_MIN, plies_to_go // 2))
+        if budget_s < math.inf:
+            limit = limit._replace(seconds=max(min(budget_s, limit.seconds or math.inf), 1e-3))
+        elif limit == Limit():
+            limit = Limit(simulations=session.player.settings.simulations)
+        session.think(Limit(simulations=1) if len(session.legal()) == 1 else limit, self._must_leave)
+        return session.best()
+
+    def _must_leave(self):
+        """Return whether nothing but the end has followed for LEAVE_S."""
+        if self._leave_at == math.inf and self.lines.ends("quit"):
+            self._leave_at = time.monotonic() + LEAVE_S
+        return time.monotonic() > self._leave_at
+
+    def _undo(self):
+        if not self._plies:
+            raise GtpError("cannot undo")
+        self.session.undo(self._plies.pop())
+
+    def _showboard(self):
+        drawing = draw(self.session, self.vertices.columns)
+        return "\n" + "\n".join(line or " " for line in drawing.splitlines())
+
+    def _final_score(self):
+        session = self.session
+        lead, result = session.game.lead(session.state[None]), session.result
+        points = result if lead is None else float(lead[0])
+        if points is None:
+            raise GtpError("cannot score: the game is not over")
+        return f"{'B' if points > 0 else 'W'}+{abs(points):g}" if points else "0"
+
+    def _time_settings(self, main_s, period_s, moves):
+        if main_s < 0 or period_s < 0:
+            raise GtpError("syntax error")
+        self._settings = main_s, period_s, moves
+        self._set_clocks()
+
+    def _set_clocks(self):
+        self._clocks = [Clock(*self._settings) for _ in NAMES] if self._settings else []
+
+    def _time_left(self, colour, left_s, moves):
+        self._clocks = self._clocks or [Clock(0, 0, 0) for _ in NAMES]
+        self._clocks[colour].set_left(left_s, moves)
+
+    def _analyze(self, write, words):
+        """Return an iterator over lines about the position, which ends when something comes in."""
+        asked = analysis.read(words, COLOURS)
+        if asked is None:
+            raise GtpError("syntax error")
+        if self.session.over:
+            raise GtpError("the game is over")
+        passes = self._give_turn(self.session.to_play if asked.player is None else asked.player)
+        return self._reports(write, asked, passes)
+
+    def _reports(self, write: Callable, asked: "analysis.Asked", passes: int) -> Iterator[str]:
+        try:
+            while not self.lines.waiting():
+                due = time.monotonic() + asked.interval_s
+                self.session.think(Limit(seconds=asked.interval_s), self.lines.waiting)
+                self.lines.wait(due - time.monotonic())
+                yield write(self.session.moves(), self.vertices, asked)
+        except Exception:  # the reply has begun: an error can only end it
+            traceback.print_exc()
+        finally:
+            self.session.undo(passes)

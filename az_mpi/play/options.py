@@ -1,0 +1,50 @@
+"""What the commands that play have in common: RUN, which of its networks plays, and for how long it thinks."""
+
+import argparse
+import gc
+import sys
+from typing import TYPE_CHECKING
+
+from az_mpi.core.arguments import Parser
+from az_mpi.play.limits import Limit
+
+if TYPE_CHECKING:
+    from az_mpi.play.session import Session
+
+
+def make_parser(prog: str, about: str, epilog: str) -> Parser:
+    """Return a parser with the options that every command here takes."""
+    parser = Parser(prog, about, epilog, run=True)
+    parser.add_argument("--checkpoint", default="newest", metavar="NAME",
+                        help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012")
+    parser.add_argument("--simulations", type=_positive(int), default=0, metavar="N",
+                        help="simulations for a move (by default as in the run's self-play, or what --seconds allows)")
+    parser.add_argument("--seconds", type=_positive(float), default=0.0, metavar="S",
+                        help="at most S seconds for a move")
+    return parser
+
+
+def _positive(kind):
+    def number(text):
+        value = kind(text)
+        if not 0 < value <= 1_000_000:
+            raise ValueError
+        return value
+
+    number.__name__ = "number above 0"
+    return number
+
+
+def open_session(given: argparse.Namespace) -> "tuple[Session, Limit]":
+    """Return (a new game against the network that the options name, the limit that they set: none if they set none).
+    Says on standard error what it loads. Raises Refusal."""
+    print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
+    from az_mpi.play.loaded_player import find_network, load_player
+    from az_mpi.play.session import Session
+
+    session = Session(load_player(find_network(given.run, given.checkpoint)))
+    session.warm_up()
+    # The garbage collector looks no more at what was loaded, which would make somebody wait for a move.
+    gc.collect()
+    gc.freeze()
+    return session, Limit(given.simulations, given.seconds)

@@ -1,0 +1,178 @@
+"""One game in progress, and the search that thinks about it: what every way of playing here shares."""
+
+import time
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+
+import numpy as np
+
+from az_mpi.play.limits import Limit
+from az_mpi.play.loaded_player import LoadedPlayer
+from az_mpi.search.reading import RootMove, root_moves
+from az_mpi.search.tree import EDGE, NODE
+
+TREE_BYTES = 2**29  # a search ends when its tree is as large as this
+SIMULATIONS_MAX = 1_000_000
+RESERVE, RESERVE_S = 0.1, 0.2  # of the time for a move: the smaller of the two is kept for what is no simulation
+LEAST = 1  # simulation for a move: without it there is nothing to choose from
+_SLOT = np.arange(1)
+
+
+class Session:
+    """A game in progress from the initial position on. Its search tree stays between moves: what was thought about the
+    moves that were played counts. Not for several threads at once."""
+
+    def __init__(self, player: LoadedPlayer):
+        self.player, self.game = player, player.game
+        self.actions: list[int] = []  # that were played
+        # From the initial position to the present one, each [S].
+        self.states = [self.game.initial(1)[0]]
+        self._search = player.new_search(self._simulations_max())
+        self._slowest_s, self._plies = 0.0, 0
+        self.restart()
+
+    def _simulations_max(self):
+        """Return how many simulations fill TREE_BYTES, at as many edges a node as the initial position has."""
+        edges = int(self.game.legal(self.states[-1][None]).sum())
+        node = NODE.itemsize + self.game.state_dtype.itemsize * self.game.state_size + EDGE.itemsize * edges
+        return min(TREE_BYTES // node, SIMULATIONS_MAX)
+
+    def restart(self) -> None:
+        """Begin a new game."""
+        self.actions.clear()
+        del self.states[1:]
+        self._new_tree()
+
+    def warm_up(self) -> None:
+        """Use all that a game uses once, on the initial position, so that no later move waits for a compiler."""
+        self.think(Limit(simulations=8))
+        self.play(self.best())
+        self.think(Limit(simulations=1))
+        self.restart()
+        self._slowest_s = 0.0
+
+    @property
+    def state(self) -> np.ndarray:
+        """The position, [S]."""
+        return self.states[-1]
+
+    @property
+    def before(self) -> np.ndarray | None:
+        """The position before the last move, [S]; None at the start."""
+        return self.states[-2] if self.actions else None
+
+    @property
+    def to_play(self) -> int:
+        """Who is to move: 0 for the player who began, else 1."""
+        return int(self.game.to_play(self.state[None])[0])
+
+    @property
+    def over(self) -> bool:
+        return self.result is not None
+
+    @property
+    def result(self) -> float | None:
+        """The result for the player who began, in [-1, 1]; None while the game goes on."""
+        ended, value = self.game.terminal(self.state[None])
+        if not ended[0]:
+            return None
+        return float(-value[0] if self.to_play else value[0]) + 0.0  # no -0.0
+
+    def legal(self) -> dict[str, int]:
+        """Return the legal actions by their names in the game's notation; none once the game is over."""
+        if self.over:
+            return {}
+        actions = np.flatnonzero(self.game.legal(self.state[None])[0]).tolist()
+        return {self.game.action_to_text(self.state, action): action for action in actions}
+
+    def find(self, text: str) -> int:
+        """Return the legal action that `text` names. Raises ValueError, which names the legal moves most like it."""
+        if self.over:
+            raise ValueError("the game is over")
+        try:
+            return self.game.text_to_action(self.state, text)
+        except ValueError:
+            words = {word.lower(): word for word in self.legal()}
+            near = get_close_matches(text.strip().lower()[:80], words, 4, 0.4) or list(words)[:4]
+            raise ValueError("no legal move here; legal are, for example, "
+                             + ", ".join(words[word] for word in near)) from None
+
+    def play(self, action: int) -> None:
+        """Play a legal action; the part of the tree below it stays. What that takes is part of the next `think`."""
+        self.states.append(self.game.play(self.state[None], np.array([action]))[0])
+        self.actions.append(int(action))
+
+    def undo(self, plies: int = 1) -> None:
+        """Take back the last `plies` moves."""
+        kept = len(self.actions) - plies
+        del self.actions[kept:], self.states[kept + 1 :]
+        if kept < self._plies:
+            self._new_tree()
+
+    def played(self) -> list[str]:
+        """Return the moves that were played, in the game's notation."""
+        return [self.game.action_to_text(state, action) for state, action in zip(self.states, self.actions)]
+
+    def positions(self, actions: list[int]) -> Iterator[np.ndarray]:
+        """Yield the position before each of these moves, [S]: the first is this one."""
+        states = self.state[None]
+        for action in actions:
+            yield states[0]
+            states = self.game.play(states, np.array([action]))
+
+    def line(self, actions: list[int]) -> list[str]:
+        """Return moves from this position on, such as a principal variation, in the game's notation."""
+        return [self.game.action_to_text(state, action) for state, action in zip(self.positions(actions), actions)]
+
+    def think(self, limit: Limit, stop: Callable[[], bool] = lambda: False) -> None:
+        """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree is
+        full or `stop` returns true, which is asked after every simulation.
+
+        Time: no simulation begins that would end after limit.seconds if it took twice as long as the slowest so far.
+        A part of the time is kept on top of that. One simulation is run in any case."""
+        end = time.monotonic() + limit.seconds - min(limit.seconds * RESERVE, RESERVE_S)
+        self._follow()
+        now = time.monotonic()
+        self._slowest_s /= 2  # of the search before: the first simulation of this one is rarely slower
+        while not self._search.done(_SLOT)[0]:
+            if self._simulations() >= LEAST and (
+                    limit.simulations and self._simulations() >= limit.simulations
+                    or limit.seconds and now + 2 * self._slowest_s >= end or stop()):  # fmt: skip
+                break
+            self._search.step(_SLOT)
+            before, now = now, time.monotonic()
+            self._slowest_s = max(self._slowest_s, now - before)
+
+    @property
+    def simulations(self) -> int:
+        """How many simulations have gone through the tree's root, those for earlier moves included."""
+        self._follow()
+        return self._simulations()
+
+    @property
+    def value(self) -> float:
+        """What the search says of the position, in [-1, 1] for the player to move; 0 before it has begun."""
+        self._follow()
+        return float(self._search.value(_SLOT)[0])
+
+    def best(self) -> int:
+        """Return the action that the search would play, after `think`."""
+        return int(self._search.choose(_SLOT, np.zeros(1))[0])
+
+    def moves(self) -> list[RootMove]:
+        """Return what the search says of each legal move, best first; nothing before it has begun."""
+        self._follow()
+        return root_moves(self._search.trees, 0)
+
+    def _simulations(self):
+        return max(int(self._search.trees.visits[0, 0]) - 1, 0)  # the first visit is the root's own evaluation
+
+    def _follow(self):
+        """Advance the tree by the moves that were played since it was used."""
+        for action in self.actions[self._plies :]:
+            self._search.advance(_SLOT, np.array([action]))
+        self._plies = len(self.actions)
+
+    def _new_tree(self):
+        self._search.reset(_SLOT, self.state[None], np.zeros(1, np.uint64))
+        self._plies = len(self.actions)  # before the tree's root

@@ -1,0 +1,55 @@
+"""Moves as the Go Text Protocol writes them: vertices such as D4. A game's own notation may be another."""
+
+import numpy as np
+
+from az_mpi.play.session import Session
+
+LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # of GTP: no I
+SWAP, SWAP_PIECES = "swap", "swap-pieces"
+
+
+class Vertices:
+    """Translates the moves of one game.
+
+    - Cells in rows that are numbered from the bottom (Go, Gomoku) get GTP's letters, without I.
+    - A move that names a column alone (Connect Four) is the cell that the piece falls to: D1 is the first one in
+      column 4. D and 4 are understood too.
+    - All other moves, such as those of Othello and Hex, which number rows from the top, stay as the game writes them.
+      Hex programs call the move swap "swap-pieces"; both are understood.
+    """
+
+    def __init__(self, session: Session):
+        self.session, game = session, session.game
+        start = game.initial(1)[0]
+        board = game.board(start)
+        words = [game.action_to_text(start, action) for action in game.legal(start[None])[0].nonzero()[0]]
+        letters = {column: LETTERS[k] for k, column in enumerate(board.columns[: len(LETTERS)])} if board else {}
+        cells = {column + row: letter + row for column, letter in letters.items() for row in board.rows}
+        self._by_column = bool(letters) and all(word in letters for word in words)
+        is_upwards = bool(cells) and board.rows[-1] == "1" and any(word in cells for word in words)
+        self._names = letters if self._by_column else cells if is_upwards else {}
+        # Of the columns, for a drawing of the board; None: as the game names them.
+        self.columns = tuple(letters.values()) if self._names else None
+
+    def of(self, state: np.ndarray, action: int) -> str:
+        """Return the vertex of a legal action in a position, [S]."""
+        word = self.session.game.action_to_text(state, action)
+        if self._by_column:
+            board = self.session.game.board(state)
+            pieces_num = (board.players[:, board.columns.index(word)] >= 0).sum()
+            return f"{self._names[word]}{pieces_num + 1}"
+        return SWAP_PIECES if word == SWAP else self._names.get(word, word)
+
+    def line(self, actions: list[int]) -> list[str]:
+        """Return moves from the present position on, such as a principal variation, as vertices."""
+        return [self.of(state, action) for state, action in zip(self.session.positions(actions), actions)]
+
+    def find(self, text: str) -> int | None:
+        """Return the legal action that a vertex names, in upper or lower case; None if there is none."""
+        text = text.lower()
+        for word, action in self.session.legal().items():
+            name = self.of(self.session.state, action)
+            known = {name, word if self._by_column or word == SWAP else name, name[0] if self._by_column else name}
+            if text in map(str.lower, known):
+                return action
+        return None

@@ -1,0 +1,71 @@
+"""What a search says about the moves at its root, for people and other programs."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from az_mpi.search import root
+from az_mpi.search.tree import NO_CHILD, Trees
+
+
+class RootMove(NamedTuple):
+    """One move at the root of a search.
+
+    visits: the simulations that went through it. share: its share of the visits that count (see `root.counts`).
+    value: in [-1, 1] for the player to move at the root, None if unvisited; exact: whether that is a proven result.
+    prior: of the network. variation: the principal variation, which begins with the move itself.
+    """
+
+    action: int
+    visits: int
+    share: float
+    value: float | None
+    exact: bool
+    prior: float
+    variation: list[int]
+
+
+def root_moves(trees: Trees, b: int) -> list[RootMove]:
+    """Return all moves at the root of tree b, best first: the first is the one that the search would play. The list is
+    empty until the root has been evaluated."""
+    node = trees.node[b, 0]
+    counts = root.counts(trees, b)
+    total, moves = max(int(counts.sum()), 1), []
+    for k in range(int(node["edge_count"])):
+        edge = trees.edge[b, node["first_edge"] + k]
+        visits, child = int(edge["edge_visits"]), int(edge["edge_child"])
+        value, exact = _value(trees, b, 0, edge)
+        below = [] if child == NO_CHILD else _variation(trees, b, child)
+        moves.append(RootMove(int(edge["edge_action"]), visits, int(counts[k]) / total, value, exact,
+                              float(edge["edge_prior"]), [int(edge["edge_action"]), *below]))  # fmt: skip
+    return sorted(moves, key=lambda move: (-move.share, -move.visits, -move.prior))
+
+
+def _value(trees, b, n, edge):
+    """Return (the value of an edge of node n for the player to move there, whether it is proven)."""
+    if not edge["edge_visits"]:
+        return None, False
+    if edge["edge_exact"]:
+        child = trees.node[b, edge["edge_child"]]
+        same = child["player"] == trees.node[b, n]["player"]
+        return float(child["exact_value"] if same else -child["exact_value"]), True
+    return float(edge["edge_value_sum"] / edge["edge_visits"]), False
+
+
+def _variation(trees, b, n):
+    """Return the actions that the search expects from node n on: at a node with a known result the most visited one
+    that reaches it, else the most visited one."""
+    actions = []
+    while n != NO_CHILD and trees.node[b, n]["edge_count"]:
+        node = trees.node[b, n]
+        edges = trees.edge[b, node["first_edge"] : node["first_edge"] + node["edge_count"]]
+        visits = edges["edge_visits"]
+        if node["exact"]:
+            reach = [_value(trees, b, n, edge) == (float(node["exact_value"]), True) for edge in edges]
+            visits = np.where(reach, visits, 0)
+        best = edges[np.argmax(visits)]
+        if not best["edge_visits"]:
+            break
+        actions.append(int(best["edge_action"]))
+        n = int(best["edge_child"])
+    return actions
