@@ -23,6 +23,7 @@ from az_mpi.report import console
 from az_mpi.report.callbacks import Callbacks
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
+from az_mpi.run import kernels
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing, Report, Run, Setup, Training
 from az_mpi.selfplay.player import Player
@@ -34,14 +35,14 @@ from az_mpi.train import backends
 
 def assemble(config: Config, world: World, folder: Path, prepare: Callable[[torch.nn.Module], int] | None = None,
              trainers_num: int = 0, requests: Requests | None = None) -> Run:
-    """Return this rank's `Run`, with new weights; print the start-up table. Collective.
+    """Return this rank's `Run`, with new weights; print the start-up table and compile missing kernels. Collective.
 
     prepare(network): makes `folder` ready and returns the number of this start; root calls it once nothing else can be
     refused. None for a run that is only looked at: it trains and writes nothing, and logs nothing to standard output.
     trainers_num: the first ranks of the world train. requests: of signals.
     """
     requests = requests or Requests()
-    setup, network, playing = _prepare_play(config, world, folder)
+    setup, network, engine, evaluate = _prepare_play(config, world, folder)
     backend = make_backend(config, world, setup.device, trainers_num)
     attempt = prepare and world.from_root(lambda: _check_room(setup, network) or prepare(network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
@@ -52,14 +53,16 @@ def assemble(config: Config, world: World, folder: Path, prepare: Callable[[torc
     metrics = Metrics(folder, attempt, config.report, shown=writes)
     report = make_report(setup, world, attempt, logger, metrics, files.writer)
     training = Training.make(setup, world, backend, trainers_num, network)
+    kernels.compile_missing(world, config, setup.game, setup.cores, report.say)
+    playing = _make_playing(setup, world, network, engine, evaluate)
     run = Run(setup, playing, files, world, attempt, training, ControlChannel(world, requests), report)
     _say_start(run)
     return run
 
 
 def _prepare_play(config, world, folder):
-    """Return (the `Setup`, a new network, this rank's `Playing` with it). Raises Refusal on every rank if one of them
-    lacks what the configuration names. Collective."""
+    """Return (the `Setup`, a new network, its engine, what evaluates positions in self-play). Raises Refusal on every
+    rank if one of them lacks what the configuration names. Collective."""
     cores, device = world.cores(), placement.choose_device(world)
     _use_cores(cores, config.selfplay.deterministic)
     placement.open_device(world, device)
@@ -76,11 +79,18 @@ def _prepare_play(config, world, folder):
     if evaluate.describe:  # self-play uses this evaluator instead of the network
         choice = f"{evaluate.describe} (as configured)"
     callbacks = agreement.everywhere(world, lambda: Callbacks(config.callbacks, folder, world.rank, game))
-    player = Player(config, game, evaluate, world.rank, cores, groups_num=2 if evaluate.in_background else 1)
+    log_name = f"rank-{world.rank:03d}"
+    setup = Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name)
+    return setup, network, engine, evaluate
+
+
+def _make_playing(setup, world, network, engine, evaluate):
+    """Return this rank's `Playing`, with the weights of `network`."""
+    groups_num = 2 if evaluate.in_background else 1
+    player = Player(setup.config, setup.game, evaluate, world.rank, setup.cores, groups_num=groups_num)
     playing = Playing(player, engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
-    log_name = f"rank-{world.rank:03d}"
-    return Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name), network, playing
+    return playing
 
 
 def _use_cores(cores, deterministic):
