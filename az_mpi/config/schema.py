@@ -99,7 +99,8 @@ class Selfplay(Section):
     games_num: _whole(1) = _free(512, "Games that an iteration asks for: a TOTAL over all ranks. It may get a few more "
                                  "(fewer than there are ranks), and the games that ranks play while others train. "
                                  "Training draws samples for games_num games.")
-    parallel_games: _whole(1, 65_536) = _free(256, "Games each rank plays at once (on EACH rank).")
+    parallel_games: _whole(0, 65_536) = _free(0, "Games each rank plays at once (on EACH rank). 0: 256, or 2048 on a "
+                                              "GPU, which needs large batches.")
     evaluator: _named(EVALUATORS) = _free("network", (
         'What evaluates positions in self-play; matches use the network. "uniform": equal priors and value 0, '
         'deterministic, for tests; "rollout": random play-outs.'))

@@ -20,6 +20,7 @@ from az_mpi.games.random_games import random_games
 from az_mpi.network import engines, resnet
 from az_mpi.report.status_text import duration
 from az_mpi.search import tree
+from az_mpi.selfplay.player import PARALLEL_GAMES
 from az_mpi.train.replay import HELD_POLICY, sample_dtype
 
 PROG = "python -m az_mpi check-game"
@@ -128,7 +129,8 @@ def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_u
     planes = game.planes(np.resize(states, (BATCH, game.state_size)))
     evaluation_us = timed(lambda: engine.evaluate(planes)) * 1e6 / BATCH
     legal_num = game.legal(states).sum(axis=1).mean()
-    simulations, trees, window = config.search.simulations, config.selfplay.parallel_games, config.replay.window_max
+    trees = config.selfplay.parallel_games or PARALLEL_GAMES
+    simulations, window = config.search.simulations, config.replay.window_max
     node = tree.NODE.itemsize + game.state_size * game.state_dtype.itemsize + legal_num * tree.EDGE.itemsize
     row = sample_dtype(game, network.heads).itemsize + 8 + legal_num * HELD_POLICY.itemsize
     parameters, of_heads = parameters_num(network), {name: parameters_num(it) for name, it in network.heads.items()}

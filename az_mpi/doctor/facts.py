@@ -43,6 +43,7 @@ def gather(local_rank: int, with_launchers: bool) -> dict[str, Any]:
         "memory": memory(),
         "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         "gpu_files": Path("/dev/nvidiactl").exists(),
+        "mps": Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists(),
     }
 
 

@@ -88,6 +88,7 @@ def _make_playing(setup, world, network, engine, evaluate):
     """Return this rank's `Playing`, with the weights of `network`."""
     groups_num = 2 if evaluate.in_background else 1
     player = Player(setup.config, setup.game, evaluate, world.rank, setup.cores, groups_num=groups_num)
+    engine.prepare(-(-len(player.live) // groups_num))
     playing = Playing(player, engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
     return playing
@@ -157,7 +158,7 @@ def _say_start(run):
         say("  note: %s", line)
     if unknown := sorted(config.selfplay.weights.keys() - set(world.hosts)):
         say("  note: selfplay.weights names %s, but the hosts are %s", ", ".join(unknown), ", ".join(gpus))
-    trees = config.selfplay.parallel_games
+    trees = len(run.playing.player.live)
     one = run.playing.player.search.trees.num_bytes / trees
     parameters = sum(p.numel() for p in run.training.network.parameters())
     say("  network %d x %d, %s parameters; %d games at once a rank, %.1f KiB of search tree each, %.1f MiB in all",

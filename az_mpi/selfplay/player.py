@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from az_mpi.network.evaluators import Evaluator
 
 
+PARALLEL_GAMES = 256  # if the configuration leaves it open
+PARALLEL_GAMES_BACKGROUND = 2048  # the same with a GPU, which needs large batches
+
+
 class Player:
     """Plays up to `config.selfplay.parallel_games` games of `game` at once; `evaluate` evaluates the leaves.
 
@@ -34,7 +38,7 @@ class Player:
     def __init__(self, config: Config, game: Game, evaluate: Evaluator, rank: int, threads: int = 1,
                  groups_num: int = 1):
         self.config, self.game, self.rank = config, game, rank
-        games_num = config.selfplay.parallel_games
+        games_num = config.selfplay.parallel_games or (PARALLEL_GAMES if groups_num == 1 else PARALLEL_GAMES_BACKGROUND)
         self.search = make_search(game, evaluate, config.search, games_num, noise=True, threads=threads)
         groups_num = min(groups_num, games_num)
         self._groups = deque(np.arange(first, games_num, groups_num) for first in range(groups_num))

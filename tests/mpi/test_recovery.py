@@ -88,16 +88,19 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
     check_whole(folder, 2 if phase == "train" else 1)
 
 
-def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path):
-    """Every game of it once, whoever was to play it, although simulations were under way."""
-    folder, options = tmp_path / "run", ["--set", "selfplay.deterministic=true", "--games_num", 3000]
+@pytest.mark.parametrize("engine, games_num", [("auto", 3000), (f"{PROGRAMS}/pretend_gpu.py:PretendGpu", 1000)],
+                         ids=["processors", "gpus"])
+def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, games_num):
+    """Every game of it once, whoever was to play it, although simulations were under way: with a GPU in two groups."""
+    folder = tmp_path / "run"
+    options = ["--set", "selfplay.deterministic=true", "--games_num", games_num, "--set", f"network.engine={engine}"]
     process = start(3, *options, "--set", "iterations=1", "--max_steps", 20)
     wait_for(said(folder, "self-play: [0-9]{3} of"), process)
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
     assert "going on after the loss of 1 of 3 ranks" in output
-    assert sorted(ids(folder)) == list(range(3000))
+    assert sorted(ids(folder)) == list(range(games_num))
     check_whole(folder, 1)
 
 

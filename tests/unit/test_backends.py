@@ -5,9 +5,10 @@ import socket
 import pytest
 
 from az_mpi.core.problems import Refusal
+from az_mpi.mpi.peers import PeerLost
 from az_mpi.train import backends
-from az_mpi.train.backends import tcp_address
-from az_mpi.train.backends.ddp_backend import DdpBackend
+from az_mpi.train.backends import ddp_backend, tcp_address
+from az_mpi.train.backends.ddp_backend import DdpBackend, NcclSum
 from az_mpi.train.backends.horovod_backend import HorovodBackend
 
 
@@ -15,6 +16,36 @@ def test_gpus_of_their_own_are_needed_for_nccl(world):
     for gpus, carrier in [((), "gloo"), ([None], "gloo"), (["GPU-1"], "nccl")]:
         backend = DdpBackend(world, gpus)
         assert backend.carrier == carrier and backend.problem is None and carrier in backend.describe()
+
+
+class Work:
+    """A sum that ends, or raises, when it has been looked at three times; without an end: never."""
+
+    def __init__(self, ends=True, error=None):
+        self.ends, self.error, self.looks, self.waited = ends, error, 0, False
+
+    def is_completed(self):
+        self.looks += 1
+        return self.ends and self.looks >= 3
+
+    def wait(self):
+        self.waited = True
+        if self.error:
+            raise self.error
+
+
+def test_a_sum_over_gpus_ends_waits_for_nobody_who_is_dead_and_tells_errors(monkeypatch):
+    done = Work()
+    monkeypatch.setattr(ddp_backend, "is_lost", lambda comm: False)
+    NcclSum(done, None).wait()
+    assert done.waited and done.looks == 3
+    with pytest.raises(RuntimeError, match="NCCL"):
+        NcclSum(Work(error=RuntimeError("NCCL: unhandled system error")), None).wait()
+    hanging = Work(ends=False)
+    monkeypatch.setattr(ddp_backend, "is_lost", lambda comm: hanging.looks > 4)
+    with pytest.raises(PeerLost):
+        NcclSum(hanging, None).wait()
+    assert not hanging.waited
 
 
 @pytest.mark.parametrize("gpus", [["GPU-1", "GPU-1"], ["GPU-1", None], [None, None]])

@@ -56,7 +56,7 @@ BAD_VALUES = [
     ("search", "temperature", -1, "a finite number, at least 0"),
     ("search", "temperature_plies", 2.5, "a whole number from 0 to 2^63-1"),
     ("search", "reuse_tree", 1, "true or false"),
-    ("selfplay", "parallel_games", 65_537, "a whole number from 1 to 65536"),
+    ("selfplay", "parallel_games", 65_537, "a whole number from 0 to 65536"),
     ("selfplay", "deterministic", "true", "allowed: true or false; did you mean true?"),
     ("exchange", "chunk_bytes", 1023, "a whole number from 1024 to 2^31-1"),
     ("exchange", "chunk_bytes", 2**31, "a whole number from 1024 to 2^31-1"),

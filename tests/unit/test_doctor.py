@@ -27,7 +27,8 @@ def rank(host="node1", **changes):
     """Return the facts of a rank on which all is well; a key such as torch__bf16 changes one deep within."""
     made = {
         "host": host, "az_mpi": "1.0", "sources": "abc", "folder": "/az_mpi", "python": "3.11.7", "libc": "glibc 2.36",
-        "executable": "/venv/bin/python", "kernel": "6.1", "processor": "EPYC", "gpu_files": False, "threads": {},
+        "executable": "/venv/bin/python", "kernel": "6.1", "processor": "EPYC", "gpu_files": False, "mps": False,
+        "threads": {},
         "libraries": {name: {"version": "1.0", "import_s": 1.0} for name in facts.probe.LIBRARIES},
         "launchers": {"mpirun": {"path": "/venv/bin/mpirun", "version": OPEN_MPI}, "srun": None, "ssh": None},
         "cores": list(range(8)), "cores_num": 8, "quota": None, "load": 0.1,
@@ -160,7 +161,10 @@ def test_devices_are_tables_and_broken_or_shared_ones_are_told():
     found, table = machine.devices(ranks)
     assert "the GPU of rank 1 does not work: RuntimeError: CUDA error" in words(found, PROBLEM)
     assert "2 ranks share cuda:0 of node1" in words(found, WARNING) and "3 of 3 ranks have a GPU" in words(found, OK)
+    assert "share a GPU of node1 without NVIDIA's Multi-Process Service" in words(found, WARNING)
     assert table[2] == (1, "node1", 8, "cuda:1 H200, 150 GiB, NCCL 2.29.7")
+    found, _ = machine.devices([one | {"mps": True} for one in ranks])
+    assert "2 ranks share" in words(found, WARNING) and "Multi-Process" not in words(found, WARNING)
     found, _ = machine.devices([rank(gpu_files=True)])
     assert "torch sees no GPU (it is built without CUDA)" in words(found, WARNING)
 

@@ -14,7 +14,7 @@ from az_mpi.config import schema as models
 from az_mpi.core.problems import Refusal
 from az_mpi.network import engines
 from az_mpi.network.engines import int8, torch_engine
-from az_mpi.network.engines.cuda_engine import CudaEngine
+from az_mpi.network.engines.cuda_engine import CudaEngine, graph_size
 from az_mpi.network.engines.engine import pieces
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine
@@ -131,6 +131,13 @@ def test_two_batches_under_way_are_completed_in_order(engine_of):
         assert np.abs(found - whole[:90]).max() < (0.03 if bf16 else 1e-5)
     for found, whole in zip(second().values(), expected.values()):
         assert np.abs(found - whole[90:]).max() < (0.03 if bf16 else 1e-5)
+
+
+def test_graphs_for_a_gpu_are_few_and_no_more_than_twice_as_large_as_needed():
+    sizes = {n: graph_size(n) for n in range(1, 4097)}
+    assert sorted(set(sizes.values())) == [64, 128, 256, 512, *range(768, 4097, 256)]
+    assert all(n <= size < max(65, 2 * n) for n, size in sizes.items())
+    assert sizes[1025] == 1280
 
 
 def test_sizes_are_few_and_hold_their_pieces():

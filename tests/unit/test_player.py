@@ -183,6 +183,11 @@ def test_rank_is_written_down():
 # batches in the background and threads
 
 
+def test_without_a_number_a_gpu_gets_more_games_at_once():
+    assert len(make_player(parallel_games=0).live) == 256
+    assert len(make_player(parallel_games=0, groups_num=2).live) == 2048
+
+
 class InBackground(Evaluator):
     """Evaluates in another thread, as a GPU would."""
 

@@ -12,7 +12,7 @@ from az_mpi.network.engines.engine import Engine, pieces
 from az_mpi.network.engines.torch_engine import DTYPES
 
 LARGEST = 4096  # positions in one graph
-SMALLEST = 64
+SMALLEST, DOUBLED_TO, STEP = 64, 512, 256  # sizes of graphs: powers of two, then multiples of STEP
 
 
 class CudaEngine(Engine):
@@ -35,6 +35,13 @@ class CudaEngine(Engine):
         self._lanes, self._turn = [_Lane(), _Lane()], 0
 
     @torch.inference_mode()
+    def prepare(self, largest: int) -> None:
+        # A capture waits for the whole device and empties torch's cache of memory: better now than in play.
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            for size in sorted({graph_size(n) for n in range(1, min(largest, LARGEST) + 1)}):
+                self._graph(size)
+
+    @torch.inference_mode()
     def load(self, network: torch.nn.Module) -> None:
         # In place: the graphs read these very tensors. The current stream may still be computing the new weights.
         self._stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -51,8 +58,7 @@ class CudaEngine(Engine):
             lane.reserve(-(-n // LARGEST) * LARGEST, self._planes_shape, self._planes_dtype, self._shapes)
             lane.planes[:n] = torch.from_numpy(planes)
             for start, end, _ in pieces(n, LARGEST, SMALLEST):
-                # Powers of two: at most seven graphs.
-                graph = self._graph(max(SMALLEST, 1 << (end - start - 1).bit_length()))
+                graph = self._graph(graph_size(end - start))
                 at = slice(start, start + len(graph.planes))
                 graph.planes.copy_(lane.planes[at], non_blocking=True)
                 graph.graph.replay()
@@ -70,15 +76,24 @@ class CudaEngine(Engine):
     def _graph(self, size):
         if size not in self._graphs:
             x = torch.zeros((size, *self._planes_shape), dtype=self._planes_dtype, device=self.device)
-            with _without_tf32():
+            with _convolutions():
                 self._graphs[size] = _Graph(self._network, x, self._dtype, self._stream, self._pool)
         return self._graphs[size]
 
 
-def _without_tf32():
-    """Return a context in which cuDNN's convolutions compute in fp32, and not in TF32 as torch has it by default."""
-    cudnn = torch.backends.cudnn
-    return cudnn.flags(enabled=True, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False)
+def graph_size(n: int) -> int:
+    """Return the size of the graph for n positions, 1 to LARGEST."""
+    if n <= DOUBLED_TO:
+        return max(SMALLEST, 1 << (n - 1).bit_length())
+    return -(-n // STEP) * STEP
+
+
+def _convolutions():
+    """Return a context in which cuDNN times its kernels and takes the fastest, except in a deterministic run, and in
+    which fp32 is not TF32, as torch has it by default."""
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    return torch.backends.cudnn.flags(enabled=True, benchmark=not deterministic, deterministic=deterministic,
+                                      allow_tf32=False)
 
 
 class _Lane:
@@ -105,7 +120,7 @@ class _Graph:
             x = self.planes.to(dtype).contiguous(memory_format=torch.channels_last)
             return {name: output.float() for name, output in network(x).items()}
 
-        for _ in range(3):  # cuDNN chooses its kernels before the capture
+        for _ in range(3):  # cuDNN times and chooses its kernels before the capture
             forward()
         stream.synchronize()
         self.graph = torch.cuda.CUDAGraph()

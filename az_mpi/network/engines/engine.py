@@ -29,6 +29,9 @@ class Engine:
         """Take planes of new games, [CALIBRATION_NUM, C, H, W], the same ones on every rank. Called before
         `load`, for engines that measure the ranges of numbers."""
 
+    def prepare(self, largest: int) -> None:
+        """Make ready whatever batches of up to `largest` positions need, so that play does not wait for it."""
+
     def load(self, network: torch.nn.Module) -> None:
         """Use the weights of `network`, which may be on another device."""
         raise NotImplementedError

@@ -10,12 +10,13 @@ that interrupted only some ranks the counts differ, and the ranks would never fi
 import atexit
 import os
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -25,8 +26,12 @@ from az_mpi.mpi.peers import PeerLost, is_lost, lost
 from az_mpi.mpi.world import World
 from az_mpi.train.backends import tcp_address
 
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
 CONNECT_S = 300.0  # to connect to root, which may stand still for as long as fault.hang_s
 POLL_S = 0.005  # between two checks for lost ranks while a group is made
+SUM_POLL_S = 5e-5  # the same during a sum by NCCL, which training waits for
 BUCKET_BYTES = 1 << 20  # gradients that are summed together while backward computes those of earlier layers
 
 
@@ -60,18 +65,20 @@ class DdpBackend:
             # Gloo closes its connections with the last reference to the group, and sums under way hold references.
             # Ranks that wait for this rank, not for the dead one, fail when its connections are closed.
             traceback.clear_frames(error.__traceback__)
-            self.close()
+            self.close(failed=True)
             if isinstance(error, RuntimeError) and lost(self.world.comm):  # gloo saw a connection close
                 raise PeerLost(str(error)) from error
             raise
 
-    def close(self) -> None:
-        """End the process group, if there is one; the next session makes another. Not collective."""
+    def close(self, failed: bool = False) -> None:
+        """End the process group, if there is one; the next session makes another. failed: do not wait for sums that
+        are under way. Not collective."""
         group, self._group = self._group, None
         if group is not None:
             atexit.unregister(self.close)
             with watchdog.waiting():
-                group.shutdown()
+                # NCCL would wait for a lost rank.
+                group.abort() if failed and self.carrier == "nccl" else group.shutdown()
                 del group  # gloo ends with its last reference
 
     def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
@@ -89,7 +96,8 @@ class DdpBackend:
 
     def _sum(self, tensor):
         """Begin to add up a tensor over the ranks, in place, and return what waits for it."""
-        return self._group.allreduce(tensor)
+        work = self._group.allreduce(tensor)
+        return NcclSum(work, self.world.comm) if self.carrier == "nccl" else work
 
     def _start(self):
         self.close()  # this rank's old group, if only another rank's has failed
@@ -134,8 +142,26 @@ def connect(address: str, port: int) -> dist.TCPStore:
 
 def process_group(carrier: str, store: dist.Store, rank: int, size: int) -> dist.ProcessGroup:
     """Return torch's process group of the ranks 0 to size - 1, which meet in `store`. Collective over them."""
-    kind = dist.ProcessGroupNCCL if carrier == "nccl" else dist.ProcessGroupGloo  # not in every build of torch
-    return kind(store, rank, size)
+    if carrier != "nccl":
+        return dist.ProcessGroupGloo(store, rank, size)
+    # With this an error of NCCL is raised by `wait`; otherwise torch ends the process, before a loss can be handled.
+    os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"
+    return dist.ProcessGroupNCCL(store, rank, size)  # not in every build of torch
+
+
+class NcclSum:
+    """A sum by NCCL that is under way. NCCL itself may wait for a lost rank for ever."""
+
+    def __init__(self, work: dist.Work, comm: "MPI.Comm"):
+        self._work, self._comm = work, comm
+
+    def wait(self) -> None:
+        """Wait for the sum. Raises PeerLost."""
+        while not self._work.is_completed():
+            if is_lost(self._comm):
+                raise PeerLost("a rank died during a sum over GPUs")
+            time.sleep(SUM_POLL_S)
+        self._work.wait()  # raises what went wrong
 
 
 class GradientSums:
