@@ -13,6 +13,7 @@ the others wait. All sides take turns, so that a machine whose speed drifts slow
 
 import argparse
 import itertools
+import json
 import sys
 import time
 from pathlib import Path
@@ -43,6 +44,7 @@ def main():
     parser.add_argument("--engine", choices=("auto", "openvino", "torch"), default="auto")
     parser.add_argument("--seconds", type=float, default=15.0, help="of self-play in each of the runs")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--counts", action="store_true", help="play for ever and print totals, for others/turns.py")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     world = World.start()
@@ -63,6 +65,8 @@ def main():
     play(player, ids, 0.0)  # compiles kernels
     spread_games(player, ids, arguments.seconds)
     play(player, ids, arguments.seconds)
+    if arguments.counts:
+        print_counts(player, ids, world.rank)
     if world.size > 1:
         figures = [compare(world, player, ids, arguments.seconds) for _ in range(arguments.runs)]
     else:
@@ -72,8 +76,18 @@ def main():
             row["ratio"] = row["simulations_per_s"] / row["bare_evaluations_per_s"]
     if world.is_root:
         title = f"selfplay {config.game} {config.network.blocks}x{config.network.channels}, {choice}"
-        tell(f"{title}, {world.size} rank(s) of {config.selfplay.parallel_games} games",
+        tell(f"{title}, {world.size} rank(s) of {len(player.live)} games",
              {name: spread([f[name] for f in figures]) for name in figures[0]}, arguments.json)
+
+
+def print_counts(player, ids, rank):
+    """Play until the process is ended; print a line of totals about twice a second."""
+    moves = evaluations = 0
+    while True:
+        moves += play(player, ids, 0.5)[1]
+        evaluations += player.search.evaluate.take_counts()[1]
+        print(json.dumps({"source": rank, "simulations": player.simulations_num, "moves": moves,
+                          "evaluations": evaluations}), flush=True)  # fmt: skip
 
 
 def compare(world, player, ids, seconds):

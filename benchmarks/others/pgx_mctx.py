@@ -2,6 +2,7 @@
 
     python -m venv jax-env && jax-env/bin/pip install jax pgx mctx
     taskset -c 0 jax-env/bin/python benchmarks/others/pgx_mctx.py
+    python benchmarks/others/turns.py --run RUN 'jax-env/bin/python benchmarks/others/pgx_mctx.py --counts 64'
 
 It needs nothing of az_mpi and runs in an environment of its own. The network is that of az_mpi (3x3 convolutions, heads
 of 32 channels) in f32, which is what JAX computes on processors; the search is mctx's Gumbel MuZero policy over the
@@ -78,15 +79,29 @@ def move(weights, state, key, simulations):
     return jax.vmap(pgx.experimental.auto_reset(ENV.step, ENV.init))(state, chosen.action, keys)
 
 
+def print_counts(weights, key, batch, simulations):
+    """Play until the process is ended; print a line of totals after each move of all games."""
+    state, moves = jax.jit(jax.vmap(ENV.init))(jax.random.split(key, batch)), 0
+    while True:
+        key, _ = jax.random.split(key)
+        state = jax.block_until_ready(move(weights, state, key, simulations))
+        moves += batch
+        print(json.dumps({"simulations": moves * simulations, "moves": moves}), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulations", type=int, default=100)
     parser.add_argument("--batches", type=int, nargs="+", default=(16, 64, 256))
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--counts", type=int, metavar="BATCH", help="play for ever, so many games at once, and print "
+                        "totals, for turns.py")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     key = jax.random.PRNGKey(0)
     weights = parameters(key, 5, 64)
+    if arguments.counts:
+        print_counts(weights, key, arguments.counts, arguments.simulations)
     evaluate = jax.jit(network)
     rows = []
     for batch in arguments.batches:

@@ -37,6 +37,31 @@ def test_every_benchmark_has_small_options():
     assert set(NAMES) <= TINY.keys()
 
 
+# It says 1,000 simulations a second, less where it has to wait for a core.
+OTHER = """
+import time
+n = 0
+while True:
+    time.sleep(0.05)
+    n += 50
+    print(f"so far {n:,} simulations", flush=True)
+"""
+
+
+def test_another_program_takes_turns_with_ours(tmp_path):
+    (tmp_path / "other.py").write_text(OTHER)
+    program = BENCHMARKS / "others" / "turns.py"
+    options = ["--config_file", "configs/smoke.json", "--warm_up", "1", "--turn_s", "3", "--turns", "2", "--json",
+               "--pattern", "so far (?P<simulations>[0-9,]+) simulations", f"{sys.executable} {tmp_path}/other.py"]
+    done = subprocess.run([sys.executable, program, *options], cwd=ROOT, env=command(1, [])[1], capture_output=True,
+                          text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(done.stdout)
+    other, ours = rows["other simulations/s"]["median"], rows["az_mpi simulations/s"]["median"]
+    assert 200 < other <= 1050 and ours > 0
+    assert rows["ratio of simulations/s"]["min"] <= ours / other * 1.5
+
+
 @pytest.mark.parametrize("name", [slow(name) if name in LONG else name for name in NAMES])
 def test_benchmark_runs(mpirun, name):
     program, options = [BENCHMARKS / f"{name}.py", "--json"], TINY[name].split()
