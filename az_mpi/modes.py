@@ -20,7 +20,7 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi import placement
 from az_mpi.mpi.world import World
 from az_mpi.report.console import ProgressBar
-from az_mpi.run import evaluations, exchange, resume, weights
+from az_mpi.run import evaluations, exchange, kernels, resume, weights
 from az_mpi.run.setup import assemble
 from az_mpi.selfplay import quota
 from az_mpi.storage import checkpoint, lock, run_folder, segment
@@ -53,6 +53,7 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
             run.files.hold(start.lock)
             run.files.newest = start.newest
         run.files.ranks, run.files.token = ranks, world.share(run.files.lock and run.files.lock.token)
+        kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
         _train(run)
     finally:
         if run.files.lock:  # perhaps taken over from a root that was lost
@@ -171,6 +172,7 @@ def _open(arguments, config, world, requests):
     world.from_root(lambda: run_folder.check_same_run(folder, config))
     world.from_root(lambda: run_folder.check_sources(folder, config, arguments.allow_other_source))
     run = assemble(config, world, folder, requests=requests)
+    kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
     if not resume.restore(run, set_aside=False):
         raise RunFolderError(f"--logdir {folder}: holds no whole checkpoint\n  train there first, or name another run")
     weights.broadcast_weights(run)

@@ -72,7 +72,7 @@ def measure(game):
     config = configuration.validate({"game": "connect4"}, "the defaults")
     warm_up(game)
     before, player = memory("VmRSS"), Player(config, game, UniformEvaluator(game), rank=0)
-    record = played(player, config.selfplay.parallel_games)
+    record = played(player, len(player.live))
     trees = sum(map(touched, player.search.trees))
     figures = {"trees_reserved_mib": sum(part.nbytes for part in player.search.trees) / MIB, "trees_mib": trees}
     figures["player_mib"] = memory("VmRSS") - before - size(record) - trees

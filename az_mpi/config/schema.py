@@ -99,8 +99,8 @@ class Selfplay(Section):
     games_num: _whole(1) = _free(512, "Games that an iteration asks for: a TOTAL over all ranks. It may get a few more "
                                  "(fewer than there are ranks), and the games that ranks play while others train. "
                                  "Training draws samples for games_num games.")
-    parallel_games: _whole(0, 65_536) = _free(0, "Games each rank plays at once (on EACH rank). 0: 256, or 2048 on a "
-                                              "GPU, which needs large batches.")
+    parallel_games: _whole(0, 65_536) = _free(0, "Games each rank plays at once (on EACH rank). 0: 256; with an "
+                                              "engine on a GPU the rank's share of games_num, 256 to 2048.")
     evaluator: _named(EVALUATORS) = _free("network", (
         'What evaluates positions in self-play; matches use the network. "uniform": equal priors and value 0, '
         'deterministic, for tests; "rollout": random play-outs.'))
@@ -178,7 +178,8 @@ class Evaluate(Section):
     simulations: _whole(0) = _free(0, "Simulations for each move of a match game; 0: search.simulations.")
     opponents: _list_of(OPPONENTS) = _free(
         ("best", "random", "rollout"), 'Who is played: the "best" network so far, "random" moves, a search on '
-        '"rollout" values.', strict=False)  # strict would refuse JSON's list for a tuple
+        '"rollout" values; in games of OpenSpiel "mcts_bot", its own search.',
+        strict=False)  # strict would refuse JSON's list for a tuple
     rollout_simulations: _whole(1) = _free(400, 'Simulations for each move of the "rollout" opponent.')
     opening_plies: _whole(0) = _free(2, "Random plies before a match game; each opening is played with both colours.")
     solver: _named(SOLVERS) = _free("auto", 'The exact solver; "auto": the one that the game names, if it names one.')

@@ -238,7 +238,7 @@ class Registry:
         parameters = {key: item for key, item in signature if item.kind in kinds}
         own = {key: item for key, item in parameters.items() if key not in self.offers}
         takes = ", ".join(str(item) for item in own.values()) or "none"
-        takes_any = any(item.kind is item.VAR_KEYWORD for _, item in signature)
+        takes_any = isinstance(found, functools.partial)  # the library itself looks at a game's own arguments
         if not takes_any and (wrong := [key for key in arguments if key not in own]):
             hint = "".join(f"; did you mean {near}?" for near in get_close_matches(wrong[0], own, 1))
             raise self._refusal(text, f"{found.__name__} takes no argument {wrong[0]}{hint}\n  it takes: {takes}")

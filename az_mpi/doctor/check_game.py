@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.games.base import Game
-from az_mpi.games.random_games import random_games
+from az_mpi.games.random_games import random_actions, random_games
 from az_mpi.network import engines, resnet
 from az_mpi.report.status_text import duration
 from az_mpi.search import tree
@@ -34,7 +33,7 @@ examples:
 
 exit codes: 0 the rules hold together, 1 they do not, 2 there is no such game
 """
-GAMES_NUM, BATCH, TIMED_S = 32, 256, 0.1
+CHECKED_NUM, GAMES_NUM, BATCH, TIMED_S = 64, 32, 256, 0.1
 MIB = 2**20
 
 
@@ -50,13 +49,13 @@ def main(arguments: list[str]) -> int:
           f"{len(game.symmetry_cells)} symmetries, at most {game.max_plies:,} plies, "
           f"{game.state_size * game.state_dtype.itemsize:,} bytes a state")
     try:
-        games.check(game)
+        games.check(game, CHECKED_NUM)
     except AssertionError as error:
         print(f"broken: {error}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
         return PROBLEMS
     rng = np.random.default_rng(0)
     states, mean_plies = random_positions(game, rng)
-    print(f"rules hold in 64 random games; a random game has {mean_plies:.0f} plies, "
+    print(f"rules hold in {CHECKED_NUM} random games; a random game has {mean_plies:.0f} plies, "
           f"a position {game.legal(states).sum(axis=1).mean():.0f} legal moves\n\n{drawn_game(game, rng)}\n")
     rules_us = time_rules(game, states)
     for lines in (in_rows(rules_us), cost(game, config, states, mean_plies, sum(rules_us.values()))):
@@ -70,21 +69,16 @@ def random_positions(game: Game, rng: np.random.Generator) -> tuple[np.ndarray, 
     return np.concatenate(seen), sum(map(len, seen)) / GAMES_NUM
 
 
-def random_moves(game: Game, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return a legal action for each state, int64 [n]."""
-    return np.argmax((1 - rng.random((len(states), game.num_actions))) * game.legal(states), axis=1)
-
-
 def drawn_game(game: Game, rng: np.random.Generator) -> str:
     """Play a random game; return its last moves, its last two positions and its result as text."""
     states, moves = [game.initial(1)], []
     while not game.terminal(states[-1])[0][0]:
-        action = random_moves(game, states[-1], rng)
+        action = random_actions(game.legal(states[-1]), rng.random(1))
         moves.append(game.action_to_text(states[-1][0], int(action[0])))
         states.append(game.play(states[-1], action))
     value, player = game.terminal(states[-1])[1][0], game.to_play(states[-1])[0]
     result = value if player == 0 else 0 - value
-    *_, before, end = map(game.show, [*states[0], *(state[0] for state in states[1:])])
+    before, end = (game.show(state[0]) for state in states[-2:])
     return "\n".join([f"a random game's last positions, after ... {' '.join(moves[-8:-1])}", before,
                       f"and {moves[-1]}: {result:+g} for the player who began", end])
 
@@ -92,7 +86,7 @@ def drawn_game(game: Game, rng: np.random.Generator) -> str:
 def time_rules(game: Game, states: np.ndarray) -> dict[str, float]:
     """Return microseconds a state of what one simulation asks of the rules, in batches of BATCH states."""
     states = np.resize(states[np.linspace(0, len(states) - 1, BATCH).astype(int)], (BATCH, game.state_size))
-    actions = random_moves(game, states, np.random.default_rng(0))
+    actions = random_actions(game.legal(states), np.random.default_rng(0).random(BATCH))
     calls = {"play": lambda: game.play(states, actions), "terminal": lambda: game.terminal(states),
              "legal, twice": lambda: (game.legal(states), game.legal(states)),
              "to_play": lambda: game.to_play(states), "canonical_key": lambda: game.canonical_key(states),
@@ -117,11 +111,6 @@ def in_rows(rules_us: dict[str, float]) -> list[str]:
     return [f"microseconds a state, one core, batches of {BATCH}:", *(f"  {name:<14} {us:8.2f}" for name, us in rows)]
 
 
-def parameters_num(network: torch.nn.Module) -> int:
-    """Return the number of weights and biases."""
-    return sum(parameter.numel() for parameter in network.parameters())
-
-
 def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_us: float) -> list[str]:
     """Return lines on the memory and the time that the default settings take."""
     network = resnet.build(game, config.network, config.seed)
@@ -133,8 +122,8 @@ def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_u
     simulations, window = config.search.simulations, config.replay.window_max
     node = tree.NODE.itemsize + game.state_size * game.state_dtype.itemsize + legal_num * tree.EDGE.itemsize
     row = sample_dtype(game, network.heads).itemsize + 8 + legal_num * HELD_POLICY.itemsize
-    parameters, of_heads = parameters_num(network), {name: parameters_num(it) for name, it in network.heads.items()}
-    told = ", ".join(f"{name} {number:,}" for name, number in of_heads.items())
+    parameters = resnet.parameters_num(network)
+    told = ", ".join(f"{name} {resnet.parameters_num(head):,}" for name, head in network.heads.items())
     games_num = config.selfplay.games_num
     seconds = games_num * mean_plies * simulations * (rules_us + evaluation_us) / 1e6
     return [

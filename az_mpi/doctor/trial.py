@@ -26,6 +26,7 @@ from az_mpi.games.random_games import random_games
 from az_mpi.mpi import placement, root_host
 from az_mpi.mpi.world import World
 from az_mpi.report import console
+from az_mpi.run import kernels
 from az_mpi.run.setup import assemble
 from az_mpi.run.state import Run
 from az_mpi.selfplay.player import Player
@@ -56,7 +57,8 @@ def measure(world: World, config: Config, seconds: float) -> tuple[dict[str, Any
             run_world, trainers_num = placement.place(config, run_world, placement.choose_device(run_world))
             run = assemble(config, run_world, Path(scratch), lambda network: 1, trainers_num=trainers_num)
         game, replay = run.setup.game, run.training.replay
-        table = [lines for lines in world.collect(_table(said.getvalue())) if lines]  # root's
+        kernels.compile_missing(run_world, config, game, run.setup.cores, lambda *what: None)
+        table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
         try:
             samples, mean_length = random_samples(game, run.training.network.heads, np.random.default_rng(world.rank))
             with run:
@@ -72,12 +74,6 @@ def measure(world: World, config: Config, seconds: float) -> tuple[dict[str, Any
     if figures["mean_length"] is None:
         figures |= {"mean_length": mean_length, "length_from": "random games"}
     return figures, table[0]
-
-
-def _table(said: str) -> list[str]:
-    """Return the lines of the start-up table: those after the headline, which a first start's compiling precedes."""
-    lines = iter(said.splitlines())
-    return [*lines] if any(line.startswith("az_mpi on ") for line in lines) else []
 
 
 def play(run: Run, world: World, seconds: float) -> dict[str, Any]:

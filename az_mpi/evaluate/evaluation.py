@@ -6,7 +6,7 @@ from typing import Any
 from az_mpi.config.schema import Config
 from az_mpi.core.registry import OPPONENTS, SOLVERS, parse
 from az_mpi.evaluate.arena import play_match
-from az_mpi.evaluate.opponents import SearchPlayer
+from az_mpi.evaluate.opponents import Opponent, SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
 from az_mpi.evaluate.rating import summary
 from az_mpi.games.base import Game
@@ -25,20 +25,15 @@ def evaluate(world: World, config: Config, game: Game, network_evaluate: Evaluat
     exact solver, "solver": `optimal_share`. All matches of an iteration use the same openings; each iteration has its
     own.
     """
-    settings = config.evaluate
-    simulations = settings.simulations or config.search.simulations
-    search = config.search.model_copy(update={"simulations": simulations})
-    player, seed, matches = SearchPlayer(network_evaluate, search), (config.seed, iteration), {}
-    for name in settings.opponents:
-        opponent = OPPONENTS.make(name, game=game, seed=seed, rank=world.rank, settings=settings, search=search,
-                                  best=best_evaluate)  # fmt: skip
+    settings, search, seed = config.evaluate, _search(config), (config.seed, iteration)
+    player, matches = SearchPlayer(network_evaluate, search), {}
+    for name, opponent in opponents(config, game, iteration, world.rank, best_evaluate).items():
         if opponent is not None:
-            name = parse(name).short()
             shown = progress(f"match against {name}", "games")
             result = play_match(world, game, player, opponent, settings.games_num, settings.opening_plies, seed,
                                 shown.update, shown.finish)
             matches[name] = summary(result)
-    report = {"iteration": iteration, "simulations": simulations, "matches": matches}
+    report = {"iteration": iteration, "simulations": search.simulations, "matches": matches}
     solver = SOLVERS.make(settings.solver, game=game) if settings.solver_positions else None
     # Every rank is asked: the solver may be missing on some hosts.
     if solver and not any(world.collect(solver.missing())):
@@ -48,3 +43,18 @@ def evaluate(world: World, config: Config, game: Game, network_evaluate: Evaluat
         shown = progress("comparison with the solver", "positions")
         report["solver"] = optimal_share(world, game, player, solved, shown.update, shown.finish)
     return report
+
+
+def opponents(config: Config, game: Game, iteration: int = 0, rank: int = 0,
+              best: Evaluator | None = None) -> dict[str, Opponent | None]:
+    """Return {name: the opponent} for `evaluate.opponents`; None for the best network while there is none. Raises
+    Refusal if one of them cannot play this game."""
+    settings, offered = config.evaluate, {"game": game, "seed": (config.seed, iteration), "rank": rank, "best": best}
+    return {parse(name).short(): OPPONENTS.make(name, settings=settings, search=_search(config), **offered)
+            for name in settings.opponents}  # fmt: skip
+
+
+def _search(config):
+    """Return the settings of the search in matches."""
+    simulations = config.evaluate.simulations or config.search.simulations
+    return config.search.model_copy(update={"simulations": simulations})

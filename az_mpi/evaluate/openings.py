@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from az_mpi.games.base import Game
+from az_mpi.games.random_games import random_actions
 
 # A set counts as complete when this many rounds of play-outs in a row bring nothing new.
 IDLE_ROUNDS, ROUND_LEAST = 8, 256
@@ -47,13 +48,6 @@ def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_lega
                 idle = 0
         missing = np.repeat(np.arange(len(wanted)), wanted)
     return np.array(found, game.state_dtype).reshape(-1, game.state_size)
-
-
-def random_actions(legal: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Return a uniformly random legal action for each row of legal, bool [n, A], as int64 [n]. uniform: float [n] in
-    [0, 1), the random numbers that choose."""
-    rank = (uniform * legal.sum(axis=1)).astype(np.int64)
-    return np.argmax(np.cumsum(legal, axis=1) > rank[:, None], axis=1)
 
 
 def _play_out(game, depths, rng):

@@ -4,7 +4,7 @@ import numpy as np
 
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate.opponents import Opponent, Seat
-from az_mpi.games.base import Game
+from az_mpi.games.base import Game, require
 from az_mpi.games.openspiel import OpenSpiel
 
 MEMORY_MB = 1000  # that a search may take
@@ -20,6 +20,9 @@ class MctsBot(Opponent):
         if not isinstance(game, OpenSpiel):
             raise Refusal(f'evaluate.opponents: "mcts_bot" plays games of OpenSpiel; game is {game.name}\n'
                           "  take rollout, which is alike and plays every game, or openspiel:NAME as the game")
+        require("simulations", simulations, 1, 1_000_000)
+        if not uct_c > 0:
+            raise ValueError(f"uct_c is {uct_c!r}; allowed: a number above 0")
         self.game, self.seed, self.simulations, self.uct_c = game, (*seed, 3), simulations, uct_c
 
     def seat(self, game: Game, states: np.ndarray, indices: np.ndarray) -> Seat:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from az_mpi.config import schema
-from az_mpi.evaluate.openings import random_actions
 from az_mpi.games.base import Game
+from az_mpi.games.random_games import random_actions
 from az_mpi.network.evaluators import Evaluator, RolloutEvaluator
 from az_mpi.search import make_search
 

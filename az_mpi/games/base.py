@@ -184,3 +184,9 @@ def _smallest_keys(planes, cells):
             if h < keys[i]:
                 keys[i], best[i] = h, k
     return keys, best
+
+
+def require(name: str, value: int, low: int, high: int) -> None:
+    """Raise ValueError unless `value` is a whole number from `low` to `high`."""
+    if type(value) is not int or not low <= value <= high:
+        raise ValueError(f"{name} is {value!r}; allowed: a whole number from {low} to {high}")

@@ -79,12 +79,6 @@ def packed(cells: np.ndarray) -> np.ndarray:
     return np.packbits(np.pad(cells, padding), axis=-1, bitorder="little").view("<u8").astype(np.uint64)
 
 
-def require(name: str, value: int, low: int, high: int) -> None:
-    """Raise ValueError unless `value` is a whole number from `low` to `high`."""
-    if type(value) is not int or not low <= value <= high:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number from {low} to {high}")
-
-
 def _words_of_images(symmetry_cells, order, sets_num):
     """Return uint64 [V, sets_num, N, K]: what a stone of each set on each cell of the board adds to the key of each
     image (Zobrist 1970)."""

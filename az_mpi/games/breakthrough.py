@@ -7,7 +7,8 @@ Both players see the board, and count actions, as if their pieces moved up: for 
 import numpy as np
 from numba import njit
 
-from az_mpi.games.bitboards import BitboardGame, packed, require, unpack
+from az_mpi.games.base import require
+from az_mpi.games.bitboards import BitboardGame, packed, unpack
 
 _ONE = np.uint64(1)
 

@@ -9,7 +9,8 @@ Shapes: B batch, N points, W words of a set of points. In kernels a board has a 
 import numpy as np
 from numba import njit
 
-from az_mpi.games.bitboards import BitboardGame, packed, require
+from az_mpi.games.base import require
+from az_mpi.games.bitboards import BitboardGame, packed
 from az_mpi.games.symmetry import dihedral
 
 REMEMBERED = 16

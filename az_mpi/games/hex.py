@@ -8,7 +8,8 @@ joins the left column to the right one, it is mirrored on its long diagonal, whe
 import numpy as np
 from numba import njit
 
-from az_mpi.games.bitboards import BitboardGame, empty_cells, require
+from az_mpi.games.base import require
+from az_mpi.games.bitboards import BitboardGame, empty_cells
 
 _PLAYER, _MAY_SWAP = np.uint64(1), np.uint64(2)
 

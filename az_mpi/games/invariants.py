@@ -3,6 +3,7 @@
 import numpy as np
 
 from az_mpi.games.base import Game
+from az_mpi.games.random_games import random_actions
 
 
 def check(game: Game, games_num: int = 64, seed: int = 0) -> None:
@@ -27,7 +28,7 @@ def check(game: Game, games_num: int = 64, seed: int = 0) -> None:
         if not live.any():
             return
         states, mirrored, k = states[live], mirrored[live], k[live]
-        actions = np.argmax((1 - rng.random((len(states), game.num_actions))) * game.legal(states), axis=1)
+        actions = random_actions(game.legal(states), rng.random(len(states)))
         before, mover = states.copy(), game.to_play(states)
         after = game.play(states, actions)
         assert (states == before).all(), "play changed the states it was given"

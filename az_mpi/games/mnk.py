@@ -6,7 +6,8 @@ A state is (own stones, opponent's stones), in numbers of 16 bits where they suf
 import numpy as np
 from numba import njit
 
-from az_mpi.games.bitboards import BitboardGame, empty_cells, packed, require
+from az_mpi.games.base import require
+from az_mpi.games.bitboards import BitboardGame, empty_cells, packed
 from az_mpi.games.symmetry import dihedral
 
 NAMES = {(3, 3, 3): "tictactoe", (15, 15, 5): "gomoku"}

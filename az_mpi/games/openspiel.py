@@ -16,11 +16,12 @@ import numpy as np
 import psutil
 
 from az_mpi.core.problems import Refusal
-from az_mpi.games.base import Game
+from az_mpi.games.base import Game, require
+from az_mpi.games.symmetry import dihedral
 
 MAX_PLIES = 512  # by default; chess in OpenSpiel allows 17,695
 SYMMETRIES = {"none": 1, "half_turn": 2, "dihedral": 8}
-SAMPLES = 500  # copies of a state, to measure its size
+SAMPLES_MAX, SAMPLES_BYTES = 16_000, 2**22  # copies of a state that are made to measure its size
 
 
 # Games whose action cell * kinds + kind is of a cell of the planes: the one where a piece is put, or from which it
@@ -106,8 +107,7 @@ class OpenSpiel(Game):
 
         self.game, self._first = game, game.new_initial_state().current_player()
         longest = min(game.max_game_length(), MAX_PLIES)
-        if not 0 <= max_plies <= np.iinfo(np.int16).max or max_plies > game.max_game_length():
-            raise ValueError(f"max_plies is {max_plies}; allowed: 0 for {longest}, or 1 to {game.max_game_length()}")
+        require("max_plies", max_plies, 0, min(game.max_game_length(), np.iinfo(np.int16).max))
         self.max_plies = max_plies or longest
         cut = f"[max_plies={self.max_plies}]" if self.max_plies < game.max_game_length() else ""
         self.name = f"openspiel:{game}{cut}"
@@ -242,11 +242,10 @@ def _symmetries(kind, height, width, num_actions):
     if kind != "none" and num_actions < cells or kind == "dihedral" and height != width:
         raise ValueError(f'symmetries is "{kind}"; the board has {height} x {width} cells and the game {num_actions} '
                          "actions: each cell must be an action, and a dihedral board square")
-    board = np.arange(cells).reshape(height, width)
-    images = [board, np.rot90(board, 2)]
-    if kind == "dihedral":
-        images = [np.rot90(side, k) for side in (board, board[:, ::-1]) for k in range(4)]
-    tables = np.array([image.ravel() for image in images[: SYMMETRIES[kind]]], np.int32)
+    tables = dihedral(height, width)
+    if kind != "dihedral":
+        half_turn = tables[0, ::-1]
+        tables = np.stack([tables[0], half_turn])[: SYMMETRIES[kind]]
     further = np.tile(np.arange(cells, num_actions, dtype=np.int32), (len(tables), 1))
     return tables, np.concatenate([tables, further], axis=1) if kind != "none" else (
         np.arange(num_actions, dtype=np.int32)[None])
@@ -260,8 +259,10 @@ def _state_bytes(game):
         if after.is_terminal():
             break
         live = after
-    process = psutil.Process()
-    before = process.memory_info().rss
-    copies = [live.clone() for _ in range(SAMPLES)]
-    grown = process.memory_info().rss - before
-    return max(grown // len(copies), 1024)
+    process, copies, grown = psutil.Process(), [], 0
+    # The first copies go where memory was freed before, so that this process does not grow.
+    while grown < SAMPLES_BYTES and len(copies) < SAMPLES_MAX:
+        before, num = process.memory_info().rss, max(len(copies), 500)
+        copies += [live.clone() for _ in range(num)]
+        grown = process.memory_info().rss - before
+    return max(grown // num, 1024)

@@ -13,5 +13,12 @@ def random_games(game: Game, num: int, rng: np.random.Generator) -> Iterator[tup
     while len(states):
         legal = game.legal(states)
         yield states, legal
-        states = game.play(states, np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=1).astype(np.int32))
+        states = game.play(states, random_actions(legal, rng.random(len(states))))
         states = states[~game.terminal(states)[0]]
+
+
+def random_actions(legal: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Return a uniformly random legal action for each row of legal, bool [n, A], as int64 [n]. uniform: float [n] in
+    [0, 1), the random numbers that choose."""
+    rank = (uniform * legal.sum(axis=1)).astype(np.int64)
+    return np.argmax(np.cumsum(legal, axis=1) > rank[:, None], axis=1)

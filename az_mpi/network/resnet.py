@@ -70,3 +70,8 @@ def weights_hash(network: nn.Module) -> str:
     for tensor in network.state_dict().values():
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def parameters_num(network: nn.Module) -> int:
+    """Return the number of weights and biases."""
+    return sum(parameter.numel() for parameter in network.parameters())

@@ -7,7 +7,8 @@ from typing import NamedTuple
 class Limit(NamedTuple):
     """Where thinking about one move ends: at the first of these that is reached. 0: no such limit.
 
-    simulations: through the root, those that an earlier search left there included. seconds: never exceeded."""
+    simulations: through the root, those that an earlier search left there included. seconds: a search ends before, if
+    one simulation takes no longer."""
 
     simulations: int = 0
     seconds: float = 0.0

@@ -39,14 +39,17 @@ class Lines:
         return self.wait(0.0)
 
     def ends(self, last: str) -> bool:
-        """Return, at once, whether no line is to come any more, or none before a line that is `last`."""
+        """Return, at once, whether no line is to come any more, or none before a line that is the word `last`, perhaps
+        with a number before it."""
         while b"\n" not in self._bytes and not self._ended and len(self._bytes) <= LINE_BYTES_MAX:
             if not select.select([self.descriptor], [], [], 0)[0]:
                 return False
             self._read()
         first, newline, _ = self._bytes.partition(b"\n")
-        words = first.partition(b"#")[0].split()
-        return words[-1:] == [last.encode()] if newline else self._ended and not words
+        words = first.partition(b"#")[0].decode("ascii", "replace").split()
+        if not newline:
+            return self._ended and not words
+        return words == [last] or len(words) == 2 and words[0].isdecimal() and words[1] == last
 
     def _read(self):
         try:

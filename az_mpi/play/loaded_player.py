@@ -60,8 +60,9 @@ class LoadedPlayer:
         return Analysis(policy, float(search.value(slots)[0]), action, move)
 
     def new_search(self, simulations: int) -> "Search":
-        """Return a search of one tree, slot 0, with room for `simulations`, which begins when it is `reset`."""
-        settings = self.settings.model_copy(update={"simulations": simulations})
+        """Return a search of one tree, slot 0, with room for `simulations`, which begins when it is `reset`. It keeps
+        its tree between moves, whatever the run's self-play did."""
+        settings = self.settings.model_copy(update={"simulations": simulations, "reuse_tree": True})
         return make_search(self.game, self._evaluate, settings, 1, noise=False)
 
     def evaluate(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -125,8 +125,8 @@ class Session:
         return [self.game.action_to_text(state, action) for state, action in zip(self.positions(actions), actions)]
 
     def think(self, limit: Limit, stop: Callable[[], bool] = lambda: False) -> None:
-        """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree is
-        full or `stop` returns true, which is asked after every simulation.
+        """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree
+        takes TREE_BYTES or `stop` returns true, which is asked after every simulation.
 
         Time: no simulation begins that would end after limit.seconds if it took twice as long as the slowest so far.
         A part of the time is kept on top of that. One simulation is run in any case."""
@@ -137,7 +137,7 @@ class Session:
         while not self._search.done(_SLOT)[0]:
             if self._simulations() >= LEAST and (
                     limit.simulations and self._simulations() >= limit.simulations
-                    or limit.seconds and now + 2 * self._slowest_s >= end or stop()):  # fmt: skip
+                    or limit.seconds and now + 2 * self._slowest_s >= end or self._is_full() or stop()):  # fmt: skip
                 break
             self._search.step(_SLOT)
             before, now = now, time.monotonic()
@@ -166,6 +166,11 @@ class Session:
 
     def _simulations(self):
         return max(int(self._search.trees.visits[0, 0]) - 1, 0)  # the first visit is the root's own evaluation
+
+    def _is_full(self):
+        trees = self._search.trees
+        nodes = int(trees.nodes_used[0]) * (NODE.itemsize + self.state.nbytes)
+        return nodes + int(trees.edges_used[0]) * EDGE.itemsize > TREE_BYTES
 
     def _follow(self):
         """Advance the tree by the moves that were played since it was used."""

@@ -49,7 +49,11 @@ class Vertices:
         text = text.lower()
         for word, action in self.session.legal().items():
             name = self.of(self.session.state, action)
-            known = {name, word if self._by_column or word == SWAP else name, name[0] if self._by_column else name}
+            known = [name]
+            if self._by_column or word == SWAP:
+                known.append(word)
+            if self._by_column:
+                known.append(name[0])
             if text in map(str.lower, known):
                 return action
         return None

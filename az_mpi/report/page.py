@@ -21,6 +21,7 @@ RANKS_SHOWN = 32  # the table of more can be opened
 OPPONENTS = {  # explained for readers
     "random": "The opponent random plays any legal move.",
     "rollout": "The opponent rollout searches, and evaluates positions by random games.",
+    "mcts_bot": "The opponent mcts_bot is OpenSpiel's own search with random games.",
     "best": "The opponent best is the best network before this one.",
 }
 SOLVER = ("A move keeps the exact value if, with perfect play from then on, it does not turn a win into a draw or a "

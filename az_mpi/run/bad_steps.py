@@ -6,7 +6,7 @@ Every public function here is collective over the trainers, which include root.
 
 import functools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ KEPT_MAX = 16  # batches; older ones are removed
 ROLLBACKS_MAX = 3  # in a run; each halves the learning rate
 
 
-def skipped(run: Run, batch: Sequence[torch.Tensor | np.ndarray], figures: Sequence[float]) -> None:
+def skipped(run: Run, batch: Mapping[str, torch.Tensor | np.ndarray], figures: Sequence[float]) -> None:
     """Log that the newest step was skipped and keep its batch; roll back if too many were skipped in a row.
 
     batch: this trainer's part. figures: its losses and gradient norm. See `Learner.train`.

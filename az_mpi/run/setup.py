@@ -14,6 +14,7 @@ from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
+from az_mpi.evaluate import evaluation
 from az_mpi.liveness.monitor import Monitor
 from az_mpi.mpi import agreement, placement
 from az_mpi.mpi.control_channel import ControlChannel
@@ -23,7 +24,6 @@ from az_mpi.report import console
 from az_mpi.report.callbacks import Callbacks
 from az_mpi.report.metrics import Metrics, Timers
 from az_mpi.report.status import Status
-from az_mpi.run import kernels
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing, Report, Run, Setup, Training
 from az_mpi.selfplay.player import Player
@@ -35,14 +35,14 @@ from az_mpi.train import backends
 
 def assemble(config: Config, world: World, folder: Path, prepare: Callable[[torch.nn.Module], int] | None = None,
              trainers_num: int = 0, requests: Requests | None = None) -> Run:
-    """Return this rank's `Run`, with new weights; print the start-up table and compile missing kernels. Collective.
+    """Return this rank's `Run`, with new weights; print the start-up table. Collective.
 
     prepare(network): makes `folder` ready and returns the number of this start; root calls it once nothing else can be
     refused. None for a run that is only looked at: it trains and writes nothing, and logs nothing to standard output.
     trainers_num: the first ranks of the world train. requests: of signals.
     """
     requests = requests or Requests()
-    setup, network, engine, evaluate = _prepare_play(config, world, folder)
+    setup, network, playing = _prepare_play(config, world, folder)
     backend = make_backend(config, world, setup.device, trainers_num)
     attempt = prepare and world.from_root(lambda: _check_room(setup, network) or prepare(network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
@@ -53,16 +53,14 @@ def assemble(config: Config, world: World, folder: Path, prepare: Callable[[torc
     metrics = Metrics(folder, attempt, config.report, shown=writes)
     report = make_report(setup, world, attempt, logger, metrics, files.writer)
     training = Training.make(setup, world, backend, trainers_num, network)
-    kernels.compile_missing(world, config, setup.game, setup.cores, report.say)
-    playing = _make_playing(setup, world, network, engine, evaluate)
     run = Run(setup, playing, files, world, attempt, training, ControlChannel(world, requests), report)
     _say_start(run)
     return run
 
 
 def _prepare_play(config, world, folder):
-    """Return (the `Setup`, a new network, its engine, what evaluates positions in self-play). Raises Refusal on every
-    rank if one of them lacks what the configuration names. Collective."""
+    """Return (the `Setup`, a new network, this rank's `Playing` with it). Raises Refusal on every rank if one of them
+    lacks what the configuration names. Collective."""
     cores, device = world.cores(), placement.choose_device(world)
     _use_cores(cores, config.selfplay.deterministic)
     placement.open_device(world, device)
@@ -78,20 +76,16 @@ def _prepare_play(config, world, folder):
     evaluate = agreement.everywhere(world, lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
     if evaluate.describe:  # self-play uses this evaluator instead of the network
         choice = f"{evaluate.describe} (as configured)"
+    agreement.everywhere(world, functools.partial(evaluation.opponents, config, game))  # before the first match
     callbacks = agreement.everywhere(world, lambda: Callbacks(config.callbacks, folder, world.rank, game))
-    log_name = f"rank-{world.rank:03d}"
-    setup = Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name)
-    return setup, network, engine, evaluate
-
-
-def _make_playing(setup, world, network, engine, evaluate):
-    """Return this rank's `Playing`, with the weights of `network`."""
     groups_num = 2 if evaluate.in_background else 1
-    player = Player(setup.config, setup.game, evaluate, world.rank, setup.cores, groups_num=groups_num)
-    engine.prepare(-(-len(player.live) // groups_num))
+    player = Player(config, game, evaluate, world.rank, cores, groups_num, world.size)
+    if not evaluate.describe:  # this is for the network
+        engine.prepare(player.batch_max)
     playing = Playing(player, engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
-    return playing
+    log_name = f"rank-{world.rank:03d}"
+    return Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name), network, playing
 
 
 def _use_cores(cores, deterministic):
@@ -127,8 +121,7 @@ def _check_room(setup, network):
     Adam, and the uncompressed segments of an iteration."""
     config, game = setup.config, setup.game
     row = position_dtype(game).itemsize + POLICY.itemsize * min(game.num_actions, config.search.simulations)
-    parameters_num = sum(p.numel() for p in network.parameters())
-    run_folder.check_room(setup.folder, 3 * 4 * parameters_num, config.checkpoint.keep,
+    run_folder.check_room(setup.folder, 3 * 4 * resnet.parameters_num(network), config.checkpoint.keep,
                           config.selfplay.games_num * game.max_plies * row)
 
 
@@ -160,7 +153,7 @@ def _say_start(run):
         say("  note: selfplay.weights names %s, but the hosts are %s", ", ".join(unknown), ", ".join(gpus))
     trees = len(run.playing.player.live)
     one = run.playing.player.search.trees.num_bytes / trees
-    parameters = sum(p.numel() for p in run.training.network.parameters())
+    parameters = resnet.parameters_num(run.training.network)
     say("  network %d x %d, %s parameters; %d games at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
         config.network.blocks, config.network.channels, f"{parameters:,}", trees, one / 1024, one * trees / 2**20)
     if limits := world.limits():

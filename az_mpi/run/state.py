@@ -59,13 +59,10 @@ class Playing:
     weights_used: deque = field(default_factory=lambda: deque(maxlen=WEIGHTS_NUM))  # (iteration, SHA-256), oldest first
     unacknowledged: list[tuple[int, Record]] = field(default_factory=list)  # (iteration, games), maybe not on disk
     best_engine: Engine | None = None  # of the best network, once there was a match against it
-    calibration: np.ndarray | None = None  # positions for `Engine.calibrate`, once there were some
+    calibration: np.ndarray | None = None  # the newest planes for `Engine.calibrate`, if an engine uses it
 
-    def load_weights(self, network: torch.nn.Module, iteration: int, digest: str, calibration: np.ndarray) -> None:
-        """Play with this network from now on, in games of `iteration`. digest: the SHA-256 of its weights. calibration:
-        planes uint8 [n, C, H, W] for `Engine.calibrate`; none while nothing has been played."""
-        if len(calibration):
-            self.calibration = calibration
+    def load_weights(self, network: torch.nn.Module, iteration: int, digest: str) -> None:
+        """Play with this network from now on, in games of `iteration`. digest: the SHA-256 of its weights."""
         self.load(self.engine, network)
         self.weights_used.append((iteration, digest))
         self.evaluate.clear()

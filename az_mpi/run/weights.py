@@ -19,7 +19,9 @@ def broadcast_weights(run: Run) -> None:
 
     Raises WeightsDiffer if the trainers' weights differ, NotFinite if a weight is not finite."""
     world, training = run.world, run.training
-    digests = world.collect(resnet.weights_hash(training.network) if training.learner or world.is_root else None)
+    rows = world.collect([resnet.weights_hash(training.network) if training.learner or world.is_root else None,
+                          run.playing.engine.calibrates])  # fmt: skip
+    digests = [digest for digest, _ in rows]
     if differing := [rank for rank in range(training.trainers_num) if digests[rank] != digests[0]]:
         raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
     if training.players:
@@ -27,7 +29,9 @@ def broadcast_weights(run: Run) -> None:
         _send(training.players, training.network)
         run.report.counters.broadcast_bytes += world.sent_bytes - sent_before
     checkpoint.check_finite(training.network.state_dict())
-    run.playing.load_weights(training.network, run.games_iteration, digests[0], _calibration(run))
+    if any(calibrates for _, calibrates in rows):
+        run.playing.calibration = _calibration(run)
+    run.playing.load_weights(training.network, run.games_iteration, digests[0])
     if remark := run.playing.engine.remark:
         run.report.logger.warning("rank %d %s", world.rank, remark)
 
@@ -35,8 +39,7 @@ def broadcast_weights(run: Run) -> None:
 def _calibration(run):
     """Return planes of positions that root draws from its part of the window, [CALIBRATION_NUM, C, H, W], the same on
     every rank and in a run that is resumed here; if the window is empty, of random games. Collective."""
-    replay, seed, game = run.training.replay, run.setup.config.seed, run.setup.game
-    states = game.initial(0)
+    replay, seed, game, states = run.training.replay, run.setup.config.seed, run.setup.game, None
     if run.world.is_root and replay and replay.positions_num:
         states = replay.states(np.random.default_rng([seed, run.games_iteration]), CALIBRATION_NUM)
     elif run.world.is_root:

@@ -38,7 +38,9 @@ def root_moves(trees: Trees, b: int) -> list[RootMove]:
         below = [] if child == NO_CHILD else _variation(trees, b, child)
         moves.append(RootMove(int(edge["edge_action"]), visits, int(counts[k]) / total, value, exact,
                               float(edge["edge_prior"]), [int(edge["edge_action"]), *below]))  # fmt: skip
-    return sorted(moves, key=lambda move: (-move.share, -move.visits, -move.prior))
+    # Of equal shares the search plays the first; among moves that it would not play, visits and priors tell.
+    return sorted(moves, key=lambda move: (-move.share, 0 if move.share else -move.visits,
+                                           0 if move.share else -move.prior))  # fmt: skip
 
 
 def _value(trees, b, n, edge):

@@ -48,6 +48,7 @@ EDGE = np.dtype(
     ],
     align=True,
 )
+EDGES_PER_NODE = 32  # that trees have room for at the start, or all actions if they are fewer
 MOST_ACTIONS = np.iinfo(EDGE["edge_action"]).max
 TREE = np.dtype(
     [
@@ -78,8 +79,8 @@ class Trees(namedtuple("Trees", ["tree", "node", "edge", "state", "path"])):
 
 
 def allocate(game: Game, num_trees: int, num_nodes: int) -> Trees:
-    """Return empty trees. They have room for as many edges per node as the initial position has legal actions;
-    `widened` makes more. Parts of the arrays that were never written take no memory."""
+    """Return empty trees. `widened` makes more room for edges. Parts of the arrays that were never written take no
+    memory."""
     nodes = (num_trees, num_nodes)
     depth = min(num_nodes, game.max_plies) + 1
     if game.num_actions > MOST_ACTIONS:
@@ -87,7 +88,7 @@ def allocate(game: Game, num_trees: int, num_nodes: int) -> Trees:
     return Trees(
         tree=np.zeros(num_trees, TREE),
         node=np.empty(nodes, NODE),
-        edge=np.empty((num_trees, num_nodes * int(game.legal(game.initial(1)).sum())), EDGE),
+        edge=np.empty((num_trees, num_nodes * min(game.num_actions, EDGES_PER_NODE)), EDGE),
         state=np.empty((*nodes, game.state_size), game.state_dtype),
         path=np.empty((num_trees, depth), np.int32),
     )

@@ -25,20 +25,19 @@ if TYPE_CHECKING:
     from az_mpi.network.evaluators import Evaluator
 
 
-PARALLEL_GAMES = 256  # if the configuration leaves it open
-PARALLEL_GAMES_BACKGROUND = 2048  # the same with a GPU, which needs large batches
+PARALLEL_GAMES, PARALLEL_GAMES_MAX = 256, 2048  # if the configuration leaves it open: see `games_at_once`
 
 
 class Player:
     """Plays up to `config.selfplay.parallel_games` games of `game` at once; `evaluate` evaluates the leaves.
 
-    threads: of the search. groups_num: batches that are under way at the same time.
+    threads: of the search. groups_num: batches that are under way at the same time. ranks_num: that play.
     """
 
     def __init__(self, config: Config, game: Game, evaluate: Evaluator, rank: int, threads: int = 1,
-                 groups_num: int = 1):
+                 groups_num: int = 1, ranks_num: int = 1):
         self.config, self.game, self.rank = config, game, rank
-        games_num = config.selfplay.parallel_games or (PARALLEL_GAMES if groups_num == 1 else PARALLEL_GAMES_BACKGROUND)
+        games_num = config.selfplay.parallel_games or games_at_once(config.selfplay.games_num, groups_num, ranks_num)
         self.search = make_search(game, evaluate, config.search, games_num, noise=True, threads=threads)
         groups_num = min(groups_num, games_num)
         self._groups = deque(np.arange(first, games_num, groups_num) for first in range(groups_num))
@@ -64,6 +63,11 @@ class Player:
         free = ~self.live
         free[[slot for slot, _ in self._ended]] = False
         return np.flatnonzero(free)
+
+    @property
+    def batch_max(self) -> int:
+        """How many positions the evaluator is asked for at once, at most."""
+        return len(self._groups[0])
 
     @property
     def unfinished_num(self) -> int:
@@ -161,3 +165,13 @@ class Player:
         positions["weight"] = 1.0
         positions["policy_count"] = [len(entries) for entries in policies]
         return Record(games, positions, np.concatenate(policies))
+
+
+def games_at_once(games_num: int, groups_num: int, ranks_num: int) -> int:
+    """Return how many games a rank plays at once if the configuration leaves it open.
+
+    A GPU, which has groups, needs large batches. But with more games than a rank's share of an iteration's `games_num`,
+    each game would take several iterations."""
+    if groups_num == 1:
+        return PARALLEL_GAMES
+    return min(max(-(-games_num // ranks_num), PARALLEL_GAMES), PARALLEL_GAMES_MAX)

@@ -303,7 +303,7 @@ class _Sums:
 
 
 def _groups(network, weight_decay):
-    """Return the optimiser's parameter groups: weights decay, biases do not."""
+    """Return the optimiser's parameter groups: weights decay, biases and single numbers do not."""
     weights = [p for p in network.parameters() if p.dim() > 1]
-    biases = [p for p in network.parameters() if p.dim() == 1]
+    biases = [p for p in network.parameters() if p.dim() <= 1]
     return [{"params": weights, "weight_decay": weight_decay}, {"params": biases, "weight_decay": 0.0}]

@@ -12,5 +12,6 @@ def losses(network: ResNet, batch: dict[str, torch.Tensor]) -> dict[str, torch.T
     batch: float tensors by name: planes [B, C, H, W], weight [B], and each head's target [B, …].
     """
     outputs = network(batch["planes"])
-    return {name: torch.dot(batch["weight"], head.loss(outputs[name], batch[name]))
+    targets = {name: batch[name if head.target_dtype is not None else "policy"] for name, head in network.heads.items()}
+    return {name: torch.dot(batch["weight"], head.loss(outputs[name], targets[name]))
             for name, head in network.heads.items()}  # fmt: skip

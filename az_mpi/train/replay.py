@@ -159,8 +159,8 @@ class Replay:
     def sample(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
         """Draw n positions with replacement and turn each by a random symmetry; an empty shard gives none.
 
-        Returns {"planes": uint8 [n, C, H, W], "policy": float32 [n, A], "weight": float32 [n]} and the target of each
-        other head under the head's name.
+        Returns {"planes": the game's planes_dtype [n, C, H, W], "policy": float32 [n, A], "weight": float32 [n]} and
+        the target of each other head under the head's name.
         """
         n, rows, policy = n if self.positions_num else 0, self._rows, self._policy.array
         places = self._draw(rng, n)

@@ -24,3 +24,10 @@ def test_every_game_that_fits_plays_and_trains_on_two_ranks(program, tmp_path):
                 names.append(f"{kind.short_name}({', '.join(filter(None, [smaller, cut]))})")
     assert len(names) >= 31
     program(2, "openspiel_games", tmp_path, *names)
+
+
+def test_an_opponent_that_cannot_play_the_game_is_refused_at_the_start(mpirun, tmp_path):
+    """Not at the first evaluation, iterations later."""
+    done = mpirun(2, "run_dist.py", "--config_file", "configs/smoke.json", "--logdir", tmp_path / "run",
+                  "--set", 'evaluate.opponents=["mcts_bot"]', status=2)  # fmt: skip
+    assert done.stderr.count('"mcts_bot" plays games of OpenSpiel') == 1 and not (tmp_path / "run").exists()

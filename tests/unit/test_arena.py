@@ -14,9 +14,10 @@ from az_mpi.core.registry import OPPONENTS
 from az_mpi.evaluate import arena
 from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.evaluation import evaluate
-from az_mpi.evaluate.openings import openings, random_actions
+from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
 from az_mpi.games.mnk import Rules
+from az_mpi.games.random_games import random_actions
 from az_mpi.network.evaluators import RolloutEvaluator, UniformEvaluator
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")

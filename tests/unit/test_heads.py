@@ -174,22 +174,72 @@ def test_a_checkpoint_of_an_earlier_version_has_the_same_weights_under_other_nam
 
 
 STRANGE = """
+from torch import nn
 from az_mpi.network.heads.head import Head
 
 class Strange(Head):
     name, target_dtype = "strange", None
 
+    def __init__(self, channels):
+        super().__init__()
+        self.layer = %s
+
     def forward(self, tower):
-        return tower.cumsum(dim=1)
+        return %s
 """
 
 
-def test_a_head_that_openvino_cannot_run_is_run_by_torch_and_the_choice_says_why(tmp_path):
+AGAIN = """
+import torch
+from torch import nn
+from az_mpi.network.heads.policy import Policy
+
+class Again(Policy):
+    name = "again"
+
+    def __init__(self, game, channels):
+        super().__init__(game, channels)
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, tower):
+        return super().forward(tower) * self.scale
+"""
+
+
+def test_a_head_of_any_name_may_learn_the_policy_and_have_single_numbers(tmp_path, world):
+    (tmp_path / "own.py").write_text(AGAIN)
+    heads = ("policy", "value", f"{tmp_path}/own.py:Again")
+    config = make_config(network={"blocks": 1, "channels": 8, "heads": heads}, selfplay={"parallel_games": 8},
+                         search={"simulations": 20}, train={"batch_size": 16, "warmup_steps": 0})  # fmt: skip
+    record, network = played(config), resnet.build(TICTACTOE, config.network, 1)
+    with torch.no_grad():
+        network.heads["again"].out.weight.fill_(0.1)
+    learner = Learner(config, TICTACTOE, network, backends.make("ddp", world, world, "cpu"), "cpu")
+    replay = Replay(TICTACTOE, network.heads)
+    replay.add(to_samples(record, TICTACTOE, network.heads, config.train, 0))
+    learner.train(replay, Progress(samples_due=16), lambda step, values: None)
+    assert network.heads["again"].scale.item() != 2.0 and learner.iteration_losses()["again_loss"] > 0
+
+
+@pytest.mark.parametrize("name", ["planes", "weight", "state", "policy_count", "a.b", ""])
+def test_outputs_are_not_called_as_other_parts_of_a_sample_are(tmp_path, name):
+    text = f"from az_mpi.network.heads.value import Value\nclass Own(Value): name = {name!r}\n"
+    (tmp_path / "own.py").write_text(text)
+    config = make_config(network={"heads": ("policy", "value", f"{tmp_path}/own.py:Own")})
+    with pytest.raises(Refusal, match="cannot be called"):
+        resnet.build(TICTACTOE, config.network, 1)
+
+
+@pytest.mark.parametrize("layer, forward, why", [
+    ("None", "tower.cumsum(dim=1)", "cumsum is not among Conv2d"),
+    ("nn.Conv2d(channels, 1, 3, padding=1, padding_mode='circular')", "self.layer(tower)", "other padding than zeros"),
+])  # fmt: skip
+def test_a_head_that_openvino_cannot_run_is_run_by_torch_and_the_choice_says_why(tmp_path, layer, forward, why):
     pytest.importorskip("openvino", reason="optional; it could not be installed here")
-    (tmp_path / "own.py").write_text(STRANGE)
+    (tmp_path / "own.py").write_text(STRANGE % (layer, forward))
     settings = make_config(network={"heads": ("policy", "value", f"{tmp_path}/own.py:Strange")}).network
     network = resnet.build(TICTACTOE, settings, 1)
     engine, choice = engines.make("auto", network, TICTACTOE, "cpu", 1)
-    assert isinstance(engine, TorchEngine) and "cumsum is not among Conv2d" in choice
+    assert isinstance(engine, TorchEngine) and why in choice
     with pytest.raises(Refusal, match="network.engine"):
         engines.make("openvino", network, TICTACTOE, "cpu", 1)

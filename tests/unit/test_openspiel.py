@@ -184,7 +184,8 @@ def test_what_does_not_fit_is_refused_with_its_property():
     for name, words in (("backgammon", "chance_mode is EXPLICIT_STOCHASTIC"),
                         ("dark_hex", "information is IMPERFECT_INFORMATION"), ("goofspiel", "SIMULTANEOUS"),
                         ("otello", "did you mean othello"), ("hex(size=3)", "board_size"),
-                        ("hex(max_plies=1000)", "121"), ("clobber(symmetries='dihedral')", "square"),
+                        ("hex(max_plies=1000)", "121"), ("hex(max_plies=2.5)", "whole number"),
+                        ("clobber(symmetries='dihedral')", "square"),
                         ("chess(symmetries='around')", "half_turn"),
                         ("chess(action_kinds=74)", "0 to 73")):  # fmt: skip
         with pytest.raises(Refusal, match=words):
@@ -198,5 +199,8 @@ def test_the_bot_takes_a_win_and_stops_one():
     for state in (start, play(game, ["x(1,0)", "o(0,0)", "x(1,1)"])):
         seat = bot.seat(game, state, np.array([0]))
         assert seat.choose(np.array([0])).tolist() == [5]  # the middle row's last cell
+    for wrong in ("simulations=0", "simulations=2.5", "uct_c=0"):
+        with pytest.raises(Refusal, match="allowed"):
+            OPPONENTS.make(f"mcts_bot({wrong})", **offers | {"game": game})
     with pytest.raises(Refusal, match="games of OpenSpiel"):
         OPPONENTS.make("mcts_bot", **offers | {"game": games.make("connect4")})

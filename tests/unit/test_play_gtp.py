@@ -381,9 +381,10 @@ def test_a_long_search_ends_soon_when_nothing_but_the_end_follows(last):
     assert time.monotonic() - begun < 1 and re.match(r"= \w\d\n\n|= pass", "".join(channel.said))
 
 
-def test_what_else_follows_does_not_cut_a_search_short():
+@pytest.mark.parametrize("behind", ["name\nquit", "known_command quit"])
+def test_what_else_follows_does_not_cut_a_search_short(behind):
     channel = Channel(limit=Limit(simulations=400), on_batch=lambda: time.sleep(0.002))
-    channel.send("genmove b\nname\nquit\n")
+    channel.send(f"genmove b\n{behind}\n")
     channel.engine.answer(channel.engine.lines.next())
     assert len(channel.moves()) == 1 and channel.session.simulations >= 1
     begun = time.monotonic()

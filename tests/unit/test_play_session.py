@@ -60,8 +60,17 @@ def test_the_search_is_that_of_the_player():
     assert sum(move.visits for move in moves) == 60 and sum(move.prior for move in moves) == pytest.approx(1)
 
 
-def test_the_tree_stays_between_moves():
-    session = begun("connect4")
+def test_of_moves_that_were_visited_alike_the_first_shown_is_the_one_that_is_played():
+    for simulations in range(1, 30):
+        session = begun("connect4")
+        session.think(Limit(simulations=simulations))
+        assert session.moves()[0].action == session.best()
+
+
+@pytest.mark.parametrize("reuse_tree", [True, False])
+def test_the_tree_stays_between_moves(reuse_tree):
+    """Whatever the run's self-play does with it."""
+    session = Session(loaded_player("connect4", reuse_tree=reuse_tree))
     session.think(Limit(simulations=100))
     first = session.moves()[0]
     session.play(first.action)

@@ -10,7 +10,7 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.network.evaluators import Evaluator, UniformEvaluator
 from az_mpi.search.puct import Search
-from az_mpi.selfplay.player import Player
+from az_mpi.selfplay.player import Player, games_at_once
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 QUICK = {"simulations": 15, "temperature_plies": 4}
@@ -183,9 +183,13 @@ def test_rank_is_written_down():
 # batches in the background and threads
 
 
-def test_without_a_number_a_gpu_gets_more_games_at_once():
+def test_without_a_number_a_gpu_gets_its_share_of_an_iteration():
+    """Of 512 games by default, 256 to 2048."""
     assert len(make_player(parallel_games=0).live) == 256
-    assert len(make_player(parallel_games=0, groups_num=2).live) == 2048
+    on_gpu = {ranks: make_player(parallel_games=0, groups_num=2, ranks_num=ranks) for ranks in (1, 8)}
+    assert [len(player.live) for player in on_gpu.values()] == [512, 256]
+    assert [player.batch_max for player in on_gpu.values()] == [256, 128]
+    assert games_at_once(100_000, 2, 8) == 2048
 
 
 class InBackground(Evaluator):

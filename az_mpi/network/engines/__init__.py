@@ -15,7 +15,8 @@ from az_mpi.network.engines.engine import Engine
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16, has_int8
 
-AS_SET = " (as configured)"
+CONFIGURED = "as configured"
+AS_SET = f" ({CONFIGURED})"
 TIMED_NUM, TIMED_S = 32, 0.1  # positions a turn; seconds of all turns, or two turns each
 INT8_GAIN_MIN = 1.1  # of speed, for "auto" to choose int8: it takes new weights later and is less exact
 
@@ -30,7 +31,7 @@ def make(name: str, network: torch.nn.Module, game: Game, device: torch.device |
     """
     engine = ENGINES.make(name, network=network, game=game, device=torch.device(device), threads=threads,
                           precision=precision, timed=timed)  # fmt: skip
-    return engine, engine.choice or f"{engine.describe} (as configured)"
+    return engine, engine.choice or engine.describe + AS_SET
 
 
 def fastest(network: torch.nn.Module, game: Game, device: torch.device, threads: int, precision: str,
@@ -45,7 +46,7 @@ def fastest(network: torch.nn.Module, game: Game, device: torch.device, threads:
 
 
 def with_openvino(network: torch.nn.Module, game: Game, threads: int, precision: str, timed: bool,
-                  reason: str = "as configured") -> Engine:
+                  reason: str = CONFIGURED) -> Engine:
     """Return an OpenVINO engine, which runs on the CPU even if the rank has a GPU."""
     if problem := openvino_engine.missing(network, game):
         raise Refusal(f'network.engine = "openvino"\n  {problem}\n'
@@ -78,7 +79,7 @@ def _gain(engine, other, planes):
 
 
 def with_torch(network: torch.nn.Module, game: Game, device: torch.device, precision: str,
-               reason: str = "as configured") -> Engine:
+               reason: str = CONFIGURED) -> Engine:
     """Return a PyTorch engine on the rank's GPU, or on the CPU if it has none."""
     if precision == "int8":
         raise _lacking("int8", "only OpenVINO on a processor has it; here the engine would be torch"
@@ -107,5 +108,6 @@ def _lacking(precision, what):
 
 
 def _chosen(engine, precision, why, reason):
-    engine.precision, engine.choice = precision, f"{engine.describe}{why} ({reason})"
+    engine.precision = precision
+    engine.choice = engine.describe + (AS_SET if reason == CONFIGURED and why == AS_SET else f"{why} ({reason})")
     return engine

@@ -23,6 +23,7 @@ class Engine:
     precision: str | None = None
     figures: dict[str, float] = {}
     remark = ""
+    calibrates = False  # whether it uses `calibrate`
     in_background = False  # whether `begin` returns before the device has finished
 
     def calibrate(self, planes: np.ndarray) -> None:

@@ -76,6 +76,8 @@ class Int8Engine(OpenVinoEngine):
 
     Weights whose errors there are above KL_MAX or VALUE_ERROR_MAX are evaluated in `rest`, and `remark` says so."""
 
+    calibrates = True
+
     def __init__(self, network: torch.nn.Module, game: Game, threads: int, rest: str, planes: np.ndarray):
         """rest: the precision of all other layers, "fp32" or "bf16". planes: calibration positions."""
         self._rest, self._calibration = rest, planes
@@ -143,8 +145,8 @@ def _int8_conv(ops, layer, x):
 
 
 def _convolved(ops, layer, x, weight):
-    if layer.groups > 1:
-        raise ValueError("a convolution has groups")
+    if layer.groups > 1 or layer.padding_mode != "zeros":
+        raise ValueError("a convolution has groups, or other padding than zeros")
     x = ops.convolution(x, weight, layer.stride, layer.padding, layer.padding, layer.dilation)
     return x if layer.bias is None else ops.add(x, _constant(ops, layer.bias, 1, -1, 1, 1))
 

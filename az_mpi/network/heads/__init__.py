@@ -2,11 +2,12 @@
 
 from torch import nn
 
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, escape
 from az_mpi.core.registry import HEADS
 from az_mpi.games.base import Game
 
 SEARCHED = ("policy", "value")  # the outputs that a search uses
+TAKEN = ("planes", "weight", "index", "state", "policy_count", "policy_first")  # what else a sample has
 
 
 def make(names: tuple[str, ...], game: Game, channels: int) -> nn.ModuleDict:
@@ -16,4 +17,7 @@ def make(names: tuple[str, ...], game: Game, channels: int) -> nn.ModuleDict:
     if len(set(outputs)) < len(outputs) or not set(SEARCHED) <= set(outputs):
         raise Refusal(f"network.heads = {list(names)}\n  their outputs are {', '.join(outputs) or 'none'}; each only "
                       f"once, and the search needs {' and '.join(SEARCHED)}")
+    if wrong := [name for name in outputs if name in TAKEN or not name.isidentifier()]:
+        raise Refusal(f"network.heads = {list(names)}\n  an output cannot be called {escape(wrong[0])}; allowed: "
+                      f"letters, digits and _, except {', '.join(TAKEN)}")
     return nn.ModuleDict(dict(zip(outputs, made)))
