@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from jobs import BACKENDS, PROGRAMS, ROOT, command
+from jobs import BACKENDS, PROGRAMS, ROOT, SMOKE, command
 
 
 @pytest.fixture
@@ -15,6 +15,16 @@ def mpirun():
         done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout)
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done
+
+    return run
+
+
+@pytest.fixture
+def run_dist(mpirun):
+    """Return run(ranks, logdir, *options, status=0): train on configs/smoke.json."""
+
+    def run(ranks, logdir, *options, status=0):
+        return mpirun(ranks, "run_dist.py", "--config_file", SMOKE, "--logdir", logdir, *options, status=status)
 
     return run
 

@@ -1,17 +1,24 @@
 """MPI jobs that tests start: their command lines, and the games that they leave."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import h5py
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 LAUNCHER = Path(sys.executable).parent / "mpirun"
 # MPICH's hydra takes as many ranks as it is asked for, and knows no slots behind a host's name.
 HYDRA = "HYDRA" in subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True, check=True).stdout
+SMOKE = "configs/smoke.json"
+# One small network, every part of a run, in seconds.
+SMALL = ["--set", "selfplay.deterministic=true", "--set", "evaluate.opponents=[]",
+         "--set", "evaluate.solver_positions=0", "--set", "report.summary_frequency=1000",
+         "--set", "report.tensorboard=false"]
 BACKENDS = ["ddp"] if HYDRA else ["horovod", "ddp"]  # Horovod is built against .venv's MPI
 
 
@@ -32,3 +39,25 @@ def ids(folder, segments="*.h5"):
             found += file["games/id"][:].tolist()
             assert len(file["positions/game"]) == file["games/length"][:].sum()
     return found
+
+
+def columns(folder, place="games"):
+    """Return every dataset of the segments in a folder of a run, joined, by name."""
+    parts = {}
+    for path in sorted((folder / place).glob("*.h5")):
+        with h5py.File(path) as file:
+            for group in file.values():
+                for column in group.values():
+                    parts.setdefault(column.name.lstrip("/"), []).append(column[:])
+    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
+
+
+def records(folder, kind):
+    """Return the records of one kind in a run's metrics.jsonl."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def newest(folder):
+    """Return the newest checkpoint of a run."""
+    return sorted(p for p in (folder / "checkpoints").iterdir() if p.name.isdigit())[-1]

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from test_runs import SMALL, SMOKE
+from jobs import SMALL, SMOKE
 
 pytestmark = pytest.mark.mpi
 

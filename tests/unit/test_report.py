@@ -5,11 +5,11 @@ import os
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import HOSTILE, Page, numbers
 
 from az_mpi import __main__ as commands
 from az_mpi import games
@@ -17,51 +17,10 @@ from az_mpi.config import load as configuration
 from az_mpi.config.load import Config
 from az_mpi.games.base import Board
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.report import board, chart, curve, page, run_data, samples
-from az_mpi.report.chart import Series
+from az_mpi.report import board, curve, page, run_data, samples
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage import segment
-
-HOSTILE = "<script>alert('&\"')</script>"
-
-
-class Page(HTMLParser):
-    """A page's `tags` as (name, {attribute: value}), its `texts`, the rows of its `tables`. Unbalanced tags fail."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.texts, self.tables, self._open = [], [], [], []
-        self.feed(text)
-        self.close()
-        assert self._open == [], f"left open: {self._open}"
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-        if tag != "meta":  # which has no end
-            self._open.append(tag)
-        if tag == "table":
-            self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag):
-        assert self._open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
-        if self._open and self._open[-1] in ("td", "th"):
-            self.tables[-1][-1][-1] += data
-
-    def table(self, *head):
-        """Return the rows below a heading that begins with `head`."""
-        [rows] = [table[1:] for table in self.tables if table[0][: len(head)] == list(head)]
-        return rows
 
 
 def match(score):
@@ -150,14 +109,6 @@ def test_points_of_the_curves_are_those_of_the_metrics(run):
     assert text.count("<title>attempt 2 begins</title>") == 6  # of the charts by iteration or step
     assert numbers(text, "Win rate") == [["against random", "0.75", "[0.65, 0.85]"]]  # judged once: no chart
     assert numbers(text, "Elo difference") == [["against random", "100", "[50, -]"]]
-
-
-def numbers(text, title):
-    """Return the rows of the table that a page shows in place of the chart whose title begins so."""
-    [figure] = [part for part in re.findall("<figure.*?</figure>", text) if f"<figcaption>{title}" in part]
-    assert "<svg" not in figure
-    [table] = Page(figure).tables
-    return table
 
 
 def test_games_a_second_by_host_are_sums_of_its_ranks(run):
@@ -298,44 +249,6 @@ def test_no_run_is_one_clear_block(run, tmp_path, capsys, damage):
     assert output.out == "" and output.err.count("report: error: ") == 1 and not (folder / "report.html").exists()
 
 
-def points(figure):
-    [path] = re.findall(r'<polyline[^>]* points="([^"]*)"', figure)
-    return [tuple(map(float, pair.split(","))) for pair in path.split()]
-
-
-def test_where_points_lie_by_hand():
-    """The plot is 378 by 200 units, from (52, 210) to (430, 10); y grows upwards, from 0."""
-    figure = chart.lines("t", "x", "y", [Series("a", [0, 5, 10], [0, 4, 2])])
-    assert points(figure) == [(52.0, 210.0), (241.0, 10.0), (430.0, 110.0)]
-    figure = chart.lines("t", "x", "y", [Series("a", [0, 10], [0.5, 2.0])], limits=(0, 1))
-    assert points(figure) == [(52.0, 110.0), (430.0, 10.0)]  # what is beyond a limit is cut off
-
-
-def test_bars_stand_on_each_other():
-    figure = chart.stacked("t", "x", "y", [1, 2], {"a": [1.0, 3.0], "none": [0, 0], "b": [3.0, 1.0]})
-    boxes = re.findall(r'<rect x="([^"]*)" y="([^"]*)" width="([^"]*)" height="([^"]*)"', figure)
-    left, top, width, height = zip(*(map(float, box) for box in boxes))
-    assert left == (52.0, 262.0, 52.0, 262.0) and set(width) == {168.0}
-    assert height == (50.0, 150.0, 150.0, 50.0) and top == (160.0, 60.0, 10.0, 10.0)
-    assert ">none<" not in figure
-
-
-def test_one_point_is_a_number_and_no_picture():
-    lone = Series("a", [2, 3], [None, 0.25], [None, 0.125], [None, 1234.5])
-    assert numbers(chart.lines("t", "x", "y", [lone]), "t") == [["a", "0.25", "[0.125, 1,234]"]]
-    assert numbers(chart.lines("t", "x", "y", [lone, Series("b", [3], [2])]), "t")[1] == ["b", "2", ""]
-    bars = chart.stacked("t", "x", "y", [1], {"a": [1.5], "b": [3.0]})
-    assert numbers(bars, "t") == [["a", "1.5", ""], ["b", "3", ""]]
-
-
-def test_one_point_among_lines_has_its_interval():
-    """A plot of 378 by 200 units from (52, 10), as above: 1 lies at its middle, 0 and 2 at its ends."""
-    lone = Series("b", [2], [1.0], [0.0], [2.0])
-    figure = chart.lines("t", "x", "y", [Series("a", [1, 2, 3], [0, 2, 1]), lone])
-    [whisker] = re.findall(r'class="whisker"[^>]* d="([^"]*)"', figure)
-    assert whisker.startswith("M241.0 10.0V210.0")
-
-
 def test_the_learning_curve_writes_numbers_where_there_is_one_point(run, monkeypatch):
     from matplotlib import pyplot
 
@@ -347,36 +260,6 @@ def test_the_learning_curve_writes_numbers_where_there_is_one_point(run, monkeyp
     assert "best" not in matches.texts[0].get_text() and not moves.lines
     monkeypatch.undo()
     pyplot.close("all")
-
-
-def test_long_lines_are_means_of_neighbours():
-    x = list(range(1200))
-    figure = chart.lines("t", "x", "y", [Series("a", x, [float(i % 3) for i in x])])
-    assert len(points(figure)) == 400 and len({y for _, y in points(figure)}) == 1  # each the mean of 0, 1, 2
-    bars = chart.stacked("t", "x", "y", x, {"a": [1.0] * 1200})
-    assert bars.count("<rect") == 120
-
-
-def test_a_missing_bound_leaves_a_gap_and_a_missing_point_none():
-    series = Series("a", [1, 2, 3, 4], [1, None, 3, 4], [0, None, 2, 3], [2, None, None, 5])
-    figure = chart.lines("t", "x", "y", [series])
-    assert len(points(figure)) == 3
-    [band] = re.findall(r'<polygon[^>]* points="([^"]*)"', figure)
-    assert len(band.split()) == 4  # of 1 and 4
-
-
-@pytest.mark.parametrize("low, high, expected", [
-    (0, 10, [0, 2, 4, 6, 8, 10]), (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (-200, 600, [-200, 0, 200, 400, 600]),
-    (3, 17, [5, 10, 15]), (0.5, 1.5, [0.6, 0.8, 1.0, 1.2, 1.4]),
-])  # fmt: skip
-def test_ticks_are_round(low, high, expected):
-    assert chart.ticks(low, high) == pytest.approx(expected)
-
-
-def test_names_in_charts_are_escaped():
-    figure = chart.lines(HOSTILE, HOSTILE, HOSTILE, [Series(HOSTILE, [1, 2], [1, 2])] * 2, [(1.5, HOSTILE)])
-    assert "<script" not in figure
-    assert Page(figure).texts.count(HOSTILE) == 5  # title, two names, two axes; points and marks say more
 
 
 @pytest.mark.parametrize("name", ["attempts/002.json", "metrics.jsonl", "status.json"])

@@ -1,0 +1,171 @@
+"""Checkpoints that a run may not begin with: gone, damaged, of another network, or made by a stranger."""
+
+import json
+import logging
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+from checkpoints import FILES, assert_same, flip, make
+from helpers import make_config
+
+from az_mpi import games
+from az_mpi.config import schema as models
+from az_mpi.core import files
+from az_mpi.core.problems import Refusal
+from az_mpi.network import resnet
+from az_mpi.run import bad_steps, resume
+from az_mpi.run.run_files import RunFiles
+from az_mpi.storage import checkpoint, run_folder
+from az_mpi.storage.checkpoint import Progress
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_refused_until_told_to_begin_anew(tmp_path):
+    folder = tmp_path / "run" / "checkpoints"
+    folder.mkdir(parents=True)
+    checkpoint.refuse_unusable(folder, anew=False)  # a new run
+    for iteration in (1, 2):
+        checkpoint.save(folder, make(iteration), keep=3)
+    flip(folder / "000002" / "model.safetensors")
+    checkpoint.refuse_unusable(folder, anew=False)
+    flip(folder / "000001" / "state.json")
+    for aside in (False, True):  # also once they were set aside
+        with pytest.raises(Refusal, match="000001.*state.json") as refused:
+            checkpoint.refuse_unusable(folder, anew=False)
+        assert "--without_checkpoint" in str(refused.value) and str(tmp_path / "run") in str(refused.value)
+        checkpoint.refuse_unusable(folder, anew=True)
+        assert checkpoint.load_newest(folder, set_aside=aside)[0] is None
+
+
+def record(kind, iteration, step, **values):
+    return json.dumps({"kind": kind, "step": step, "iteration": iteration, **values}) + "\n"
+
+# What metrics.jsonl says, and whether there must have been a checkpoint.
+TOLD = {
+    "nothing": ("", False),
+    "none was due yet": (record("iteration", 1, 30) + record("evaluation", 1, 30), False),
+    "a start that was stopped before its first step": (record("checkpoint", 0, 0), False),
+    "a line that was cut off": (record("iteration", 1, 30) + record("checkpoint", 2, 60)[:40], False),
+    "one": (record("iteration", 1, 30) + record("checkpoint", 4, 60), True),
+    "one, by an earlier version": (record("iteration", 4, 60, save_s=0.1) + record("iteration", 5, 90), True),
+}
+
+
+@pytest.mark.parametrize("text, refused", TOLD.values(), ids=TOLD)
+@pytest.mark.parametrize("how", ["removed", "empty"])
+def test_a_run_whose_checkpoints_are_gone_is_refused_and_one_that_had_none_is_not(tmp_path, text, refused, how):
+    folder = tmp_path / "checkpoints"
+    if how == "empty":
+        folder.mkdir()
+    (tmp_path / "metrics.jsonl").write_text(text)
+    assert checkpoint.refuse_unusable(folder, anew=True) is None
+    if not refused:
+        assert checkpoint.refuse_unusable(folder, anew=False) is None
+        return
+    with pytest.raises(Refusal, match="after iteration 4") as caught:
+        checkpoint.refuse_unusable(folder, anew=False)
+    assert "--without_checkpoint" in str(caught.value) and "--logdir" in str(caught.value)
+
+
+def test_a_whole_checkpoint_of_another_network_is_refused_and_left_where_it_is(tmp_path):
+    """Also where an older one is this run's, and where the run is to begin anew."""
+    folder, ours = tmp_path / "checkpoints", make(1)
+    folder.mkdir()
+    checkpoint.save(folder, ours, keep=3)
+    assert_same(checkpoint.refuse_unusable(folder, False, ours.model), ours)
+    other = make(2)
+    other.model["stem.weight"] = torch.zeros(16, 2, 3, 3)
+    checkpoint.save(folder, other, keep=3)
+    for look in (lambda: checkpoint.refuse_unusable(folder, False, ours.model),
+                 lambda: checkpoint.refuse_unusable(folder, True, ours.model),
+                 lambda: checkpoint.load_newest(folder, True, ours.model)):
+        with pytest.raises(Refusal, match=r"stem.weight is float32 \[16, .* float32 \[8, 2, 3, 3\]") as caught:
+            look()
+        assert "000002" in str(caught.value) and sorted(path.name for path in folder.iterdir()) == ["000001", "000002"]
+    assert_same(checkpoint.load_newest(folder, True, ours.model, before_step=20)[0], ours)
+
+
+def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, caplog):
+    """It was put there while the run went on: it stays where it is, and training ends with the reason."""
+    other = make(2)
+    other.model["stem.weight"] = torch.zeros(16, 2, 3, 3)
+    (tmp_path / "checkpoints").mkdir()
+    checkpoint.save(tmp_path / "checkpoints", other, keep=3)
+    network = resnet.build(games.make("tictactoe"), models.Network(blocks=1, channels=8), 1)
+    world = SimpleNamespace(is_root=True, share=lambda values: values)
+    learner, logger = SimpleNamespace(good_until=60, world=world, failure=None), logging.getLogger("test")
+    run = SimpleNamespace(
+        world=world, setup=SimpleNamespace(folder=tmp_path), files=RunFiles(tmp_path, None, 600.0, logger),
+        training=SimpleNamespace(learner=learner, network=network), progress=Progress(step=60),
+        report=SimpleNamespace(warn=logger.warning))  # fmt: skip
+    bad_steps.roll_back(run, "6 steps in a row were not finite")
+    assert "training cannot go on" in learner.failure and "another network's" in caplog.text
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000002"]
+
+
+def test_games_that_were_under_way_are_told_of_once(tmp_path, monkeypatch, caplog):
+    """By the first start that goes on from a checkpoint; the next one may find the same one."""
+    monkeypatch.setattr(resume.exchange, "refill", lambda run: None)
+    monkeypatch.setattr(resume.weights, "broadcast_weights", lambda run: None)
+    world = SimpleNamespace(is_root=True, share=lambda values: values)
+    config, logger = make_config(iterations=9), logging.getLogger("test")
+    logger.setLevel(logging.INFO)
+    told = []
+    for iteration in (2, 2, 2, 3):
+        progress = make(iteration).progress
+        attempt = run_folder.prepare(tmp_path, config, [], False, newest=f"{iteration:06d}")
+        run = SimpleNamespace(world=world, progress=progress, files=RunFiles(tmp_path, None, 600.0, logger),
+                              attempt=attempt, report=SimpleNamespace(say=logger.info), how_far=lambda: "2 iterations")
+        caplog.clear()
+        resume.resume(run)
+        told.append("lost: 3 games" in caplog.text)
+    assert told == [True, False, False, True]
+
+
+def test_all_that_differs_between_networks_is_told_of(tmp_path):
+    ours, other = make(1).model, make(1)
+    del other.model["stem.bias"]
+    other.model["stem.weight"] = other.model["stem.weight"].double()
+    other.model["more"] = torch.zeros(2)
+    assert checkpoint.differences(ours, ours) == []
+    missing, kind, shape = sorted(checkpoint.differences(other.model, ours))
+    assert missing == "more is float32 [2], in this run's network missing"
+    assert kind == "stem.bias is missing, in this run's network float32 [8]"
+    assert shape.startswith("stem.weight is float64 [8, 2, 3, 3], in this run's network float32")
+    other.model, other.optimizer["stem.bias.exp_avg"] = ours, torch.zeros(3)
+    checkpoint.save(tmp_path, other, keep=3)
+    with pytest.raises(Refusal, match=r"stem.bias.exp_avg is float32 \[3\]"):
+        checkpoint.load_newest(tmp_path, True, ours)
+
+FOREIGN = {
+    "list": "[]",
+    "no version": "{}",
+    "unknown": '{"schema_version": 1, "iteration": 1, "evil": 2}',
+    "text": '{"schema_version": 1, "iteration": "1"}',
+    "negative": '{"schema_version": 1, "iteration": -1}',
+    "huge": '{"schema_version": 1, "positions_num": 1e300}',
+    "nan": '{"schema_version": 1, "samples_due": NaN}',
+    "deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("state", FOREIGN.values(), ids=FOREIGN)
+def test_what_a_stranger_made_with_right_sums_is_refused(tmp_path, state):
+    checkpoint.save(tmp_path, make(1), keep=3)
+    place = tmp_path / "000001"
+    old = files.sha256(place / "state.json")
+    (place / "state.json").write_text(state)
+    (place / "sha256").write_text((place / "sha256").read_text().replace(old, files.sha256(place / "state.json")))
+    assert checkpoint.damage(place)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_link_or_a_pipe_in_a_checkpoint_is_damage(tmp_path, name):
+    checkpoint.save(tmp_path, make(1), keep=3)
+    (tmp_path / "000001" / name).rename(tmp_path / "moved")
+    (tmp_path / "000001" / name).symlink_to(tmp_path / "moved")
+    assert checkpoint.damage(tmp_path / "000001")
+    (tmp_path / "000001" / name).unlink()
+    os.mkfifo(tmp_path / "000001" / name)
+    assert "not a plain file" in checkpoint.damage(tmp_path / "000001")
