@@ -33,8 +33,10 @@ class Engine:
     takes_passes = True  # else it knows by itself who must pass, as some engines for Othello do
 
     def __init__(self, *command):
+        # A job in the background of a shell, as these tests may be, ignores SIGINT, and so would what it starts.
         self.process = subprocess.Popen([str(word) for word in command], cwd=ROOT, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def __enter__(self):
         return self
