@@ -71,6 +71,7 @@ bench: setup ## every benchmark (15 minutes); BENCH_RUN=runs/connect4_quick: sel
 	python benchmarks/weights.py --networks 5x64
 	python benchmarks/memory.py --iterations 300
 	python benchmarks/actions.py
+	python benchmarks/rules.py --runs 1
 	python benchmarks/startup.py --cold_runs 1
 	python benchmarks/faults.py
 	python benchmarks/copies.py

@@ -297,6 +297,8 @@ SOLVERS = Registry("evaluate.solver", "az_mpi.evaluate.solver:Solver", "game", {
     "auto": "az_mpi.evaluate.solver:of_game",
     "enumerate": "az_mpi.evaluate.solver:Enumeration",
     "bitbully": "az_mpi.evaluate.solver:BitBully",
+    "othello": "az_mpi.evaluate.compiled_solvers:OthelloEndings",
+    "hex": "az_mpi.evaluate.compiled_solvers:SmallHex",
 })  # fmt: skip
 SINKS = Registry("report.sinks", "az_mpi.report.sinks:Sink", "folder attempt", {
     "jsonl": "az_mpi.report.sinks:JsonLines",

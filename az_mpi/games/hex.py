@@ -37,7 +37,7 @@ class Rules(BitboardGame):
         self.state_size, self.swap = 2 * self.words + 1, swap
         # The last action, to swap, is the same on the turned board.
         self.symmetry_actions = np.pad(half_turn, ((0, 0), (0, swap)), constant_values=self.cells)
-        self.solver = "enumerate" if size <= 3 else ""
+        self.solver = "enumerate" if size <= 3 else "hex" if size == 4 else ""
 
     @staticmethod
     def _named(size, swap):
@@ -114,7 +114,7 @@ def _take(board, c):
 
 
 @njit(cache=True, nogil=True)
-def _joins(board, cells, size, stack):
+def joins(board: np.ndarray, cells: np.ndarray, size: int, stack: np.ndarray) -> bool:
     """Return whether the set of cells `board` joins the top row to the bottom one, as its player sees it: cells[v] is
     cell v of that view. The stones that are looked at are taken off. stack: space for all cells."""
     for start in range(size):
@@ -143,6 +143,6 @@ def _terminal(states, order, size):
     for b in range(len(states)):
         for w in range(words):
             board[w] = states[b, words + w]  # only the one who just moved can have joined the sides
-        if _joins(board, order[1 - np.int64(states[b, -1] & _PLAYER)], size, stack):
+        if joins(board, order[1 - np.int64(states[b, -1] & _PLAYER)], size, stack):
             ended[b], value[b] = True, -1.0
     return ended, value

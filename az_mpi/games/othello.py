@@ -19,6 +19,8 @@ class Rules(BitboardGame):
     move; the majority of stones wins. Player 0 has the stones on d5 and e4 (of 8 x 8), as Black has.
     """
 
+    solver = "othello"
+
     def __init__(self, size: int = 8):
         if size not in SIZES or type(size) is not int:
             raise ValueError(f"size is {size!r}; allowed: {', '.join(map(str, SIZES))}")
@@ -31,25 +33,24 @@ class Rules(BitboardGame):
         self.num_actions, self.state_size = cells + 1, 3
         self.max_plies = 2 * (cells - 4) - 1  # a stone each ply; between two stones at most one pass
         self.symmetry_actions = np.pad(symmetries, ((0, 0), (0, 1)), constant_values=cells)
-        # For each direction: its step in bits, and the cells that have a neighbour there.
+        # For the kernels, of each direction: its step in bits, and the cells that have a neighbour there.
         row, column = np.divmod(np.arange(cells), size)
         ways = [(r, c) for r in (0, 1) for c in (-1, 0, 1) if (r, c) > (0, 0)]
         ways += [(-r, -c) for r, c in ways]
         inside = [(0 <= row + r) & (row + r < size) & (0 <= column + c) & (column + c < size) for r, c in ways]
-        self._steps = np.array([r * size + c for r, c in ways[:4]], np.uint64)
-        self._has_next = packed(np.array(inside))[:, 0]
+        self.directions = np.array([r * size + c for r, c in ways[:4]], np.uint64), packed(np.array(inside))[:, 0]
 
     def initial(self, n: int) -> np.ndarray:
         return np.tile(np.array(self._start, np.uint64), (n, 1))
 
     def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        return _play(states, np.ascontiguousarray(actions, np.int64), self.cells, self._steps, self._has_next)
+        return _play(states, np.ascontiguousarray(actions, np.int64), self.cells, *self.directions)
 
     def legal(self, states: np.ndarray) -> np.ndarray:
-        return _legal(states, self.cells, self._steps, self._has_next)
+        return _legal(states, self.cells, *self.directions)
 
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _terminal(states, self.cells, self._steps, self._has_next)
+        return _terminal(states, self.cells, *self.directions)
 
     def lead(self, states: np.ndarray) -> np.ndarray:
         own, other = np.bitwise_count(states[:, :2]).astype(np.float32).T
@@ -70,7 +71,7 @@ def _next(stones, d, steps, has_next):
 
 
 @njit(cache=True, nogil=True)
-def _moves(own, other, cells, steps, has_next):
+def moves_of(own: int, other: int, cells: int, steps: np.ndarray, has_next: np.ndarray) -> int:
     """Return the empty cells where a stone of `own` turns at least one of `other`."""
     board = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - cells)
     moves = np.uint64(0)
@@ -86,7 +87,7 @@ def _moves(own, other, cells, steps, has_next):
 
 
 @njit(cache=True, nogil=True)
-def _turned(stone, own, other, steps, has_next):
+def turned_by(stone: int, own: int, other: int, steps: np.ndarray, has_next: np.ndarray) -> int:
     """Return the stones of `other` that turn when `own` puts a stone on the cell `stone`."""
     turned = np.uint64(0)
     for d in range(8):
@@ -106,7 +107,7 @@ def _play(states, actions, cells, steps, has_next):
         own, other = states[b, 0], states[b, 1]
         if actions[b] < cells:
             stone = _ONE << np.uint64(actions[b])
-            turned = _turned(stone, own, other, steps, has_next)
+            turned = turned_by(stone, own, other, steps, has_next)
             own, other = own | stone | turned, other & ~turned
         after[b, 0], after[b, 1], after[b, 2] = other, own, states[b, 2] ^ _ONE
     return after
@@ -116,7 +117,7 @@ def _play(states, actions, cells, steps, has_next):
 def _legal(states, cells, steps, has_next):
     legal = np.empty((len(states), cells + 1), np.bool_)
     for b in range(len(states)):
-        moves = _moves(states[b, 0], states[b, 1], cells, steps, has_next)
+        moves = moves_of(states[b, 0], states[b, 1], cells, steps, has_next)
         for c in range(cells):
             legal[b, c] = (moves >> np.uint64(c)) & _ONE
         legal[b, cells] = moves == 0
@@ -128,7 +129,7 @@ def _terminal(states, cells, steps, has_next):
     ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
     for b in range(len(states)):
         own, other = states[b, 0], states[b, 1]
-        if _moves(own, other, cells, steps, has_next) or _moves(other, own, cells, steps, has_next):
+        if moves_of(own, other, cells, steps, has_next) or moves_of(other, own, cells, steps, has_next):
             continue
         lead = 0
         for c in range(cells):
