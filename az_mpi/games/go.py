@@ -212,10 +212,12 @@ def _play(states, actions, size, hash_words):
         if actions[b] < points:
             p = (actions[b] // size + 1) * wide + actions[b] % size + 1
             state[turn + 1] = _put(board, p, player, before[turn + 1], groups[0], stack, wide, hash_words)
-            state[turn + 2 :] = before[turn + 1 : -1]
+            for k in range(turn + 2, len(state)):
+                state[k] = before[k - 1]
         else:
             state[turn] |= np.uint64(_PASSED | _TWO_PASSES if passed else _PASSED)
-            state[turn + 1 :] = before[turn + 1 :]
+            for k in range(turn + 1, len(state)):
+                state[k] = before[k]
         _pack(board, size, 1 - player, state)
         _find_groups(board, size, groups, stack, hash_words)
         _mark_legal(board, 1 - player, state, size, groups, hash_words)

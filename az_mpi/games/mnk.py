@@ -80,7 +80,8 @@ def _play(states, actions):
 def _has_line(stones, run, k, step, begins):
     """Return whether k of `stones` lie in a row in steps of `step` from a cell of `begins`. run: space of that size."""
     words, shift = len(stones), np.uint64(step)
-    run[:] = stones
+    for w in range(words):  # not run[:] = stones, for which Numba compiles an error message in 2 s
+        run[w] = stones[w]
     for _ in range(k - 1):  # then run holds the cells with one more stone after them
         for w in range(words):
             above = run[w + 1] << (np.uint64(64) - shift) if w + 1 < words else np.uint64(0)

@@ -57,7 +57,9 @@ def policy(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray
     for i in range(n):
         b = slots[i]
         visits = counts(trees, b)
-        total = visits.sum()
+        total = 0
+        for k in range(len(visits)):
+            total += visits[k]
         for k in range(len(visits)):
             if visits[k] > 0:
                 actions[m] = trees.edge[b, trees.node[b, 0].first_edge + k].edge_action

@@ -17,7 +17,7 @@ from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16, has_int8
 
 CONFIGURED = "as configured"
 AS_SET = f" ({CONFIGURED})"
-TIMED_NUM, TIMED_S = 32, 0.1  # positions a turn; seconds of all turns, or two turns each
+TIMED_NUM, TIMED_S, TURNS = 32, 0.1, (3, 20)  # positions a turn; seconds of all turns; turns, at least and at most
 INT8_GAIN_MIN = 1.1  # of speed, for "auto" to choose int8: it takes new weights later and is less exact
 
 
@@ -70,7 +70,8 @@ def with_openvino(network: torch.nn.Module, game: Game, threads: int, precision:
 def _gain(engine, other, planes):
     """Return how many times as fast as the other an engine is: by the shortest of its turns, without the first one."""
     begun, taken = time.perf_counter(), {engine: [], other: []}
-    while len(taken[other]) < 3 or time.perf_counter() - begun < TIMED_S:
+    least, most = TURNS
+    while len(taken[other]) < least or len(taken[other]) < most and time.perf_counter() - begun < TIMED_S:
         for each in taken:
             start = time.perf_counter()
             each.evaluate(planes)
