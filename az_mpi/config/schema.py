@@ -58,7 +58,9 @@ class Network(Section):
 
     blocks: _whole(1, 80) = _fixed(5, "Residual blocks in the tower (the paper: 19).")
     channels: _whole(8, 1024, multiple_of=8) = _fixed(64, "Filters of each convolution (the paper: 256).")
-    heads: _list_of(HEADS) = _fixed(("policy", "value"), "The network's outputs; the search needs policy and value.",
+    heads: _list_of(HEADS) = _fixed(("policy", "value"), (
+        'The network\'s outputs; the search needs a policy and a value. "wdl" is a value too, in three numbers: win, '
+        "draw and loss, for games with draws."),
                                     strict=False)  # strict would refuse JSON's list for a tuple
     engine: _named(ENGINES) = _free("auto", (
         'What runs the network in self-play and matches. "auto": the fastest there is (a GPU, else OpenVINO, else '

@@ -277,6 +277,7 @@ ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",
 HEADS = Registry("network.heads", "az_mpi.network.heads.head:Head", "game channels", {
     "policy": "az_mpi.network.heads.policy:Policy",
     "value": "az_mpi.network.heads.value:Value",
+    "wdl": "az_mpi.network.heads.wdl:WinDrawLoss",
 })  # fmt: skip
 EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator", "game engine seed settings", {
     "network": "az_mpi.network.cache:network_evaluator",

@@ -66,8 +66,9 @@ class NetworkEvaluator(Evaluator):
 
 
 def searched(outputs: dict[str, np.ndarray]) -> Evaluation:
-    """Return the outputs of an engine that a search uses."""
-    return outputs["policy"], outputs["value"]
+    """Return the outputs of an engine that a search uses. A value [n, 3] is of a `WinDrawLoss` head."""
+    value = outputs["value"]
+    return outputs["policy"], value if value.ndim == 1 else value[:, 0] - value[:, 2]
 
 
 class UniformEvaluator(Evaluator):

@@ -1,19 +1,23 @@
 """Heads: outputs, targets and losses by name, a head of one's own, and weights of runs that knew no heads."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from helpers import Hashed, float_planes, make_config, play_games, positions, trained
+from marks import needs_int8
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.network import engines, resnet
-from az_mpi.network.engines.openvino_engine import OpenVinoEngine
+from az_mpi.network.engines import int8
+from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine
+from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.selfplay.player import Player
 from az_mpi.storage import checkpoint, run_folder
 from az_mpi.storage.checkpoint import Progress
@@ -243,3 +247,48 @@ def test_a_head_that_openvino_cannot_run_is_run_by_torch_and_the_choice_says_why
     assert isinstance(engine, TorchEngine) and why in choice
     with pytest.raises(Refusal, match="network.engine"):
         engines.make("openvino", network, TICTACTOE, "cpu", 1)
+
+
+def wdl_network(seed=1):
+    settings = make_config(network={"blocks": 1, "channels": 8, "heads": ("policy", "wdl")}).network
+    return trained(seed, settings=settings, game=TICTACTOE)
+
+
+def test_targets_of_win_draw_and_loss():
+    """Half of the outcome, half of the search's value, by hand."""
+    head = wdl_network().heads["value"]
+    columns = {"value": np.array([1, -1, 0, 0, 1], np.float32),
+               "root_value": np.array([0.5, -1, 0, -0.5, -1], np.float32)}  # fmt: skip
+    record = SimpleNamespace(positions=columns)
+    target = head.target(record, TICTACTOE, SimpleNamespace(root_value_share=0.5))
+    assert target.tolist() == [[0.875, 0, 0.125], [0, 0, 1], [0, 1, 0], [0, 0.75, 0.25], [0.5, 0, 0.5]]
+    exact = head.target(record, TICTACTOE, SimpleNamespace(root_value_share=0.0))
+    assert exact.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 0], [1, 0, 0]]
+
+
+def test_the_loss_of_win_draw_and_loss_is_the_cross_entropy():
+    output, target = torch.tensor([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]]), torch.tensor([[1.0, 0, 0], [0, 0.5, 0.5]])
+    loss = wdl_network().heads["value"].loss(output, target)
+    assert loss[0].item() == pytest.approx(np.log(2)) and np.isfinite(loss[1].item())
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_search_gets_the_difference_of_win_and_loss(name):
+    if name == "openvino":
+        pytest.importorskip("openvino", reason="optional; it could not be installed here")
+    network, states = wdl_network(), positions(30, TICTACTOE)
+    engine = ENGINES[name](network, TICTACTOE, "fp32")
+    probabilities = engine.evaluate(TICTACTOE.planes(states))["value"]
+    assert probabilities.shape == (30, 3) and probabilities.sum(axis=1) == pytest.approx(1)
+    logits, value = NetworkEvaluator(TICTACTOE, engine)(states)
+    assert logits.shape == (30, 9) and value == pytest.approx(probabilities[:, 0] - probabilities[:, 2])
+    assert value.std() > 0.01
+
+
+@needs_int8
+def test_win_draw_and_loss_in_int8():
+    network, planes = wdl_network(), TICTACTOE.planes(int8.random_states(TICTACTOE))
+    engine = Int8Engine(network, TICTACTOE, 1, "fp32", planes)
+    engine.calibrate(planes)
+    engine.load(network)
+    assert 0 < engine.figures["int8_value_error"] < 0.03

@@ -12,6 +12,7 @@ from torch import fx
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_games
 from az_mpi.network.engines.engine import CALIBRATION_NUM
+from az_mpi.network.evaluators import searched
 
 RANGES_NUM = 64  # of the calibration positions give the ranges; the errors are measured on the others
 RANDOM_GAMES = 32
@@ -90,7 +91,8 @@ def errors(outputs: dict[str, np.ndarray], exact: dict[str, np.ndarray]) -> dict
     """
     log_p, log_q = (torch.from_numpy(part["policy"]).double().log_softmax(dim=1) for part in (exact, outputs))
     kl = (log_p.exp() * (log_p - log_q)).sum(dim=1).mean().item()
-    return {"int8_kl": kl, "int8_value_error": float(np.abs(outputs["value"] - exact["value"]).mean())}
+    (_, value), (_, exact_value) = searched(outputs), searched(exact)
+    return {"int8_kl": kl, "int8_value_error": float(np.abs(value - exact_value).mean())}
 
 
 def problem(figures: dict[str, float]) -> str:

@@ -162,6 +162,7 @@ OPERATIONS = {
     "Linear": _linear,
     "relu": lambda ops, x, inplace=False: ops.relu(x),
     "tanh": lambda ops, x: ops.tanh(x),
+    "softmax": lambda ops, x, dim, **_: ops.softmax(x, dim),
     "sigmoid": lambda ops, x: ops.sigmoid(x),
     "add": lambda ops, x, y: ops.add(x, y),
     "flatten": lambda ops, x, start_dim: ops.reshape(x, ops.constant(np.array([0] * start_dim + [-1])), True),

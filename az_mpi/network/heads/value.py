@@ -20,7 +20,8 @@ class Value(Head):
     The hidden layer reads all cells, or, where it would have more than WEIGHTS_MAX weights, global pooling over them.
     """
 
-    name, target_dtype = "value", np.dtype("<f4")
+    name = "value"
+    target_dtype: np.dtype = np.dtype("<f4")
 
     def __init__(self, game: Game, channels: int):
         super().__init__()
@@ -37,9 +38,12 @@ class Value(Head):
         zero(self.out)
 
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.out(self.last_hidden(tower))).squeeze(1)
+
+    def last_hidden(self, tower: torch.Tensor) -> torch.Tensor:
+        """Return the last hidden layer, float [B, HIDDEN]."""
         cells = F.relu(self.conv(tower))
-        hidden = F.relu(self.hidden(pooled(cells) if self.is_pooled else cells.flatten(1)))
-        return torch.tanh(self.out(hidden)).squeeze(1)
+        return F.relu(self.hidden(pooled(cells) if self.is_pooled else cells.flatten(1)))
 
     def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
         share, positions = settings.root_value_share, record.positions
