@@ -21,6 +21,7 @@ COMMANDS = {
     "report": ("az_mpi.report.page", "make one HTML page of a run"),
     "play": ("az_mpi.play.terminal", "play against the network of a run in the terminal"),
     "gtp": ("az_mpi.play.gtp", "let programs play against the network of a run: Go Text Protocol"),
+    "uci": ("az_mpi.play.uci", "let chess programs play against the network of a run: Universal Chess Interface"),
     "verify": ("az_mpi.storage.verify", "check every file of a run, and mend what can be"),
 }
 

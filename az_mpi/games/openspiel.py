@@ -189,6 +189,13 @@ class OpenSpiel(Game):
         return live
 
 
+def long_algebraic(live: Any, action: int) -> str:
+    """Return a legal action of a state of OpenSpiel's chess in long algebraic notation, such as e2e4 or e7e8q."""
+    from pyspiel import chess
+
+    return chess.action_to_move(int(action), live.board()).to_lan()
+
+
 class _Live:
     """OpenSpiel's states by their keys: at most `most` of those used last, in two halves, the older of which goes."""
 

@@ -2,6 +2,9 @@
 
 import json
 import math
+import signal
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -340,3 +343,12 @@ def make_run(folder, game="tictactoe", checkpoints=(1,), best=()):
         if iteration in best:
             (folder / "best" / f"{iteration:06d}.safetensors").write_bytes(checkpoint.to_bytes(weights))
     return folder
+
+
+def engine_process(*command):
+    """Return a process with pipes that a test talks to.
+
+    A job in the background of a shell, as tests may be, ignores SIGINT, and so would what it starts."""
+    return subprocess.Popen([str(word) for word in command], cwd=Path(__file__).parents[2], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import make_run
+from helpers import engine_process, make_run
 from test_play_gtp import malformed
 
 from az_mpi.__main__ import main as program
@@ -33,10 +33,7 @@ class Engine:
     takes_passes = True  # else it knows by itself who must pass, as some engines for Othello do
 
     def __init__(self, *command):
-        # A job in the background of a shell, as these tests may be, ignores SIGINT, and so would what it starts.
-        self.process = subprocess.Popen([str(word) for word in command], cwd=ROOT, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        self.process = engine_process(*command)
 
     def __enter__(self):
         return self

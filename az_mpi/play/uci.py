@@ -1,0 +1,232 @@
+"""python -m az_mpi uci RUN: let chess programs play against the network of a run, by the Universal Chess Interface."""
+
+import math
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from az_mpi import __version__
+from az_mpi.core.exit_codes import DONE
+from az_mpi.play.limits import Limit
+from az_mpi.play.lines import Lines
+from az_mpi.play.options import make_parser, open_session
+
+if TYPE_CHECKING:
+    from az_mpi.play.session import Session
+    from az_mpi.play.uci_moves import Moves
+    from az_mpi.search.reading import RootMove
+
+PROG = "python -m az_mpi uci"
+ABOUT = "Let chess programs play against the network of a run, by the Universal Chess Interface (UCI)."
+EPILOG = """\
+It reads commands from standard input, for chess (openspiel:chess), breakthrough, and any other game whose moves are
+single words, in that game's notation. docs/play.md says how positions and time are understood.
+"""
+INFO_S = 0.5  # between two lines about the search
+SLEEP_S = 0.01  # between two looks for a line, while nothing is left to search
+NO_MOVE = "0000"
+MOVES_TO_GO = 30  # for how many moves the time is to last, if nobody says
+INCREMENT_SHARE = 0.8  # of an increment, to use for each move
+LEFT_SHARE = 0.5  # of the time left, to use for one move at most
+OVERHEAD_MS = 50  # by default, kept for what passes between the programs
+NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "movetime", "nodes", "depth", "mate")  # of "go", with a value
+
+
+def main(arguments: list[str]) -> int:
+    """Answer the commands that come in at standard input, then end the process. Raises Refusal."""
+    given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
+    lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
+    try:
+        session, limit = open_session(given)
+        UciEngine(session, limit, lines, _write).run()
+    except KeyboardInterrupt:
+        pass
+    sys.stdout.flush()
+    os._exit(DONE)  # Python would first take torch apart, which takes a second or more on a busy machine
+
+
+def _write(line):
+    print(line, flush=True)
+
+
+class UciEngine:
+    """What answers UCI. limit: for every move, on top of what "go" says; none: as in self-play."""
+
+    def __init__(self, session: "Session", limit: Limit, lines: Lines, write: Callable[[str], None]):
+        from az_mpi.play.uci_moves import moves_of
+
+        self.session, self.limit, self.lines, self.write = session, limit, lines, write
+        self.moves: Moves = moves_of(session)
+        self._overhead_s = OVERHEAD_MS / 1000
+        self._is_over, self._is_stopped, self._is_lost = False, False, False  # lost: the position is not known
+        self._commands: dict[str, Callable[[list[str]], None]] = {
+            "uci": self._uci, "isready": self._isready, "setoption": self._setoption, "ucinewgame": self._ucinewgame,
+            "position": self._position, "go": self._go, "stop": self._stop, "quit": self._quit,
+            "debug": self._ignore, "register": self._ignore, "ponderhit": self._ignore}  # fmt: skip
+
+    def run(self) -> None:
+        """Answer until `quit` or the end of input."""
+        while not self._is_over and (line := self.lines.next()) is not None:
+            self.answer(line)
+
+    def answer(self, line: str) -> None:
+        """Do what one line says. Words before a command are passed over, as UCI demands; a line without a command
+        is answered with a remark."""
+        words = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", line).split()
+        start = next((k for k, word in enumerate(words) if word in self._commands), None)
+        if start is None:
+            if words:
+                self._remark(f"unknown command {words[0][:40]}")
+            return
+        try:
+            self._commands[words[start]](words[start + 1 :])
+        except Exception as error:  # a mistake of ours, or of a game's own rules: the next commands are answered
+            traceback.print_exc()
+            self._remark(f"internal error: {type(error).__name__}")
+
+    def _remark(self, text):
+        self.write(f"info string {text}")
+
+    def _uci(self, _):
+        self.write(f"id name az_mpi {__version__}")
+        self.write("id author the az_mpi team")
+        self.write(f"option name Simulations type spin default {self.limit.simulations} min 0 max 1000000")
+        self.write(f"option name Move Overhead type spin default {OVERHEAD_MS} min 0 max 10000")
+        self.write(f"option name UCI_Variant type combo default {self.moves.variant} var {self.moves.variant}")
+        self.write("uciok")
+
+    def _isready(self, _):
+        self.write("readyok")
+
+    def _ignore(self, _):
+        pass
+
+    def _quit(self, _):
+        self._is_over = self._is_stopped = True
+
+    def _stop(self, _):
+        self._is_stopped = True
+
+    def _ucinewgame(self, _):
+        self.session.restart()
+        self._is_lost = False
+
+    def _setoption(self, words):
+        match = re.fullmatch(r"name (.+?)(?: value (.*))?", " ".join(words))
+        name, value = (match.group(1).lower(), match.group(2) or "") if match else ("", "")
+        if name == "uci_variant" and value == self.moves.variant:
+            return
+        if name not in ("simulations", "move overhead") or not re.fullmatch(r"\d{1,7}", value, re.ASCII):
+            self._remark(f"no option {name[:40]} with the value {value[:40]}")
+        elif name == "simulations":
+            self.limit = self.limit._replace(simulations=int(value))
+        else:
+            self._overhead_s = int(value) / 1000
+
+    def _position(self, words):
+        """Take a position: its moves from the start on. The search tree stays if they go on from those before."""
+        place, moves = words, []
+        if "moves" in words:
+            at = words.index("moves")
+            place, moves = words[:at], words[at + 1 :]
+        self._is_lost = True  # until all of it is understood
+        if place != ["startpos"] and place != ["fen", *self.moves.start_fen.split()]:
+            self._remark("only positions from the start of the game: position startpos moves ...")
+            return
+        known = [self.moves.word(state, action) for state, action in zip(self.session.states, self.session.actions)]
+        if known != moves[: len(known)]:
+            self.session.restart()
+            known = []
+        for move in moves[len(known) :]:
+            action = self.moves.find(move)
+            if action is None:
+                self._remark(f"illegal move {move[:40]}")
+                return
+            self.session.play(action)
+        self._is_lost = False
+
+    def _go(self, words):
+        if self._is_lost or self.session.over:
+            self.write(f"bestmove {NO_MOVE}")
+            return
+        numbers = {name: int(words[k + 1]) for k, name in enumerate(words[:-1])
+                   if name in NUMBERS and re.fullmatch(r"-?\d{1,10}", words[k + 1], re.ASCII)}  # fmt: skip
+        is_open = "infinite" in words or "ponder" in words
+        self._is_stopped = False
+        self._search(Limit() if is_open else self._limit_of(numbers), is_open)
+        best, *rest = self.session.moves()[0].variation
+        self.write("bestmove " + " ponder ".join(self.moves.line([best, *rest[:1]])))
+
+    def _limit_of(self, numbers):
+        """Return the limit for a search by the numbers of "go", milliseconds by name."""
+        limit, colour = self.limit, "wb"[self.session.to_play]
+        seconds = math.inf
+        if "movetime" in numbers:
+            seconds = numbers["movetime"] / 1000
+        elif f"{colour}time" in numbers:
+            left_s = max(numbers[f"{colour}time"], 0) / 1000
+            each_s = left_s / max(numbers.get("movestogo", MOVES_TO_GO), 1)
+            seconds = min(each_s + INCREMENT_SHARE * numbers.get(f"{colour}inc", 0) / 1000, LEFT_SHARE * left_s)
+        if seconds < math.inf:
+            seconds = max(min(seconds - self._overhead_s, limit.seconds or math.inf), 1e-3)
+            limit = limit._replace(seconds=seconds)
+        if "nodes" in numbers:
+            limit = limit._replace(simulations=max(numbers["nodes"], 1))
+        if limit == Limit():
+            limit = Limit(simulations=self.session.player.settings.simulations)
+        return limit
+
+    def _search(self, limit, is_open):
+        """Search up to `limit` or until a line says stop. is_open: give no answer before that line."""
+        begun, told = time.monotonic(), 0.0
+
+        def stop():
+            self._hear()
+            return self._is_stopped or time.monotonic() - begun - told > INFO_S
+
+        while not self._is_stopped:
+            seconds = limit.seconds and limit.seconds - (time.monotonic() - begun)
+            if limit.seconds and seconds <= 0:
+                break
+            before = self.session.simulations
+            self.session.think(limit._replace(seconds=seconds), stop)
+            told = time.monotonic() - begun
+            self._tell(told)
+            after = self.session.simulations
+            if after == before or limit.simulations and after >= limit.simulations:
+                break
+        while is_open and not self._is_stopped:
+            time.sleep(SLEEP_S)
+            self._hear()
+
+    def _hear(self):
+        """Do what lines that have come in meanwhile say, of those that are allowed in a search."""
+        while not self._is_over and self.lines.waiting():
+            line = self.lines.next()
+            if line is None:
+                self._quit([])
+            elif line.split()[:1] in (["isready"], ["stop"], ["quit"], ["debug"], ["ponderhit"], ["setoption"]):
+                self.answer(line)
+            elif line.split():
+                self._remark("only isready, setoption, stop and quit are heard in a search")
+
+    def _tell(self, seconds):
+        """Write a line about the search."""
+        best, simulations = self.session.moves()[0], self.session.simulations
+        line = self.moves.line(best.variation)
+        self.write(f"info depth {len(line)} nodes {simulations} time {seconds * 1000:.0f} "
+                   f"nps {simulations / max(seconds, 1e-3):.0f} score {score(best)} pv {' '.join(line)}")  # fmt: skip
+
+
+def score(move: "RootMove") -> str:
+    """Return the score of a move as UCI writes it: moves to mate, or centipawns. A value becomes centipawns as in Leela
+    Chess Zero: 0.5 is 111.7 tan(1.56 * 0.5) = 110."""
+    value = move.value or 0.0
+    if move.exact and abs(value) == 1:
+        moves_num = (len(move.variation) + 1) // 2
+        return f"mate {moves_num if value > 0 else -moves_num}"
+    return f"cp {round(111.714640912 * math.tan(1.5620688421 * value))}"

@@ -1,0 +1,211 @@
+"""python -m az_mpi uci: the Universal Chess Interface, in memory, and in a process with python-chess as client."""
+
+import os
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from helpers import engine_process, loaded_player, make_run
+
+from az_mpi.play import uci
+from az_mpi.play.limits import Limit
+from az_mpi.play.lines import Lines
+from az_mpi.play.session import Session
+
+pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+ROOT = Path(__file__).parents[2]
+CHESS = "openspiel:chess(max_plies=300)"
+QUICK = Limit(simulations=8)
+START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+
+
+class Channel:
+    """An engine whose input stays open: what `say` writes is answered in this process."""
+
+    def __init__(self, game=CHESS, limit=QUICK, on_batch=lambda: None):
+        read, self.write_end = os.pipe()
+        self.said = []
+        self.session = Session(loaded_player(game, on_batch))
+        self.engine = uci.UciEngine(self.session, limit, Lines(read), self.said.append)
+
+    def send(self, text):
+        os.write(self.write_end, text.encode())
+
+    def say(self, *lines):
+        """Return the answers to some lines."""
+        self.said.clear()
+        for line in lines:
+            self.engine.answer(line)
+        return list(self.said)
+
+    def best(self, line="go"):
+        """Return the move that "go" chooses."""
+        *_, last = self.say(line)
+        return last.removeprefix("bestmove ").split()[0]
+
+
+def played(channel):
+    return [channel.engine.moves.word(state, action)
+            for state, action in zip(channel.session.states, channel.session.actions)]  # fmt: skip
+
+
+def test_it_says_who_it_is():
+    said = Channel().say("uci", "isready")
+    assert said[0].startswith("id name az_mpi") and said[-2:] == ["uciok", "readyok"]
+    assert "option name UCI_Variant type combo default chess var chess" in said
+
+
+def test_positions_are_played_from_the_start_on():
+    channel = Channel()
+    assert channel.say("position startpos moves e2e4 e7e5 g1f3") == []
+    assert played(channel) == ["e2e4", "e7e5", "g1f3"]
+    channel.say("position startpos moves e2e4 e7e5 g1f3 b8c6 f1c4 f8c5 e1g1")
+    assert played(channel)[-1] == "e1g1" and channel.session.to_play == 1  # castled
+    channel.say(f"position fen {START} moves d2d4")
+    assert played(channel) == ["d2d4"]
+    channel.say("position startpos")
+    assert played(channel) == []
+
+
+def test_the_tree_stays_while_a_game_goes_on():
+    channel = Channel(limit=Limit(simulations=200))
+    move = channel.best()
+    channel.say(f"position startpos moves {move}")
+    assert channel.session.simulations > 0
+    channel.say("position startpos moves h2h4")
+    assert move != "h2h4" and channel.session.simulations == 0
+
+
+def test_promotion_is_written_with_the_piece():
+    moves = "a2a4 b7b5 a4b5 b8c6 b5b6 a8b8 b6b7 c6e5"
+    channel = Channel()
+    channel.say(f"position startpos moves {moves}")
+    legal = {channel.engine.moves.word(channel.session.state, a) for a in channel.session.legal().values()}
+    assert {"b7c8q", "b7c8n", "b7c8r", "b7c8b"} <= legal
+    assert channel.say(f"position startpos moves {moves} b7c8n") == [] and played(channel)[-1] == "b7c8n"
+
+
+def test_mate_in_one_is_found_and_told_as_mate():
+    """Fool's mate: d8h4."""
+    channel = Channel(limit=Limit(simulations=400))
+    channel.say("position startpos moves f2f3 e7e5 g2g4")
+    said = channel.say("go nodes 400")
+    assert said[-1].startswith("bestmove d8h4") and any("score mate 1 pv d8h4" in line for line in said)
+    channel.say("position startpos moves f2f3 e7e5 g2g4 d8h4")
+    assert channel.say("go") == ["bestmove 0000"]
+
+
+def test_limits_of_go(monkeypatch):
+    channel = Channel(on_batch=lambda: time.sleep(0.002), limit=Limit())
+    channel.say("position startpos")
+    limits = {"go movetime 200": 0.2, "go wtime 6000 btime 1 winc 0": 0.3, "go wtime 900 movestogo 1": 0.6}
+    for line, most_s in limits.items():
+        channel.session.restart()
+        begun = time.monotonic()
+        channel.say(line)
+        assert most_s / 4 < time.monotonic() - begun < most_s + 0.1, line
+    channel.session.restart()
+    channel.say("go nodes 30")
+    assert channel.session.simulations == 30
+    channel.session.restart()
+    channel.say("setoption name Simulations value 12", "go")
+    assert channel.session.simulations == 12
+
+
+@pytest.mark.parametrize("go", ["go infinite", "go ponder"])
+def test_an_open_search_ends_with_stop_and_answers_isready(go):
+    channel = Channel(on_batch=lambda: time.sleep(0.001))
+    channel.say("position startpos")
+    threading.Timer(0.3, lambda: channel.send("isready\n")).start()
+    threading.Timer(1.2, lambda: channel.send("stop\n")).start()
+    begun = time.monotonic()
+    said = channel.say(go)
+    assert 1.1 < time.monotonic() - begun < 3 and "readyok" in said and said[-1].startswith("bestmove")
+    infos = [line for line in said if line.startswith("info depth")]
+    written = r"info depth \d+ nodes \d+ time \d+ nps \d+ score (cp|mate) -?\d+ pv( \w{4,5})+"
+    assert infos and all(re.fullmatch(written, line) for line in infos)
+
+
+def test_a_search_that_is_over_waits_for_stop():
+    channel = Channel("tictactoe", Limit())
+    threading.Timer(0.7, lambda: channel.send("stop\n")).start()
+    begun = time.monotonic()
+    channel.say("position startpos moves a1 a2 b1 b2", "go infinite")
+    assert time.monotonic() - begun > 0.6 and channel.said[-1].startswith("bestmove c1")
+
+
+def test_what_cannot_be_done_changes_nothing_and_is_told():
+    channel = Channel()
+    assert "only positions from the start" in channel.say("position fen 8/8/8/8/8/8/8/K6k w - - 0 1")[0]
+    assert channel.say("go") == ["bestmove 0000"]
+    assert "illegal move e2e5" in channel.say("position startpos moves e2e5")[0]
+    assert channel.say("go") == ["bestmove 0000"]
+    assert "unknown command" in channel.say("hello there")[0]
+    assert "no option" in channel.say("setoption name Hash value 16")[0]
+    channel.say("position startpos")
+    assert re.fullmatch(r"\w{4}", channel.best("go nodes 2"))
+
+
+def test_lines_of_nonsense_never_end_it():
+    rng, channel = random.Random(1), Channel(limit=Limit(simulations=2))
+    words = ["position", "startpos", "moves", "e2e4", "go", "nodes", "2", "movetime", "-5", "fen", "setoption", "name",
+             "value", "\x00", "stop", "uci", "isready", "9" * 30, "ucinewgame", "wtime", "ä", "0000"]
+    for _ in range(200):
+        channel.say(" ".join(rng.choices(words, k=rng.randrange(8))))
+    channel.say("position startpos")
+    assert re.fullmatch(r"\w{4}", channel.best("go nodes 2"))
+
+
+@pytest.mark.parametrize("how, status", [("quit", 0), ("end", 0), (signal.SIGTERM, -15), (signal.SIGINT, 0)])
+def test_it_ends_within_a_second(tmp_path, how, status):
+    """In a search without end."""
+    with started(make_run(tmp_path / "run")) as process:
+        process.stdin.write("position startpos\ngo infinite\n")
+        process.stdin.flush()
+        time.sleep(0.3)
+        begun = time.monotonic()
+        if how == "quit":
+            process.stdin.write("quit\n")
+            process.stdin.flush()
+        elif how == "end":
+            process.stdin.close()
+        else:
+            process.send_signal(how)
+        assert process.wait(60) == status and time.monotonic() - begun < 1
+
+
+def started(run):
+    """Return a process that has answered "uci"."""
+    process = engine_process(sys.executable, "-m", "az_mpi", "uci", run)
+    process.stdin.write("uci\n")
+    process.stdin.flush()
+    while process.stdout.readline() != "uciok\n":
+        assert process.poll() is None, process.stderr.read()
+    return process
+
+
+def test_a_game_with_python_chess_that_judges_every_move(tmp_path):
+    """Against random moves. Both sets of rules agree on legal moves, on who wins and on draws."""
+    engine_module = pytest.importorskip("chess.engine", reason="optional; it could not be installed here")
+    import chess
+
+    run = make_run(tmp_path / "run", "openspiel:chess(max_plies=300)")
+    rng, results = random.Random(3), set()
+    with engine_module.SimpleEngine.popen_uci([sys.executable, "-m", "az_mpi", "uci", str(run)], cwd=ROOT,
+                                             timeout=60) as engine:  # fmt: skip
+        for colour in chess.COLORS:
+            board = chess.Board()
+            while not board.outcome(claim_draw=True) and board.ply() < 200:
+                if board.turn == colour:
+                    reply = engine.play(board, engine_module.Limit(nodes=20), game=colour)
+                    assert reply.move in board.legal_moves
+                    board.push(reply.move)
+                else:
+                    board.push(rng.choice(list(board.legal_moves)))
+            results.add(board.ply())
+    assert min(results) > 6
