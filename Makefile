@@ -61,7 +61,7 @@ faults: setup ## ranks killed, stopped and starved of disk in a sample of trials
 faults-long: setup ## random trials for HOURS=8; their counts go to docs/fault_trials.csv, each result to faults.jsonl
 	python tests/faults/long.py --hours $(HOURS)
 
-bench: setup ## every benchmark (15 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
+bench: setup ## every benchmark (25 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
 	python benchmarks/search.py
 	python benchmarks/engines.py
 	python benchmarks/selfplay.py --config_file $(CONFIG) $(if $(BENCH_RUN),--run $(BENCH_RUN))
@@ -73,7 +73,7 @@ bench: setup ## every benchmark (15 minutes); BENCH_RUN=runs/connect4_quick: sel
 	python benchmarks/actions.py
 	python benchmarks/rules.py --runs 1
 	python benchmarks/startup.py --cold_runs 1
-	python benchmarks/faults.py
+	python benchmarks/faults.py --iterations 5
 	python benchmarks/copies.py
 	python benchmarks/scaling.py --ranks 1,2,4,8
 

@@ -5,6 +5,7 @@ module acts on a request to stop or to save, and on the loss of a rank; what it 
 """
 
 import functools
+import shlex
 
 from az_mpi.core.problems import Refusal
 from az_mpi.mpi.control_channel import Total
@@ -149,6 +150,7 @@ def complete(run: Run) -> None:
     if run.world.is_root:
         show(run)
     run.report.say("complete: %s; report in %s", run.how_far(), run.setup.folder / page.NAME)
+    run.report.say("to play against it: python -m az_mpi play %s", shlex.quote(str(run.setup.folder)))
     run.world.barrier()
 
 
