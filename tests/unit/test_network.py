@@ -111,14 +111,15 @@ def test_network_evaluator_shows_the_engine_the_board_of_the_player_to_move():
     class Asked(Engine):
         def evaluate(self, planes):
             self.planes = planes
-            return {"value": "its value", "another": "not asked for", "policy": "its logits"}
+            return {"value": its_value, "another": "not asked for", "policy": "its logits"}
 
-    engine = Asked()
+    engine, its_value = Asked(), np.array([0.5], np.float32)
     state = board(TICTACTOE, """
         X . .
         . O .
         . . X""")
-    assert NetworkEvaluator(TICTACTOE, engine)(state) == ("its logits", "its value")
+    logits, value = NetworkEvaluator(TICTACTOE, engine)(state)
+    assert logits == "its logits" and value is its_value
     assert engine.planes[0].tolist() == [[[0, 0, 0], [0, 1, 0], [0, 0, 0]], [[1, 0, 0], [0, 0, 0], [0, 0, 1]]]
 
 
