@@ -16,7 +16,7 @@ from az_mpi.play import analysis
 from az_mpi.play.drawing import draw
 from az_mpi.play.limits import Clock, Limit
 from az_mpi.play.lines import Lines
-from az_mpi.play.options import make_parser, open_session
+from az_mpi.play.options import end_on_interrupt, make_parser, open_session
 
 if TYPE_CHECKING:
     from az_mpi.play.session import Session
@@ -45,8 +45,9 @@ def main(arguments: list[str]) -> int:
     lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
     try:
         session, limit = open_session(given)
+        end_on_interrupt()
         GtpEngine(session, limit, lines, _write).run()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # while it loads
         pass
     sys.stdout.flush()
     os._exit(DONE)  # Python would first take torch apart, which takes a second or more on a busy machine

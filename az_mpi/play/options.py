@@ -2,10 +2,13 @@
 
 import argparse
 import gc
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 from az_mpi.core.arguments import Parser
+from az_mpi.core.exit_codes import DONE
 from az_mpi.play.limits import Limit
 
 if TYPE_CHECKING:
@@ -33,6 +36,14 @@ def _positive(kind):
 
     number.__name__ = "number above 0"
     return number
+
+
+def end_on_interrupt() -> None:
+    """From now on Ctrl-C ends the process with status 0, unless it is ignored here. What was written must be flushed.
+
+    Not by KeyboardInterrupt: it is lost if it is raised in a callback of a library, as when Numba loads a kernel."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(DONE))
 
 
 def open_session(given: argparse.Namespace) -> "tuple[Session, Limit]":

@@ -13,7 +13,7 @@ from az_mpi import __version__
 from az_mpi.core.exit_codes import DONE
 from az_mpi.play.limits import Limit
 from az_mpi.play.lines import Lines
-from az_mpi.play.options import make_parser, open_session
+from az_mpi.play.options import end_on_interrupt, make_parser, open_session
 
 if TYPE_CHECKING:
     from az_mpi.play.session import Session
@@ -42,8 +42,9 @@ def main(arguments: list[str]) -> int:
     lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
     try:
         session, limit = open_session(given)
+        end_on_interrupt()
         UciEngine(session, limit, lines, _write).run()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # while it loads
         pass
     sys.stdout.flush()
     os._exit(DONE)  # Python would first take torch apart, which takes a second or more on a busy machine
