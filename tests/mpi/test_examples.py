@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from jobs import ROOT, ids
 
 from az_mpi import games
 from az_mpi.config import load as configuration
-from az_mpi.core import registry
 from az_mpi.core.registry import EVALUATORS, HEADS
 from az_mpi.network import resnet
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
@@ -19,7 +17,7 @@ from az_mpi.storage import checkpoint
 
 pytestmark = pytest.mark.mpi
 
-EXAMPLES, GAMES_PAGE = ROOT / "examples", ROOT / "docs" / "games.md"
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture
@@ -31,18 +29,6 @@ def run_example(mpirun, tmp_path):
         return mpirun(2, "run_dist.py", "--config_file", config, "--logdir", tmp_path / "run").stdout, tmp_path / "run"
 
     return run
-
-
-def test_the_readme_runs_every_example():
-    text = (EXAMPLES / "README.md").read_text()
-    assert set(re.findall(r"--config_file examples/(\w+)\.json", text)) == {path.stem for path in EXAMPLES.glob("*.py")}
-    rows = {key: (offers.split(), re.findall(r"`(\w+)`", names)) for key, offers, names in re.findall(
-        r"^\| `([\w.]+)`[^|]*\|[^|]*\| ?`?([\w ]*?)`? ?\|([^|]*)\|$", text, re.MULTILINE)}
-    offers, names = rows.pop("game")  # its names are in docs/games.md
-    listed = re.findall(r"`([a-z]\w+)[`(]", "".join(re.findall(r"^\| (`.*?) \|", GAMES_PAGE.read_text(), re.MULTILINE)))
-    assert not offers and not names and set(registry.GAMES.names) <= set(listed)
-    found = [one for one in vars(registry).values() if isinstance(one, registry.Registry) and one.key != "game"]
-    assert rows == {one.key: (one.offers, one.names) for one in found}
 
 
 def records(run, kind):

@@ -8,6 +8,7 @@ from documents import BY_HAND, NAMES, ROOT, commands, is_marked, join
 
 from az_mpi.config import command_line
 from az_mpi.config.load import KEYS
+from az_mpi.core import registry
 from az_mpi.launch import launcher
 
 WRITTEN = """# A
@@ -150,3 +151,17 @@ def test_options_and_keys_of_the_tables_exist():
         assert set(re.findall(r"--[a-z_]+", code)) <= options | {"--hostfile"}, text
         named = {key for key in re.findall(r"\b([a-z]+\.[a-z_]+)\b", code) if not Path(key).suffix == ".txt"}
         assert named <= set(KEYS), text
+
+
+def test_the_examples_page_runs_every_example_and_lists_what_is_built_in():
+    examples = ROOT / "examples"
+    text = (examples / "README.md").read_text()
+    assert set(re.findall(r"--config_file examples/(\w+)\.json", text)) == {path.stem for path in examples.glob("*.py")}
+    rows = {key: (offers.split(), re.findall(r"`(\w+)`", names)) for key, offers, names in re.findall(
+        r"^\| `([\w.]+)`[^|]*\|[^|]*\| ?`?([\w ]*?)`? ?\|([^|]*)\|$", text, re.MULTILINE)}
+    offers, names = rows.pop("game")  # its names are in docs/games.md
+    games_page = (ROOT / "docs" / "games.md").read_text()
+    listed = re.findall(r"`([a-z]\w+)[`(]", "".join(re.findall(r"^\| (`.*?) \|", games_page, re.MULTILINE)))
+    assert not offers and not names and set(registry.GAMES.names) <= set(listed)
+    found = [one for one in vars(registry).values() if isinstance(one, registry.Registry) and one.key != "game"]
+    assert rows == {one.key: (one.offers, one.names) for one in found}

@@ -1,5 +1,5 @@
 """Whoever trains, after a broadcast every rank has root's weights to the bit, and they travel only to those that did
-not have them. Positions of root's window go to all."""
+not have them. Positions of root's window go to all when one rank's engine is calibrated, and else to none."""
 
 from types import SimpleNamespace
 
@@ -18,8 +18,10 @@ from az_mpi.run.state import Training
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 
-def check(world, trainers_num):
+def check(world, trainers_num, calibrates):
     trains, loaded = world.rank < trainers_num, []
+    engine = Engine()
+    engine.calibrates = calibrates and world.rank == world.size - 1
     seed = 1 if trains else 2 + world.rank
     game = games.make("connect4")
     network = resnet.build(game, models.Network(blocks=2, channels=16), seed)
@@ -31,14 +33,12 @@ def check(world, trainers_num):
     training, report = Training.make(setup, world, None, trainers_num, network), SimpleNamespace(counters=Counters())
     training.learner = trains or None
     training.replay = window(game, network, world.rank) if trains else None
-    calibration = []
 
-    def load_weights(network, iteration, digest, planes):
+    def load_weights(network, iteration, digest):
         loaded.append(resnet.weights_hash(network))
-        calibration.append(planes.tolist())
 
     run = SimpleNamespace(world=world, setup=setup, training=training, report=report, games_iteration=0,
-                          playing=SimpleNamespace(load_weights=load_weights, engine=Engine()),
+                          playing=SimpleNamespace(load_weights=load_weights, engine=engine, calibration=None),
                           progress=SimpleNamespace(step=0))  # fmt: skip
     before, counted = resnet.weights_hash(network), World.sent_bytes
     weights.broadcast_weights(run)
@@ -48,11 +48,12 @@ def check(world, trainers_num):
     expected = size * (world.size - trainers_num) * world.is_root
     assert report.counters.broadcast_bytes == expected
     positions = CALIBRATION_NUM * game.state_dtype.itemsize * game.state_size * (world.size - 1) * world.is_root
-    assert World.sent_bytes - counted == expected + positions
-    [planes] = calibration
-    assert world.agree(calibration) == [] and len(planes) == CALIBRATION_NUM
-    stones = {len(np.argwhere(board)) for board in np.array(planes)}
-    assert stones == {1}, "not root's positions"
+    assert World.sent_bytes - counted == expected + positions * calibrates
+    planes = run.playing.calibration
+    assert (planes is not None) == calibrates
+    if calibrates:
+        assert world.agree(planes.tolist()) == [] and len(planes) == CALIBRATION_NUM
+        assert {len(np.argwhere(board)) for board in planes} == {1}, "not root's positions"
 
 
 def window(game, network, ply):
@@ -70,7 +71,8 @@ def window(game, network, ply):
 def main():
     world = World.start()
     for trainers_num in range(1, world.size + 1):
-        check(world, trainers_num)
+        check(world, trainers_num, calibrates=False)
+        check(world, trainers_num, calibrates=True)
     print("all checks passed")
 
 
