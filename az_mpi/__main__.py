@@ -22,6 +22,7 @@ COMMANDS = {
     "play": ("az_mpi.play.terminal", "play against the network of a run in the terminal"),
     "gtp": ("az_mpi.play.gtp", "let programs play against the network of a run: Go Text Protocol"),
     "uci": ("az_mpi.play.uci", "let chess programs play against the network of a run: Universal Chess Interface"),
+    "web": ("az_mpi.play.web", "play against the network of a run in a browser, and look at what it thinks"),
     "verify": ("az_mpi.storage.verify", "check every file of a run, and mend what can be"),
 }
 

@@ -1,0 +1,76 @@
+"""What a page shows of a run beside the game itself: its stored games, and what its checkpoints would play."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from az_mpi.core import files
+from az_mpi.core.problems import Refusal
+from az_mpi.play.loaded_player import find_network, load_player
+from az_mpi.play.session import Session
+from az_mpi.storage import segment
+
+if TYPE_CHECKING:
+    from az_mpi.play.web_game import WebGame
+
+SEGMENTS, GAMES = 3, 60  # of the newest, that are listed
+COMPARED, SIMULATIONS = 10, 100  # checkpoints, spread over the run, and how far each thinks
+
+
+class RunViews:
+    """Requests about one run, for `WebGame`."""
+
+    def __init__(self, run: Path):
+        self.run = run
+        self.requests = {"games": self.games, "open": self.open, "compare": self.compare}
+
+    def open_session(self, name: str) -> Session:
+        """Return a new game against a network of the run. Raises Refusal."""
+        session = Session(load_player(find_network(self.run, name)))
+        session.warm_up()
+        return session
+
+    def checkpoints(self) -> list[str]:
+        """Return the names of the checkpoints, oldest first."""
+        return sorted(name for name in files.names(self.run / "checkpoints") if name.isdigit())
+
+    def games(self, game: "WebGame", _: Any) -> list[dict[str, Any]]:
+        """Return the newest stored games: {"id", "iteration", "length", "outcome" for the player who began}."""
+        rows = [row for record in self._records(game) for row in record.games]
+        return [{"id": str(row["id"]), "iteration": int(row["iteration"]) + 1, "length": int(row["length"]),
+                 "outcome": float(row["outcome"])} for row in rows[-GAMES:]][::-1]  # fmt: skip
+
+    def open(self, game: "WebGame", name: Any) -> dict[str, Any]:
+        """Show a stored game, by its id, from its start on. Return its outcome and the values of the search that played
+        it, [[ply, value]], for the player who began. Raises ValueError."""
+        for record in self._records(game):
+            row = record.games[record.games["id"] == np.uint64(int(name))]
+            if len(row):
+                positions = record.positions[record.positions["game"] == row["id"][0]]
+                signs = 1 - 2 * positions["to_play"].astype(int)
+                game.load(positions["action"].tolist())
+                values = (positions["root_value"] * signs).tolist()
+                return {"id": str(name), "outcome": float(row["outcome"][0]), "values": list(enumerate(values))}
+        raise ValueError("there is no such game any more")
+
+    def compare(self, game: "WebGame", _: Any) -> list[dict[str, Any]]:
+        """Return what some of the checkpoints would play in the position that is shown: {"checkpoint", "move", "share",
+        "value" for the player who began}."""
+        names, session, rows = self.checkpoints(), game.session, []
+        chosen = np.unique(np.linspace(0, len(names) - 1, COMPARED).astype(int)) if names and not session.over else []
+        for k in chosen:
+            found = load_player(find_network(self.run, names[k])).search(session.state, SIMULATIONS)
+            rows.append({"checkpoint": names[k], "move": found.move, "share": float(found.policy[found.action]),
+                         "value": found.value * (1 - 2 * session.to_play)})  # fmt: skip
+        return rows
+
+    def _records(self, game):
+        """Return the newest segments that can be read."""
+        records = []
+        for path in sorted((self.run / "games").glob("[0-9]*-[0-9]*.h5"))[-SEGMENTS:]:
+            try:
+                records.append(segment.read(path, game.session.game))
+            except (segment.SegmentError, OSError, Refusal):
+                continue  # damaged, or just being replaced: the others are shown
+        return records

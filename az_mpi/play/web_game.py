@@ -1,0 +1,238 @@
+"""A game for a page: a session that thinks in a thread of its own, and does what it is asked in between.
+
+People play the sides in `humans`, the network plays the others. The page may go back and forth in the game; a move that
+is made there replaces what followed.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from az_mpi.games.base import Board
+from az_mpi.play.limits import Limit
+from az_mpi.play.session import Session
+
+SLICE_S = 0.1  # of thinking, between two looks for something to do
+PUBLISH_S = 0.25  # between two states while it thinks
+PACE_S = 0.7  # between two moves of the network, so that one can watch
+ANALYSIS_MAX = 20_000  # simulations of a position that nobody plays in
+SHOWN_MOVES, SHOWN_LINE = 12, 10
+ASK_S = 20.0
+
+
+class WebGame(threading.Thread):
+    """The thread. open_session(name): return a new session with a network of the run. about: constant parts of the
+    state. requests: {name: function of (this, argument)}, further ones, whose results are in the state by name until
+    the position changes."""
+
+    def __init__(self, open_session: Callable[[str], Session], checkpoint: str, limit: Limit, about: dict[str, Any],
+                 requests: dict[str, Callable[["WebGame", Any], Any]]):
+        super().__init__(name="web-game", daemon=True)
+        self._open, self.about, self._requests = open_session, about, requests
+        self.session, self.checkpoint = open_session(checkpoint), checkpoint
+        self.limit = Limit(limit.simulations or self.session.player.settings.simulations)
+        self.line: list[int] = []  # all moves of the game; the session may be at an earlier position
+        self.humans, self.is_analysing = {0}, True
+        self.values: dict[int, float] = {}  # by ply, for the player who began, of positions that were searched
+        self.results: dict[str, Any] = {}  # of requests
+        self._asked: queue.SimpleQueue[tuple[str, Any, Future]] = queue.SimpleQueue()
+        self._changed, self._state, self._position = threading.Condition(), {"version": 0}, {}
+        self._begun = self._published = time.monotonic()
+        self._is_over = False
+        self._is_known = False  # nothing is left to find out about the position
+        self._moved()
+
+    def ask(self, what: str, argument: Any = None) -> str | None:
+        """Have something done; return what is wrong with it, or None. Called by other threads."""
+        answer: Future = Future()
+        self._asked.put((what, argument, answer))
+        return answer.result(ASK_S)
+
+    def state(self, version: int, wait_s: float) -> dict[str, Any]:
+        """Return the newest state, JSON-able, once it is newer than `version`, or after wait_s. Called by other
+        threads."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._state["version"] > version, wait_s)
+            return self._state
+
+    def close(self) -> None:
+        """End the thread."""
+        self._is_over = True
+        self._asked.put(("", None, Future()))
+
+    def run(self) -> None:
+        while not self._is_over:
+            try:
+                what, argument, answer = self._asked.get(block=not self._has_to_think())
+            except queue.Empty:
+                self._think()
+                continue
+            try:
+                answer.set_result(self._obey(what, argument))
+            except Exception as error:
+                answer.set_result(f"{type(error).__name__}: {error}")
+            self._publish()
+
+    # What can be asked.
+
+    def _obey(self, what: str, argument: Any) -> str | None:
+        do = getattr(self, f"_do_{what}", None)
+        if do:
+            return do(argument)
+        if what not in self._requests:
+            return f"unknown request {what[:40]}"
+        result = self._requests[what](self, argument)  # this may change the position, which clears the results
+        self.results[what] = result
+        return None
+
+    def _do_move(self, text: Any) -> str | None:
+        try:
+            action = self.session.find(str(text))
+        except ValueError as error:
+            return str(error)
+        self._play(action)
+        return None
+
+    def _do_goto(self, ply: Any) -> None:
+        ply = min(max(int(ply), 0), len(self.line))
+        now = len(self.session.actions)
+        if ply < now:
+            self.session.undo(now - ply)
+        for action in self.line[now:ply]:
+            self.session.play(action)
+        self._moved()
+
+    def _do_new(self, _: Any) -> None:
+        self.load([])
+
+    def load(self, actions: list[int]) -> None:
+        """Take another game, at its first position."""
+        self.session.restart()
+        self.line, self.values = list(actions), {}
+        self._moved()
+
+    def _do_humans(self, sides: Any) -> None:
+        self.humans = {side for side in (0, 1) if side in list(sides)}
+        self._begun = time.monotonic()
+
+    def _do_analysing(self, wanted: Any) -> None:
+        self.is_analysing = bool(wanted)
+
+    def _do_simulations(self, number: Any) -> None:
+        self.limit = Limit(simulations=min(max(int(number), 1), 1_000_000))
+
+    def _do_checkpoint(self, name: Any) -> None:
+        session = self._open(str(name))
+        for action in self.session.actions:
+            session.play(action)
+        self.session, self.checkpoint, self.values = session, str(name), {}
+        self._moved()
+
+    # Thinking.
+
+    def _is_networks_turn(self):
+        session = self.session
+        return not session.over and session.to_play not in self.humans and len(session.actions) == len(self.line)
+
+    def _has_to_think(self):
+        if self.session.over:
+            return False
+        return self._is_networks_turn() or self.is_analysing and not self._is_known
+
+    def _think(self):
+        """Think for a slice of time; play if it is the network's turn and it has thought enough."""
+        session, before = self.session, self.session.simulations
+        end = time.monotonic() + SLICE_S
+        wanted = self.limit.simulations if self._is_networks_turn() else ANALYSIS_MAX
+        session.think(Limit(simulations=wanted), lambda: time.monotonic() > end)
+        self.values[len(session.actions)] = session.value * (1 if session.to_play == 0 else -1)
+        is_done = session.simulations == before or session.simulations >= wanted
+        if self._is_networks_turn() and is_done:
+            if time.monotonic() - self._begun < PACE_S:
+                time.sleep(SLICE_S)
+            else:
+                self._play(session.best())
+                self._publish()
+        elif is_done:
+            self._is_known = True
+            self._publish()
+        if time.monotonic() - self._published > PUBLISH_S:
+            self._publish()
+
+    def _play(self, action):
+        ply = len(self.session.actions)
+        if self.line[ply : ply + 1] != [action]:
+            self.line[ply:] = [action]
+            self.values = {at: value for at, value in self.values.items() if at <= ply}
+        self.session.play(action)
+        self._moved()
+
+    # The state.
+
+    def _moved(self):
+        """Describe the new position; what the search says of it follows."""
+        session, game = self.session, self.session.game
+        board = game.board(session.state)
+        before = None if session.before is None or board is None else game.board(session.before)
+        self._position = {
+            "board": board and _described(board), "text": game.show(session.state),
+            "last": board.filled_since(before) if board and before else [],
+            "ply": len(session.actions), "to_play": session.to_play, "over": session.over, "result": session.result,
+            "legal": self._legal(board)}  # fmt: skip
+        self.results.clear()
+        self._begun, self._is_known = time.monotonic(), False
+        self._publish()
+
+    def _legal(self, board):
+        """Return the legal moves: [{"move", "to", "from"}], with the cells, [row, column] or None, that clicks mean."""
+        session, game = self.session, self.session.game
+        legal = session.legal()
+        if not legal:
+            return []
+        actions = np.array(list(legal.values()))
+        after = game.play(np.repeat(session.state[None], len(actions), axis=0), actions)
+        rows, taken = [], set()
+        for word, state in zip(legal, after):
+            origin = target = None
+            if board:
+                then = game.board(state)
+                filled = then.filled_since(board)
+                left = np.argwhere((board.players == session.to_play) & (then.players < 0)).tolist()
+                if len(filled) == 1 and len(left) <= 1:
+                    target, origin = [int(part) for part in filled[0]], left[0] if left else None
+            if (clicks := (str(origin), str(target))) in taken:
+                origin = target = None  # another move has these cells already: this one is a button
+            taken.add(clicks)
+            rows.append({"move": word, "to": target, "from": origin})
+        return rows
+
+    def _publish(self):
+        session, self._published = self.session, time.monotonic()
+        moves = [] if session.over else session.moves()
+        analysis = [{
+            "move": session.line([move.action])[0], "visits": move.visits, "share": move.share, "value": move.value,
+            "exact": move.exact, "prior": move.prior, "line": session.line(move.variation[:SHOWN_LINE])}
+            for move in moves if move.visits][:SHOWN_MOVES]  # fmt: skip
+        words = session.played() + self._words_ahead()
+        state = self.about | self._position | {
+            "game": session.game.name,
+            "checkpoint": self.checkpoint, "humans": sorted(self.humans), "analysing": self.is_analysing,
+            "limit": self.limit.simulations, "simulations": session.simulations, "analysis": analysis, "moves": words,
+            "values": sorted(self.values.items()), "thinking": self._is_networks_turn(), "results": dict(self.results)}
+        with self._changed:
+            self._state = state | {"version": self._state["version"] + 1}
+            self._changed.notify_all()
+
+    def _words_ahead(self):
+        """Return the moves after the shown position, in the game's notation."""
+        return self.session.line(self.line[len(self.session.actions) :])
+
+
+def _described(board: Board) -> dict[str, Any]:
+    return {"players": board.players.tolist(), "symbols": list(board.symbols), "shape": board.shape,
+            "columns": list(board.columns), "rows": list(board.rows)}  # fmt: skip
