@@ -70,7 +70,7 @@ def make_game(run: Path, checkpoint: str, simulations: int) -> "WebGame":
     from az_mpi.play.web_game import WebGame
 
     views = RunViews(run)
-    about = {"run": str(run), "checkpoints": ["newest", "best", *views.checkpoints()]}
+    about: dict[str, Any] = {"run": str(run), "checkpoints": ["newest", "best", *views.checkpoints()]}
     return WebGame(views.open_session, checkpoint, Limit(simulations), about, views.requests)
 
 

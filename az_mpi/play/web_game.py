@@ -7,7 +7,7 @@ is made there replaces what followed.
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -31,7 +31,7 @@ class WebGame(threading.Thread):
     the position changes."""
 
     def __init__(self, open_session: Callable[[str], Session], checkpoint: str, limit: Limit, about: dict[str, Any],
-                 requests: dict[str, Callable[["WebGame", Any], Any]]):
+                 requests: Mapping[str, Callable[["WebGame", Any], Any]]):
         super().__init__(name="web-game", daemon=True)
         self._open, self.about, self._requests = open_session, about, requests
         self.session, self.checkpoint = open_session(checkpoint), checkpoint
@@ -150,7 +150,6 @@ class WebGame(threading.Thread):
         end = time.monotonic() + SLICE_S
         wanted = self.limit.simulations if self._is_networks_turn() else ANALYSIS_MAX
         session.think(Limit(simulations=wanted), lambda: time.monotonic() > end)
-        self.values[len(session.actions)] = session.value * (1 if session.to_play == 0 else -1)
         is_done = session.simulations == before or session.simulations >= wanted
         if self._is_networks_turn() and is_done:
             if time.monotonic() - self._begun < PACE_S:
@@ -214,6 +213,8 @@ class WebGame(threading.Thread):
     def _publish(self):
         session, self._published = self.session, time.monotonic()
         moves = [] if session.over else session.moves()
+        if moves:
+            self.values[len(session.actions)] = session.value * (1 if session.to_play == 0 else -1)
         analysis = [{
             "move": session.line([move.action])[0], "visits": move.visits, "share": move.share, "value": move.value,
             "exact": move.exact, "prior": move.prior, "line": session.line(move.variation[:SHOWN_LINE])}

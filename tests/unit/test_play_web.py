@@ -1,0 +1,201 @@
+"""python -m az_mpi web: the game behind the page, and who may ask it."""
+
+import http.client
+import json
+import threading
+import time
+
+import pytest
+from helpers import loaded_player, make_run
+
+from az_mpi.play import web, web_game
+from az_mpi.play.limits import Limit
+from az_mpi.play.session import Session
+from az_mpi.play.web_game import WebGame
+
+
+@pytest.fixture
+def began(monkeypatch):
+    """A function that starts a game, with a network that thinks all moves alike and plays at once."""
+    monkeypatch.setattr(web_game, "PACE_S", 0.0)
+    games = []
+
+    def begin(name="connect4", requests=None, simulations=30):
+        about = {"run": "a run", "checkpoints": []}
+        game = WebGame(lambda _: Session(loaded_player(name)), "newest", Limit(simulations), about, requests or {})
+        games.append(game)
+        game.start()
+        return game
+
+    yield begin
+    for game in games:
+        game.close()
+        game.join(10)
+        assert not game.is_alive()
+
+
+def wait_for(game, condition):
+    """Return the first state that meets a condition."""
+    end, state = time.monotonic() + 60, game.state(0, 1)
+    while not condition(state):
+        assert time.monotonic() < end, state
+        state = game.state(state["version"], 1)
+    return state
+
+
+def test_the_network_answers_a_move(began):
+    game = began()
+    assert game.state(0, 5)["to_play"] == 0 and game.ask("move", "4") is None
+    state = wait_for(game, lambda state: state["ply"] == 2)
+    assert state["moves"][0] == "4" and state["to_play"] == 0 and len(state["last"]) == 1
+    assert [sum(row.count(player) for row in state["board"]["players"]) for player in (0, 1)] == [1, 1]
+
+
+def test_what_the_search_says_is_shown_while_it_thinks(began):
+    game = began("tictactoe")
+    for move in ("a1", "b1", "a2", "b2"):
+        game.ask("humans", [0, 1])
+        assert game.ask("move", move) is None
+    state = wait_for(game, lambda state: state["analysis"] and state["analysis"][0]["exact"])
+    best = state["analysis"][0]
+    assert (best["move"], best["value"], best["line"]) == ("a3", 1.0, ["a3"]) and state["values"][-1] == (4, 1.0)
+    time.sleep(0.5)
+    version = game.state(0, 0)["version"]
+    assert game.state(version, 0.5)["version"] == version  # nothing is left to think about
+    assert game.ask("move", "c3") is None
+
+
+def test_wrong_moves_and_requests_are_told_and_change_nothing(began):
+    game = began()
+    assert "legal are" in game.ask("move", "9") and "unknown request" in game.ask("no", 1)
+    assert "Error" in game.ask("goto", "x") and game.state(0, 5)["ply"] == 0
+
+
+def test_going_back_keeps_the_game_until_another_move_is_made(began):
+    game = began()
+    game.ask("humans", [0, 1])
+    for move in "4453":
+        assert game.ask("move", move) is None
+    game.ask("goto", 1)
+    state = wait_for(game, lambda state: state["ply"] == 1)
+    assert state["moves"] == list("4453")
+    game.ask("goto", 3)
+    assert wait_for(game, lambda state: state["ply"] == 3)["moves"] == list("4453")
+    game.ask("goto", 2)
+    game.ask("move", "7")
+    assert wait_for(game, lambda state: state["ply"] == 3)["moves"] == list("447")
+    game.ask("new")
+    assert wait_for(game, lambda state: state["ply"] == 0)["moves"] == []
+
+
+def test_the_network_plays_both_sides_to_the_end(began):
+    game = began("tictactoe")
+    game.ask("humans", [])
+    state = wait_for(game, lambda state: state["over"])
+    assert state["legal"] == [] and state["result"] in (-1, 0, 1) and len(state["moves"]) == state["ply"] >= 5
+
+
+@pytest.mark.parametrize("name, clicks, buttons", [
+    ("connect4", 7, []), ("othello", 4, []), ("go(size=5,komi=7)", 25, ["pass"]), ("hex(size=4)", 16, []),
+    ("breakthrough(rows=6,columns=6)", 16, [])])  # fmt: skip
+def test_each_legal_move_is_a_cell_or_a_button(began, name, clicks, buttons):
+    state = began(name).state(0, 5)
+    cells = [(str(move["from"]), str(move["to"])) for move in state["legal"] if move["to"]]
+    assert len(cells) == len(set(cells)) == clicks
+    assert [move["move"] for move in state["legal"] if not move["to"]] == buttons
+    if name.startswith("breakthrough"):
+        assert all(state["board"]["players"][move["from"][0]][move["from"][1]] == 0 for move in state["legal"])
+
+
+def test_a_swap_in_hex_is_a_button(began):
+    game = began("hex(size=4,swap=True)")
+    game.ask("humans", [0, 1])
+    game.ask("move", "b3")
+    state = wait_for(game, lambda state: state["ply"] == 1)
+    assert [move["move"] for move in state["legal"] if not move["to"]] == ["swap"]
+    assert sum(bool(move["to"]) for move in state["legal"]) == 15
+
+
+def test_results_of_requests_are_shown_until_the_position_changes(began):
+    game = began(requests={"about": lambda game, what: [what, len(game.session.actions)]})
+    assert game.ask("about", "x") is None
+    assert wait_for(game, lambda state: state["results"])["results"] == {"about": ["x", 0]}
+    game.ask("move", "4")
+    assert wait_for(game, lambda state: state["ply"] > 0)["results"] == {}
+
+
+@pytest.fixture
+def server(began):
+    server = web.Server(("127.0.0.1", 0))
+    server.game = began()
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def call(server, method, path, body=None, **headers):
+    """Return (status, text, headers) of an answer."""
+    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=30)
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, sent)
+    answer = connection.getresponse()
+    found = answer.status, answer.read().decode(), answer.headers
+    connection.close()
+    return found
+
+
+def test_the_page_and_its_requests(server):
+    status, page, headers = call(server, "GET", f"/?token={server.token}")
+    assert status == 200 and "<title>az_mpi" in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    nonce = page.split('nonce="')[1].split('"')[0]
+    assert f"'nonce-{nonce}'" in headers["Content-Security-Policy"] and len(nonce) > 10
+    status, state, _ = call(server, "GET", "/state?version=0", X_Token=server.token)
+    assert status == 200 and json.loads(state)["game"] == "connect4"
+    asked = json.dumps({"what": "move", "argument": "4"})
+    assert call(server, "POST", "/ask", asked, X_Token=server.token)[:2] == (200, '{"error": null}')
+    assert "no legal move" in call(server, "POST", "/ask", asked.replace("4", "x"), X_Token=server.token)[1]
+
+
+def test_whoever_lacks_the_token_or_is_another_site_is_refused(server):
+    asked, ours = json.dumps({"what": "move", "argument": "4"}), server.origin
+    for path in ("/", "/?token=x", "/?token="):
+        assert call(server, "GET", path)[0] == 403
+    assert call(server, "GET", "/state?version=0")[0] == call(server, "POST", "/ask", asked)[0] == 403
+    for headers in ({"Origin": "https://example.org"}, {"Origin": "null"}, {"Host": "example.org"},
+                    {"Host": f"example.org:{server.server_address[1]}"}):  # fmt: skip
+        assert call(server, "POST", "/ask", asked, X_Token=server.token, **headers)[0] == 403
+        assert call(server, "GET", f"/?token={server.token}", **headers)[0] == 403
+    assert server.game.state(0, 1)["ply"] == 0
+    assert call(server, "POST", "/ask", asked, X_Token=server.token, Origin=ours)[0] == 200
+
+
+def test_nonsense_is_refused(server):
+    for body in ("", "[]", "{", "{}", '"x"', "[" * 60_000, '{"what": []}'):
+        status, text, _ = call(server, "POST", "/ask", body, X_Token=server.token)
+        assert status == 400 or "unknown request" in text
+    assert call(server, "POST", "/ask", "x" * 70_000, X_Token=server.token)[0] == 400
+    assert call(server, "POST", "/other", "{}", X_Token=server.token)[0] == 400
+    assert call(server, "GET", "/other")[0] == 404
+    assert call(server, "GET", "/state?version=x", X_Token=server.token)[0] == 200
+
+
+def test_games_and_checkpoints_of_a_run(tmp_path):
+    """The stored games of an old run, one of them opened; what its checkpoints would play."""
+    run = make_run(tmp_path / "run", checkpoints=(1, 2, 3))
+    game = web.make_game(run, "newest", 10)
+    game.start()
+    try:
+        state = game.state(0, 10)
+        assert state["checkpoints"] == ["newest", "best", "000001", "000002", "000003"]
+        assert game.ask("compare") is None
+        rows = wait_for(game, lambda state: "compare" in state["results"])["results"]["compare"]
+        assert [row["checkpoint"] for row in rows] == ["000001", "000002", "000003"]
+        assert all(0 < row["share"] <= 1 and -1 <= row["value"] <= 1 for row in rows)
+        assert game.ask("games") is None
+        assert "Refusal" in game.ask("checkpoint", "000009") and game.ask("checkpoint", "000002") is None
+        assert wait_for(game, lambda state: state["checkpoint"] == "000002")
+    finally:
+        game.close()
