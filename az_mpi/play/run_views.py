@@ -41,17 +41,17 @@ class RunViews:
         return [{"id": str(row["id"]), "iteration": int(row["iteration"]) + 1, "length": int(row["length"]),
                  "outcome": float(row["outcome"])} for row in rows[-GAMES:]][::-1]  # fmt: skip
 
-    def open(self, game: "WebGame", name: Any) -> dict[str, Any]:
-        """Show a stored game, by its id, from its start on. Return its outcome and the values of the search that played
+    def open(self, game: "WebGame", name: Any) -> None:
+        """Show a stored game, by its id, from its start on, with its outcome and the values of the search that played
         it, [[ply, value]], for the player who began. Raises ValueError."""
         for record in self._records(game):
             row = record.games[record.games["id"] == np.uint64(int(name))]
             if len(row):
                 positions = record.positions[record.positions["game"] == row["id"][0]]
                 signs = 1 - 2 * positions["to_play"].astype(int)
-                game.load(positions["action"].tolist())
-                values = (positions["root_value"] * signs).tolist()
-                return {"id": str(name), "outcome": float(row["outcome"][0]), "values": list(enumerate(values))}
+                values = list(enumerate((positions["root_value"] * signs).tolist()))
+                game.load(positions["action"].tolist(), {"outcome": float(row["outcome"][0]), "values": values})
+                return
         raise ValueError("there is no such game any more")
 
     def compare(self, game: "WebGame", _: Any) -> list[dict[str, Any]]:

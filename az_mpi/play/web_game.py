@@ -40,6 +40,7 @@ class WebGame(threading.Thread):
         self.humans, self.is_analysing = {0}, True
         self.values: dict[int, float] = {}  # by ply, for the player who began, of positions that were searched
         self.results: dict[str, Any] = {}  # of requests
+        self.stored: dict[str, Any] | None = None  # see `load`
         self._asked: queue.SimpleQueue[tuple[str, Any, Future]] = queue.SimpleQueue()
         self._changed, self._state, self._position = threading.Condition(), {"version": 0}, {}
         self._begun = self._published = time.monotonic()
@@ -110,10 +111,10 @@ class WebGame(threading.Thread):
     def _do_new(self, _: Any) -> None:
         self.load([])
 
-    def load(self, actions: list[int]) -> None:
-        """Take another game, at its first position."""
+    def load(self, actions: list[int], stored: dict[str, Any] | None = None) -> None:
+        """Take another game, at its first position. stored: what the state says of it until another move is made."""
         self.session.restart()
-        self.line, self.values = list(actions), {}
+        self.line, self.values, self.stored = list(actions), {}, stored
         self._moved()
 
     def _do_humans(self, sides: Any) -> None:
@@ -166,7 +167,7 @@ class WebGame(threading.Thread):
     def _play(self, action):
         ply = len(self.session.actions)
         if self.line[ply : ply + 1] != [action]:
-            self.line[ply:] = [action]
+            self.line[ply:], self.stored = [action], None
             self.values = {at: value for at, value in self.values.items() if at <= ply}
         self.session.play(action)
         self._moved()
@@ -224,7 +225,8 @@ class WebGame(threading.Thread):
             "game": session.game.name,
             "checkpoint": self.checkpoint, "humans": sorted(self.humans), "analysing": self.is_analysing,
             "limit": self.limit.simulations, "simulations": session.simulations, "analysis": analysis, "moves": words,
-            "values": sorted(self.values.items()), "thinking": self._is_networks_turn(), "results": dict(self.results)}
+            "values": sorted(self.values.items()), "stored": self.stored,
+            "thinking": self._is_networks_turn(), "results": dict(self.results)}
         with self._changed:
             self._state = state | {"version": self._state["version"] + 1}
             self._changed.notify_all()
