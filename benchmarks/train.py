@@ -7,8 +7,10 @@
 `train_step_s` is the time of `Learner.train` for each of its steps: batches made, the backend's session begun and
 ended, gradients reduced. `bare_step_s` is forward, loss, backward, clip and fused AdamW in the same precision, the
 tensors ready beforehand and nothing reduced; on several ranks all run it at once, each on its part of the batch.
-`ratio` is train over bare. `sample_s` is what one batch takes to make. `synchronize_share` is the part of a step in
-which a rank waits in the optimiser's `synchronize`. On several ranks each figure is the mean over them.
+`ratio` is train over bare. `gflop_per_s` counts the operations of convolutions and linear layers, forward and backward;
+`peak_gflop_per_s` is what one convolution of the tower reaches by itself, forward, in the same precision at its best
+batch; `peak_share` is the first over the second. `sample_s` is what one batch takes to make. `synchronize_share` is the
+part of a step in which a rank waits in the optimiser's `synchronize`. On several ranks each figure is their mean.
 """
 
 import argparse
@@ -23,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 from common import spread, take_one_core, tell
+from torch.utils.flop_counter import FlopCounterMode
 
 from az_mpi import games
 from az_mpi.config import load as configuration
@@ -35,6 +38,7 @@ from az_mpi.train.loss import losses
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 POSITIONS = 100_000  # in each rank's shard of the window
+PEAK_BATCHES, PEAK_TIMES = (32, 64, 128, 256, 1024), 20
 
 
 def main():
@@ -43,6 +47,7 @@ def main():
     parser.add_argument("--backend", nargs="+", default=["horovod"], choices=backends.KINDS, help="one or more")
     parser.add_argument("--settings", nargs="+", default=[""], metavar="NAME=VALUE", help="an environment "
                         "variable, another value in each turn: Horovod reads it as a session begins, and keeps it")
+    parser.add_argument("--size", default="5x64", metavar="BxC", help="blocks and channels of the tower")
     parser.add_argument("--batch_size", type=int, default=1024, help="a total over all ranks")
     parser.add_argument("--steps", type=int, default=10, help="in each turn")
     parser.add_argument("--runs", type=int, default=7)
@@ -50,8 +55,10 @@ def main():
     arguments = parser.parse_args()
     world = World.start()
     take_one_core(world.local_rank)
+    blocks, channels = map(int, arguments.size.split("x"))
     config = configuration.validate(
-        {"game": arguments.game, "train": {"batch_size": arguments.batch_size, "replay_ratio": 1.0}}, "the options")
+        {"game": arguments.game, "network": {"blocks": blocks, "channels": channels},
+         "train": {"batch_size": arguments.batch_size, "replay_ratio": 1.0}}, "the options")  # fmt: skip
     game = games.make(config.game)
     replay = random_window(game, resnet.build(game, config.network, config.seed).heads, world.rank)
     learners, bare = {}, None
@@ -93,7 +100,9 @@ def measure(learner, bare, replay, steps):
     for batch in batches:
         bare.step(batch)
     bare_s = (time.perf_counter() - begun) / steps
-    figures = {"train_step_s": train_s, "bare_step_s": bare_s, "ratio": train_s / bare_s, "sample_s": sample_s}
+    rate, peak = bare.count_flop(batches[0]) / train_s / 1e9, bare.peak(batches[0]) / 1e9
+    figures = {"train_step_s": train_s, "bare_step_s": bare_s, "ratio": train_s / bare_s, "sample_s": sample_s,
+               "gflop_per_s": rate, "peak_gflop_per_s": peak, "peak_share": rate / peak}  # fmt: skip
     return figures | ({"synchronize_share": learner.waited_s / steps / train_s} if world.size > 1 else {})
 
 
@@ -128,6 +137,30 @@ class BareLoop:
         ((policy_loss + settings.value_loss_weight * value_loss) / n).backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.gradient_clip)
         self.optimizer.step()
+
+    def count_flop(self, batch):
+        """Return the floating-point operations of a step's convolutions and linear layers."""
+        with FlopCounterMode(display=False) as counter:
+            self.step(batch)
+        return counter.get_total_flops()
+
+    def peak(self, batch):
+        """Return the operations/s of the tower's convolution alone."""
+        conv, best = copy.deepcopy(self.network.tower[0].first), 0.0
+        conv = conv.to(torch.bfloat16 if self.bf16 else torch.float32, memory_format=torch.channels_last)
+        for num in PEAK_BATCHES:
+            x = torch.rand(num, conv.in_channels, *batch["planes"].shape[2:], dtype=conv.weight.dtype)
+            x = x.contiguous(memory_format=torch.channels_last)
+            with torch.inference_mode():
+                took = min(_time_of(lambda: conv(x)) for _ in range(PEAK_TIMES))  # noqa: B023
+            best = max(best, 2 * num * x[0, 0].numel() * conv.weight.numel() / took)
+        return best
+
+
+def _time_of(work):
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
 
 
 def random_window(game, heads, seed):
