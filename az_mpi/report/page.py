@@ -2,9 +2,11 @@
 
 import json
 import time
+from collections.abc import Sequence
 from html import escape
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from az_mpi.core.arguments import Parser
 from az_mpi.core.files import write_text
@@ -59,12 +61,16 @@ def render(data: run_data.RunData) -> str:
     name = escape(readable(data.folder.resolve()))
     sections = [_head(data, name), _verdict(data), _charts(data), _ranks(data), _games(data), _configuration(data),
                 _iterations(data), _attempts(data)]
+    return document(name, "\n".join(sections), data.attempts[-1]["az_mpi"])
+
+
+def document(title: str, content: str, version: str) -> str:
+    """Return a whole page. title, content: HTML. version: of az_mpi."""
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{name}: az_mpi</title>\n<style>\n{style}</style></head>\n<body>\n" + "\n".join(sections)
-            + f"\n<footer>az_mpi {escape(data.attempts[-1]['az_mpi'])}; made {time.strftime('%Y-%m-%d %H:%M:%S')}"
-            "</footer>\n</body></html>\n")
+            f"<title>{title}: az_mpi</title>\n<style>\n{style}</style></head>\n<body>\n{content}\n<footer>"
+            f"az_mpi {escape(version)}; made {time.strftime('%Y-%m-%d %H:%M:%S')}</footer>\n</body></html>\n")
 
 
 def _head(data, name):
@@ -172,7 +178,7 @@ def _ranks(data):
         head, body = [*head, "games/s"], [[*cells, _rate(rate)] for cells, rate in zip(body, rates)]
         by_host = ("<p>Games/s: a rank's games divided by the seconds in which it played, without waiting for other "
                    f"ranks. A host's is the sum of its ranks.</p>{_hosts(rows)}")
-    table = _table(head, body, bars=rates if any(rates) else ())
+    table = html_table(head, body, bars=rates if any(rates) else ())
     if len(rows) > RANKS_SHOWN:
         table = f"<details><summary>All {len(rows)} ranks</summary>{table}</details>"
     elif by_host:
@@ -189,7 +195,7 @@ def _hosts(rows):
         sums.append(sum(rates))
         body.append((host, _rate(sums[-1] if rates else None), len(own), _rate(min(rates, default=None)),
                      _rate(max(rates, default=None)), f"{sum(row['games_num'] for row in own):,}"))
-    return _table(head, body, bars=sums)
+    return html_table(head, body, bars=sums)
 
 
 def _rate(rate):
@@ -220,15 +226,15 @@ def _configuration(data):
             for key, value in config.items()]
     changed = [row for row in rows if row[1] != row[2]]
     head = ("key", "value", "default")
-    every = _table(head, rows, marked=[row in changed for row in rows])
-    return (f"<h2>Configuration</h2><p>What differs from the defaults:</p>{_table(head, changed)}"
+    every = html_table(head, rows, marked=[row in changed for row in rows])
+    return (f"<h2>Configuration</h2><p>What differs from the defaults:</p>{html_table(head, changed)}"
             f"<details><summary>All {len(rows)} keys</summary>{every}</details>")
 
 
 def _iterations(data):
     body = [[format(record[key], how) if key in record else "-" for key, _, how in COLUMNS]
             for record in data.iterations]
-    table = _table([heading for _, heading, _ in COLUMNS], body)
+    table = html_table([heading for _, heading, _ in COLUMNS], body)
     return (f'<section class="screen"><h2>Iterations</h2><details><summary>{_plural(len(body), "iteration")} as numbers'
             f"</summary>{table}</details></section>")
 
@@ -237,8 +243,8 @@ def _attempts(data):
     body = [(a["number"], a["started"], len(a["hosts"]), ", ".join(dict.fromkeys(a["hosts"])),
              (a["git_commit"] or "-")[:12], a["az_mpi"], a["python"], a["packages"].get("torch") or "-")
             for a in data.attempts]
-    return "<h2>Attempts</h2>" + _table(("attempt", "started", "ranks", "hosts", "commit", "az_mpi", "Python", "torch"),
-                                        body)
+    head = ("attempt", "started", "ranks", "hosts", "commit", "az_mpi", "Python", "torch")
+    return "<h2>Attempts</h2>" + html_table(head, body)
 
 
 def _iterations_done(data):
@@ -254,7 +260,8 @@ def _plural(number, noun):
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _table(head, rows, marked=(), bars=()):
+def html_table(head: Sequence[str], rows: Sequence[Sequence[Any]], marked: Sequence[bool] = (),
+               bars: Sequence[float | None] = ()) -> str:
     """Return a table; cells are escaped. marked: whether a row stands out. bars: a number or None for each row, drawn
     behind it."""
     first = "".join(f"<th>{escape(cell)}</th>" for cell in (*head, *[""] * bool(bars)))

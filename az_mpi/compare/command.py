@@ -1,0 +1,173 @@
+"""python -m az_mpi compare: trains configurations in turn on the same cores for equal time, and says which plays best.
+
+Each configuration, with each seed, is a run in the folder of the comparison. The runs take turns: each trains for a
+part of its time, then the next one. After each part the network is measured, which does not count as time. What is done
+is kept in DIR/compare.json, so the same command goes on where it was stopped.
+"""
+
+import json
+import math
+import shutil
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+from az_mpi.compare import figures, page
+from az_mpi.compare.jobs import Jobs, Where
+from az_mpi.compare.variants import Variant, read
+from az_mpi.core import files
+from az_mpi.core.arguments import Parser
+from az_mpi.core.exit_codes import DONE, RESUMABLE
+from az_mpi.core.problems import Refusal
+from az_mpi.launch import mpi_job
+from az_mpi.report import metrics
+
+PROG = "python -m az_mpi compare"
+ABOUT = "Train configurations in turn on the same cores for equal time, and say which one plays best."
+EPILOG = """examples:
+  python -m az_mpi compare A.json "A.json train.replay_ratio=3" --minutes 8 --np 2
+  python -m az_mpi compare A.json B.json C.json --minutes 30 --seeds 3 --hosts "node1:8,node2:8"
+
+A configuration is a file, or a quoted text of a file and keys with their values. The first one is what the others are
+compared with. Stopped by Ctrl-C or killed, the same command goes on. Give --seeds more, or further configurations, and
+only what is missing is done. DIR/compare.html has the curves."""
+STATE = "compare.json"
+WARM_UP = ("iterations=1", "selfplay.games_num=2", "search.simulations=2", "train.batch_size=32",
+           "evaluate.games_num=2", "evaluate.solver_positions=0", "evaluate.simulations=2",
+           'evaluate.opponents=["random"]')  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command and return its exit status. Raises Refusal."""
+    options = _parser().parse_args(arguments)
+    with mpi_job.interruptible(RESUMABLE):
+        return compare(options)
+
+
+def compare(options: Namespace) -> int:
+    """Do what is missing of the comparison, print its table and return the exit status. Raises Refusal."""
+    variants = read(options.configurations, options.set)
+    folder = options.logdir
+    jobs = Jobs(Where(options.np, options.hosts, options.hostfile), folder)
+    state = _open(folder, options)
+    jobs.check()
+    runs = [(variant, seed) for seed in range(1, options.seeds + 1) for variant in variants]
+    _warm_up(folder, variants, jobs, state)
+    for part in range(1, options.points + 1):
+        for variant, seed in runs:
+            _train(folder, variant, seed, part, options, jobs, state)
+    for variant, seed in runs:
+        if variant is not variants[0]:
+            _match(folder, variant, variants[0], seed, options, jobs, state)
+    print(figures.table(state, variants, options.seeds))
+    print(page.write(folder, state, variants, options))
+    return DONE
+
+
+def _parser():
+    parser = Parser(PROG, ABOUT, EPILOG)
+    parser.add_argument("configurations", nargs="+", metavar="CONFIGURATION", help="two or more")
+    parser.add_argument("--minutes", type=_positive, required=True, help="that each run may train")
+    parser.add_argument("--seeds", type=_count, default=1, metavar="S", help="runs of each configuration (default 1)")
+    parser.add_argument("--points", type=_count, default=4, metavar="P",
+                        help="into how many parts the time is divided, each followed by a measurement (default 4)")
+    parser.add_argument("--games", type=_count, default=100, metavar="N", help="of each match, an even number (default "
+                        "100)")
+    parser.add_argument("--simulations", type=_count, default=100, metavar="N", help="a move in all measurements "
+                        "(default 100)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all configurations")
+    parser.add_argument("--logdir", type=Path, default=Path("runs/compare"), metavar="DIR",
+                        help="the folder of the comparison, on a file system that all hosts share (default "
+                        "runs/compare)")  # fmt: skip
+    parser.add_argument("--np", type=_count, help="ranks (default: all slots)")
+    parser.add_argument("--hosts", metavar="LIST", help="as for launch: node1:2,node2:2 (default: this machine)")
+    parser.add_argument("--hostfile", metavar="FILE", help="as for launch")
+    return parser
+
+
+def _positive(text):
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError
+    return number
+
+
+def _count(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _open(folder, options):
+    """Return the state of the comparison in `folder`, new if there is none. Raises Refusal if it is another one's."""
+    if options.games % 2:
+        raise Refusal(f"--games {options.games}: an even number is needed, since each opening is played twice")
+    mine = {"minutes": options.minutes, "points": options.points, "games": options.games,
+            "simulations": options.simulations}  # fmt: skip
+    if not (folder / STATE).exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise Refusal(f"--logdir {folder}: holds something else than a comparison\n  give a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        return {"options": mine, "warm": [], "runs": {}, "matches": {}}
+    state = files.read_json(folder / STATE)
+    if state["options"] != mine:
+        given = ", ".join(f"--{name} {value:g}" for name, value in state["options"].items())
+        raise Refusal(f"--logdir {folder}: holds a comparison with {given}\n  give the same, or another --logdir")
+    return state
+
+
+def _save(folder, state):
+    files.write_text(folder / STATE, json.dumps(state, indent=1))
+
+
+def _say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def _warm_up(folder, variants, jobs, state):
+    """Start each configuration once for a moment: mistakes show at once, and no run pays for compiling kernels."""
+    for variant in variants:
+        if variant.label in state["warm"]:
+            continue
+        _say(f"trying {variant.label}")
+        run = folder / "trial"
+        shutil.rmtree(run, ignore_errors=True)
+        jobs.train(variant, run, 1, WARM_UP)
+        shutil.rmtree(run)
+        state["warm"].append(variant.label)
+        _save(folder, state)
+
+
+def _train(folder, variant: Variant, seed, part, options, jobs, state):
+    """Train one run until `part` of its parts of the time are over, and measure it."""
+    name = variant.run_name(seed)
+    run, mine = folder / name, state["runs"].setdefault(name, {"seconds": 0.0, "begun": None, "points": []})
+    if len(mine["points"]) >= part:
+        return
+    if mine["begun"] is not None:  # this program was killed: count what the run trained until then
+        newest = [record["time"] for record in metrics.read(run / "metrics.jsonl")]
+        mine["seconds"] += max([0.0, *(at - mine["begun"] for at in newest)])
+        mine["begun"] = None
+    due = 60 * options.minutes * part / options.points - mine["seconds"]
+    complete = bool(mine["points"]) and mine["points"][-1]["complete"]
+    if due > 1 and not complete:
+        _say(f"{name}: training until minute {options.minutes * part / options.points:g} of {options.minutes:g}")
+        mine["begun"] = time.time()
+        _save(folder, state)
+        took, complete = jobs.train(variant, run, seed, ("evaluate.every=0", f"max_hours={due / 3600:.6f}"))
+        mine["seconds"], mine["begun"] = mine["seconds"] + took, None
+        _save(folder, state)
+    measured = jobs.measure(variant, run, options)
+    mine["points"].append(figures.point(run, mine["seconds"], measured, complete))
+    _save(folder, state)
+    _say(figures.line(name, mine["points"][-1]))
+
+
+def _match(folder, variant, base, seed, options, jobs, state):
+    name = variant.run_name(seed)
+    if name not in state["matches"]:
+        _say(f"{name}: a match against {base.run_name(seed)}")
+        state["matches"][name] = jobs.match(folder / name, folder / base.run_name(seed), options)
+        _save(folder, state)

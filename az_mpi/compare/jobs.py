@@ -1,0 +1,94 @@
+"""Starts the jobs of a comparison with mpirun: trainings, measurements and matches."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from az_mpi.compare.variants import Variant
+from az_mpi.core.exit_codes import DONE, RESUMABLE
+from az_mpi.core.problems import Refusal
+from az_mpi.launch import hosts, mpirun
+
+END_CHARACTERS = 3000  # of a failed job's output that are shown
+
+
+class Where(NamedTuple):
+    """Options of launch of the same names; None: not given."""
+
+    np: int | None
+    hosts: str | None
+    hostfile: str | None
+
+    def words(self) -> list[str]:
+        return [word for name, value in self._asdict().items() if value for word in (f"--{name}", str(value))]
+
+
+class Jobs:
+    """Each method starts one job and waits for it. It raises Refusal with the end of what the job said if it fails.
+    What jobs say is in FOLDER/jobs.log."""
+
+    def __init__(self, where: Where, folder: Path):
+        self.where, self.log = where, folder / "jobs.log"
+
+    def check(self) -> None:
+        """Raise Refusal if the hosts are given wrongly."""
+        self._hosts()
+
+    def train(self, variant: Variant, run: Path, seed: int, settings: Sequence[str]) -> tuple[float, bool]:
+        """Start or resume a training; return (seconds that it took, whether it is complete)."""
+        words = ["--config_file", str(variant.file), "--logdir", str(run)]
+        begun = time.monotonic()
+        status, _ = self._launch(words, [*variant.settings, f"seed={seed}", *settings])
+        return time.monotonic() - begun, status == DONE
+
+    def measure(self, variant: Variant, run: Path, options: Any) -> dict[str, Any]:
+        """Return what `--mode eval` finds: matches against opponents other than the run's own best network, and the
+        exact solver's judgement."""
+        names = [name for name in variant.config.evaluate.opponents if name != "best"]
+        settings = [f"evaluate.opponents={json.dumps(names)}", f"evaluate.games_num={options.games}",
+                    f"evaluate.simulations={options.simulations}"]  # fmt: skip
+        _, said = self._launch(["--mode", "eval", "--logdir", str(run)], settings)
+        return _last_object(said)
+
+    def match(self, first: Path, second: Path, options: Any) -> dict[str, Any]:
+        """Return the result of a match of two runs' newest networks, for the first one."""
+        chosen, np = self._hosts()
+        program = [sys.executable, "-m", "az_mpi", "match", str(first), str(second), "--games", str(options.games),
+                   "--simulations", str(options.simulations), "--json"]  # fmt: skip
+        _, said = self._run(mpirun.line(mpirun.find(), chosen, np, program))
+        return _last_object(said)
+
+    def _hosts(self):
+        where = self.where
+        listed = hosts.parse(where.hosts) if where.hosts else hosts.read(Path(where.hostfile)) if where.hostfile else []
+        return hosts.choose(listed, np=where.np)
+
+    def _launch(self, words, settings):
+        sets = [word for setting in settings for word in ("--set", setting)]
+        return self._run([sys.executable, "-m", "az_mpi", "launch", *self.where.words(), "--", *words, *sets])
+
+    def _run(self, command):
+        """Return (exit status, stdout) of a job that is done, or that can be resumed after max_hours."""
+        with open(self.log, "a") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+            try:
+                said, _ = process.communicate()
+            except BaseException:  # this program is told to stop
+                process.terminate()  # launch lets the run store what is finished
+                process.communicate()
+                raise
+            log.write(said)
+        if process.returncode not in (DONE, RESUMABLE):
+            tail = self.log.read_text(errors="replace")[-END_CHARACTERS:]
+            raise Refusal(f"a job ended with status {process.returncode}: {' '.join(command)}\n{tail}\n"
+                          f"  all that it said is in {self.log}")
+        return process.returncode, said
+
+
+def _last_object(said):
+    """Return the last JSON object in a job's lines."""
+    return json.loads([line for line in said.splitlines() if line.startswith("{")][-1])

@@ -1,0 +1,53 @@
+"""The page of a comparison, DIR/compare.html: a table, and curves over minutes and over simulations."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from az_mpi import __version__
+from az_mpi.compare import figures
+from az_mpi.compare.variants import Variant
+from az_mpi.core.files import write_text
+from az_mpi.report import chart, page
+
+NAME = "compare.html"
+
+
+def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], options: Namespace) -> Path:
+    """Write the page and return its path."""
+    found = figures.rows(state, variants, options.seeds)
+    table = page.html_table(list(found[0]), [list(row.values()) for row in found])
+    about = (f"Each configuration trained {options.minutes:g} minutes with each of {options.seeds} seeds, in turn on "
+             f"the same cores. Measured with {options.simulations} simulations a move. Numbers are means over the "
+             f"seeds, with the least and the largest; Elo is of matches of {options.games} games against "
+             f"{variants[0].label} of the same seed, with a 95 % interval that counts all games as independent.")
+    content = (f"<header><h1>{escape(str(folder.resolve()))}</h1><p>{escape(about)}</p></header>"
+               f"<h2>After {options.minutes:g} minutes</h2>{table}<h2>On the way there</h2>"
+               f'<div class="charts">{_charts(state, variants, options.seeds)}</div>')  # fmt: skip
+    write_text(folder / NAME, page.document(f"{escape(folder.name)}: comparison", content, __version__))
+    return folder / NAME
+
+
+def _charts(state, variants, seeds):
+    names = figures.scores(state["runs"][variants[0].run_name(1)]["points"][-1])
+    drawn = []
+    for name in names:
+        for axis in ("minutes", "simulations"):
+            series = [_series(state, variant, seeds, name, axis) for variant in variants]
+            drawn.append(chart.lines(name, axis, "share", series, limits=(0, 1)))
+    return "".join(drawn)
+
+
+def _series(state, variant, seeds, name, axis):
+    """Return the curve of a variant: means over its seeds, the band from the least to the largest."""
+    runs = [state["runs"][variant.run_name(seed)]["points"] for seed in range(1, seeds + 1)]
+    x, y, low, high = [], [], [], []
+    for points in zip(*runs):
+        values = [figures.scores(point)[name][0] for point in points]
+        x.append(sum(point[axis] for point in points) / len(points))
+        y.append(sum(values) / len(values))
+        low.append(min(values))
+        high.append(max(values))
+    return chart.Series(variant.label, x, y, *((low, high) if seeds > 1 else ()))

@@ -1,0 +1,54 @@
+"""The configurations that are compared."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from az_mpi.config import load as configuration
+from az_mpi.config.schema import Config
+from az_mpi.core.problems import Refusal, escape, parse_json
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A configuration. settings: KEY=VALUE as for --set of run_dist.py. label: as the user wrote it, without folder."""
+
+    label: str
+    file: Path
+    settings: tuple[str, ...]
+    config: Config
+
+    def run_name(self, seed: int) -> str:
+        """Return the name of the run's folder."""
+        return f"{re.sub(r'[^A-Za-z0-9_.=-]+', '_', self.label)}-seed{seed}"
+
+
+def read(texts: Sequence[str], settings: Sequence[str]) -> list[Variant]:
+    """Return the variants that texts such as "configs/a.json train.replay_ratio=3" describe. settings: for all of them.
+
+    Raises Refusal: fewer than two, two alike, a mistake in one of them, or different games."""
+    variants = [_variant(text, settings) for text in texts]
+    if len(variants) < 2:
+        raise Refusal("one configuration alone cannot be compared: give two or more")
+    for k, variant in enumerate(variants):
+        if variant.run_name(1) in [other.run_name(1) for other in variants[:k]]:
+            raise Refusal(f"{escape(variant.label)} is given twice\n  give each configuration a name of its own")
+        if variant.config.game != variants[0].config.game:
+            raise Refusal(f"{escape(variant.label)} is of the game {variant.config.game}, {escape(variants[0].label)} "
+                          f"of {variants[0].config.game}: they cannot play against each other")
+    return variants
+
+
+def _variant(text, settings):
+    try:
+        file, *own = shlex.split(text)
+    except ValueError:
+        raise Refusal(f"{escape(text)}: a file, and then KEY=VALUE for each change, is needed") from None
+    if wrong := [word for word in own if "=" not in word]:
+        raise Refusal(f"{escape(text)}: '{escape(wrong[0])}' is not KEY=VALUE")
+    every = (*settings, *own)
+    overrides = dict(word.split("=", 1) for word in every)
+    config = configuration.load(Path(file), {key: parse_json(value) for key, value in overrides.items()})
+    return Variant(" ".join([Path(file).stem, *own]), Path(file), every, config)
