@@ -50,8 +50,8 @@ def compare(options: Namespace) -> int:
     variants = read(options.configurations, options.set)
     folder = options.logdir
     jobs = Jobs(Where(options.np, options.hosts, options.hostfile), folder)
-    state = _open(folder, options)
     jobs.check()
+    state = _open(folder, options)
     runs = [(variant, seed) for seed in range(1, options.seeds + 1) for variant in variants]
     _warm_up(folder, variants, jobs, state)
     for part in range(1, options.points + 1):

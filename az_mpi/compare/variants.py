@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from az_mpi.config import command_line
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
-from az_mpi.core.problems import Refusal, escape, parse_json
+from az_mpi.core.problems import Refusal, escape
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,7 @@ def _variant(text, settings):
         file, *own = shlex.split(text)
     except ValueError:
         raise Refusal(f"{escape(text)}: a file, and then KEY=VALUE for each change, is needed") from None
-    if wrong := [word for word in own if "=" not in word]:
-        raise Refusal(f"{escape(text)}: '{escape(wrong[0])}' is not KEY=VALUE")
     every = (*settings, *own)
-    overrides = dict(word.split("=", 1) for word in every)
-    config = configuration.load(Path(file), {key: parse_json(value) for key, value in overrides.items()})
+    given = command_line.parse(["--config_file", file, *(word for setting in every for word in ("--set", setting))])
+    config = configuration.load(given.config_file, given.overrides, given.sources)
     return Variant(" ".join([Path(file).stem, *own]), Path(file), every, config)

@@ -1,0 +1,93 @@
+"""az_mpi compare without its jobs: how configurations are named, and what is told of matches and measurements."""
+
+import json
+
+import pytest
+
+from az_mpi.compare import figures, variants
+from az_mpi.compare.command import main
+from az_mpi.core.problems import Refusal
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Return write(name, **keys): the path of a configuration of tic-tac-toe with these keys."""
+
+    def write(name, **keys):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"game": "tictactoe"} | keys))
+        return str(path)
+
+    return write
+
+
+def test_a_configuration_is_a_file_with_changes(file):
+    plain, changed = variants.read([file("a"), f"{file('a')} train.replay_ratio=3 seed=7"], ["iterations=4"])
+    assert (plain.config.iterations, changed.config.iterations) == (4, 4)
+    assert changed.config.train.replay_ratio == 3 and changed.config.seed == 7
+    assert changed.label == "a train.replay_ratio=3 seed=7"
+    assert changed.run_name(2) == "a_train.replay_ratio=3_seed=7-seed2" and plain.run_name(2) == "a-seed2"
+
+
+@pytest.mark.parametrize("wrong", [
+    ["a.json"],  # alone
+    ["a.json", "a.json"],
+    ["a.json", "a.json iterations"],
+    ["a.json", "a.json iterations=x"],
+    ["a.json", "a.json no.such_key=1"],
+    ["a.json", "a.json game=connect4"],
+    ["a.json", "missing.json"],
+    ["a.json", "a.json 'iterations=1"],
+])  # fmt: skip
+def test_mistakes_are_refused_before_anything_is_written(wrong, file, tmp_path, monkeypatch):
+    file("a")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refusal):
+        main([*wrong, "--minutes", "1", "--logdir", "comparison"])
+    assert not (tmp_path / "comparison").exists()
+
+
+@pytest.mark.parametrize("options", [["--minutes", "0"], ["--minutes", "nan"], ["--minutes", "1", "--games", "3"],
+                                     ["--minutes", "1", "--seeds", "0"], ["--minutes", "1", "--np", "4", "--hosts",
+                                                                          "localhost:2"]])  # fmt: skip
+def test_options_are_checked_before_anything_is_written(options, file, tmp_path):
+    with pytest.raises(Refusal):
+        main([file("a"), file("b"), *options, "--logdir", str(tmp_path / "comparison")])
+    assert not (tmp_path / "comparison").exists()
+
+
+def test_a_folder_with_something_else_is_refused(file, tmp_path):
+    (tmp_path / "comparison").mkdir()
+    (tmp_path / "comparison" / "mine").write_text("mine")
+    with pytest.raises(Refusal, match="something else"):
+        main([file("a"), file("b"), "--minutes", "1", "--logdir", str(tmp_path / "comparison")])
+    assert [path.name for path in (tmp_path / "comparison").iterdir()] == ["mine"]
+
+
+def match(first, second):
+    return {"as_first": first, "as_second": second, "elo": 10.0}
+
+
+def test_elo_is_of_the_games_of_all_seeds():
+    both = figures.total([match([3, 1, 1], [2, 0, 3]), match([5, 0, 0], [1, 2, 2])])
+    assert (both["wins"], both["draws"], both["losses"]) == (11, 3, 6) and both["score"] == 12.5 / 20
+    assert both["elo_low"] < both["elo"] < both["elo_high"]
+
+
+def measured(iteration, share):
+    return {"minutes": 2.0, "iteration": iteration, "games": 100 * iteration, "simulations": 1e6, "complete": False,
+            "matches": {"random": {"score": share, "score_low": 0.0, "score_high": 1.0}},
+            "solver": {"overall": share, "where_moves_differ": None}}  # fmt: skip
+
+
+def test_a_row_has_means_over_the_seeds_and_elo_against_the_first(file):
+    a, b = variants.read([file("a"), file("b")], [])
+    state = {"runs": {"a-seed1": {"points": [measured(1, 0.1), measured(4, 0.5)]},
+                      "a-seed2": {"points": [measured(6, 0.7)]},
+                      "b-seed1": {"points": [measured(2, 0.9)]}, "b-seed2": {"points": [measured(2, 0.9)]}},
+             "matches": {"b-seed1": match([5, 0, 0], [5, 0, 0]), "b-seed2": match([0, 0, 5], [0, 0, 5])}}  # fmt: skip
+    first, second = figures.rows(state, [a, b], 2)
+    assert first["iterations"] == "5 [4, 6]" and first["games"] == "500 [400, 600]"
+    assert first["score against random"] == "0.600 [0.500, 0.700]"
+    assert "moves that keep the exact value, where moves differ" not in first  # no such positions
+    assert second["Elo"].startswith("+0 [-") and "20 games" in second["Elo"] and "Elo" in first
