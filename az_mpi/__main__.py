@@ -23,7 +23,7 @@ COMMANDS = {
     "gtp": ("az_mpi.play.gtp", "let programs play against the network of a run: Go Text Protocol"),
     "uci": ("az_mpi.play.uci", "let chess programs play against the network of a run: Universal Chess Interface"),
     "web": ("az_mpi.play.web", "play against the network of a run in a browser, and look at what it thinks"),
-    "compare": ("az_mpi.compare.command", "train configurations for equal time and say which one plays best"),
+    "compare": ("az_mpi.compare.compare_command", "train configurations for equal time and say which one plays best"),
     "verify": ("az_mpi.storage.verify", "check every file of a run, and mend what can be"),
 }
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from az_mpi.compare import figures, variants
-from az_mpi.compare.command import main
+from az_mpi.compare.compare_command import main
 from az_mpi.core.problems import Refusal
 
 

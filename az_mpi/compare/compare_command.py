@@ -13,7 +13,7 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from az_mpi.compare import figures, page
+from az_mpi.compare import compare_page, figures
 from az_mpi.compare.jobs import Jobs, Where
 from az_mpi.compare.variants import Variant, read
 from az_mpi.core import files
@@ -61,7 +61,7 @@ def compare(options: Namespace) -> int:
         if variant is not variants[0]:
             _match(folder, variant, variants[0], seed, options, jobs, state)
     print(figures.table(state, variants, options.seeds))
-    print(page.write(folder, state, variants, options))
+    print(compare_page.write(folder, state, variants, options))
     return DONE
 
 
