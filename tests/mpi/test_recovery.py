@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from jobs import PROGRAMS, ids
-from marks import quick, slow
+from marks import OPENSPIEL, needs_openspiel, quick, slow
 
 pytestmark = pytest.mark.mpi
 
@@ -86,6 +86,17 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
     assert "going on after the loss of 1 of 3 ranks" in output and "Traceback" not in output
     assert set(before) <= set(ids(folder)) and before
     check_whole(folder, 2 if phase == "train" else 1)
+
+
+@pytest.mark.parametrize("game", ["go(size=4)", pytest.param(OPENSPIEL, marks=needs_openspiel)])
+def test_other_games_go_on_as_well(start, tmp_path, game):
+    process = start(3, *PHASES["play"], "--set", f"game={game}")
+    wait_for(said(tmp_path / "run", "self-play: [0-9]{3,4} of"), process)
+    ranks_of(process)[2].kill()
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    assert "going on after the loss of 1 of 3 ranks" in output
+    check_whole(tmp_path / "run", 1)
 
 
 @pytest.mark.parametrize("engine, games_num", [("auto", 3000), (f"{PROGRAMS}/pretend_gpu.py:PretendGpu", 1000)],

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 from jobs import SMALL, SMOKE, columns, newest, records
-from marks import needs_int8, quick, slow
+from marks import OPENSPIEL, needs_int8, needs_openspiel, quick, slow
 
 pytestmark = pytest.mark.mpi
 
@@ -99,12 +99,15 @@ def test_a_quota_counts_all_ranks_and_ids_stay_unique(run_dist, tmp_path):
     assert rows["games/iteration"].max() == 1
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("precision", ["auto", pytest.param("int8", marks=needs_int8)])
-def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, precision):
+@pytest.mark.parametrize("game, simulations, precision", [
+    quick("tictactoe", 32, "auto"),
+    pytest.param("tictactoe", 32, "int8", marks=[pytest.mark.quick, needs_int8]),
+    ("go(size=4)", 4, "auto"), pytest.param(OPENSPIEL, 8, "auto", marks=needs_openspiel),
+])  # fmt: skip
+def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulations, precision):
     """In int8 the positions on which ranges are measured come from the window, which is filled again."""
-    options = [*SMALL, "--set", "iterations=6", "--games_num", 64, "--set", "search.simulations=32",
-               "--set", f"network.precision={precision}"]  # fmt: skip
+    options = [*SMALL, "--set", f"game={game}", "--set", "iterations=6", "--games_num", 2 * simulations,
+               "--set", f"search.simulations={simulations}", "--set", f"network.precision={precision}"]  # fmt: skip
     run_dist(1, tmp_path / "whole", *options)
     broken = tmp_path / "broken"
     command = [sys.executable, "run_dist.py", "--config_file", SMOKE, "--logdir", str(broken), *map(str, options)]
