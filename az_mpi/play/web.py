@@ -6,7 +6,6 @@ import http.server
 import ipaddress
 import json
 import secrets
-import signal
 import sys
 from http import HTTPStatus
 from pathlib import Path
@@ -16,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from az_mpi.core.exit_codes import DONE
 from az_mpi.core.problems import Refusal
 from az_mpi.play.limits import Limit
-from az_mpi.play.options import make_parser
+from az_mpi.play.options import end_on_interrupt, make_parser
 
 if TYPE_CHECKING:
     from az_mpi.play.web_game import WebGame
@@ -36,7 +35,7 @@ HEADERS = {
 
 
 def main(arguments: list[str]) -> int:
-    """Serve the page until a signal comes; return the exit status. Raises Refusal."""
+    """Serve the page until Ctrl-C ends it; return the exit status. Raises Refusal."""
     parser = make_parser(PROG, ABOUT, EPILOG)
     parser.add_argument("--port", type=int, default=0, metavar="N", help="of the page (by default a free one)")
     parser.add_argument("--address", default="127.0.0.1", metavar="IP", help="where to listen (by default 127.0.0.1, "
@@ -55,10 +54,8 @@ def main(arguments: list[str]) -> int:
             print(f"warning: {given.address} can be reached from other machines. Whoever learns the address below can "
                   "play, and nothing is encrypted.", file=sys.stderr)
         print(f"the page is at {server.url}\nCtrl-C ends it", flush=True)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with contextlib.suppress(KeyboardInterrupt):
-            server.serve_forever(0.1)
-        server.game.close()
+        end_on_interrupt()
+        server.serve_forever()
     return DONE
 
 

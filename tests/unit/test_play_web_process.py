@@ -1,0 +1,53 @@
+"""python -m az_mpi web as its user sees it: a process that tells an address, a page in a browser, and Ctrl-C."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from helpers import engine_process, make_run
+
+pytestmark = pytest.mark.process
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture
+def page(tmp_path):
+    """Return (the process, the address of its page)."""
+    process = engine_process(sys.executable, "-m", "az_mpi", "web", make_run(tmp_path / "run", "hex(size=3)"),
+                             "--simulations", 4)
+    try:
+        yield process, re.search(r"http\S+", process.stdout.readline()).group()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def state_of(url):
+    token = parse_qs(urlsplit(url).query)["token"][0]
+    request = urllib.request.Request(urlsplit(url)._replace(path="/state", query="version=0").geturl(),
+                                     headers={"X-Token": token})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_ctrl_c_ends_it(page):
+    process, url = page
+    assert state_of(url)["ply"] == 0
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_a_browser_draws_the_board(page, tmp_path):
+    words = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}",
+             "--timeout=8000", "--dump-dom", page[1]]  # fmt: skip
+    drawn = subprocess.run(words, capture_output=True, text=True, timeout=100).stdout
+    assert len(re.findall(r'<g [^>]*class="can', drawn)) == 9 and "hex(size=3)" in drawn
