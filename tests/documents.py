@@ -27,7 +27,8 @@ BY_HAND = {
         "make test-mpich": "makes a second environment; run by hand",
         ".venv-mpich/bin/mpirun": "needs that environment",
     },
-    "docs/operations.md": {"tensorboard": "serves until Ctrl-C"},
+    "docs/operations.md": {"tensorboard": "serves until Ctrl-C",
+                           "python -m az_mpi compare": "trains for minutes; tests/mpi/test_compare.py runs a short one"},
     "docs/reliability.md": {
         "make faults": "`make test-rest` runs what it runs; faults-long takes hours, and tests/faults tests its parts",
         "python tests/faults": "takes a trial or more; tests/faults/test_faults.py runs some",
