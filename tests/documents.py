@@ -28,7 +28,7 @@ BY_HAND = {
         ".venv-mpich/bin/mpirun": "needs that environment",
     },
     "docs/operations.md": {"tensorboard": "serves until Ctrl-C",
-                           "python -m az_mpi compare": "trains for minutes; tests/mpi/test_compare.py runs a short one"},
+                           "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
     "docs/reliability.md": {
         "make faults": "`make test-rest` runs what it runs; faults-long takes hours, and tests/faults tests its parts",
         "python tests/faults": "takes a trial or more; tests/faults/test_faults.py runs some",
