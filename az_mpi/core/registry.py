@@ -290,9 +290,11 @@ SEARCHES = Registry("search.algorithm", None, "game evaluate settings num_trees 
 OPPONENTS = Registry("evaluate.opponents", "az_mpi.evaluate.opponents:Opponent",
                      "game seed rank settings search best", {
     "best": "az_mpi.evaluate.opponents:best_so_far",
+    "gtp": "az_mpi.evaluate.engine_opponents:GtpPlayer",
     "mcts_bot": "az_mpi.evaluate.openspiel_bot:MctsBot",
     "random": "az_mpi.evaluate.opponents:random_moves",
     "rollout": "az_mpi.evaluate.opponents:rollout",
+    "uci": "az_mpi.evaluate.engine_opponents:UciPlayer",
 })  # fmt: skip
 SOLVERS = Registry("evaluate.solver", "az_mpi.evaluate.solver:Solver", "game", {
     "auto": "az_mpi.evaluate.solver:of_game",

@@ -7,11 +7,12 @@ that every search runs over as many trees as possible.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from az_mpi.evaluate.openings import openings
-from az_mpi.evaluate.opponents import Opponent
+from az_mpi.evaluate.openings import Openings, openings
+from az_mpi.evaluate.opponents import RESIGNS, Opponent
 from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import World, split_evenly
@@ -44,6 +45,16 @@ class MatchResult:
         return self.wins + self.draws + self.losses
 
 
+class Played(NamedTuple):
+    """A game of a match. game_index: its number. moves: all actions from the start on, with those of the opening.
+    result: for `ours`, in [-1, 1]. note: why a player lost it, if not by the rules; else ""."""
+
+    game_index: int
+    moves: list[int]
+    result: float
+    note: str
+
+
 def silent(*_: object) -> None:
     pass
 
@@ -65,24 +76,38 @@ def play_match(world: World, game: Game, ours: Opponent, theirs: Opponent, games
     share = split_evenly(pairs, world.size)
     first = 2 * sum(share[: world.rank])
     mine = np.arange(first, first + 2 * share[world.rank])
-    starts = openings(game, pairs, opening_plies, seed)
-    counts = np.zeros((2, 3), np.int64)  # [ours begins or not, win draw loss]
-    for done in range(0, len(mine), GAMES_AT_ONCE):
-        part = mine[done : done + GAMES_AT_ONCE]
-        report = partial(_report, on_progress, done, len(mine))
-        result = _play(game, ours, theirs, starts[part // 2], part, report)
-        np.add.at(counts, (part % 2, 1 - np.sign(result).astype(np.int64)), 1)
+    played = play_games(game, ours, theirs, openings(game, pairs, opening_plies, seed), mine, on_progress)
     on_finish()
-    as_first, as_second = map(tuple, world.sum(counts).tolist())
+    as_first, as_second = map(tuple, world.sum(count(played)).tolist())
     return MatchResult(as_first, as_second)
 
 
+def count(played: list[Played]) -> np.ndarray:
+    """Return the numbers of games, int64 [ours begins or not, win draw loss]."""
+    counts = np.zeros((2, 3), np.int64)
+    for one in played:
+        counts[one.game_index % 2, 1 - int(np.sign(one.result))] += 1
+    return counts
+
+
+def play_games(game: Game, ours: Opponent, theirs: Opponent, starts: Openings, indices: np.ndarray,
+               on_progress: OnProgress = silent) -> list[Played]:
+    """Play the games `indices`, int64 [n], of a match whose opening k is number k of `starts`; return them in order.
+    Not collective. See `play_match`."""
+    played = []
+    for done in range(0, len(indices), GAMES_AT_ONCE):
+        part = indices[done : done + GAMES_AT_ONCE]
+        played += _play(game, ours, theirs, starts.pick(part // 2), part,
+                        partial(_report, on_progress, done, len(indices)))
+    return played
+
+
 @watchdog.steps()
-def _play(game, ours, theirs, states, indices, on_progress):
-    """Play the games `indices` from `states` to their ends; return their results for `ours` in [-1, 1], float32 [n]."""
-    states, result = states.copy(), np.zeros(len(states), np.float32)
+def _play(game, ours, theirs, starts, indices, on_progress):
+    states, moves = starts.states.copy(), [list(opening) for opening in starts.moves]
+    result, notes = np.zeros(len(states), np.float32), [""] * len(states)
     colour = indices % 2  # of ours, as in `game.to_play`
-    seats = [player.seat(game, states, indices) for player in (ours, theirs)]
+    seats = [player.seat(game, states, indices, starts.moves) for player in (ours, theirs)]
     live = np.ones(len(states), bool)
     for turn in range(2 * game.max_plies):
         mover = colour if turn % 2 == 0 else 1 - colour
@@ -90,9 +115,15 @@ def _play(game, ours, theirs, states, indices, on_progress):
         if not len(slots):
             continue
         actions = seats[turn % 2].choose(slots)
+        for slot in slots[actions == RESIGNS]:
+            live[slot], result[slot] = False, 2 * (turn % 2) - 1
+            notes[slot] = (ours, theirs)[turn % 2].note(int(indices[slot]))
+        slots, actions = slots[actions != RESIGNS], actions[actions != RESIGNS]
         for seat in seats:
             seat.advance(slots, actions)
         states[slots] = game.play(states[slots], actions)
+        for slot, action in zip(slots, actions.tolist()):
+            moves[slot].append(action)
         ended, value = game.terminal(states[slots])
         over = slots[ended]
         same = game.to_play(states[over]) == colour[over]
@@ -103,4 +134,4 @@ def _play(game, ours, theirs, states, indices, on_progress):
         on_progress(int((~live).sum()))
         if not live.any():
             break
-    return result
+    return [Played(*row) for row in zip(indices.tolist(), moves, result.tolist(), notes)]

@@ -45,10 +45,17 @@ def evaluate(world: World, config: Config, game: Game, network_evaluate: Evaluat
     return report
 
 
+def check_opponents(config: Config, game: Game) -> None:
+    """Raise Refusal if an opponent of `evaluate.opponents` cannot play this game, or is not to be had on this host."""
+    for opponent in opponents(config, game).values():
+        if opponent is not None:
+            opponent.check()
+
+
 def opponents(config: Config, game: Game, iteration: int = 0, rank: int = 0,
               best: Evaluator | None = None) -> dict[str, Opponent | None]:
     """Return {name: the opponent} for `evaluate.opponents`; None for the best network while there is none. Raises
-    Refusal if one of them cannot play this game."""
+    Refusal if one of them cannot play this game. It starts no engines."""
     settings, offered = config.evaluate, {"game": game, "seed": (config.seed, iteration), "rank": rank, "best": best}
     return {parse(name).short(): OPPONENTS.make(name, settings=settings, search=_search(config), **offered)
             for name in settings.opponents}  # fmt: skip

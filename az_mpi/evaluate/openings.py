@@ -5,6 +5,7 @@ Shapes: S numbers a state, A actions.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,16 +16,27 @@ from az_mpi.games.random_games import random_actions
 IDLE_ROUNDS, ROUND_LEAST = 8, 256
 
 
-def openings(game: Game, num: int, plies: int, seed: int | Sequence[int]) -> np.ndarray:
-    """Return `num` states in play after `plies` uniformly random moves, state_dtype [num, S].
+class Openings(NamedTuple):
+    """Positions, state_dtype [n, S], and the actions that led to each of them from the start of the game."""
 
-    If there are fewer than `num` different ones, they repeat in the same order. If no game lasts that long, the
+    states: np.ndarray
+    moves: list[list[int]]
+
+    def pick(self, indices: np.ndarray) -> "Openings":
+        """Return the openings with these indices, int [k], in this order."""
+        return Openings(self.states[indices], [self.moves[i] for i in indices])
+
+
+def openings(game: Game, num: int, plies: int, seed: int | Sequence[int]) -> Openings:
+    """Return `num` openings of `plies` uniformly random moves, all of positions in play.
+
+    If there are fewer than `num` different positions, they repeat in the same order. If no game lasts that long, the
     openings are as long as possible. seed: as for numpy's generators.
     """
     rng, plies = np.random.default_rng(seed), min(plies, game.max_plies)
-    while not len(found := distinct(game, np.full(num, plies), rng)):
+    while not len((found := _distinct(game, np.full(num, plies), rng, 1)).moves):
         plies -= 1
-    return found[np.arange(num) % len(found)]
+    return found.pick(np.arange(num) % len(found.moves))
 
 
 def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_legal: int = 1) -> np.ndarray:
@@ -33,29 +45,36 @@ def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_lega
     Each has at least `least_legal` legal moves. m < n if some depth has too few such states. A play-out that ends in a
     known state is drawn again, so random play decides how likely a state is.
     """
-    missing, seen, found, idle = np.asarray(plies), set(), [], 0
+    return _distinct(game, plies, rng, least_legal).states
+
+
+def _distinct(game, plies, rng, least_legal):
+    """Return the states of `distinct` with the moves that led to them."""
+    missing, seen, states, moves, idle = np.asarray(plies), set(), [], [], 0
     while len(missing) and idle < IDLE_ROUNDS:
         depths = np.resize(missing, max(len(missing), ROUND_LEAST))
         wanted = np.bincount(missing)
-        states, depths = _play_out(game, depths, rng)
-        enough = game.legal(states).sum(axis=1) >= least_legal
+        reached, depths, actions = _play_out(game, depths, rng)
         idle += 1
-        for state, depth in zip(states[enough], depths[enough]):
-            if wanted[depth] and (key := state.tobytes()) not in seen:
+        for i in np.flatnonzero(game.legal(reached).sum(axis=1) >= least_legal):
+            if wanted[depths[i]] and (key := reached[i].tobytes()) not in seen:
                 seen.add(key)
-                found.append(state)
-                wanted[depth] -= 1
+                states.append(reached[i])
+                moves.append(actions[i, : depths[i]].tolist())
+                wanted[depths[i]] -= 1
                 idle = 0
         missing = np.repeat(np.arange(len(wanted)), wanted)
-    return np.array(found, game.state_dtype).reshape(-1, game.state_size)
+    return Openings(np.array(states, game.state_dtype).reshape(-1, game.state_size), moves)
 
 
 def _play_out(game, depths, rng):
-    """Play n random games for depths [n] moves; return (states [m, S], depths [m]) of those that have not ended."""
-    states = game.initial(len(depths))
-    for ply in range(int(depths.max())):
+    """Play n random games for depths [n] moves; return (states [m, S], depths [m], actions [m, most depth]) of those
+    that have not ended."""
+    states, played = game.initial(len(depths)), np.zeros((len(depths), int(depths.max())), np.int64)
+    for ply in range(played.shape[1]):
         going = np.flatnonzero(depths > ply)
-        states[going] = game.play(states[going], random_actions(game.legal(states[going]), rng.random(len(going))))
-        ended, _ = game.terminal(states)
-        states, depths = states[~ended], depths[~ended]
-    return states, depths
+        actions = random_actions(game.legal(states[going]), rng.random(len(going)))
+        states[going], played[going, ply] = game.play(states[going], actions), actions
+        going = ~game.terminal(states)[0]
+        states, depths, played = states[going], depths[going], played[going]
+    return states, depths, played

@@ -25,7 +25,7 @@ class MctsBot(Opponent):
             raise ValueError(f"uct_c is {uct_c!r}; allowed: a number above 0")
         self.game, self.seed, self.simulations, self.uct_c = game, (*seed, 3), simulations, uct_c
 
-    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray) -> Seat:
+    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
         return _BotSeat(self, game, states, indices)
 
     def move(self, state: np.ndarray, index: int) -> int:

@@ -16,18 +16,27 @@ from az_mpi.games.random_games import random_actions
 from az_mpi.network.evaluators import Evaluator, RolloutEvaluator
 from az_mpi.search import make_search
 
+RESIGNS = -1  # in place of an action: the player loses the game
+
 
 class Opponent:
     """Plays matches. A subclass overrides `actions`, or `seat` if a move depends on more than the position."""
+
+    def check(self) -> None:
+        """Raise Refusal if it cannot play its game on this host. Called once, before the first match."""
 
     def actions(self, game: Game, states: np.ndarray) -> np.ndarray:
         """Return a legal action for each state, int64 [n]. states: [n, S], none of them ended."""
         raise NotImplementedError
 
-    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray) -> "Seat":
+    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> "Seat":
         """Return the `Seat` of this opponent in the games `indices` of a match, int64 [n], which start at `states`
-        [n, S]."""
+        [n, S]. moves: n lists of the actions that led there from the start of the game."""
         return Seat(self, game, states)
+
+    def note(self, index: int) -> str:
+        """Return why this opponent has resigned in the game `index`."""
+        return "resigned"
 
 
 class Seat:
@@ -37,7 +46,7 @@ class Seat:
         self.player, self.game, self.states = player, game, states.copy()
 
     def choose(self, slots: np.ndarray) -> np.ndarray:
-        """Return an action for each of these games, int64 [k]: this player is to move in them."""
+        """Return an action for each of these games, or RESIGNS, int64 [k]: this player is to move in them."""
         return self.player.actions(self.game, self.states[slots])
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
@@ -52,12 +61,12 @@ class SearchPlayer(Opponent):
     evaluate: Evaluator
     settings: schema.Search
 
-    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray) -> Seat:
+    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
         return _SearchSeat(self, game, states)
 
     def actions(self, game: Game, states: np.ndarray) -> np.ndarray:
         """Return the move in each state, from new search trees, int64 [n]. states: [n, S]."""
-        return self.seat(game, states, None).choose(np.arange(len(states)))
+        return self.seat(game, states, np.arange(len(states)), []).choose(np.arange(len(states)))
 
 
 class _SearchSeat(Seat):
@@ -79,7 +88,7 @@ class RandomPlayer(Opponent):
 
     seed: tuple[int, ...]
 
-    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray) -> Seat:
+    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
         return _RandomSeat(self, game, states, indices)
 
 

@@ -5,6 +5,7 @@ A state is one row of a fixed-size array, so it can be stored in a tree node, a 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -144,6 +145,21 @@ class Game(ABC):
         planes = self.planes(states)
         bits = planes.view(f"u{planes.dtype.itemsize}")
         return _smallest_keys(bits.reshape(*bits.shape[:2], -1), self.symmetry_cells)
+
+
+def legal_words(game: Game, state: np.ndarray) -> dict[str, int]:
+    """Return the legal actions of a state, [S], by their names in the game's notation; none once the game is over."""
+    if game.terminal(state[None])[0][0]:
+        return {}
+    actions = np.flatnonzero(game.legal(state[None])[0]).tolist()
+    return {game.action_to_text(state, action): action for action in actions}
+
+
+def positions(game: Game, state: np.ndarray, actions: Iterable[int]) -> Iterator[np.ndarray]:
+    """Yield the position, [S], before each of these actions, which are played one after the other from `state` on."""
+    for action in actions:
+        yield state
+        state = game.play(state[None], np.array([action]))[0]
 
 
 def owners(planes: np.ndarray, mover: int) -> np.ndarray:

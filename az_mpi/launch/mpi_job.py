@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
+from az_mpi.core.processes import PR_SET_PDEATHSIG
 from az_mpi.liveness import watchdog
 from az_mpi.report.outcome import outcome
 
 LOOK_EVERY_S, LAST_WORDS_S = 0.2, 2
 # USR2 asks every rank to stop cleanly; on TERM mpirun would kill them.
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
-PR_SET_PDEATHSIG = 1  # of prctl(2)
 # What Open MPI says when it has lost a host, and what a watchdog says before a run has begun, and keeps a record.
 LOSSES = (b"has lost communication with a remote daemon", watchdog.ENDED_EARLY.encode())
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from az_mpi.play.vertices import Vertices
-    from az_mpi.search.reading import RootMove
+    from az_mpi.games.vertices import Vertices
+    from az_mpi.play.session import Session
 
 INTERVAL_S, INTERVAL_MIN_S = 1.0, 0.01
 MOVES_MAX = 1000
@@ -44,24 +44,26 @@ def _is_whole(text):
     return text.isascii() and text.isdecimal() and len(text) < 10
 
 
-def in_leela_zero(moves: "list[RootMove]", vertices: "Vertices", asked: Asked) -> str:
+def in_leela_zero(session: "Session", vertices: "Vertices", asked: Asked) -> str:
     """Return a line of lz-analyze: rates in hundredths of a percent, for the player to move."""
     return " ".join(
-        f"info move {vertices.of(vertices.session.state, move.action)} visits {move.visits} "
+        f"info move {vertices.of(session.state, move.action)} visits {move.visits} "
         f"winrate {round(_rate(move) * 10_000)} prior {round(move.prior * 10_000)} order {order} "
-        f"pv {' '.join(vertices.line(move.variation))}" for order, move in enumerate(_shown(moves, asked)))  # fmt: skip
+        f"pv {' '.join(vertices.line(session.state, move.variation))}"
+        for order, move in enumerate(_shown(session, asked)))  # fmt: skip
 
 
-def in_katago(moves: "list[RootMove]", vertices: "Vertices", asked: Asked) -> str:
+def in_katago(session: "Session", vertices: "Vertices", asked: Asked) -> str:
     """Return a line of kata-analyze: rates from 0 to 1, for the player to move."""
     return " ".join(
-        f"info move {vertices.of(vertices.session.state, move.action)} visits {move.visits} "
+        f"info move {vertices.of(session.state, move.action)} visits {move.visits} "
         f"utility {2 * _rate(move) - 1:.6f} winrate {_rate(move):.6f} prior {move.prior:.6f} order {order} "
-        f"pv {' '.join(vertices.line(move.variation))}" for order, move in enumerate(_shown(moves, asked)))  # fmt: skip
+        f"pv {' '.join(vertices.line(session.state, move.variation))}"
+        for order, move in enumerate(_shown(session, asked)))  # fmt: skip
 
 
-def _shown(moves, asked):
-    return [move for move in moves if move.visits][: asked.moves_max]
+def _shown(session, asked):
+    return [move for move in session.moves() if move.visits][: asked.moves_max]
 
 
 def _rate(move):

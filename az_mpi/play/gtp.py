@@ -80,10 +80,10 @@ class GtpEngine:
     """What answers GTP. limit: for every move, on top of the clock; none without a clock: as in self-play."""
 
     def __init__(self, session: "Session", limit: Limit, lines: Lines, write: Callable[[str], None]):
-        from az_mpi.play.vertices import Vertices
+        from az_mpi.games.vertices import Vertices
 
         self.session, self.limit, self.lines, self.write = session, limit, lines, write
-        self.vertices = Vertices(session)
+        self.vertices = Vertices(session.game)
         self._settings: tuple[float, float, int] | None = None  # of `time_settings`
         self._clocks: list[Clock] = []  # of Black and White, while there is a time limit
         self._plies: list[int] = []  # of each move by GTP: 2 if the other player passed first, 0 after the game's end
@@ -174,7 +174,7 @@ class GtpEngine:
         """Make it this player's turn: the other one passes, if that is needed and legal. Return the number of plies."""
         if self.session.to_play == colour:
             return 0
-        passes = self.vertices.find(PASS)
+        passes = self.vertices.find(self.session.state, PASS)
         if passes is None:
             raise GtpError(f"illegal move: it is the turn of {NAMES[1 - colour]}")
         self.session.play(passes)
@@ -190,7 +190,7 @@ class GtpEngine:
         if self.session.over:
             raise GtpError("illegal move: the game is over")
         passes = self._give_turn(colour)
-        action = self.vertices.find(vertex)
+        action = self.vertices.find(self.session.state, vertex)
         if action is None:
             self.session.undo(passes)
             raise GtpError("illegal move")
@@ -286,7 +286,7 @@ class GtpEngine:
                 due = time.monotonic() + asked.interval_s
                 self.session.think(Limit(seconds=asked.interval_s), self.lines.waiting)
                 self.lines.wait(due - time.monotonic())
-                yield write(self.session.moves(), self.vertices, asked)
+                yield write(self.session, self.vertices, asked)
         except Exception:  # the reply has begun: an error can only end it
             traceback.print_exc()
         finally:

@@ -1,11 +1,12 @@
 """One game in progress, and the search that thinks about it: what every way of playing here shares."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from difflib import get_close_matches
 
 import numpy as np
 
+from az_mpi.games.base import legal_words, positions
 from az_mpi.play.limits import Limit
 from az_mpi.play.loaded_player import LoadedPlayer
 from az_mpi.search.reading import RootMove, root_moves
@@ -80,10 +81,7 @@ class Session:
 
     def legal(self) -> dict[str, int]:
         """Return the legal actions by their names in the game's notation; none once the game is over."""
-        if self.over:
-            return {}
-        actions = np.flatnonzero(self.game.legal(self.state[None])[0]).tolist()
-        return {self.game.action_to_text(self.state, action): action for action in actions}
+        return legal_words(self.game, self.state)
 
     def find(self, text: str) -> int:
         """Return the legal action that `text` names. Raises ValueError, which names the legal moves most like it."""
@@ -113,16 +111,10 @@ class Session:
         """Return the moves that were played, in the game's notation."""
         return [self.game.action_to_text(state, action) for state, action in zip(self.states, self.actions)]
 
-    def positions(self, actions: list[int]) -> Iterator[np.ndarray]:
-        """Yield the position before each of these moves, [S]: the first is this one."""
-        states = self.state[None]
-        for action in actions:
-            yield states[0]
-            states = self.game.play(states, np.array([action]))
-
     def line(self, actions: list[int]) -> list[str]:
         """Return moves from this position on, such as a principal variation, in the game's notation."""
-        return [self.game.action_to_text(state, action) for state, action in zip(self.positions(actions), actions)]
+        return [self.game.action_to_text(state, action) for state, action in
+                zip(positions(self.game, self.state, actions), actions)]  # fmt: skip
 
     def think(self, limit: Limit, stop: Callable[[], bool] = lambda: False) -> None:
         """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree

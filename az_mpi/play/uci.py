@@ -16,8 +16,8 @@ from az_mpi.play.lines import Lines
 from az_mpi.play.options import end_on_interrupt, make_parser, open_session
 
 if TYPE_CHECKING:
+    from az_mpi.games.uci_moves import Moves
     from az_mpi.play.session import Session
-    from az_mpi.play.uci_moves import Moves
     from az_mpi.search.reading import RootMove
 
 PROG = "python -m az_mpi uci"
@@ -58,10 +58,10 @@ class UciEngine:
     """What answers UCI. limit: for every move, on top of what "go" says; none: as in self-play."""
 
     def __init__(self, session: "Session", limit: Limit, lines: Lines, write: Callable[[str], None]):
-        from az_mpi.play.uci_moves import moves_of
+        from az_mpi.games.uci_moves import uci_moves
 
         self.session, self.limit, self.lines, self.write = session, limit, lines, write
-        self.moves: Moves = moves_of(session)
+        self.moves: Moves = uci_moves(session.game)
         self._overhead_s = OVERHEAD_MS / 1000
         self._is_over, self._is_stopped, self._is_lost = False, False, False  # lost: the position is not known
         self._commands: dict[str, Callable[[list[str]], None]] = {
@@ -143,7 +143,7 @@ class UciEngine:
             self.session.restart()
             known = []
         for move in moves[len(known) :]:
-            action = self.moves.find(move)
+            action = self.moves.find(self.session.state, move)
             if action is None:
                 self._remark(f"illegal move {move[:40]}")
                 return
@@ -160,7 +160,7 @@ class UciEngine:
         self._is_stopped = False
         self._search(Limit() if is_open else self._limit_of(numbers), is_open)
         best, *rest = self.session.moves()[0].variation
-        self.write("bestmove " + " ponder ".join(self.moves.line([best, *rest[:1]])))
+        self.write("bestmove " + " ponder ".join(self.moves.line(self.session.state, [best, *rest[:1]])))
 
     def _limit_of(self, numbers):
         """Return the limit for a search by the numbers of "go", milliseconds by name."""
@@ -218,7 +218,7 @@ class UciEngine:
     def _tell(self, seconds):
         """Write a line about the search."""
         best, simulations = self.session.moves()[0], self.session.simulations
-        line = self.moves.line(best.variation)
+        line = self.moves.line(self.session.state, best.variation)
         self.write(f"info depth {len(line)} nodes {simulations} time {seconds * 1000:.0f} "
                    f"nps {simulations / max(seconds, 1e-3):.0f} score {score(best)} pv {' '.join(line)}")  # fmt: skip
 

@@ -76,7 +76,7 @@ def _prepare_play(config, world, folder):
     evaluate = agreement.everywhere(world, lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
     if evaluate.describe:  # self-play uses this evaluator instead of the network
         choice = f"{evaluate.describe} (as configured)"
-    agreement.everywhere(world, functools.partial(evaluation.opponents, config, game))  # before the first match
+    agreement.everywhere(world, functools.partial(evaluation.check_opponents, config, game))  # first of all
     callbacks = agreement.everywhere(world, lambda: Callbacks(config.callbacks, folder, world.rank, game))
     groups_num = 2 if evaluate.in_background else 1
     player = Player(config, game, evaluate, world.rank, cores, groups_num, world.size)

@@ -41,7 +41,7 @@ class Scripted:
     highest: bool
     moves: list
 
-    def seat(self, game, states, indices):
+    def seat(self, game, states, indices, moves):
         return _ScriptedSeat(self, game, states.copy(), indices)
 
 
@@ -76,29 +76,29 @@ def mirrored(result):
 
 def test_openings_differ_while_there_are_enough():
     """Two plies of Connect Four lead to 7 x 7 positions, all different."""
-    keys = CONNECT4.key(openings(CONNECT4, 60, 2, seed=(1, 5)))
+    keys = CONNECT4.key(openings(CONNECT4, 60, 2, seed=(1, 5)).states)
     assert len(set(keys[:49].tolist())) == 49
     assert (keys[49:] == keys[:11]).all()
 
 
 def test_openings_are_positions_in_play_of_the_asked_length():
-    states = openings(CONNECT4, 200, 9, seed=3)
+    states = openings(CONNECT4, 200, 9, seed=3).states
     assert (np.bitwise_count(states).sum(axis=1) == 9).all() and not CONNECT4.terminal(states)[0].any()
 
 
 def test_openings_depend_on_the_seed_alone():
-    one, same, other = (openings(CONNECT4, 20, 4, seed) for seed in ((1, 2), (1, 2), (1, 3)))
+    one, same, other = (openings(CONNECT4, 20, 4, seed).states for seed in ((1, 2), (1, 2), (1, 3)))
     assert (one == same).all() and (one != other).any()
 
 
 def test_opening_longer_than_any_game():
     """At nine plies tic-tac-toe is over; at eight it may be in play, with one empty cell."""
-    states = openings(TICTACTOE, 5, 50, seed=1)
+    states = openings(TICTACTOE, 5, 50, seed=1).states
     assert (np.bitwise_count(states).sum(axis=1) == 8).all() and not TICTACTOE.terminal(states)[0].any()
 
 
 def test_no_opening():
-    assert (openings(CONNECT4, 3, 0, seed=1) == 0).all()
+    assert (openings(CONNECT4, 3, 0, seed=1).states == 0).all()
 
 
 def test_random_actions_share_the_unit_interval():
@@ -121,9 +121,9 @@ def test_each_opening_is_played_with_both_colours(world):
     seen = []
 
     class Noting(Scripted):
-        def seat(self, game, states, indices):
+        def seat(self, game, states, indices, moves):
             seen.append((states.copy(), indices))
-            return super().seat(game, states, indices)
+            return super().seat(game, states, indices, moves)
 
     ours, theirs = Noting(False, []), Scripted(True, [])
     play_match(world, CONNECT4, ours, theirs, 20, 3, seed=2)

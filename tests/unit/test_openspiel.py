@@ -197,7 +197,7 @@ def test_the_bot_takes_a_win_and_stops_one():
     bot = OPPONENTS.make("mcts_bot(simulations=200)", **offers | {"game": game})
     start = play(game, ["x(1,0)", "o(0,0)", "x(1,1)", "o(0,1)"])
     for state in (start, play(game, ["x(1,0)", "o(0,0)", "x(1,1)"])):
-        seat = bot.seat(game, state, np.array([0]))
+        seat = bot.seat(game, state, np.array([0]), [[]])
         assert seat.choose(np.array([0])).tolist() == [5]  # the middle row's last cell
     for wrong in ("simulations=0", "simulations=2.5", "uct_c=0"):
         with pytest.raises(Refusal, match="allowed"):

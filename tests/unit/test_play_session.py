@@ -6,6 +6,7 @@ from helpers import loaded_player, make_run
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
+from az_mpi.games.base import positions
 from az_mpi.play import session as module
 from az_mpi.play.limits import Clock, Limit
 from az_mpi.play.loaded_player import find_network, load_player
@@ -108,7 +109,7 @@ def test_every_game_is_played_to_its_end_with_lines_of_legal_moves(game):
         moves = session.moves()
         assert {move.action for move in moves} == set(session.legal().values())
         assert all((move.value is None) == (move.visits == 0) for move in moves)
-        for state, action in zip(session.positions(moves[0].variation), moves[0].variation):
+        for state, action in zip(positions(session.game, session.state, moves[0].variation), moves[0].variation):
             assert session.game.legal(state[None])[0, action]
         session.play(moves[0].action)
         if session.over:

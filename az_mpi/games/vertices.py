@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from az_mpi.play.session import Session
+from az_mpi.games.base import Game, legal_words, positions
 
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # of GTP: no I
 SWAP, SWAP_PIECES = "swap", "swap-pieces"
@@ -18,11 +18,9 @@ class Vertices:
       Hex programs call the move swap "swap-pieces"; both are understood.
     """
 
-    def __init__(self, session: Session):
-        self.session, game = session, session.game
-        start = game.initial(1)[0]
-        board = game.board(start)
-        words = [game.action_to_text(start, action) for action in game.legal(start[None])[0].nonzero()[0]]
+    def __init__(self, game: Game):
+        self.game, start = game, game.initial(1)[0]
+        board, words = game.board(start), legal_words(game, start)
         letters = {column: LETTERS[k] for k, column in enumerate(board.columns[: len(LETTERS)])} if board else {}
         cells = {column + row: letter + row for column, letter in letters.items() for row in board.rows}
         self._by_column = bool(letters) and all(word in letters for word in words)
@@ -33,22 +31,23 @@ class Vertices:
 
     def of(self, state: np.ndarray, action: int) -> str:
         """Return the vertex of a legal action in a position, [S]."""
-        word = self.session.game.action_to_text(state, action)
+        word = self.game.action_to_text(state, action)
         if self._by_column:
-            board = self.session.game.board(state)
+            board = self.game.board(state)
             pieces_num = (board.players[:, board.columns.index(word)] >= 0).sum()
             return f"{self._names[word]}{pieces_num + 1}"
         return SWAP_PIECES if word == SWAP else self._names.get(word, word)
 
-    def line(self, actions: list[int]) -> list[str]:
-        """Return moves from the present position on, such as a principal variation, as vertices."""
-        return [self.of(state, action) for state, action in zip(self.session.positions(actions), actions)]
+    def line(self, state: np.ndarray, actions: list[int]) -> list[str]:
+        """Return moves from a position, [S], on, such as a principal variation, as vertices."""
+        return [self.of(before, action) for before, action in zip(positions(self.game, state, actions), actions)]
 
-    def find(self, text: str) -> int | None:
-        """Return the legal action that a vertex names, in upper or lower case; None if there is none."""
+    def find(self, state: np.ndarray, text: str) -> int | None:
+        """Return the legal action of a position, [S], that a vertex names, in upper or lower case; None if there is
+        none."""
         text = text.lower()
-        for word, action in self.session.legal().items():
-            name = self.of(self.session.state, action)
+        for word, action in legal_words(self.game, state).items():
+            name = self.of(state, action)
             known = [name]
             if self._by_column or word == SWAP:
                 known.append(word)

@@ -1,0 +1,52 @@
+"""Moves as UCI writes them: for chess the squares from and to (e2e4, e7e8q), for other games their own notation."""
+
+import numpy as np
+
+from az_mpi.games.base import Game, legal_words, positions
+from az_mpi.games.openspiel import OpenSpiel, long_algebraic
+
+
+class Moves:
+    """The moves of a game in its own notation, which must be single words.
+
+    variant: the game's name in UCI. start_fen: of its first position; "": unknown."""
+
+    start_fen = ""
+
+    def __init__(self, game: Game):
+        self.game = game
+        self.variant = game.name.partition("(")[0].replace(" ", "_")
+
+    def word(self, state: np.ndarray, action: int) -> str:
+        """Return the word for a legal action of a state, [S]."""
+        return self.game.action_to_text(state, action)
+
+    def line(self, state: np.ndarray, actions: list[int]) -> list[str]:
+        """Return the words for moves from a position, [S], on."""
+        return [self.word(before, action) for before, action in zip(positions(self.game, state, actions), actions)]
+
+    def find(self, state: np.ndarray, text: str) -> int | None:
+        """Return the legal action of a position, [S], that a word names; None if there is none."""
+        words = {self.word(state, action): action for action in legal_words(self.game, state).values()}
+        return words.get(text)
+
+
+class ChessMoves(Moves):
+    """The moves of OpenSpiel's chess in long algebraic notation: castling is the king's move, e1g1."""
+
+    game: OpenSpiel
+
+    def __init__(self, game: OpenSpiel):
+        super().__init__(game)
+        self.variant = "chess"
+        self.start_fen = game.live(game.initial(1)[0]).board().to_fen()
+
+    def word(self, state: np.ndarray, action: int) -> str:
+        return long_algebraic(self.game.live(state), action)
+
+
+def uci_moves(game: Game) -> Moves:
+    """Return how UCI writes the moves of a game."""
+    if isinstance(game, OpenSpiel) and game.game.get_type().short_name == "chess":
+        return ChessMoves(game)
+    return Moves(game)
