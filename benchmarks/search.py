@@ -1,6 +1,6 @@
 """What the search itself costs: microseconds a simulation with an evaluator that does nothing, on one core.
 
-    python benchmarks/search.py --game connect4
+    python benchmarks/search.py --game connect4 --algorithm gumbel
 """
 
 import argparse
@@ -16,12 +16,13 @@ from common import spread, take_one_core, tell
 from az_mpi import games
 from az_mpi.config.schema import Search as Settings
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.search.puct import Search
+from az_mpi.search import make_search
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", default="connect4", choices=games.NAMES)
+    parser.add_argument("--algorithm", default="puct")
     parser.add_argument("--trees", type=int, default=256)
     parser.add_argument("--simulations", type=int, default=100)
     parser.add_argument("--runs", type=int, default=7)
@@ -29,12 +30,12 @@ def main():
     arguments = parser.parse_args()
     take_one_core()
     game = games.make(arguments.game)
-    settings = Settings(simulations=arguments.simulations)
-    search = Search(game, UniformEvaluator(game), settings, arguments.trees, noise=True)
+    settings = Settings(algorithm=arguments.algorithm, simulations=arguments.simulations)
+    search = make_search(game, UniformEvaluator(game), settings, arguments.trees, noise=True)
     slots = np.arange(arguments.trees)
     costs = [one_game_each(game, search, slots, settings.simulations, seed) for seed in range(arguments.runs + 1)]
     rows = {"microseconds_per_simulation": spread(costs[1:])}  # the first compiled the kernels
-    tell(f"search {arguments.game}, {arguments.trees} trees", rows, arguments.json)
+    tell(f"search {arguments.algorithm} {arguments.game}, {arguments.trees} trees", rows, arguments.json)
 
 
 def one_game_each(game, search, slots, simulations, seed):

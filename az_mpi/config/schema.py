@@ -74,9 +74,11 @@ class Network(Section):
 
 
 class Search(Section):
-    """The search for a move: PUCT, as in AlphaZero. "The paper" is Silver et al. 2018, with its pseudocode."""
+    """The search for a move. "The paper" is Silver et al. 2018, with its pseudocode."""
 
-    algorithm: _named(SEARCHES) = _fixed("puct", "The search, in self-play and in matches.")
+    algorithm: _named(SEARCHES) = _fixed("puct", (
+        'The search, in self-play and in matches. "puct" is that of AlphaZero. "gumbel" (Danihelka et al. 2022) learns '
+        'from few simulations too, down to 2; of the keys here it uses its own, simulations and reuse_tree.'))
     simulations: _whole(1, 100_000) = _fixed(100, "Simulations for each move (the paper: 800).")
     c_puct: float = _fixed(1.75, "Exploration: c_init of C(s) = log((1 + N(s) + c_base) / c_base) + c_init (the paper: "
                            "1.25).", gt=0)
@@ -93,6 +95,10 @@ class Search(Section):
                                           "ones at temperature_final (the paper: 30).")
     temperature_final: float = _fixed(0.25, "tau of the plies after temperature_plies (the paper: 0).", ge=0)
     reuse_tree: bool = _fixed(True, "Start the next search from the subtree of the move that was played.")
+    gumbel_actions: _whole(1, 1024) = _fixed(16, "m: actions at the root that Gumbel search draws and compares.")
+    gumbel_c_visit: float = _fixed(50.0, "c_visit of sigma(q) = (c_visit + max_b N(b)) c_scale q, with which Gumbel "
+                                   "search turns values, on a scale from 0 to 1, into logits.", ge=0)
+    gumbel_c_scale: float = _fixed(1.0, "c_scale of sigma(q): the larger, the less the priors count.", gt=0)
 
 
 class Selfplay(Section):

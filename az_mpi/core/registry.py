@@ -286,6 +286,7 @@ EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator
 })  # fmt: skip
 SEARCHES = Registry("search.algorithm", None, "game evaluate settings num_trees noise threads", {
     "puct": "az_mpi.search.puct:Search",
+    "gumbel": "az_mpi.search.gumbel:Search",
 })  # fmt: skip
 OPPONENTS = Registry("evaluate.opponents", "az_mpi.evaluate.opponents:Opponent",
                      "game seed rank settings search best", {

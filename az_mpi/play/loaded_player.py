@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Analysis(NamedTuple):
     """The result of a search.
 
-    policy: float32 [A], each action's share of the visits; 0 if it is illegal, or proven to be worse than another one.
-    value: for the player to move, in [-1, 1]. action: the most visited one. move: the same in the game's notation.
+    policy: float32 [A], of the search, as a training target; 0 for actions that are illegal, or proven to be worse than
+    another one. value: for the player to move, in [-1, 1]. action: the best one. move: the same in the game's notation.
     """
 
     policy: np.ndarray

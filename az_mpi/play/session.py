@@ -28,7 +28,8 @@ class Session:
         self.actions: list[int] = []  # that were played
         # From the initial position to the present one, each [S].
         self.states = [self.game.initial(1)[0]]
-        self._search = player.new_search(self._simulations_max())
+        self._room = self._simulations_max()
+        self._search = player.new_search(self._room)
         self._slowest_s, self._plies = 0.0, 0
         self.restart()
 
@@ -124,9 +125,10 @@ class Session:
         A part of the time is kept on top of that. One simulation is run in any case."""
         end = time.monotonic() + limit.seconds - min(limit.seconds * RESERVE, RESERVE_S)
         self._follow()
+        self._search.target[:] = limit.simulations or self.player.settings.simulations  # Gumbel search plans with it
         now = time.monotonic()
         self._slowest_s /= 2  # of the search before: the first simulation of this one is rarely slower
-        while not self._search.done(_SLOT)[0]:
+        while not self._search.trees.exact[0, 0]:
             if self._simulations() >= LEAST and (
                     limit.simulations and self._simulations() >= limit.simulations
                     or limit.seconds and now + 2 * self._slowest_s >= end or self._is_full() or stop()):  # fmt: skip
@@ -154,7 +156,7 @@ class Session:
     def moves(self) -> list[RootMove]:
         """Return what the search says of each legal move, best first; nothing before it has begun."""
         self._follow()
-        return root_moves(self._search.trees, 0)
+        return root_moves(self._search, 0)
 
     def _simulations(self):
         return max(int(self._search.trees.visits[0, 0]) - 1, 0)  # the first visit is the root's own evaluation
@@ -162,7 +164,7 @@ class Session:
     def _is_full(self):
         trees = self._search.trees
         nodes = int(trees.nodes_used[0]) * (NODE.itemsize + self.state.nbytes)
-        return nodes + int(trees.edges_used[0]) * EDGE.itemsize > TREE_BYTES
+        return self._simulations() >= self._room or nodes + int(trees.edges_used[0]) * EDGE.itemsize > TREE_BYTES
 
     def _follow(self):
         """Advance the tree by the moves that were played since it was used."""

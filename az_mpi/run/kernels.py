@@ -44,7 +44,7 @@ def compile_missing(world: World, config: Config, game: Game, threads: int, say:
     this rank's search. say(text, *values): called with the progress, on every rank.
     """
     parallel = max(world.collect(threads)) > 1
-    mark = _mark(game, parallel) if world.local_rank == 0 else None
+    mark = _mark(config, game, parallel) if world.local_rank == 0 else None
     if not any(world.collect(mark is not None and not os.path.exists(mark))):
         return
     claim = f".{world.share(secrets.token_hex(8))}.claim"  # a new name in each job: a dead job's claim does not count
@@ -86,7 +86,7 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     yield
     search = searches[0]
     search.run(slots)
-    search.policy(slots)
+    search.policy(slots), search.value(slots)
     actions = search.choose(slots, np.ones(2))
     yield
     search.advance(slots, actions)
@@ -110,13 +110,13 @@ class _Blank(Engine):
         return {"policy": np.zeros((n, self.num_actions), np.float32), "value": np.zeros(n, np.float32)}
 
 
-def _mark(game, parallel):
+def _mark(config, game, parallel):
     """Return the file in the cache that says that all kernels are compiled. Its name depends on everything that the
     kernels depend on: sources and their paths, processor, Numba, Python."""
     place = inspect.getfile(type(game))
     processor = cpu_target.target_context.codegen().magic_tuple()
     content = hashlib.sha256(Path(place).read_bytes()).hexdigest()
-    what = az_mpi.__file__, az_mpi.SOURCES, place, content, game.name, parallel, processor
+    what = az_mpi.__file__, az_mpi.SOURCES, place, content, game.name, config.search.algorithm, parallel, processor
     key = hashlib.sha256(repr((*what, numba.__version__, sys.version_info[:2])).encode()).hexdigest()
     return Path(numba.config.CACHE_DIR) / f"compiled-{key[:16]}"
 
@@ -144,7 +144,7 @@ def main(names: Sequence[str]) -> int:
     for name in names or COMMON:
         config, game = configuration.validate({"game": name}, "the command line"), games.make(name)
         for parallel in [False, True][: len(os.sched_getaffinity(0))]:
-            mark = _mark(game, parallel)
+            mark = _mark(config, game, parallel)
             if not os.path.exists(mark):
                 for _ in rehearse(config, game, parallel):
                     pass

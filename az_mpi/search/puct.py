@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import njit, prange
+from numba.extending import overload
 
 from az_mpi.search import root, tree
 from az_mpi.search.tree import NO_CHILD, WIN
@@ -26,10 +27,21 @@ if TYPE_CHECKING:
 LAST = 1e6  # -LAST, below any score, is the Q of a proven loss
 
 
+class Rule(NamedTuple):
+    """How PUCT chooses among a node's edges: `exploration_table`, and the first-play urgency below the root and at it.
+
+    The kernels of a search take such a tuple. Its type selects, when they are compiled, what `choose_edge` does."""
+
+    exploration: np.ndarray
+    reduction: float
+    root_reduction: float
+
+
 class Search:
     """Trees for `num_trees` games, called slots.
 
-    noise: mix Dirichlet noise into the root's priors (self-play, not matches). threads: of the kernels.
+    noise: explore at the root as self-play does, by Dirichlet noise in its priors; matches do not. threads: of the
+    kernels. target: the simulations that each slot's search takes, int32 [B]; no more than there is room for.
     """
 
     def __init__(self, game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool,
@@ -37,18 +49,25 @@ class Search:
         self.game, self.evaluate, self.settings, self.noise = game, evaluate, settings, noise
         # Each simulation adds at most one node to the root; carried nodes were counted when they were visited.
         self.trees = tree.allocate(game, num_trees, settings.simulations + 1)
+        self.target = np.full(num_trees, settings.simulations, np.int32)
         self.streams = np.zeros(num_trees, np.uint64)
         self._noise_due = np.zeros(num_trees, np.bool_)
-        self._exploration = exploration_table(settings)
-        root_reduction = 0.0 if noise else settings.fpu_reduction
-        self._reductions = np.array([settings.fpu_reduction, root_reduction])
+        self._rule = self._make_rule()
         self._noise = self._noise_due, self.streams, settings.dirichlet_alpha, settings.dirichlet_fraction
         self._select, self._complete = (_select, _complete) if threads == 1 else (_select_parallel, _complete_parallel)
+
+    def _make_rule(self):
+        reduction = self.settings.fpu_reduction
+        return Rule(exploration_table(self.settings), reduction, 0.0 if self.noise else reduction)
 
     def reset(self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray) -> None:
         """Start new trees at `states` [n, S], with the random streams `stream_words`, uint64 [n]."""
         self._start(slots, states)
         self.streams[slots] = stream_words
+        self._begin_search(slots)
+
+    def _begin_search(self, slots):
+        """Prepare for the first simulation from a new root."""
         self._noise_due[slots] = self.noise
 
     def step(self, slots: np.ndarray) -> None:
@@ -60,7 +79,7 @@ class Search:
         in between. Until then nothing else may use these slots."""
         game = self.game
         slots, nodes, actions, states, leaves_num = self._select(
-            self.trees, slots, self._exploration, self._reductions, self._noise)
+            self.trees, slots, self._rule, self._noise)
         states[:leaves_num] = game.play(states[:leaves_num], actions[:leaves_num])
         ended, value = game.terminal(states)
         live = ~ended
@@ -85,11 +104,11 @@ class Search:
             self.step(slots)
 
     def done(self, slots: np.ndarray) -> np.ndarray:
-        """Return which searches are complete, bool [n]: `simulations` have gone through the root, including those that
-        were carried over, or the root's result is known."""
+        """Return which searches are complete, bool [n]: `target` simulations have gone through the root, including
+        those that were carried over, or the root's result is known."""
         node = self.trees.node[slots, 0]
         # The first visit is the root's own evaluation; each simulation after it descends one edge.
-        return (node["visits"] > self.settings.simulations) | node["exact"]
+        return (node["visits"] > self.target[slots]) | node["exact"]
 
     def policy(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the policy targets: (the number of actions of each root with a probability, int32 [n]; these actions,
@@ -114,7 +133,7 @@ class Search:
         states = self.game.play(self.trees.state[slots, 0], actions)
         kept = root.advance(self.trees, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
         self._start(slots[~kept], states[~kept])
-        self._noise_due[slots] = self.noise
+        self._begin_search(slots)
 
     def _start(self, slots, states):
         ended, value = self.game.terminal(states)
@@ -162,15 +181,29 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
     return best
 
 
+def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
+    """Return the edge of node n, int64, to descend in the simulation under way. For compiled code: a search adds an
+    `overload` for the type of its rule."""
+    raise NotImplementedError
+
+
+@overload(choose_edge)
+def _choose_by_puct(trees, b, n, rule):
+    if rule.instance_class is Rule:
+        return lambda trees, b, n, rule: best_edge(
+            trees, b, n, rule.exploration, rule.root_reduction if n == 0 else rule.reduction)
+    return None
+
+
 @njit(cache=True, nogil=True)
-def _descend(trees, b, exploration, reductions, noise):
+def _descend(trees, b, rule, noise):
     """Descend tree b. Return (node, action): action >= 0 asks for a new child of node, NO_CHILD for the evaluation of
     node, a root that is not expanded yet. An exact node where the descent ends is backed up, and node is NO_CHILD."""
     if noise[0][b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
         root.mix_noise(trees, b, noise)
     n, depth = np.int64(0), 0  # n as a variable: Numba would compile `best_edge` once more for the constant
     while trees.node[b, n].edge_count > 0 and not trees.node[b, n].exact:
-        e = best_edge(trees, b, n, exploration, reductions[1] if n == 0 else reductions[0])
+        e = choose_edge(trees, b, n, rule)
         trees.path[b, depth] = e
         depth += 1
         trees.tree[b].path_length = depth
@@ -204,25 +237,25 @@ def _gather(trees, slots, nodes, actions):
 
 
 @njit(cache=True, nogil=True)
-def _select(trees, slots, exploration, reductions, noise):
+def _select(trees, slots, rule, noise):
     """Descend the trees. Return the simulations that lead to new leaves or new roots: (slots int64 [m], nodes int64
     [m], actions int64 [m], states [m, S], how many are leaves): first the leaves, each with the node and the action
     that lead there and that node's state, then the roots.
 
-    reductions: first-play urgency below the root and at it, float64 [2]. noise: see `root.mix_noise`.
+    rule: see `choose_edge`. noise: see `root.mix_noise`.
     """
     nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     for i in range(len(slots)):
-        nodes[i], actions[i] = _descend(trees, slots[i], exploration, reductions, noise)
+        nodes[i], actions[i] = _descend(trees, slots[i], rule, noise)
     return _gather(trees, slots, nodes, actions)
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _select_parallel(trees, slots, exploration, reductions, noise):
+def _select_parallel(trees, slots, rule, noise):
     """`_select` over several threads. Not one function compiled twice: Numba's cache would mix them up."""
     nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     for i in prange(len(slots)):
-        nodes[i], actions[i] = _descend(trees, slots[i], exploration, reductions, noise)
+        nodes[i], actions[i] = _descend(trees, slots[i], rule, noise)
     return _gather(trees, slots, nodes, actions)
 
 

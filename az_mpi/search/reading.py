@@ -1,17 +1,19 @@
 """What a search says about the moves at its root, for people and other programs."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from az_mpi.search import root
-from az_mpi.search.tree import NO_CHILD, Trees
+from az_mpi.search.tree import NO_CHILD
+
+if TYPE_CHECKING:
+    from az_mpi.search.puct import Search
 
 
 class RootMove(NamedTuple):
     """One move at the root of a search.
 
-    visits: the simulations that went through it. share: its share of the visits that count (see `root.counts`).
+    visits: the simulations that went through it. share: its probability in the search's policy.
     value: in [-1, 1] for the player to move at the root, None if unvisited; exact: whether that is a proven result.
     prior: of the network. variation: the principal variation, which begins with the move itself.
     """
@@ -25,21 +27,26 @@ class RootMove(NamedTuple):
     variation: list[int]
 
 
-def root_moves(trees: Trees, b: int) -> list[RootMove]:
+def root_moves(search: "Search", b: int) -> list[RootMove]:
     """Return all moves at the root of tree b, best first: the first is the one that the search would play. The list is
     empty until the root has been evaluated."""
-    node = trees.node[b, 0]
-    counts = root.counts(trees, b)
-    total, moves = max(int(counts.sum()), 1), []
+    trees, slots = search.trees, np.array([b])
+    node, moves = trees.node[b, 0], []
+    if not node["edge_count"]:
+        return []
+    _, actions, probabilities = search.policy(slots)
+    shares = dict(zip(actions.tolist(), probabilities.tolist()))
+    best = int(search.choose(slots, np.zeros(1))[0])
     for k in range(int(node["edge_count"])):
         edge = trees.edge[b, node["first_edge"] + k]
         visits, child = int(edge["edge_visits"]), int(edge["edge_child"])
         value, exact = _value(trees, b, 0, edge)
         below = [] if child == NO_CHILD else _variation(trees, b, child)
-        moves.append(RootMove(int(edge["edge_action"]), visits, int(counts[k]) / total, value, exact,
-                              float(edge["edge_prior"]), [int(edge["edge_action"]), *below]))  # fmt: skip
-    # Of equal shares the search plays the first; among moves that it would not play, visits and priors tell.
-    return sorted(moves, key=lambda move: (-move.share, 0 if move.share else -move.visits,
+        action = int(edge["edge_action"])
+        moves.append(RootMove(action, visits, shares.get(action, 0.0), value, exact, float(edge["edge_prior"]),
+                              [action, *below]))  # fmt: skip
+    # Among moves that the search would not play, visits and priors tell.
+    return sorted(moves, key=lambda move: (move.action != best, -move.share, 0 if move.share else -move.visits,
                                            0 if move.share else -move.prior))  # fmt: skip
 
 

@@ -29,14 +29,22 @@ def mix_noise(trees: tree.Trees, b: int, noise: tuple) -> None:
 
 
 @njit(cache=True, nogil=True)
+def playable(trees: tree.Trees, b: int, n: int, e: int) -> bool:
+    """Return whether edge e of node n is not proven to be worse than another one: if the node's result is known, it
+    reaches that; else it is no proven loss."""
+    known, value = tree.exact_edge(trees, b, n, e)
+    node = trees.node[b, n]
+    return known and value >= node.exact_value if node.exact else not known or value > -WIN
+
+
+@njit(cache=True, nogil=True)
 def counts(trees: tree.Trees, b: int) -> np.ndarray:
-    """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions proven to be worse:
-    if the root's result is known, those that do not reach it; else proven losses, unless nothing else was tried."""
+    """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions that are not `playable`,
+    unless nothing else was tried."""
     root = trees.node[b, 0]
     visits, good, tried = np.empty(root.edge_count, np.int32), np.empty(root.edge_count, np.bool_), False
     for k in range(root.edge_count):
-        known, value = tree.exact_edge(trees, b, np.int64(0), root.first_edge + k)
-        good[k] = known and value >= root.exact_value if root.exact else not known or value > -WIN
+        good[k] = playable(trees, b, np.int64(0), root.first_edge + k)
         visits[k] = trees.edge[b, root.first_edge + k].edge_visits
         tried = tried or (good[k] and visits[k] > 0)
     if tried:  # else only proven losses have been tried yet

@@ -55,8 +55,10 @@ def test_a_deterministic_quota_is_split_exactly(run_dist, tmp_path):
     assert len(rows["positions/game"]) == sum(lengths)
 
 
-def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path):
+@pytest.mark.parametrize("search", [["search.algorithm=puct"], ["search.algorithm=gumbel"]], ids=" ".join)
+def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path, search):
     options = [*SMALL, "--set", "network.engine=uniform", "--games_num", 21]
+    options += [word for setting in search for word in ("--set", setting)]
     for ranks in (1, 2, 4):
         # Rounds of 1 KiB on four ranks: how messages are cut must not show either.
         chunks = ["--set", "exchange.chunk_bytes=1024"] if ranks == 4 else []

@@ -16,7 +16,7 @@ from az_mpi.games.base import Game
 from az_mpi.network import resnet
 from az_mpi.network.evaluators import Evaluator
 from az_mpi.play.loaded_player import LoadedPlayer
-from az_mpi.search.puct import Search
+from az_mpi.search import make_search
 from az_mpi.storage import checkpoint, run_folder
 
 CONNECT4 = games.make("connect4")
@@ -240,7 +240,7 @@ def by_id(record):
 
 def searching(game, evaluate, states, noise=False, words=None, **settings):
     """Return a search with one tree for each of `states`, nothing simulated yet, and its slots."""
-    search = Search(game, evaluate, models.Search(**settings), len(states), noise)
+    search = make_search(game, evaluate, models.Search(**settings), len(states), noise)
     slots = np.arange(len(states))
     search.reset(slots, states, slots.astype(np.uint64) if words is None else words)
     return search, slots

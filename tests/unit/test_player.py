@@ -28,10 +28,13 @@ def rows_of_games(record):
         yield game, record.positions[end - game["length"] : end]
 
 
-@pytest.fixture(scope="module", params=[TICTACTOE, CONNECT4], ids=lambda game: game.name)
+@pytest.fixture(scope="module", params=[(TICTACTOE, "puct"), (CONNECT4, "puct"), (CONNECT4, "gumbel")],
+                ids=lambda given: f"{given[0].name}-{given[1]}")
 def played(request):
     """40 games with values that look random, and the game's rules."""
-    return request.param, play_games(make_player(request.param, evaluate=Hashed(request.param)), range(40))
+    game, algorithm = request.param
+    player = make_player(game, evaluate=Hashed(game), search=QUICK | {"algorithm": algorithm})
+    return game, play_games(player, range(40))
 
 
 def test_positions_follow_each_other_by_the_recorded_moves_from_the_start_to_an_end(played):
@@ -98,12 +101,14 @@ def test_early_moves_are_drawn_and_later_ones_are_the_most_visited():
     assert best[ply >= 3].all() and all(not best[ply == k].all() for k in range(3))
 
 
-def test_the_same_games_come_out_however_many_are_played_at_once_and_in_any_order():
+@pytest.mark.parametrize("search", [QUICK, QUICK | {"algorithm": "gumbel"}], ids=["puct", "gumbel"])
+def test_the_same_games_come_out_however_many_are_played_at_once_and_in_any_order(search):
     ids = [7, 2**40 + 3, 0, 1, 2**63 + 5, 12, 99, 4, 50]
-    expected = by_id(play_games(make_player(parallel_games=1), ids))
+    expected = by_id(play_games(make_player(parallel_games=1, search=search), ids))
     assert len(expected) == 9 and len({content[1:] for content in expected.values()}) > 5
     for parallel_games, order in ((3, ids), (16, ids), (4, ids[::-1])):
-        assert by_id(play_games(make_player(parallel_games=parallel_games, rank=2), order)) == expected
+        player = make_player(parallel_games=parallel_games, rank=2, search=search)
+        assert by_id(play_games(player, order)) == expected
 
 
 def test_another_seed_plays_other_games():

@@ -1,0 +1,303 @@
+"""Gumbel search (Danihelka et al. 2022, "Policy improvement by planning with Gumbel") over the trees of `puct`.
+
+The root draws m actions without replacement, by Gumbel numbers on top of the log priors, and sequential halving divides
+the simulations among them. Below it, visits follow the improved policy. That is also the training target:
+pi'(a) = softmax(log P(a) + sigma(q(a))), where q(a) is `completed` and sigma(q) = (c_visit + max_b N(b)) c_scale q, q
+on a scale from 0 to 1. Without noise the Gumbel numbers are 0. Proven losses have probability 0 and are not visited.
+
+A root that is searched beyond its target begins another round of sequential halving, as long as all before together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+
+from az_mpi.search import puct, root, streams, tree
+
+TINY = 1e-30  # the least prior, so that its logarithm is finite
+LEAST = 1e-6  # smaller parts of the largest probability are left out of the training target
+
+# Of each tree: the round of sequential halving under way. In a sweep each of the `width` best actions gets a visit.
+ROUND = np.dtype(
+    [
+        ("left", np.int32),  # simulations of the round; 0: none is under way
+        ("length", np.int32),  # simulations in all
+        ("num", np.int32),  # of actions considered
+        ("width", np.int32),
+        ("sweep_left", np.int32),  # visits of the sweep that are to come
+        ("sweeps_left", np.int32),  # sweeps until the width is halved, this one included
+        ("level", np.int32),  # visits in the round that an action of this sweep has before it
+    ],
+    align=True,
+)
+# An action that the round considers: its edge, counted from the root's first; its Gumbel number; visits in the round.
+CONSIDERED = np.dtype([("gumbel", np.float64), ("edge", np.int32), ("visits", np.int32)], align=True)
+
+
+class Rule(NamedTuple):
+    """How Gumbel search chooses among a node's edges. round ROUND [B], considered CONSIDERED [B, m], target int32 [B],
+    streams uint64 [B], noise: whether Gumbel numbers are drawn."""
+
+    c_visit: float
+    c_scale: float
+    round: np.ndarray
+    considered: np.ndarray
+    target: np.ndarray
+    streams: np.ndarray
+    noise: bool
+
+
+class Search(puct.Search):
+    """Gumbel search. noise: draw Gumbel numbers (self-play). The temperatures have no effect."""
+
+    def _make_rule(self):
+        settings, num_trees = self.settings, len(self.target)
+        considered = np.zeros((num_trees, settings.gumbel_actions), CONSIDERED)
+        return Rule(settings.gumbel_c_visit, settings.gumbel_c_scale, np.zeros(num_trees, ROUND), considered,
+                    self.target, self.streams, self.noise)
+
+    def _begin_search(self, slots):
+        self._rule.round["left"][slots] = self._rule.round["num"][slots] = 0
+
+    def policy(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the policy targets as `puct.Search.policy` does; the probabilities are those of the improved policy.
+        """
+        return _policy(self.trees, slots, self._rule)
+
+    def value(self, slots: np.ndarray) -> np.ndarray:
+        """Return the value of each root for the player to move, float32 [n]: its result if known, else what the
+        improved policy expects. The mean over simulations would count the actions that halving drops."""
+        return _value(self.trees, slots, self._rule)
+
+    def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
+        """Return an action for each slot, int64 [n]: of those most visited in the round, the one with the largest
+        Gumbel number + log P + sigma(q). temperature has no effect."""
+        return _choose(self.trees, slots, self._rule)
+
+
+@overload(puct.choose_edge)
+def _choose_by_gumbel(trees, b, n, rule):
+    if rule.instance_class is Rule:
+        return lambda trees, b, n, rule: _root_edge(trees, b, rule) if n == 0 else _inner_edge(trees, b, n, rule)
+    return None
+
+
+@njit(cache=True, nogil=True)
+def completed(trees: tree.Trees, b: int, n: int) -> np.ndarray:
+    """Return q(a) of each edge of node n for the player to move there, float64 [edges]: the result if it is known, the
+    mean if the edge was visited, else
+
+        v_mix = (V + sum_b N(b) / sum_visited P(b) * sum_visited P(b) q(b)) / (1 + sum_b N(b)),
+
+    where V is the evaluator's value of the node (equation 33 of the paper)."""
+    node = trees.node[b, n]
+    q = np.empty(node.edge_count)
+    own, num, priors, weighted = node.value_sum, 0, 0.0, 0.0
+    for k in range(node.edge_count):
+        edge = trees.edge[b, node.first_edge + k]
+        if edge.edge_visits > 0:
+            known, value = tree.exact_edge(trees, b, n, node.first_edge + k)
+            q[k] = value if known else edge.edge_value_sum / edge.edge_visits
+            prior = max(edge.edge_prior, TINY)
+            own -= edge.edge_value_sum
+            num += edge.edge_visits
+            priors += prior
+            weighted += prior * q[k]
+    mixed = (own + num * weighted / priors) / (1 + num) if num > 0 else own
+    for k in range(node.edge_count):
+        if trees.edge[b, node.first_edge + k].edge_visits == 0:
+            q[k] = mixed
+    return q
+
+
+@njit(cache=True, nogil=True)
+def _logits(trees, b, n, rule, q):
+    """Return log P(a) + sigma(q(a)) of each edge of node n, float64 [edges]; -inf if it is not `playable`."""
+    node, most = trees.node[b, n], 0
+    for e in range(node.first_edge, node.first_edge + node.edge_count):
+        most = max(most, trees.edge[b, e].edge_visits)
+    scale = (rule.c_visit + most) * rule.c_scale
+    logits = np.empty(node.edge_count)
+    for k in range(node.edge_count):
+        e = node.first_edge + k
+        logits[k] = -np.inf
+        if root.playable(trees, b, n, e):
+            logits[k] = math.log(max(trees.edge[b, e].edge_prior, TINY)) + scale * (q[k] + 1) / 2
+    return logits
+
+
+@njit(cache=True, nogil=True)
+def _softmax(logits):
+    """Replace logits by their softmax, in place."""
+    highest, total = -np.inf, 0.0
+    for k in range(len(logits)):
+        highest = max(highest, logits[k])
+    for k in range(len(logits)):
+        logits[k] = math.exp(logits[k] - highest)
+        total += logits[k]
+    for k in range(len(logits)):
+        logits[k] /= total
+
+
+@njit(cache=True, nogil=True)
+def _improved(trees, b, n, rule, q):
+    """Return the improved policy pi' of node n, float64 [edges]."""
+    logits = _logits(trees, b, n, rule, q)
+    _softmax(logits)
+    return logits
+
+
+@njit(cache=True, nogil=True)
+def _inner_edge(trees, b, n, rule):
+    """Return the edge with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals (equation 14)."""
+    node = trees.node[b, n]
+    policy, num = _improved(trees, b, n, rule, completed(trees, b, n)), 0
+    for k in range(len(policy)):
+        num += trees.edge[b, node.first_edge + k].edge_visits
+    best, best_score = np.int64(node.first_edge), -np.inf
+    for k in range(len(policy)):
+        e = node.first_edge + k
+        score = policy[k] - trees.edge[b, e].edge_visits / (1 + num)
+        if score > best_score and policy[k] > 0:
+            best, best_score = e, score
+    return best
+
+
+@njit(cache=True, nogil=True)
+def _root_edge(trees, b, rule):
+    """Return the root's edge that sequential halving visits next, and count the visit."""
+    this = rule.round[b]
+    logits = _logits(trees, b, np.int64(0), rule, completed(trees, b, np.int64(0)))
+    best = -1
+    while best < 0:
+        if this.left == 0:
+            _begin_round(trees, b, rule, logits)
+        elif this.sweep_left == 0:
+            _next_sweep(this)
+        best = _best_considered(rule.considered[b], this.num, logits, this.level)
+        if best < 0:
+            this.left = 0  # all of them are proven losses: consider others
+    this.left -= 1
+    this.sweep_left -= 1
+    rule.considered[b, best].visits += 1
+    return np.int64(trees.node[b, 0].first_edge + rule.considered[b, best].edge)
+
+
+@njit(cache=True, nogil=True)
+def _best_considered(considered, num, logits, level):
+    """Return which of the actions considered has the largest Gumbel number + logit, of those with `level` visits if
+    there are any; -1 if none is playable."""
+    best, best_score, best_fits = -1, -np.inf, False
+    for i in range(num):
+        score, fits = considered[i].gumbel + logits[considered[i].edge], considered[i].visits == level
+        if score > -np.inf and (best < 0 or fits > best_fits or (fits == best_fits and score > best_score)):
+            best, best_score, best_fits = i, score, fits
+    return best
+
+
+@njit(cache=True, nogil=True)
+def _begin_round(trees, b, rule, logits):
+    """Draw the actions that a round considers, in the order of the edges, and set the round to its first sweep."""
+    this, done = rule.round[b], trees.node[b, 0].visits - 1
+    numbers, chosen, num = np.zeros(len(logits)), np.zeros(len(logits), np.bool_), 0
+    if rule.noise:
+        for k in range(len(logits)):
+            numbers[k] = -math.log(-math.log(max(streams.uniform(rule.streams, b), 1e-300)))
+    while num < rule.considered.shape[1]:
+        best, best_score = -1, -np.inf
+        for k in range(len(logits)):
+            if not chosen[k] and numbers[k] + logits[k] > best_score:
+                best, best_score = k, numbers[k] + logits[k]
+        if best < 0:
+            break
+        chosen[best] = True
+        num += 1
+    at = 0
+    for k in range(len(logits)):
+        if chosen[k]:
+            considered = rule.considered[b, at]
+            considered.gumbel, considered.edge, considered.visits = numbers[k], k, 0
+            at += 1
+    this.left = this.length = rule.target[b] - done if rule.target[b] > done else max(done, 1)
+    this.num = this.width = this.sweep_left = num
+    this.sweeps_left, this.level = _sweeps(this), 0
+
+
+@njit(cache=True, nogil=True)
+def _sweeps(this):
+    """Return how many sweeps a round makes with its width: each width gets an equal share of the simulations."""
+    halvings = max(math.ceil(math.log2(this.num)), 1)
+    return max(this.length // (halvings * this.width), 1)
+
+
+@njit(cache=True, nogil=True)
+def _next_sweep(this):
+    this.level += 1
+    this.sweeps_left -= 1
+    if this.sweeps_left == 0:
+        this.width = max(this.width // 2, min(this.width, 2))
+        this.sweeps_left = _sweeps(this)
+    this.sweep_left = this.width
+
+
+@njit(cache=True, nogil=True)
+def _policy(trees, slots, rule):
+    """See `root.policy`."""
+    most, m = 0, 0
+    for i in range(len(slots)):
+        most += trees.node[slots[i], 0].edge_count
+    nums, actions, probabilities = np.zeros(len(slots), np.int32), np.empty(most, np.int32), np.empty(most, np.float32)
+    for i in range(len(slots)):
+        b, n = slots[i], np.int64(0)
+        if trees.node[b, n].edge_count == 0:
+            continue
+        policy = _improved(trees, b, n, rule, completed(trees, b, n))
+        highest, total = policy.max(), 0.0
+        for k in range(len(policy)):
+            policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
+            total += policy[k]
+        for k in range(len(policy)):
+            if policy[k] > 0:
+                actions[m] = trees.edge[b, trees.node[b, n].first_edge + k].edge_action
+                probabilities[m] = policy[k] / total
+                nums[i] += 1
+                m += 1
+    return nums, actions[:m], probabilities[:m]
+
+
+@njit(cache=True, nogil=True)
+def _value(trees, slots, rule):
+    values = np.zeros(len(slots), np.float32)
+    for i in range(len(slots)):
+        b, n = slots[i], np.int64(0)
+        node = trees.node[b, n]
+        if node.exact:
+            values[i] = node.exact_value
+        elif node.edge_count > 0:
+            q = completed(trees, b, n)
+            policy = _improved(trees, b, n, rule, q)
+            for k in range(len(q)):
+                values[i] += policy[k] * q[k]
+    return values
+
+
+@njit(cache=True, nogil=True)
+def _choose(trees, slots, rule):
+    actions = np.empty(len(slots), np.int64)
+    for i in range(len(slots)):
+        b, n = slots[i], np.int64(0)
+        logits = _logits(trees, b, n, rule, completed(trees, b, n))
+        chosen, considered, most = np.argmax(logits), rule.considered[b], 0  # the best one if no round considers any
+        for j in range(rule.round[b].num):
+            if logits[considered[j].edge] > -np.inf:
+                most = max(most, considered[j].visits)
+        best = _best_considered(considered, rule.round[b].num, logits, most)
+        if best >= 0:
+            chosen = considered[best].edge
+        actions[i] = trees.edge[b, trees.node[b, n].first_edge + chosen].edge_action
+    return actions
