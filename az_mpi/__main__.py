@@ -24,6 +24,7 @@ COMMANDS = {
     "uci": ("az_mpi.play.uci", "let chess programs play against the network of a run: Universal Chess Interface"),
     "web": ("az_mpi.play.web", "play against the network of a run in a browser, and look at what it thinks"),
     "compare": ("az_mpi.compare.compare_command", "train configurations for equal time and say which one plays best"),
+    "export": ("az_mpi.play.export.export_command", "write the network of a run as a file for other programs"),
     "verify": ("az_mpi.storage.verify", "check every file of a run, and mend what can be"),
 }
 

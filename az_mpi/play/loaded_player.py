@@ -1,22 +1,21 @@
 """A network of a run with its search, without MPI: for programs, notebooks and play. Used as `az_mpi.load_player`."""
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
-from az_mpi import games
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.games.base import Game
-from az_mpi.network import engines, resnet
+from az_mpi.network import engines
 from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator
+from az_mpi.play import trained_network
 from az_mpi.search import make_search
-from az_mpi.storage import checkpoint, run_folder
+from az_mpi.storage import checkpoint
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
@@ -73,16 +72,13 @@ class LoadedPlayer:
 def load_player(path: str | Path, engine: str = "auto", precision: str = "auto", threads: int = 1) -> LoadedPlayer:
     """Return a player with a network of a run, on the first GPU if there is one.
 
-    path: a run's folder, for its newest checkpoint; a checkpoint (RUN/checkpoints/NNNNNN); or a file of weights, such
-    as RUN/best/NNNNNN.safetensors. It must be in the run's folder, which has the configuration. engine, precision: as
-    `network.engine` and `network.precision`. threads: of engines on a CPU.
-    Raises Refusal if there is no such run, or it has no whole checkpoint.
+    path: a run's folder, for its newest checkpoint; a checkpoint (RUN/checkpoints/NNNNNN); a file of weights, such as
+    RUN/best/NNNNNN.safetensors, in a run's folder, which has the configuration; or an ONNX file that
+    `python -m az_mpi export` wrote. engine, precision: as `network.engine` and `network.precision`. threads: of engines
+    on a CPU.
+    Raises Refusal if there is no such run or file, or the run has no whole checkpoint.
     """
-    run = _run_of(Path(path))
-    config = run_folder.recorded_config(run)
-    game = games.make(config.game)
-    network = resnet.build(game, config.network, config.seed)
-    network.load_state_dict(_weights(Path(path), run, network.state_dict()))
+    config, game, network, _ = trained_network.read(path)
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     made, _ = engines.make(engine, network, game, device, threads, precision)
     if precision == "int8":
@@ -94,43 +90,14 @@ def load_player(path: str | Path, engine: str = "auto", precision: str = "auto",
 def find_network(run: Path, name: str) -> Path:
     """Return the path for `load_player` of a network of a run: "newest" for the newest checkpoint, "best" for the best
     network so far, or a name as in RUN/checkpoints or RUN/best. Raises Refusal, which lists the names."""
+    if run.suffix == ".onnx" and name == "newest":
+        return run
     saved = checkpoint.find(run / "checkpoints")
     best = [run / "best" / file for file in files.names(run / "best") if file.endswith(".safetensors")]
     named = {path.stem: path for path in (*sorted(best), *saved)}  # a checkpoint before a best network of its name
     path = {"newest": run, "best": max(best, default=None)}.get(name, named.get(name.removesuffix(".safetensors")))
     if path is None:
-        _run_of(run)
+        trained_network.run_of(run)
         there = ["newest", *["best"] * bool(best), *sorted(named)]
         raise Refusal(f"{run} has no network {escape(name)}\n  there are: {', '.join(there)}")
     return path
-
-
-def _run_of(path):
-    """Return the run's folder that `path` is or is in."""
-    for folder in (path, *path.absolute().parents):
-        if (folder / "config.json").is_file() or (folder / "attempts").is_dir():
-            return folder
-    raise Refusal(f"{path} is not a run's folder, nor in one\n  name the --logdir of a run, or a checkpoint in it")
-
-
-def _weights(path, run, ours):
-    """Return the weights at `path`, tensors by name. ours: those of the run's network, for comparison."""
-    try:
-        if path.is_file():
-            tensors = checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
-        elif (path / "state.json").is_file():
-            tensors = checkpoint.read(path).model
-        else:
-            newest, lines = checkpoint.load_newest(run / "checkpoints", set_aside=False, ours=ours)
-            for line in lines:
-                logging.getLogger("az_mpi").warning(line)
-            if newest is None:
-                raise Refusal(f"{run} holds no whole checkpoint\n  train there first, or name another run")
-            tensors = newest.model
-    except Refusal:
-        raise
-    except Exception as error:  # safetensors has errors of its own
-        raise Refusal(f"{path} cannot be read: {error}") from error
-    if lines := checkpoint.differences(tensors, ours):
-        raise Refusal(f"{path} does not fit the network of {run}: {lines[0]}")
-    return tensors

@@ -1,0 +1,1 @@
+"""Networks of runs as files for other programs: ONNX, TorchScript, a web page that plays by itself."""

@@ -1,0 +1,91 @@
+"""python -m az_mpi export RUN --to FORMAT FILE: the network of a run as one file, for other programs."""
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from az_mpi.core import files
+from az_mpi.core.arguments import Parser
+from az_mpi.core.exit_codes import DONE
+from az_mpi.core.problems import Refusal
+
+if TYPE_CHECKING:
+    from az_mpi.play.trained_network import TrainedNetwork
+
+PROG = "python -m az_mpi export"
+ABOUT = """\
+Write the network of a run as one file:
+  onnx         for onnxruntime, OpenVINO and other programs; az_mpi.load_player plays it too
+  torchscript  for programs with torch, also in C++
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Write the file that `arguments` name, and say its size; return the exit status. Raises Refusal."""
+    parser = Parser(PROG, ABOUT, run=True)
+    parser.add_argument("file", metavar="FILE", type=Path, help="the file to write")
+    parser.add_argument("--to", required=True, choices=WRITERS, metavar="FORMAT", help=", ".join(WRITERS))
+    parser.add_argument("--checkpoint", default="newest", metavar="NAME",
+                        help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012")
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it is there")
+    given = parser.parse_args(arguments)
+    if given.file.exists() and not (given.overwrite and given.file.is_file()):
+        raise Refusal(f"{given.file} is there already\n  name another file, or replace it with --overwrite")
+    from az_mpi.play import trained_network
+    from az_mpi.play.loaded_player import find_network
+
+    found = trained_network.read(find_network(given.run, given.checkpoint))
+    content = WRITERS[given.to](found)
+    try:
+        files.write_bytes(given.file, content)
+    except OSError as error:
+        raise Refusal(f"{given.file} cannot be written: {error.strerror}") from error
+    print(f"{given.file}: {found.game.name}, iteration {found.iteration}, {len(content):,} bytes")
+    return DONE
+
+
+def onnx(found: "TrainedNetwork") -> bytes:
+    """Return a network as the content of an ONNX file: input "planes", float32 [batch, C, H, W]; an output for each
+    head, by its name. Raises Refusal if a head does what `network.graph` does not know."""
+    import torch
+
+    from az_mpi.network import graph
+    from az_mpi.play.export import onnx_file
+
+    made, outputs = graph_of(found, "torchscript")
+    with torch.inference_mode():
+        example = found.network(torch.zeros(1, *found.game.planes_shape))
+    shapes = {name: (outputs[name], list(example[name].shape[1:])) for name in outputs}
+    return onnx_file.write(graph.needed(made, set(outputs.values())), shapes, found.game.planes_shape, found.about())
+
+
+def graph_of(found: "TrainedNetwork", instead: str) -> tuple[list, dict[str, str]]:
+    """Return `graph.operations` of a network. instead: the format that a refusal recommends."""
+    from az_mpi.network import graph
+
+    try:
+        return graph.operations(found.network)
+    except Exception as error:  # a user's own head may compute anything
+        raise Refusal(f"the network cannot be written as plain operations: {error}\n"
+                      f"  --to {instead} takes any network") from error
+
+
+def torchscript(found: "TrainedNetwork") -> bytes:
+    """Return a network as TorchScript: planes float32 [batch, C, H, W] -> {head: output}. What ONNX has as metadata is
+    in its extra file about.json."""
+    import io
+
+    import torch
+
+    stream = io.BytesIO()
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # its successor, torch.export, is not for C++
+        example = torch.zeros(2, *found.game.planes_shape)
+        traced = torch.jit.trace(found.network.requires_grad_(False), example, strict=False, check_trace=False)
+        torch.jit.save(traced, stream, _extra_files={"about.json": json.dumps(found.about(), indent=1)})
+    return stream.getvalue()
+
+
+WRITERS: dict[str, Callable[["TrainedNetwork"], bytes]] = {"onnx": onnx, "torchscript": torchscript}

@@ -1,0 +1,9 @@
+"use strict";
+GAMES.mnk = class extends BoardGame {
+  play(state, action) { return this.put(state, action); }
+  // The result for the player to move, or null while the game goes on. Only the one who just moved can have won.
+  result({ cells, last }) {
+    if (last !== undefined && this.hasLine(cells, last, this.k)) return -1;
+    return cells.includes(-1) ? null : 0;
+  }
+};

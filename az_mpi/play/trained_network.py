@@ -1,0 +1,134 @@
+"""A trained network with its game and configuration, from a run or from a file that `export` wrote."""
+
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from az_mpi import __version__, games
+from az_mpi.config import load as configuration
+from az_mpi.core import files
+from az_mpi.core.problems import Refusal
+from az_mpi.core.registry import parse
+from az_mpi.games.base import Game
+from az_mpi.network import resnet
+from az_mpi.play.export import onnx_file
+from az_mpi.storage import checkpoint, run_folder
+
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Config
+
+KEPT = ("game", "seed", "network", "search")  # what a file keeps of the configuration
+NAMED_MAX = 1000  # actions whose names a file has
+
+
+class TrainedNetwork(NamedTuple):
+    """A network on the CPU, with its game and configuration. iteration: after how many it was saved."""
+
+    config: "Config"
+    game: Game
+    network: resnet.ResNet
+    iteration: int
+
+    def about(self) -> dict[str, str]:
+        """Return what a file says of the network: {name: text}, all but the version and the game as JSON."""
+        config = {name: value for name, value in _plain(self.config).items() if name in KEPT}
+        outputs = list(self.network.heads)
+        rows = {"iteration": self.iteration, "planes_shape": self.game.planes_shape, "heads": outputs,
+                "actions": self._names_of_actions(), "config": config}  # fmt: skip
+        return {"az_mpi": __version__, "game": self.game.name} | {name: json.dumps(row) for name, row in rows.items()}
+
+    def _names_of_actions(self):
+        """Return the actions in the game's notation, as each of the two players writes them; None where there are
+        many, or a library would have to be asked for illegal ones."""
+        game, name = self.game, parse(self.config.game)
+        if game.num_actions > NAMED_MAX or ":" in name.attribute:
+            return None
+        first = game.initial(1)
+        second = game.play(first, np.argmax(game.legal(first), axis=1))
+        return [[_text(game, states[0], action) for action in range(game.num_actions)] for states in (first, second)]
+
+
+def _plain(config):
+    """Return a configuration as JSON has it, users' own files without their folders."""
+    values = json.loads(configuration.to_json(config))
+    return values | {"game": parse(config.game).short()}
+
+
+def _text(game, state, action):
+    try:
+        return game.action_to_text(state, action)
+    except Exception:  # of an action that is never legal here
+        return None
+
+
+def read(path: str | Path) -> TrainedNetwork:
+    """Return the network at a path: a run's folder, for its newest checkpoint; a checkpoint, or a file of weights, in a
+    run's folder; or an ONNX file that `export` wrote. Raises Refusal."""
+    path = Path(path)
+    if path.suffix == ".onnx":
+        return _of_onnx(path)
+    run = run_of(path)
+    config = run_folder.recorded_config(run)
+    game, network = _built(config)
+    tensors, iteration = _weights(path, run, network.state_dict())
+    return _filled(config, game, network, tensors, iteration, path, f"the network of {run}")
+
+
+def _of_onnx(path):
+    try:
+        arrays, about = onnx_file.read(files.read(path, files.DATA_BYTES_MAX))
+        if "config" not in about:
+            raise ValueError("it does not say which game it is for")
+        data, iteration = json.loads(about["config"]), int(about["iteration"])
+    except (OSError, ValueError, KeyError) as error:
+        raise Refusal(f"{path} is not from `python -m az_mpi export`: {error}") from error
+    config = configuration.validate(data, f"the configuration in {path}", folders=[path.parent, Path.cwd()])
+    game, network = _built(config)
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    return _filled(config, game, network, tensors, iteration, path, "its configuration")
+
+
+def _built(config):
+    game = games.make(config.game)
+    return game, resnet.build(game, config.network, config.seed)
+
+
+def _filled(config, game, network, tensors, iteration, path, what) -> "TrainedNetwork":
+    if lines := checkpoint.differences(tensors, network.state_dict()):
+        raise Refusal(f"{path} does not fit {what}: {lines[0]}")
+    network.load_state_dict(tensors)
+    return TrainedNetwork(config, game, network.eval(), iteration)
+
+
+def run_of(path: Path) -> Path:
+    """Return the run's folder that `path` is or is in. Raises Refusal."""
+    for folder in (path, *path.absolute().parents):
+        if (folder / "config.json").is_file() or (folder / "attempts").is_dir():
+            return folder
+    raise Refusal(f"{path} is not a run's folder, nor in one\n  name the --logdir of a run, or a checkpoint in it")
+
+
+def _weights(path: Path, run: Path, ours: dict[str, torch.Tensor]) -> tuple[dict[str, Any], int]:
+    """Return (the weights at `path`, tensors by name; their iteration). ours: those of the run's network, for
+    comparison."""
+    try:
+        if path.is_file():
+            iteration = int(path.stem) if path.stem.isdecimal() else 0
+            return checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX)), iteration
+        if (path / "state.json").is_file():
+            found = checkpoint.read(path)
+        else:
+            found, lines = checkpoint.load_newest(run / "checkpoints", set_aside=False, ours=ours)
+            for line in lines:
+                logging.getLogger("az_mpi").warning(line)
+            if found is None:
+                raise Refusal(f"{run} holds no whole checkpoint\n  train there first, or name another run")
+        return found.model, found.progress.iteration
+    except Refusal:
+        raise
+    except Exception as error:  # safetensors has errors of its own
+        raise Refusal(f"{path} cannot be read: {error}") from error
