@@ -25,7 +25,7 @@ ABOUT = "Play against the network of a run in a browser, and look at what it thi
 EPILOG = """\
 It prints the address of the page, which has a secret word in it: who has the address can play. Ctrl-C ends it.
 """
-PAGE = Path(__file__).with_name("page.html")
+HERE = Path(__file__).parent
 BODY_MAX, WAIT_S = 2**16, 20.0
 NONCE = "NONCE"  # in the page, in place of a word that only this answer has: no other script runs there
 HEADERS = {
@@ -71,6 +71,12 @@ def make_game(run: Path, checkpoint: str, simulations: int) -> "WebGame":
     return WebGame(views.open_session, checkpoint, Limit(simulations), about, views.requests)
 
 
+def page_with(*back_end: Path) -> str:
+    """Return the page with scripts that play the game: they define `ask` and call `show`, see served.js."""
+    scripts = "\n".join(path.read_text(encoding="utf-8") for path in back_end)
+    return (HERE / "page.html").read_text(encoding="utf-8").replace("/*BACK END*/", scripts)
+
+
 class Server(http.server.ThreadingHTTPServer):
     """Serves the page and the requests of one game, to whoever knows `token`."""
 
@@ -105,7 +111,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         query = {key: values[0] for key, values in parse_qs(place.query).items()}
         if place.path == "/" and self._may(query.get("token", "")):
             nonce = secrets.token_urlsafe(16)
-            page = PAGE.read_text(encoding="utf-8").replace(NONCE, nonce)
+            page = page_with(HERE / "served.js").replace(NONCE, nonce)
             self._answer(HTTPStatus.OK, page.encode(), "text/html; charset=utf-8", nonce)
         elif place.path == "/state" and self._may(self.headers.get("X-Token", "")):
             version = query.get("version", "0")

@@ -19,6 +19,7 @@ ABOUT = """\
 Write the network of a run as one file:
   onnx         for onnxruntime, OpenVINO and other programs; az_mpi.load_player plays it too
   torchscript  for programs with torch, also in C++
+  web          one HTML page that plays by itself in any browser, without a server or a network connection
 """
 
 
@@ -69,7 +70,7 @@ def graph_of(found: "TrainedNetwork", instead: str) -> tuple[list, dict[str, str
         return graph.operations(found.network)
     except Exception as error:  # a user's own head may compute anything
         raise Refusal(f"the network cannot be written as plain operations: {error}\n"
-                      f"  --to {instead} takes any network") from error
+                      f"  try --to {instead}") from error
 
 
 def torchscript(found: "TrainedNetwork") -> bytes:
@@ -88,4 +89,12 @@ def torchscript(found: "TrainedNetwork") -> bytes:
     return stream.getvalue()
 
 
-WRITERS: dict[str, Callable[["TrainedNetwork"], bytes]] = {"onnx": onnx, "torchscript": torchscript}
+def web(found: "TrainedNetwork") -> bytes:
+    """Return a network as an HTML page. Raises Refusal if the page cannot have the game's rules or the network."""
+    from az_mpi.play.export import web_page
+
+    web_page.spec(found.game)
+    return web_page.page(found, *graph_of(found, "torchscript")).encode()
+
+
+WRITERS: dict[str, Callable[["TrainedNetwork"], bytes]] = {"onnx": onnx, "torchscript": torchscript, "web": web}

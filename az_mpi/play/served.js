@@ -1,0 +1,22 @@
+// What page.html needs of its back end, here the server of `az_mpi web`: ask(what, argument), and calls of show(state).
+const token = new URLSearchParams(location.search).get("token") || "";
+async function ask(what, argument) {
+  busy = true; let error = null;
+  try {
+    const answer = await fetch("/ask", { method: "POST", headers: { "X-Token": token, "Content-Type": "application/json" }, body: JSON.stringify({ what, argument }) });
+    error = answer.ok ? (await answer.json()).error : await answer.text();
+  } catch (problem) { error = "az_mpi web has ended"; }
+  busy = false; $("error").textContent = error || "";
+}
+async function listen() {
+  let version = 0;
+  for (;;) {
+    try {
+      const answer = await fetch("/state?version=" + version, { headers: { "X-Token": token } });
+      if (!answer.ok) { $("error").textContent = await answer.text(); return; }
+      const next = await answer.json();
+      if (next.version > version) { version = next.version; show(next); }
+    } catch (problem) { $("error").textContent = "az_mpi web has ended, or cannot be reached"; await new Promise((go) => setTimeout(go, 1500)); }
+  }
+}
+listen();
