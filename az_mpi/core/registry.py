@@ -31,7 +31,7 @@ from az_mpi.core.problems import NotNow, Refusal, escape
 
 _NAME = re.compile(r"(?:(.*?\.py|[A-Za-z_][\w.]*):)?([A-Za-z_]\w*)\s*(?:\((.*)\))?", re.DOTALL)
 HOW = "package.module:Class or path/file.py:Class"
-LIBRARIES = ("openspiel",)  # what is built in under LIBRARY:NAME takes the name as its first argument
+LIBRARIES = ("openspiel", "zoo")  # what is built in under LIBRARY:NAME takes the name as its first argument
 
 
 class Name(NamedTuple):
@@ -296,6 +296,7 @@ OPPONENTS = Registry("evaluate.opponents", "az_mpi.evaluate.opponents:Opponent",
     "random": "az_mpi.evaluate.opponents:random_moves",
     "rollout": "az_mpi.evaluate.opponents:rollout",
     "uci": "az_mpi.evaluate.engine_opponents:UciPlayer",
+    "zoo:NAME": "az_mpi.play.zoo_opponent:of_zoo",
 })  # fmt: skip
 SOLVERS = Registry("evaluate.solver", "az_mpi.evaluate.solver:Solver", "game", {
     "auto": "az_mpi.evaluate.solver:of_game",

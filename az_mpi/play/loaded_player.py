@@ -73,12 +73,12 @@ def load_player(path: str | Path, engine: str = "auto", precision: str = "auto",
     """Return a player with a network of a run, on the first GPU if there is one.
 
     path: a run's folder, for its newest checkpoint; a checkpoint (RUN/checkpoints/NNNNNN); a file of weights, such as
-    RUN/best/NNNNNN.safetensors, in a run's folder, which has the configuration; or an ONNX file that
-    `python -m az_mpi export` wrote. engine, precision: as `network.engine` and `network.precision`. threads: of engines
-    on a CPU.
+    RUN/best/NNNNNN.safetensors, in a run's folder, which has the configuration; an ONNX or safetensors file that
+    `python -m az_mpi export` wrote; or the name of a network that comes with az_mpi, such as "zoo:connect4".
+    engine, precision: as `network.engine` and `network.precision`. threads: of engines on a CPU.
     Raises Refusal if there is no such run or file, or the run has no whole checkpoint.
     """
-    config, game, network, _ = trained_network.read(path)
+    config, game, network, *_ = trained_network.read(path)
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     made, _ = engines.make(engine, network, game, device, threads, precision)
     if precision == "int8":
@@ -90,7 +90,7 @@ def load_player(path: str | Path, engine: str = "auto", precision: str = "auto",
 def find_network(run: Path, name: str) -> Path:
     """Return the path for `load_player` of a network of a run: "newest" for the newest checkpoint, "best" for the best
     network so far, or a name as in RUN/checkpoints or RUN/best. Raises Refusal, which lists the names."""
-    if run.suffix == ".onnx" and name == "newest":
+    if name == "newest" and (run.suffix in (".onnx", ".safetensors") or trained_network.zoo_file(run)):
         return run
     saved = checkpoint.find(run / "checkpoints")
     best = [run / "best" / file for file in files.names(run / "best") if file.endswith(".safetensors")]

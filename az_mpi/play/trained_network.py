@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,16 +23,19 @@ if TYPE_CHECKING:
     from az_mpi.config.schema import Config
 
 KEPT = ("game", "seed", "network", "search")  # what a file keeps of the configuration
+ZOO = Path(__file__).parents[1] / "zoo"  # networks that come with az_mpi, written by `export --to zoo`
 NAMED_MAX = 1000  # actions whose names a file has
 
 
 class TrainedNetwork(NamedTuple):
-    """A network on the CPU, with its game and configuration. iteration: after how many it was saved."""
+    """A network on the CPU, with its game and configuration. iteration: after how many it was saved. run: the folder of
+    the run that it is from; None if it is from a file that `export` wrote."""
 
     config: "Config"
     game: Game
     network: resnet.ResNet
     iteration: int
+    run: Path | None = None
 
     def about(self) -> dict[str, str]:
         """Return what a file says of the network: {name: text}, all but the version and the game as JSON."""
@@ -67,20 +71,40 @@ def _text(game, state, action):
 
 def read(path: str | Path) -> TrainedNetwork:
     """Return the network at a path: a run's folder, for its newest checkpoint; a checkpoint, or a file of weights, in a
-    run's folder; or an ONNX file that `export` wrote. Raises Refusal."""
-    path = Path(path)
+    run's folder; an ONNX or safetensors file that `export` wrote; or a name in the zoo. Raises Refusal."""
+    path = zoo_file(path) or Path(path)
     if path.suffix == ".onnx":
-        return _of_onnx(path)
+        return _of_file(path, onnx_file.read)
+    if path.suffix == ".safetensors" and not _run_above(path):
+        return _of_file(path, checkpoint.from_bytes_with_about)
     run = run_of(path)
     config = run_folder.recorded_config(run)
     game, network = _built(config)
     tensors, iteration = _weights(path, run, network.state_dict())
-    return _filled(config, game, network, tensors, iteration, path, f"the network of {run}")
+    return _filled(config, game, network, tensors, iteration, path, f"the network of {run}")._replace(run=run)
 
 
-def _of_onnx(path):
+def zoo_file(path: str | Path) -> Path | None:
+    """Return the file of a network that comes with az_mpi: for "zoo:connect4", and for "connect4" where there is
+    nothing of that name; None for any other path. Raises Refusal if the zoo has no such network."""
+    name, is_zoo = str(path).removeprefix("zoo:"), str(path).startswith("zoo:")
+    file = ZOO / f"{name}.safetensors"
+    if (is_zoo or not os.path.lexists(path)) and name in zoo_names():
+        return file
+    if is_zoo:
+        raise Refusal(f"{path}: az_mpi comes with no network of this name\n  there are: "
+                      + (", ".join(zoo_names()) or "none yet"))
+    return None
+
+
+def zoo_names() -> list[str]:
+    """Return the names of the networks that come with az_mpi."""
+    return [name.removesuffix(".safetensors") for name in files.names(ZOO) if name.endswith(".safetensors")]
+
+
+def _of_file(path, read):
     try:
-        arrays, about = onnx_file.read(files.read(path, files.DATA_BYTES_MAX))
+        tensors, about = read(files.read(path, files.DATA_BYTES_MAX))
         if "config" not in about:
             raise ValueError("it does not say which game it is for")
         data, iteration = json.loads(about["config"]), int(about["iteration"])
@@ -88,7 +112,6 @@ def _of_onnx(path):
         raise Refusal(f"{path} is not from `python -m az_mpi export`: {error}") from error
     config = configuration.validate(data, f"the configuration in {path}", folders=[path.parent, Path.cwd()])
     game, network = _built(config)
-    tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
     return _filled(config, game, network, tensors, iteration, path, "its configuration")
 
 
@@ -106,10 +129,18 @@ def _filled(config, game, network, tensors, iteration, path, what) -> "TrainedNe
 
 def run_of(path: Path) -> Path:
     """Return the run's folder that `path` is or is in. Raises Refusal."""
+    if folder := _run_above(path):
+        return folder
+    shipped = f"; or a network that comes with az_mpi: {', '.join(zoo_names())}" if zoo_names() else ""
+    raise Refusal(f"{path} is not a run's folder, nor in one\n"
+                  f"  name the --logdir of a run, or a checkpoint in it{shipped}")
+
+
+def _run_above(path):
     for folder in (path, *path.absolute().parents):
         if (folder / "config.json").is_file() or (folder / "attempts").is_dir():
             return folder
-    raise Refusal(f"{path} is not a run's folder, nor in one\n  name the --logdir of a run, or a checkpoint in it")
+    return None
 
 
 def _weights(path: Path, run: Path, ours: dict[str, torch.Tensor]) -> tuple[dict[str, Any], int]:

@@ -115,6 +115,16 @@ def from_bytes(content: bytes) -> Tensors:
     return {_OLD_NAME.sub(r"heads.\1.\2.", name): tensor for name, tensor in load_bytes(content).items()}
 
 
+def from_bytes_with_about(content: bytes) -> tuple[Tensors, dict[str, str]]:
+    """Return (the tensors in the content of a safetensors file, what `to_bytes` has stored with them). Raises
+    ValueError."""
+    try:
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        return from_bytes(content), header.get("__metadata__", {})
+    except Exception as error:  # safetensors has errors of its own
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
 def broadcast(world: "World", tensors: Tensors | None, source: int = 0) -> Tensors:
     """Return the tensors of rank `source` on every rank; those of the others are ignored. Collective over world."""
     content = to_bytes(tensors) if world.rank == source else b""

@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "storage": "config core games liveness selfplay",
     "report": "config core games liveness storage",
     "run": "config core evaluate games liveness mpi network report search selfplay storage train",
-    "play": "config core games network search storage",
+    "play": "config core evaluate games network report search storage",
     "loop": "core mpi report run selfplay",
     "modes": "config core liveness loop mpi report run selfplay storage",
     "launch": "config core liveness mpi report storage",

@@ -114,8 +114,8 @@ def test_the_command_writes_and_refuses_to_overwrite(tmp_path, capsys):
 
 def test_what_is_no_file_of_ours_is_refused(tmp_path):
     whole, path = export_command.onnx(found("tictactoe")), tmp_path / "x.onnx"
-    arrays, about = onnx_file.read(whole)
-    assert all(array.dtype == np.float32 for array in arrays.values())
+    tensors, about = onnx_file.read(whole)
+    assert all(tensor.dtype == torch.float32 for tensor in tensors.values())
     wrongs = [b"", b"no", whole[:5000], whole[:-20], bytes(1000),
               onnx_file.write([], {}, (1, 1, 1), {"az_mpi": "1"}),
               onnx_file.write([], {}, (1, 1, 1), about),

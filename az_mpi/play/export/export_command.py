@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from az_mpi.play.trained_network import TrainedNetwork
 
 PROG = "python -m az_mpi export"
+ZOO_BYTES_MAX = 2_000_000
 ABOUT = """\
 Write the network of a run as one file:
   onnx         for onnxruntime, OpenVINO and other programs; az_mpi.load_player plays it too
   torchscript  for programs with torch, also in C++
+  zoo          a safetensors file that says how it was trained and how strong it is, as in az_mpi/zoo
   web          one HTML page that plays by itself in any browser, without a server or a network connection
 """
 
@@ -97,4 +99,25 @@ def web(found: "TrainedNetwork") -> bytes:
     return web_page.page(found, *graph_of(found, "torchscript")).encode()
 
 
-WRITERS: dict[str, Callable[["TrainedNetwork"], bytes]] = {"onnx": onnx, "torchscript": torchscript, "web": web}
+def zoo(found: "TrainedNetwork") -> bytes:
+    """Return a network as a safetensors file that says all about itself: what other formats say, and `commit`, `hours`
+    (of each rank), `ranks` and `evaluation` (the newest one's record in metrics.jsonl). Raises Refusal."""
+    from az_mpi.report import run_data
+    from az_mpi.storage import checkpoint
+
+    if found.run is None:
+        raise Refusal("this network is not in a run's folder, which says how it was trained\n  name a run")
+    data = run_data.load(found.run)
+    hours = sum(map(sum, data.phase_seconds().values())) / 3600
+    start, evaluation = data.attempts[-1], data.evaluations[-1] if data.evaluations else {}
+    rows = {"commit": start["git_commit"], "hours": round(hours, 4), "ranks": len(start["hosts"]),
+            "evaluation": {name: value for name, value in evaluation.items() if not name.endswith("_s")}}  # fmt: skip
+    about = found.about() | {name: json.dumps(row) for name, row in rows.items()}
+    content = checkpoint.to_bytes(found.network.state_dict(), about)
+    if len(content) > ZOO_BYTES_MAX:
+        raise Refusal(f"the network takes {len(content):,} bytes; files of the zoo take up to {ZOO_BYTES_MAX:,}")
+    return content
+
+
+WRITERS: dict[str, Callable[["TrainedNetwork"], bytes]] = {
+    "onnx": onnx, "torchscript": torchscript, "web": web, "zoo": zoo}  # fmt: skip

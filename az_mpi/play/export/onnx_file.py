@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
 from az_mpi.network.graph import INPUT, Operation
 
@@ -44,9 +45,9 @@ def write(operations: list[Operation], outputs: dict[str, tuple[str, list[int]]]
     return model + b"".join(_bytes(14, _bytes(1, key) + _bytes(2, value)) for key, value in about.items())
 
 
-def read(content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Return ({name: float32 array} of a file's weights, its metadata). Raises ValueError if it is no ONNX file."""
-    arrays: dict[str, np.ndarray] = {}
+def read(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Return ({name: float32 tensor} of a file's weights, its metadata). Raises ValueError if it is no ONNX file."""
+    weights: dict[str, torch.Tensor] = {}
     about = {}
     try:
         for number, value in _fields(content):
@@ -55,13 +56,13 @@ def read(content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
                 for tensor in tensors:
                     if tensor[2] == [FLOAT]:
                         array = np.frombuffer(tensor[9][0], "<f4").reshape(tensor.get(1, []))
-                        arrays[tensor[8][0].decode()] = array
+                        weights[tensor[8][0].decode()] = torch.from_numpy(array.copy())
             elif number == 14:
                 entry = dict_of(value)
                 about[entry[1][0].decode()] = entry[2][0].decode()
     except (IndexError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise ValueError(f"it is no ONNX file: {type(error).__name__}") from error
-    return arrays, about
+    return weights, about
 
 
 def dict_of(message: bytes) -> dict[int, list[Any]]:
