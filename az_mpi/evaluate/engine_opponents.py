@@ -18,6 +18,7 @@ from az_mpi.games.uci_moves import uci_moves
 from az_mpi.games.vertices import Vertices
 
 FAILURES_MAX = 3  # without a good answer in between: the program is not started again
+START_S = 60.0  # for each answer while it starts, if answer_s is less: it may load much
 COLOURS = "black", "white"
 PASS = "pass"
 
@@ -90,8 +91,10 @@ class EnginePlayer(Opponent):
             return RESIGNS
 
     def _start(self):
-        self.process = EngineProcess(self.command, self.answer_s, self.memory_bytes)
+        self.process = EngineProcess(self.command, self.memory_bytes)
+        self.process.answer_s = max(self.answer_s, START_S)
         self.greet(self.process)
+        self.process.answer_s = self.answer_s
         return self.process
 
     def _state(self, actions):
@@ -238,7 +241,7 @@ class UciPlayer(EnginePlayer):
         if self.moves.variant in variants:
             settings["UCI_Variant"] = self.moves.variant
         elif self.moves.variant != "chess":
-            known = ", ".join(word for word in variants[2:] if word not in ("default", "var"))
+            known = ", ".join(dict.fromkeys(word for word in variants[2:] if word not in ("default", "var")))
             raise EngineFailed(f"does not play {self.moves.variant}; it plays {known or 'chess'}")
         if "UCI_Elo" in settings and "UCI_LimitStrength" in offered:
             settings.setdefault("UCI_LimitStrength", True)  # without it UCI_Elo does nothing

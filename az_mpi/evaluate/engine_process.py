@@ -37,9 +37,11 @@ class EngineProcess:
 
     Standard input and output are for the protocol; the end of standard error is kept for messages."""
 
-    def __init__(self, command: str, answer_s: float, memory_bytes: int):
-        """answer_s: how long it may take to answer. memory_bytes: of its address space; 0: no limit."""
-        self.answer_s, self._bytes, self._said = answer_s, b"", b""
+    answer_s = 60.0  # how long it may take to answer
+
+    def __init__(self, command: str, memory_bytes: int):
+        """memory_bytes: of its address space; 0: no limit."""
+        self._bytes, self._said = b"", b""
         try:
             # Bytes without buffers: what is written is sent, and select tells what there is to read.
             process = subprocess.Popen(limited(words_of(command), memory_bytes), bufsize=0, start_new_session=True,
