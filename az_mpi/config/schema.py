@@ -186,7 +186,8 @@ class Evaluate(Section):
     simulations: _whole(0) = _free(0, "Simulations for each move of a match game; 0: search.simulations.")
     opponents: _list_of(OPPONENTS) = _free(
         ("best", "random", "rollout"), 'Who is played: the "best" network so far, "random" moves, a search on '
-        '"rollout" values; in games of OpenSpiel "mcts_bot", its own search.',
+        '"rollout" values; "zoo:NAME", a network that comes with az_mpi; in games of OpenSpiel "mcts_bot", its own '
+        'search.',
         strict=False)  # strict would refuse JSON's list for a tuple
     rollout_simulations: _whole(1) = _free(400, 'Simulations for each move of the "rollout" opponent.')
     opening_plies: _whole(0) = _free(2, "Random plies before a match game; each opening is played with both colours.")
