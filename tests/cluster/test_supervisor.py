@@ -139,7 +139,7 @@ def test_a_rank_killed_before_it_has_joined(launch, machine, checkout):
     """On another host than mpirun's. MPI tells nobody: without the watchdogs the others would wait in MPI_Init."""
     script = """until pid=$(for pid in $(ip netns pids "$0"); do
             tr '\\0' '\\n' <"/proc/$pid/environ" | grep -qx OMPI_COMM_WORLD_LOCAL_RANK=1 && echo "$pid"
-        done 2>/dev/null) && [ -n "$pid" ]; do :; done; kill -9 $pid"""
+        done 2>/dev/null; :) && [ -n "$pid" ]; do :; done; kill -9 $pid"""
     job = launch("--survive", "--hosts", "node1:1,node2:2", *LONG)
     assert machine.run("sh", "-c", script, "node2").returncode == 0
     begun = time.monotonic()

@@ -2,19 +2,16 @@
 
 import json
 import re
-import shutil
 import signal
-import subprocess
 import sys
 import urllib.request
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from browser import Browser, needs_browser
 from helpers import engine_process, make_run
 
 pytestmark = pytest.mark.process
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 @pytest.fixture
@@ -45,9 +42,11 @@ def test_ctrl_c_ends_it(page):
     assert process.returncode == 0
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@needs_browser
 def test_a_browser_draws_the_board(page, tmp_path):
-    words = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}",
-             "--timeout=8000", "--dump-dom", page[1]]  # fmt: skip
-    drawn = subprocess.run(words, capture_output=True, text=True, timeout=100).stdout
-    assert len(re.findall(r'<g [^>]*class="can', drawn)) == 9 and "hex(size=3)" in drawn
+    with Browser(tmp_path / "browser") as browser:
+        browser.call("Page.navigate", url=page[1])
+        browser.wait("document.querySelectorAll('g.can').length == 9")
+        assert "hex(size=3)" in browser.run("document.querySelector('h1').textContent")
+        own = urlsplit(page[1]).netloc
+        assert {urlsplit(url).netloc for url in browser.problems} == {own}  # its requests; an error would be a dict
