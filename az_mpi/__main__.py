@@ -25,6 +25,8 @@ COMMANDS = {
     "web": ("az_mpi.play.web", "play against the network of a run in a browser, and look at what it thinks"),
     "compare": ("az_mpi.compare.compare_command", "train configurations for equal time and say which one plays best"),
     "export": ("az_mpi.play.export.export_command", "write the network of a run as a file for other programs"),
+    "match": ("az_mpi.play.match", "play a match between runs, other programs and simple opponents"),
+    "ladder": ("az_mpi.play.ladder", "play the checkpoints of a run against each other, for one Elo curve"),
     "verify": ("az_mpi.storage.verify", "check every file of a run, and mend what can be"),
 }
 

@@ -91,21 +91,26 @@ def count(played: list[Played]) -> np.ndarray:
 
 
 def play_games(game: Game, ours: Opponent, theirs: Opponent, starts: Openings, indices: np.ndarray,
-               on_progress: OnProgress = silent) -> list[Played]:
+               on_progress: OnProgress = silent, on_game: Callable[[Played], object] = silent) -> list[Played]:
     """Play the games `indices`, int64 [n], of a match whose opening k is number k of `starts`; return them in order.
-    Not collective. See `play_match`."""
+    on_game is called with each of them when it has ended. Not collective. See `play_match`."""
     played = []
     for done in range(0, len(indices), GAMES_AT_ONCE):
         part = indices[done : done + GAMES_AT_ONCE]
         played += _play(game, ours, theirs, starts.pick(part // 2), part,
-                        partial(_report, on_progress, done, len(indices)))
+                        partial(_report, on_progress, done, len(indices)), on_game)
     return played
 
 
 @watchdog.steps()
-def _play(game, ours, theirs, starts, indices, on_progress):
-    states, moves = starts.states.copy(), [list(opening) for opening in starts.moves]
-    result, notes = np.zeros(len(states), np.float32), [""] * len(states)
+def _play(game, ours, theirs, starts, indices, on_progress, on_game):
+    states, moves, played = starts.states.copy(), [list(opening) for opening in starts.moves], {}
+
+    def end(slot, result, note=""):
+        live[slot] = False
+        played[slot] = Played(int(indices[slot]), moves[slot], float(result), note)
+        on_game(played[slot])
+
     colour = indices % 2  # of ours, as in `game.to_play`
     seats = [player.seat(game, states, indices, starts.moves) for player in (ours, theirs)]
     live = np.ones(len(states), bool)
@@ -116,8 +121,7 @@ def _play(game, ours, theirs, starts, indices, on_progress):
             continue
         actions = seats[turn % 2].choose(slots)
         for slot in slots[actions == RESIGNS]:
-            live[slot], result[slot] = False, 2 * (turn % 2) - 1
-            notes[slot] = (ours, theirs)[turn % 2].note(int(indices[slot]))
+            end(slot, 2 * (turn % 2) - 1, (ours, theirs)[turn % 2].note(int(indices[slot])))
         slots, actions = slots[actions != RESIGNS], actions[actions != RESIGNS]
         for seat in seats:
             seat.advance(slots, actions)
@@ -125,13 +129,14 @@ def _play(game, ours, theirs, starts, indices, on_progress):
         for slot, action in zip(slots, actions.tolist()):
             moves[slot].append(action)
         ended, value = game.terminal(states[slots])
-        over = slots[ended]
-        same = game.to_play(states[over]) == colour[over]
-        result[over] = np.where(same, value[ended], -value[ended])
-        live[over] = False
+        same = game.to_play(states[slots]) == colour[slots]
+        for k in np.flatnonzero(ended):
+            end(slots[k], value[k] if same[k] else -value[k])
         # One turn of each player is one step of the watchdog: one of the two may need far less time.
         (watchdog.step if turn % 2 else watchdog.tick)()
         on_progress(int((~live).sum()))
         if not live.any():
             break
-    return [Played(*row) for row in zip(indices.tolist(), moves, result.tolist(), notes)]
+    for slot in np.flatnonzero(live):
+        end(slot, 0)
+    return [played[slot] for slot in range(len(states))]

@@ -87,7 +87,7 @@ class EnginePlayer(Opponent):
             self.stop()
             self._failures_num += 1
             self.lost[index] = f"{self.protocol} engine {error}"
-            logging.getLogger("az_mpi").warning("%s: %s: it loses game %d", self.command, error, index)
+            logging.getLogger("az_mpi").warning("%s: %s: it loses game %d", self.command, error, index + 1)
             return RESIGNS
 
     def _start(self):

@@ -4,7 +4,10 @@ A draw counts as half a win: score = (wins + draws / 2) / games.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from az_mpi.evaluate.arena import MatchResult
 
@@ -53,3 +56,49 @@ def summary(result: MatchResult) -> dict[str, Any]:
         "elo_low": elo(low),
         "elo_high": elo(high),
     }
+
+
+ERROR_RATE = 0.05  # of either kind in a sequential test
+SPRT_BOUND = math.log((1 - ERROR_RATE) / ERROR_RATE)
+PAIR_SCORES = np.array([0, 0.25, 0.5, 0.75, 1])
+
+
+def expected_score(difference: float) -> float:
+    """Return the score that a difference in Elo lets expect: the inverse of `elo`."""
+    return 1 / (1 + 10 ** (-difference / 400))
+
+
+def log_likelihood_ratio(pairs: Sequence[int], elo0: float, elo1: float) -> float:
+    """Return the log-likelihood ratio of the hypotheses that the difference is elo1 and that it is elo0.
+
+    pairs: how many pairs of games scored 0, 0.5, 1, 1.5 and 2. The two games of a pair have the same opening, so they
+    are not independent of each other; pairs are. The generalised sequential probability ratio test, approximated as in
+    Van den Bergh, "A practical introduction to the GSPRT" (2020): n / 2 log(v0 / v1), where v is the mean square of the
+    distance of a pair's score from the one that the hypothesis expects.
+    """
+    counts = np.maximum(np.asarray(pairs, float), 1e-3)  # no variance is 0
+    shares, wide = counts / counts.sum(), counts.sum() / 2
+    v0, v1 = (float(shares @ (PAIR_SCORES - expected_score(one)) ** 2) for one in (elo0, elo1))
+    return wide * math.log(v0 / v1)
+
+
+def bradley_terry(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (Elo float64 [n], its standard error float64 [n]) of n players; the first one has 0, without error.
+
+    points: float64 [n, n], what player i scored against j, a draw as 0.5 for both. All players must be linked by
+    matches. Each match counts one drawn game more than was played, so that no rating is infinite. The maximum of the
+    likelihood by Newton's method (Bradley and Terry 1952); the errors are from its curvature there.
+    """
+    points = points + ((points + points.T) > 0) * 0.5
+    games, strength = points + points.T, np.zeros(len(points))
+    for _ in range(100):
+        expected = 1 / (1 + np.exp(strength[None] - strength[:, None]))
+        weights = games * expected * (1 - expected)
+        curvature = np.diag(weights.sum(axis=1)) - weights
+        step = np.linalg.solve(curvature[1:, 1:], (points - games * expected).sum(axis=1)[1:])
+        strength[1:] += np.clip(step, -1, 1)
+        if np.abs(step).max(initial=0) < 1e-9:
+            break
+    errors = np.sqrt(np.concatenate([[0], np.diag(np.linalg.inv(curvature[1:, 1:]))]))
+    scale = 400 / math.log(10)
+    return scale * strength, scale * errors

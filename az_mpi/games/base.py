@@ -65,6 +65,7 @@ class Game(ABC):
     # Where actions belong to cells: action cell * action_kinds + kind is one of a cell, counted row by row as the
     # planes show the board, and the actions after the last cell's, such as a pass, are of none. 0: they do not.
     action_kinds = 0
+    sgf_number = 0  # of the game in SGF files, "GM"; 0: it has none
     solver = ""  # the name of its exact solver, as in `evaluate.solver`; "": there is none
     # Row k of each table is one symmetry of the board, row 0 the identity. With cells = symmetry_cells[k] and
     # actions = symmetry_actions[k], the turned board is planes[..., cells] and its policy is policy[..., actions].

@@ -28,6 +28,8 @@ class Rules(BitboardGame):
     without a column I (D4); the last action is to pass ("pass").
     """
 
+    sgf_number = 1
+
     def __init__(self, size: int = 9, komi: float = 7, max_plies: int = 0):
         require("size", size, 1, 19)  # below 5: for tests
         require("max_plies", max_plies, 0, 10_000)

@@ -23,6 +23,7 @@ class Rules(BitboardGame):
     """
 
     shape = "hex"
+    sgf_number = 11
 
     def __init__(self, size: int = 11, swap: bool = False):
         require("size", size, 2, 19)

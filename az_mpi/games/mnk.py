@@ -20,6 +20,8 @@ class Rules(BitboardGame):
     in the top row of tic-tac-toe.
     """
 
+    sgf_number = 4
+
     def __init__(self, m: int = 3, n: int = 3, k: int = 3):
         require("m", m, 3, 19)
         require("n", n, 3, 19)

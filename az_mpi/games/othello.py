@@ -20,6 +20,7 @@ class Rules(BitboardGame):
     """
 
     solver = "othello"
+    sgf_number = 2
 
     def __init__(self, size: int = 8):
         if size not in SIZES or type(size) is not int:

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from az_mpi.core.arguments import Parser
@@ -20,14 +21,16 @@ def make_parser(prog: str, about: str, epilog: str) -> Parser:
     parser = Parser(prog, about, epilog, run=True)
     parser.add_argument("--checkpoint", default="newest", metavar="NAME",
                         help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012")
-    parser.add_argument("--simulations", type=_positive(int), default=0, metavar="N",
+    parser.add_argument("--simulations", type=positive(int), default=0, metavar="N",
                         help="simulations for a move (by default as in the run's self-play, or what --seconds allows)")
-    parser.add_argument("--seconds", type=_positive(float), default=0.0, metavar="S",
+    parser.add_argument("--seconds", type=positive(float), default=0.0, metavar="S",
                         help="at most S seconds for a move")
     return parser
 
 
-def _positive(kind):
+def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """Return a reader of numbers above 0 for an option. kind: int or float."""
+
     def number(text):
         value = kind(text)
         if not 0 < value <= 1_000_000:

@@ -123,6 +123,7 @@ def _charts(data):
                     evaluation_marks, (0, 1)),
         chart.lines("Elo difference, with 95 % interval", "iteration", "Elo", elo, evaluation_marks,
                     empty="none: one side won every game" if elo else "nothing yet"),
+        _ladder(data, evaluation_marks),
         _solver(data, evaluation_marks),
         loop("Game length", "moves of both players", mean_length="mean_length"),
         loop("First player's score in self-play", "mean score", first_player="first_player_score"),
@@ -145,6 +146,16 @@ def _matches(data, key):
         values = [[match[f"{key}{end}"] for _, match in played] for end in ("", "_low", "_high")]
         series.append(Series(f"against {opponent}", [x for x, _ in played], *values))
     return series
+
+
+def _ladder(data, marks):
+    """Return the curve of `python -m az_mpi ladder`, "" if it has not been played."""
+    rows = data.ladder.get("ratings", [])
+    if not rows:
+        return ""
+    columns = ([row[key] for row in rows] for key in ("iteration", "elo", "elo_low", "elo_high"))
+    title = f"Elo by the ladder, with 95 % interval; {data.ladder['simulations']} simulations a move"
+    return chart.lines(title, "iteration", "Elo above the first network", [Series("ladder", *columns)], marks)
 
 
 def _no_losses(data):

@@ -13,7 +13,8 @@ from az_mpi.storage import plugin_sources
 
 class RunData(NamedTuple):
     """config: {dotted key: value}. train, iterations, evaluations: records of metrics.jsonl, in order; if an iteration
-    was done twice, the newer one. attempts: the content of attempts/NNN.json, with "number". status: status.json or {}.
+    was done twice, the newer one. attempts: the content of attempts/NNN.json, with "number". status, ladder:
+    status.json and ladder.json, or {}.
     """
 
     folder: Path
@@ -23,6 +24,7 @@ class RunData(NamedTuple):
     evaluations: list[dict[str, Any]]
     attempts: list[dict[str, Any]]
     status: dict[str, Any]
+    ladder: dict[str, Any]
 
     def phases(self) -> list[str]:
         """Return the names of the timed phases, in the order of an iteration."""
@@ -80,12 +82,13 @@ def load(folder: str | Path) -> RunData:
     newest = attempts[-1]
     config = configuration.flat(configuration.validate(newest["config"], f"attempts/{newest['number']}",
                                                        plugin_sources.kept(folder, newest)))
-    file, status = folder / "metrics.jsonl", folder / "status.json"
+    file = folder / "metrics.jsonl"
     records = _read(file, metrics.read) if file.exists() else []
     train, iterations, evaluations = (
         metrics.newest(records, kind, key)
         for kind, key in (("train", "step"), ("iteration", "iteration"), ("evaluation", "iteration")))
-    return RunData(folder, config, train, iterations, evaluations, attempts, _read(status) if status.exists() else {})
+    status, ladder = (_read(path) if path.exists() else {} for path in (folder / "status.json", folder / "ladder.json"))
+    return RunData(folder, config, train, iterations, evaluations, attempts, status, ladder)
 
 
 def _read(path, read=files.read_json):

@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "storage": "config core games liveness selfplay",
     "report": "config core games liveness storage",
     "run": "config core evaluate games liveness mpi network report search selfplay storage train",
-    "play": "config core evaluate games network report search storage",
+    "play": "config core evaluate games liveness mpi network report search storage",
     "loop": "core mpi report run selfplay",
     "modes": "config core liveness loop mpi report run selfplay storage",
     "launch": "config core liveness mpi report storage",
@@ -202,7 +202,7 @@ def test_information_options_load_nothing_big(options):
 
 
 @pytest.mark.parametrize("command", [
-    "launch", "hosts", "status", "report", "doctor", "verify", "play", "gtp", "export"])  # fmt: skip
+    "launch", "hosts", "status", "report", "doctor", "verify", "play", "gtp", "export", "match", "ladder"])  # fmt: skip
 def test_commands_say_their_help_at_once(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
 

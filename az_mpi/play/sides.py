@@ -1,0 +1,122 @@
+"""The sides of a match, by what is typed: networks of runs, other programs, and the opponents of evaluations."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from az_mpi import games
+from az_mpi.config import schema
+from az_mpi.core.problems import Refusal
+from az_mpi.core.registry import OPPONENTS
+from az_mpi.evaluate.opponents import Opponent, SearchPlayer, Seat
+from az_mpi.games.base import Game
+from az_mpi.network.evaluators import NetworkEvaluator
+from az_mpi.play.limits import Limit
+from az_mpi.play.loaded_player import LoadedPlayer, find_network, load_player
+from az_mpi.play.session import Session
+
+PROTOCOLS = ("gtp", "uci")
+
+
+class Side(NamedTuple):
+    """One side of a match: its name, and a function that makes its opponent for a game."""
+
+    name: str
+    game: Game | None  # that it was made for; None: it takes any
+    make: Callable[[Game], Opponent]
+
+
+class TimedPlayer(Opponent):
+    """A network that thinks for a time about each move, one game after the other; its trees stay between moves."""
+
+    def __init__(self, player: LoadedPlayer, limit: Limit):
+        self.player, self.limit = player, limit
+
+    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
+        return _TimedSeat(self, moves)
+
+
+class _TimedSeat(Seat):
+    def __init__(self, player: TimedPlayer, moves: list[list[int]]):
+        self.limit, self.sessions = player.limit, [Session(player.player) for _ in moves]
+        for session, opening in zip(self.sessions, moves):
+            for action in opening:
+                session.play(action)
+
+    def choose(self, slots: np.ndarray) -> np.ndarray:
+        for slot in slots:
+            self.sessions[slot].think(self.limit)
+        return np.array([self.sessions[slot].best() for slot in slots], np.int64)
+
+    def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
+        for slot, action in zip(slots, actions.tolist()):
+            self.sessions[slot].play(action)
+
+
+def read_side(text: str, limit: Limit, seed: tuple[int, ...], rank: int, threads: int) -> Side:
+    """Return the side that `text` names. Raises Refusal.
+
+    A run's folder, a checkpoint or a file of weights; RUN@NAME with a name as in RUN/checkpoints or RUN/best, or best;
+    gtp:COMMAND or uci:COMMAND; or an opponent as in `evaluate.opponents`. limit: for each move; 0 simulations: as in
+    the run's self-play. threads: of engines on a CPU."""
+    protocol, _, command = text.partition(":")
+    if protocol in PROTOCOLS and command:
+        seconds = f", seconds={limit.seconds:g}" * bool(limit.seconds)
+        return _opponent(f"{protocol}(command={command!r}{seconds})", command, limit, seed, rank)
+    is_network = text.startswith("zoo:") or _place(text)[0].exists() or OPPONENTS.problem(text) is not None
+    return _network(text, limit, threads) if is_network else _opponent(text, text, limit, seed, rank)
+
+
+def _place(text):
+    """Return (path, name of the network there)."""
+    run, at, name = text.rpartition("@")
+    return (Path(run), name) if at and not Path(text).exists() else (Path(text), "newest")
+
+
+def _network(text, limit, threads):
+    path, name = _place(text)
+    if not text.startswith("zoo:") and not path.exists():
+        raise Refusal(f"{text}: there is no such run, nor an opponent of this name\n  a side of a match is RUN, "
+                      f"RUN@NAME, gtp:COMMAND, uci:COMMAND, or {OPPONENTS.allowed}")
+    player = load_player(find_network(path, name) if (path / "checkpoints").is_dir() or name != "newest" else text,
+                         threads=threads)  # fmt: skip
+    simulations = limit.simulations or (0 if limit.seconds else player.settings.simulations)
+
+    def make(game: Game) -> Opponent:
+        if limit.seconds:
+            return TimedPlayer(player, Limit(simulations, limit.seconds))
+        settings = player.settings.model_copy(update={"simulations": simulations})
+        return SearchPlayer(NetworkEvaluator(game, player.engine), settings)
+
+    return Side(re.sub(r"/*$", "", text), player.game, make)
+
+
+def _opponent(name, shown, limit, seed, rank):
+    if name == "best":
+        raise Refusal('"best" alone is the best network of an evaluation; here name its run: RUN@best')
+    simulations = limit.simulations or schema.Evaluate().rollout_simulations
+    settings = schema.Evaluate(rollout_simulations=simulations)
+    OPPONENTS.check(name)
+
+    def make(game: Game) -> Opponent:
+        offered = {"game": game, "seed": seed, "rank": rank, "settings": settings, "search": schema.Search()}
+        made = OPPONENTS.make(name, **offered, best=None)
+        made.check()
+        return made
+
+    return Side(shown, None, make)
+
+
+def common_game(sides: list[Side], name: str | None) -> Game:
+    """Return the game that the sides play. name: what was asked for. Raises Refusal if they play different ones, or
+    none of them tells."""
+    named = [side for side in sides if side.game]
+    game = games.make(name) if name else named[0].game if named else None
+    if game is None:
+        raise Refusal("neither side is a run, so the match needs a game: add --game, such as --game go")
+    if wrong := [side for side in named if side.game.name != game.name]:
+        raise Refusal(f"{wrong[0].name} plays {wrong[0].game.name}, and the match is of {game.name}")
+    return game
