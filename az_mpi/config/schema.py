@@ -187,7 +187,8 @@ class Evaluate(Section):
     opponents: _list_of(OPPONENTS) = _free(
         ("best", "random", "rollout"), 'Who is played: the "best" network so far, "random" moves, a search on '
         '"rollout" values; "zoo:NAME", a network that comes with az_mpi; in games of OpenSpiel "mcts_bot", its own '
-        'search.',
+        "search. Other programs: \"gtp(command='gnugo --mode gtp')\", \"uci(command='stockfish', seconds=0.1)\"; "
+        "docs/play.md has their arguments.",
         strict=False)  # strict would refuse JSON's list for a tuple
     rollout_simulations: _whole(1) = _free(400, 'Simulations for each move of the "rollout" opponent.')
     opening_plies: _whole(0) = _free(2, "Random plies before a match game; each opening is played with both colours.")

@@ -4,6 +4,8 @@ import math
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from az_mpi.core.processes import STARTED, stat
@@ -61,3 +63,14 @@ def deadline(max_hours: float) -> float:
     begun_s = int(stat("self")[1][STARTED]) / os.sysconf("SC_CLK_TCK")  # psutil knows it only to the second
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - begun_s
     return time.monotonic() - age_s + SHARE * 3600 * max_hours if max_hours else math.inf
+
+
+@contextmanager
+def handling(handlers: Mapping[signal.Signals, Callable[[int, Any], object]]) -> Iterator[None]:
+    """Handle signals within the block. handlers: {signal: function, see `signal.signal`}."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 from az_mpi.core.processes import PR_SET_PDEATHSIG
+from az_mpi.core.signals import handling
 from az_mpi.liveness import watchdog
 from az_mpi.report.outcome import outcome
 
@@ -127,17 +128,6 @@ def tell(line: str, descriptor: int = 2) -> None:
         print(line, file=sys.stdout if descriptor == 1 else sys.stderr, flush=True)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-
-
-@contextmanager
-def handling(handlers: Mapping[signal.Signals, Callable[[int, Any], object]]) -> Iterator[None]:
-    """Handle signals within the block. handlers: {signal: function, see `signal.signal`}."""
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def interruptible(status: int | None = None) -> AbstractContextManager[None]:

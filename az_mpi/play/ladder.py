@@ -88,9 +88,10 @@ def _plan(given):
     if files.is_there(path) and not given.fresh:
         data = _read(path)
         if wrong := [key for key, value in settings.items() if data[key] != value]:
-            raise Refusal(f"{escape(str(path))} has games with {wrong[0]} = {data[wrong[0]]}, not {settings[wrong[0]]}\n"
+            key = wrong[0]
+            raise Refusal(f"{escape(str(path))} has games with {key} = {data[key]}, not {settings[key]}\n"
                           "  give the same settings to go on, or --fresh to begin anew")
-    return data | {"networks": chosen, "ratings": []}
+    return {"ratings": []} | data | {"networks": chosen}
 
 
 def _read(path):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import INTERRUPTED
 from az_mpi.core.problems import Refusal
+from az_mpi.core.signals import handling
 from az_mpi.play.limits import Limit
 from az_mpi.play.on_ranks import on_ranks
 from az_mpi.play.options import positive
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 PROG = "python -m az_mpi match"
 PAIRS_AT_ONCE, PAIRS_IN_TEST, PAIRS_TIMED = 64, 4, 1  # of each rank in a round; with --sprt; with --seconds
 TELL_EVERY_S = 10.0
+STOPS = signal.SIGINT, signal.SIGTERM  # of a terminal, and of mpirun
 ABOUT = "Play a match between A and B, every opening twice, once with each colour."
 EPILOG = """\
 A and B are each one of
@@ -98,7 +100,8 @@ def _match(world: "World", given: argparse.Namespace) -> None:
     if names[0] == names[1]:
         names = [f"{name} ({letter})" for name, letter in zip(names, "AB")]
     match = Match(world, game, names, given)
-    match.play(players, seed)
+    with handling(dict.fromkeys(STOPS, match.interrupt)):
+        match.play(players, seed)
     match.show()
 
 
@@ -123,8 +126,6 @@ class Match:
         given, world, pairs = self.given, self.world, self.given.games // 2
         at_once = PAIRS_TIMED if given.seconds else PAIRS_IN_TEST if given.sprt else PAIRS_AT_ONCE
         starts, done = openings(self.game, pairs, given.opening_plies, seed), 0
-        for number in (signal.SIGINT, signal.SIGTERM):  # mpirun sends TERM
-            signal.signal(number, self._interrupted)
         a, b = self.names
         self._say(f"{self.game.name}: {a} against {b}, {given.games} games, ranks: {world.size}")
         while done < pairs and not self.verdict:
@@ -205,9 +206,9 @@ class Match:
             write(self.given.games_file, self.game, records)
         print(json.dumps(result) if self.given.json else table(result), flush=True)
 
-    def _interrupted(self, *_):
+    def interrupt(self, *_: object) -> None:
         """Show what is known so far, and end. Not by KeyboardInterrupt: a library's callback would lose it."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOPS:
             signal.signal(number, signal.SIG_IGN)
         self.played, self.round = sorted([*self.played, *self.round]), []
         self._say("interrupted; of the round under way only root's games are known" * (self.world.size > 1)

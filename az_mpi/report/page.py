@@ -24,6 +24,8 @@ OPPONENTS = {  # explained for readers
     "random": "The opponent random plays any legal move.",
     "rollout": "The opponent rollout searches, and evaluates positions by random games.",
     "mcts_bot": "The opponent mcts_bot is OpenSpiel's own search with random games.",
+    "gtp": "The opponent gtp is another program, by the Go Text Protocol.",
+    "uci": "The opponent uci is another program, by the Universal Chess Interface.",
     "best": "The opponent best is the best network before this one.",
 }
 SOLVER = ("A move keeps the exact value if, with perfect play from then on, it does not turn a win into a draw or a "
@@ -96,7 +98,8 @@ def _verdict(data):
     newest = data.evaluations[-1]
     items = "".join(f"<li>{escape(line.strip())}</li>" for line in evaluation_lines(newest))
     about = ["A score counts a win as 1 and a draw as 1/2; in brackets are 95 % intervals."]
-    about += [OPPONENTS[name] for name in newest["matches"] if name in OPPONENTS]
+    about += [OPPONENTS[name] for name in dict.fromkeys(parse(name).attribute for name in newest["matches"])
+              if name in OPPONENTS]
     about += [SOLVER] if newest.get("solver") else []
     return (f"<h2>How well it plays</h2><p>After iteration {newest['iteration']}, with {newest['simulations']} "
             f"simulations a move:</p><ul>{items}</ul><p><small>{' '.join(about)}</small></p>")

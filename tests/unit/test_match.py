@@ -1,0 +1,260 @@
+"""python -m az_mpi match and ladder, on one rank; the files of games; sequential tests and ratings."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from helpers import make_run
+
+from az_mpi import games
+from az_mpi.__main__ import main
+from az_mpi.core.problems import Refusal
+from az_mpi.evaluate import rating
+from az_mpi.games.base import legal_words, positions
+from az_mpi.games.random_games import random_actions
+from az_mpi.play import game_records, ladder
+from az_mpi.play.game_records import GameRecord
+from az_mpi.report import page
+
+TICTACTOE = games.make("tictactoe")
+
+
+def moves_of(game, *words):
+    state, moves = game.initial(1)[0], []
+    for word in words:
+        moves.append(game.text_to_action(state, word))
+        state = game.play(state[None], np.array(moves[-1:]))[0]
+    return moves
+
+
+def random_game(game, seed):
+    """Return (the moves of a random game, its result for the player who began)."""
+    rng, states, moves = np.random.default_rng(seed), game.initial(1), []
+    while not game.terminal(states)[0][0]:
+        moves += random_actions(game.legal(states), rng.random(1)).tolist()
+        states = game.play(states, np.array(moves[-1:]))
+    value = float(game.terminal(states)[1][0])
+    return moves, -value if game.to_play(states)[0] else value
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a run with the untrained networks 1, 2, 3 and, as the best one, 5."""
+    return make_run(tmp_path_factory.mktemp("match") / "run", "tictactoe", (1, 2, 3), best=(5,))
+
+
+def play(capsys, *arguments):
+    """Return (status, what was printed on standard output)."""
+    status = main([str(word) for word in arguments])
+    return status, capsys.readouterr().out
+
+
+# sequential tests and ratings
+
+
+def test_the_ratio_of_likelihoods_by_hand():
+    """20 pairs score 1, 10 score 0.75 each: mean squares from 0.5 (Elo 0) and from 0.64 (Elo 100)."""
+    s1 = 1 / (1 + 10 ** (-100 / 400))
+    shares = {0.25: 1 / 3, 0.75: 2 / 3}
+    v0, v1 = (sum(share * (score - s) ** 2 for score, share in shares.items()) for s in (0.5, s1))
+    ratio = rating.log_likelihood_ratio([0, 10, 0, 20, 0], 0, 100)
+    assert ratio == pytest.approx(15 * math.log(v0 / v1), rel=1e-2)
+
+
+def test_the_ratio_has_the_sign_of_the_better_hypothesis():
+    assert rating.log_likelihood_ratio([0, 0, 0, 0, 30], 0, 50) > rating.SPRT_BOUND
+    assert rating.log_likelihood_ratio([30, 0, 0, 0, 0], 0, 50) < -rating.SPRT_BOUND
+    mirrored = rating.log_likelihood_ratio([3, 4, 9, 6, 2], -20, 20)
+    assert rating.log_likelihood_ratio([2, 6, 9, 4, 3], -20, 20) == pytest.approx(-mirrored)
+    assert rating.SPRT_BOUND == pytest.approx(2.944, abs=1e-3)
+
+
+def test_the_test_errs_as_rarely_as_it_says():
+    """Pairs of games between equal players, at random: within 2,000 pairs it accepts H1 in about one of 20 matches."""
+    rng, wrong = np.random.default_rng(1), 0
+    for _ in range(100):
+        pairs = [0] * 5
+        for score in rng.integers(0, 5, 2000):
+            pairs[score] += 1
+            ratio = rating.log_likelihood_ratio(pairs, 0, 40)
+            if abs(ratio) >= rating.SPRT_BOUND:
+                wrong += ratio > 0
+                break
+    assert wrong <= 12
+
+
+def test_two_players_differ_by_their_score():
+    """75 of 100 points, with the drawn game that is added 75.5 of 101."""
+    elo, error = rating.bradley_terry(np.array([[0, 25], [75, 0.0]]))
+    assert elo.tolist() == [0, pytest.approx(rating.elo(75.5 / 101))] and error[0] == 0
+    share = 75.5 / 101
+    assert error[1] == pytest.approx(400 / math.log(10) / math.sqrt(101 * share * (1 - share)))
+
+
+def test_ratings_are_found_again():
+    """Three players whose points are what their ratings let expect; the last one's errors add up along the chain."""
+    true, points = np.array([0, 120, 210]), np.zeros((3, 3))
+    for i, j in ((0, 1), (1, 2)):
+        points[i, j] = 1e6 * rating.expected_score(true[i] - true[j])
+        points[j, i] = 1e6 - points[i, j]
+    elo, error = rating.bradley_terry(points)
+    assert elo == pytest.approx(true, abs=0.01) and 0 == error[0] < error[1] < error[2]
+
+
+def test_who_wins_all_games_has_a_rating():
+    elo, error = rating.bradley_terry(np.array([[0, 0], [20, 0.0]]))
+    assert 300 < elo[1] < 1500 and np.isfinite(error).all()
+
+
+@pytest.mark.parametrize("num", [2, 3, 7, 40])
+def test_all_players_of_a_ladder_are_linked_by_neighbours(num):
+    pairs = ladder.meetings(num)
+    assert pairs[: num - 1] == [(k, k + 1) for k in range(num - 1)] and len(set(pairs)) == len(pairs)
+    assert all(0 <= i < j < num for i, j in pairs) and len(pairs) <= num * math.ceil(math.log2(num))
+
+
+# files of games
+
+
+def test_sgf_of_go():
+    """Row and column are counted from the top left; the pass is empty. White has 7 points more than Black's none."""
+    game = games.make("go(size=5,komi=7)")
+    record = GameRecord(moves_of(game, "C4", "A1", "pass", "pass"), -1.0, ("me", "a]b"))
+    text = game_records.to_sgf(game, record)
+    assert text.startswith("(;GM[1]FF[4]") and "SZ[5]" in text and "KM[7]" in text and "PW[a\\]b]" in text
+    assert ";B[cb];W[ae];B[];W[])" in text.replace("\n", "") and "RE[W+7]" in text
+
+
+@pytest.mark.parametrize("name,words,shown", [
+    ("hex(size=3,swap=True)", ["b2", "swap", "a1"], ";B[b2];W[swap-pieces];B[a1]"),
+    ("othello", ["d3", "c3"], ";B[dc];W[cc]"),
+    ("gomoku", ["a1", "o15"], ";B[ao];W[oa]"),
+])  # fmt: skip
+def test_sgf_of_other_games(name, words, shown):
+    game = games.make(name)
+    assert shown in game_records.to_sgf(game, GameRecord(moves_of(game, *words), 0.0, ("x", "y"))).replace("\n", "")
+
+
+def test_a_game_that_was_given_up_says_why():
+    record = GameRecord([4], 1.0, ("x", 'y"'), "gtp engine has ended")
+    assert all(part in game_records.to_sgf(TICTACTOE, record) for part in ("RE[B+F]", "GC[gtp engine has ended]"))
+    text = game_records.to_pgn(TICTACTOE, record)
+    assert '[Termination "gtp engine has ended"]' in text and '[Black "y\\""]' in text and text.endswith("1. b2 1-0\n")
+
+
+def test_python_chess_reads_the_pgn_of_a_random_game():
+    pgn = pytest.importorskip("chess.pgn", reason="python-chess is not installed")
+    pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+    import io
+
+    game = games.make("openspiel:chess(max_plies=120)")
+    moves, result = random_game(game, 3)
+    read = pgn.read_game(io.StringIO(game_records.to_pgn(game, GameRecord(moves, result, ("a", "b")))))
+    assert not read.errors and len(list(read.mainline_moves())) == len(moves)
+    ours = game.action_to_text
+    board, states = read.board(), positions(game, game.initial(1)[0], moves)
+    for move, state, action in zip(read.mainline_moves(), states, moves):
+        assert board.san(move).rstrip("+#") == ours(state, action).rstrip("+#")
+        board.push(move)
+
+
+@pytest.mark.parametrize("name,why", [("x.txt", "as .sgf or .pgn"), ("x.sgf", "write .pgn")])
+def test_files_that_no_game_goes_into(tmp_path, name, why):
+    with pytest.raises(Refusal, match=why):
+        game_records.check_suffix(tmp_path / name, games.make("connect4"))
+
+
+# matches
+
+
+def test_a_match_of_two_networks(run, capsys, tmp_path):
+    """A rollout search wins against an untrained network; the games that are saved add up to the same."""
+    file = tmp_path / "games.pgn"
+    status, out = play(capsys, "match", "rollout", f"{run}@000002", "--games", 12, "--simulations", 40, "--json",
+                       "--games_file", file)  # fmt: skip
+    result = json.loads(out)
+    assert status == 0 and result["games_num"] == result["wins"] + result["draws"] + result["losses"] == 12
+    assert sum(result["as_first"]) == 6 and result["b"].endswith("@000002") and result["score"] > 0.5
+    text = file.read_text()
+    ends = re.findall(r'White "(.*)"]\n.*\n\[Result "(.*)"]', text)
+    wins = sum(white == "rollout" and end == "1-0" or white != "rollout" and end == "0-1" for white, end in ends)
+    assert len(ends) == 12 and wins == result["wins"]
+
+
+def test_a_match_with_itself_and_its_table(run, capsys):
+    status, out = play(capsys, "match", run, f"{run}@best", "--games", 4)
+    assert status == 0 and "all games" in out and "Elo" in out
+    status, out = play(capsys, "match", run, run, "--games", 4)
+    assert status == 0 and "(A)" in out and "score 0.500" in out  # each opening is played twice, alike
+    status, out = play(capsys, "match", run, "random", "--games", 4, "--seconds", 0.02)
+    assert status == 0 and "all games" in out
+
+
+def test_a_sequential_test_stops_early(run, capsys):
+    status, out = play(capsys, "match", "rollout", "random", "--game", "connect4", "--games", 400, "--simulations", 30,
+                       "--sprt", 0, 50, "--json")  # fmt: skip
+    result = json.loads(out)
+    assert status == 0 and result["sprt"]["accepted"] == "H1" and result["games_num"] < 400
+    assert result["sprt"]["log_likelihood_ratio"] >= result["sprt"]["bound"]
+
+
+@pytest.mark.parametrize("arguments,why", [
+    (["random", "rollout"], "add --game"), (["nothing/here", "random"], "no such run"),
+    (["RUN@000009", "random"], "has no network"), (["RUN", "random", "--game", "connect4"], "plays tictactoe"),
+    (["RUN", "best"], "RUN@best"), (["RUN", "random", "--games", "3"], "even number"),
+    (["RUN", "random", "--sprt", "5", "0"], "smaller Elo first"), (["RUN", "gtp:no_such_engine"], "no program"),
+    (["RUN", "mcts_bot"], "plays games of OpenSpiel"), (["RUN", "random", "--games_file", "x.doc"], ".sgf or .pgn"),
+])  # fmt: skip
+def test_what_is_no_match_is_refused(run, capsys, arguments, why):
+    assert main(["match", *(word.replace("RUN", str(run)) if "RUN" in word else word for word in arguments)]) == 2
+    assert why in capsys.readouterr().err
+
+
+# ladders
+
+
+def test_a_ladder_goes_on_where_it_ended(run, capsys, tmp_path):
+    file = run / ladder.NAME
+    status, out = play(capsys, "ladder", run, "--every", 2, "--games", 4, "--simulations", 8)
+    before = json.loads(file.read_text())
+    assert status == 0 and [row["name"] for row in before["ratings"]] == ["000001", "000003", "000005"]
+    assert [(row["first"], row["second"]) for row in before["pairs"]] == [
+        ("000001", "000003"), ("000003", "000005"), ("000001", "000005")]  # fmt: skip
+    assert before["ratings"][0]["elo"] == 0 and before["ratings"][1]["games_num"] == 8
+    status, out = play(capsys, "ladder", run, "--games", 4, "--simulations", 8)
+    after = json.loads(file.read_text())
+    assert status == 0 and after["pairs"][:3] == before["pairs"] and len(after["pairs"]) == 3 + 3
+    assert [row["name"] for row in after["ratings"]] == ["000001", "000002", "000003", "000005"] and "000002" in out
+    play(capsys, "ladder", run, "--games", 6, "--simulations", 8)
+    more = json.loads(file.read_text())
+    nums = {(row["first"], row["second"]): row["wins"] + row["draws"] + row["losses"] for row in more["pairs"]}
+    assert nums.pop(("000001", "000005")) == 4 and set(nums.values()) == {6}  # four networks: 1, 2 places apart
+    assert main(["ladder", str(run), "--simulations", "9"]) == 2
+    assert "--fresh" in capsys.readouterr().err
+    assert main(["ladder", str(run), "--games", "2", "--simulations", "9", "--fresh"]) == 0
+    assert json.loads(file.read_text())["simulations"] == 9
+
+
+def test_a_ladder_needs_two_networks(tmp_path, capsys):
+    make_run(tmp_path / "one")
+    assert main(["ladder", str(tmp_path / "one")]) == 2 and "needs two" in capsys.readouterr().err
+    assert main(["ladder", str(tmp_path / "none")]) == 2
+
+
+def test_the_report_draws_a_ladder():
+    rows = [{"iteration": k, "elo": 10.0 * k, "elo_low": 0.0, "elo_high": 30.0} for k in range(3)]
+
+    class Data:
+        ladder = {"ratings": rows, "simulations": 50}
+
+    assert "<svg" in page._ladder(Data, []) and "Elo by the ladder" in page._ladder(Data, [])
+    Data.ladder = {}
+    assert page._ladder(Data, []) == ""
+
+
+def test_words_of_a_finished_game_are_none():
+    states = TICTACTOE.initial(1)[0]
+    *_, last = positions(TICTACTOE, states, [0, 3, 1, 4, 2, 5])  # X has the top row
+    assert legal_words(TICTACTOE, last) == {} and len(legal_words(TICTACTOE, states)) == 9
