@@ -227,10 +227,10 @@ def table(result: dict[str, Any]) -> str:
         score = (counts[0] + counts[1] / 2) / max(sum(counts), 1)
         rows.append((what, *map(str, counts), f"{score:.3f}" if sum(counts) else "-"))
     lines = [f"{row[0]:<10}" + "".join(f"{cell:>8}" for cell in row[1:]) for row in rows]
-    elo = [result[key] for key in ("elo", "elo_low", "elo_high")]
-    shown = ["infinite" if one is None else f"{one:+.0f}" for one in elo]
+    infinite = {"elo": "-inf" if result["score"] < 0.5 else "+inf", "elo_low": "-inf", "elo_high": "+inf"}
+    elo, low, high = (word if result[key] is None else f"{result[key]:+.0f}" for key, word in infinite.items())
     lines.append(f"score {result['score']:.3f} [{result['score_low']:.3f}, {result['score_high']:.3f}], "
-                 f"Elo {shown[0]} [{shown[1]}, {shown[2]}] (95 %)")  # fmt: skip
+                 f"Elo {elo} [{low}, {high}] (95 %)")  # fmt: skip
     if result["forfeits_num"]:
         lines.append(f"games lost or resigned before their end: {result['forfeits_num']}")
     if sprt := result.get("sprt"):

@@ -1,0 +1,102 @@
+"""python -m az_mpi match and ladder over several ranks: the same games as on one, one message, one verdict."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from helpers import make_run
+from jobs import ROOT, command
+
+pytestmark = pytest.mark.mpi
+
+ENGINE = ROOT / "tests/unit/programs_engine.py"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("match") / "run", "tictactoe", (1, 2, 3), best=(5,))
+
+
+def engine(*words):
+    return "gtp:" + shlex.join(map(str, (sys.executable, "-S", ENGINE, "gtp", *words)))
+
+
+def start(ranks, *arguments):
+    words, environment = command(ranks, ["-m", "az_mpi", *arguments])
+    return subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def play(ranks, *arguments):
+    process = start(ranks, *arguments)
+    out, err = process.communicate(timeout=200)
+    return process.returncode, out, err
+
+
+def match(ranks, *arguments):
+    status, out, err = play(ranks, "match", *arguments, "--json")
+    assert status == 0, err
+    return json.loads(out)
+
+
+def test_two_ranks_play_the_games_of_one(run):
+    sides = f"{run}@000001", f"{run}@best", "--games", 14
+    assert match(1, *sides) == match(2, *sides)
+
+
+def test_all_ranks_stop_a_sequential_test_together():
+    result = match(3, "rollout", "random", "--game", "connect4", "--games", 600, "--simulations", 30, "--sprt", 0, 50)
+    assert result["sprt"]["accepted"] == "H1" and result["games_num"] < 600 and result["games_num"] % 24 == 0
+
+
+def test_an_engine_that_is_not_there_ends_all_ranks_with_one_message(run):
+    status, out, err = play(2, "match", run, "gtp:no_such_engine")
+    assert status == 2 and not out and err.count("there is no program") == 1
+    status, out, err = play(2, "match", run, "--games", "x")
+    assert status == 2 and err.count("error:") == 1
+
+
+def test_each_rank_has_an_engine_and_none_is_left(run, tmp_path):
+    result = match(2, run, engine("dies", 3, tmp_path / "told"), "--games", 8)
+    assert result["games_num"] == 8 and result["forfeits_num"] > 0
+    pids = [line for line in (tmp_path / "told").read_text().splitlines() if line.isdigit()]
+    assert len(pids) >= 4  # one in each rank's check, and one at least in its games
+    due = time.monotonic() + 5
+    while any(is_there(pid) for pid in pids) and time.monotonic() < due:
+        time.sleep(0.05)
+    assert not any(is_there(pid) for pid in pids)
+
+
+def is_there(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_interrupted_match_tells_what_is_known(tmp_path):
+    """It is one round, of which root knows its own games."""
+    file = tmp_path / "games.sgf"
+    process = start(1, "match", "rollout", "random", "--game", "gomoku", "--games", 100, "--simulations", 2000,
+                    "--sprt", -1000, 1000, "--games_file", file)  # fmt: skip
+    for line in process.stderr:
+        if "of 100 games" in line and " 0 of" not in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode and "all games" in out and file.read_text().startswith("(;GM[4]")
+
+
+def test_a_ladder_over_ranks_goes_on(run):
+    status, out, err = play(2, "ladder", run, "--games", 4, "--simulations", 8)
+    assert status == 0 and out.count("0000") == 4, err
+    before = (run / "ladder.json").read_text()
+    status, again, err = play(2, "ladder", run, "--games", 4, "--simulations", 8)
+    assert status == 0 and again == out and "match 1" not in err
+    assert json.loads((run / "ladder.json").read_text()) == json.loads(before)
+    status, page, _ = play(1, "report", run)
+    if status == 0:
+        assert "Elo by the ladder" in (run / "report.html").read_text()
