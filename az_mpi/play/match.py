@@ -191,29 +191,41 @@ class Match:
         return found
 
     def show(self) -> None:
-        """Print what is known, and save the games; root alone does."""
-        if not self.world.is_root:
-            return
-        result = self.result()
-        if self.given.games_file:
-            from az_mpi.play.game_records import GameRecord, write
+        """Print the result, and save the games; root alone does."""
+        if self.world.is_root:
+            print(self._text(), flush=True)
+            self._save()
 
-            records = []
-            for one in self.played:
-                is_second = one.game_index % 2  # A began the even ones
-                names = (self.names[1], self.names[0]) if is_second else (self.names[0], self.names[1])
-                records.append(GameRecord(one.moves, -one.result if is_second else one.result, names, one.note))
-            write(self.given.games_file, self.game, records)
-        print(json.dumps(result) if self.given.json else table(result), flush=True)
+    def _text(self):
+        return json.dumps(self.result()) if self.given.json else table(self.result())
+
+    def _save(self):
+        if not self.given.games_file:
+            return
+        from az_mpi.play.game_records import GameRecord, write
+
+        records = []
+        for one in self.played:
+            is_second = one.game_index % 2  # A began the even ones
+            names = (self.names[1], self.names[0]) if is_second else (self.names[0], self.names[1])
+            records.append(GameRecord(one.moves, -one.result if is_second else one.result, names, one.note))
+        write(self.given.games_file, self.game, records)
 
     def interrupt(self, *_: object) -> None:
         """Show what is known so far, and end. Not by KeyboardInterrupt: a library's callback would lose it."""
+        from az_mpi.liveness import watchdog
+
         for number in STOPS:
             signal.signal(number, signal.SIG_IGN)
         self.played, self.round = sorted([*self.played, *self.round]), []
-        self._say("interrupted; of the round under way only root's games are known" * (self.world.size > 1)
-                  or "interrupted")  # fmt: skip
-        self.show()
+        if self.world.is_root and "OMPI_COMM_WORLD_RANK" in os.environ:
+            # mpirun passes on no output any more, and kills this process within a quarter of a second.
+            about = "interrupted; of the round under way only the games of root are known"
+            watchdog.say(os.getppid(), f"{about}\n{self._text()}\n")
+            self._save()
+        else:
+            self._say("interrupted")
+            self.show()
         os._exit(INTERRUPTED)
 
 
