@@ -16,7 +16,6 @@ from az_mpi.games.base import legal_words, positions
 from az_mpi.games.random_games import random_actions
 from az_mpi.play import game_records, ladder
 from az_mpi.play.game_records import GameRecord
-from az_mpi.report import page
 
 TICTACTOE = games.make("tictactoe")
 
@@ -241,17 +240,6 @@ def test_a_ladder_needs_two_networks(tmp_path, capsys):
     make_run(tmp_path / "one")
     assert main(["ladder", str(tmp_path / "one")]) == 2 and "needs two" in capsys.readouterr().err
     assert main(["ladder", str(tmp_path / "none")]) == 2
-
-
-def test_the_report_draws_a_ladder():
-    rows = [{"iteration": k, "elo": 10.0 * k, "elo_low": 0.0, "elo_high": 30.0} for k in range(3)]
-
-    class Data:
-        ladder = {"ratings": rows, "simulations": 50}
-
-    assert "<svg" in page._ladder(Data, []) and "Elo by the ladder" in page._ladder(Data, [])
-    Data.ladder = {}
-    assert page._ladder(Data, []) == ""
 
 
 def test_words_of_a_finished_game_are_none():

@@ -306,3 +306,14 @@ def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
     if command == "az_mpi report":
         text = Path(os.fsdecode(folder), "report.html").read_text(encoding="utf-8")
         assert "<h1>ä 中文 $x �</h1>" in text
+
+
+def test_a_ladder_is_drawn_once_it_is_played(run):
+    """The networks of iterations 1, 2 and 4, of which the last is 50 above the first."""
+    title = "Elo by the ladder"
+    assert title not in page.write(run).read_text()
+    rows = [{"iteration": k, "elo": elo, "elo_low": elo - 20.0, "elo_high": elo + 20.0}
+            for k, elo in ((1, 0.0), (2, 30.0), (4, 50.0))]  # fmt: skip
+    (run / "ladder.json").write_text(json.dumps({"simulations": 50, "ratings": rows}))
+    pictures = [about for name, about in Page(page.write(run).read_text()).tags if name == "svg"]
+    assert any(about.get("aria-label", "").startswith(title) for about in pictures)
