@@ -17,6 +17,7 @@ from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.play.limits import Limit
 from az_mpi.play.loaded_player import LoadedPlayer, find_network, load_player
 from az_mpi.play.session import Session
+from az_mpi.play.trained_network import zoo_file
 
 PROTOCOLS = ("gtp", "uci")
 
@@ -59,14 +60,14 @@ class _TimedSeat(Seat):
 def read_side(text: str, limit: Limit, seed: tuple[int, ...], rank: int, threads: int) -> Side:
     """Return the side that `text` names. Raises Refusal.
 
-    A run's folder, a checkpoint or a file of weights; RUN@NAME with a name as in RUN/checkpoints or RUN/best, or best;
-    gtp:COMMAND or uci:COMMAND; or an opponent as in `evaluate.opponents`. limit: for each move; 0 simulations: as in
-    the run's self-play. threads: of engines on a CPU."""
+    A path or a name that `load_player` takes, such as a run's folder; RUN@NAME with a name as in RUN/checkpoints or
+    RUN/best, or best; gtp:COMMAND or uci:COMMAND; or an opponent as in `evaluate.opponents`. limit: for each move; 0
+    simulations: as in the run's self-play. threads: of engines on a CPU."""
     protocol, _, command = text.partition(":")
     if protocol in PROTOCOLS and command:
         seconds = f", seconds={limit.seconds:g}" * bool(limit.seconds)
         return _opponent(f"{protocol}(command={command!r}{seconds})", command, limit, seed, rank)
-    is_network = text.startswith("zoo:") or _place(text)[0].exists() or OPPONENTS.problem(text) is not None
+    is_network = zoo_file(text) or _place(text)[0].exists() or OPPONENTS.problem(text) is not None
     return _network(text, limit, threads) if is_network else _opponent(text, text, limit, seed, rank)
 
 
@@ -78,11 +79,10 @@ def _place(text):
 
 def _network(text, limit, threads):
     path, name = _place(text)
-    if not text.startswith("zoo:") and not path.exists():
+    if not zoo_file(text) and not path.exists():
         raise Refusal(f"{text}: there is no such run, nor an opponent of this name\n  a side of a match is RUN, "
                       f"RUN@NAME, gtp:COMMAND, uci:COMMAND, or {OPPONENTS.allowed}")
-    player = load_player(find_network(path, name) if (path / "checkpoints").is_dir() or name != "newest" else text,
-                         threads=threads)  # fmt: skip
+    player = load_player(text if name == "newest" else find_network(path, name), threads=threads)
     simulations = limit.simulations or (0 if limit.seconds else player.settings.simulations)
 
     def make(game: Game) -> Opponent:
