@@ -9,7 +9,7 @@ import time
 
 import pytest
 from helpers import make_run
-from jobs import ROOT, command
+from jobs import ROOT, SMALL, SMOKE, command
 
 pytestmark = pytest.mark.mpi
 
@@ -96,3 +96,26 @@ def test_a_ladder_over_ranks_goes_on(run):
     status, again, err = play(2, "ladder", run, "--games", 4, "--simulations", 8)
     assert status == 0 and again == out and "match 1" not in err
     assert json.loads((run / "ladder.json").read_text()) == json.loads(before)
+
+
+def learn(folder, opponent, *more):
+    """Start a run of two ranks with one opponent; return (status, standard error)."""
+    words, environment = command(2, ["run_dist.py", "--config_file", SMOKE, "--logdir", folder, *SMALL, "--set",
+                                     f"evaluate.opponents={json.dumps([opponent])}", *more])  # fmt: skip
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
+    return done.returncode, done.stderr
+
+
+def test_a_run_is_measured_against_an_engine(tmp_path):
+    name = f"gtp(command={engine('plays', 0, tmp_path / 'told').removeprefix('gtp:')!r})"
+    status, err = learn(tmp_path / "run", name, "--set", "evaluate.games_num=8")
+    assert status == 0, err
+    results = [json.loads(path.read_text()) for path in sorted((tmp_path / "run/evaluations").iterdir())]
+    assert results and all(result["matches"][name]["games_num"] == 8 for result in results)
+    pids = [line for line in (tmp_path / "told").read_text().splitlines() if line.isdigit()]
+    assert len(pids) >= 4 and not any(map(is_there, pids))  # each rank's check, and its games
+
+
+def test_a_run_does_not_begin_without_its_engine(tmp_path):
+    status, err = learn(tmp_path / "run", "uci(command='no_such_engine')")
+    assert status == 2 and err.count("there is no program") == 1 and not (tmp_path / "run/attempts").exists()
