@@ -89,6 +89,14 @@ class Search(Section):
                                     "legal moves gets alpha = dirichlet_alpha / k.", gt=0)
     dirichlet_fraction: float = _fixed(0.25, "epsilon: share of the noise in the root's priors, (1 - epsilon) p + "
                                        "epsilon noise.", ge=0, le=1)
+    root_policy_temperature: float = _fixed(1.0, "In self-play the root's priors are P^(1 / this), scaled to sum 1, "
+                                            "before noise; above 1 it explores more (KataGo: 1.1). Not Gumbel.", gt=0)
+    forced_playouts: float = _fixed(0.0, "k: in self-play a move at the root that was tried gets sqrt(k P(a) N) visits "
+                                    "at least, which are taken off the policy target again (KataGo: 2); 0: none. Not "
+                                    "Gumbel.", ge=0)
+    full_share: float = _fixed(1.0, "Share of the moves of self-play with a search of simulations (KataGo: 0.25). The "
+                               "others have a fast one, without noise, which makes no policy target.", gt=0, le=1)
+    fast_simulations: _whole(1, 100_000) = _fixed(20, "Simulations of a fast search, with full_share below 1.")
     temperature: float = _fixed(1.0, "tau in self-play: a move is drawn in proportion to N(a)^(1/tau); 0: the most "
                                 "visited move.", ge=0)
     temperature_plies: _whole(0) = _fixed(12, "Plies from the start of a game that are played at temperature; later "
@@ -116,6 +124,12 @@ class Selfplay(Section):
                                  "iteration, game index), so that any number of ranks makes the same games.")
     max_plies: _whole(0) = _free(0, "A game that reaches this many plies ends as a draw (value 0 for both players); "
                                  "0: no limit but the game's own.")
+    resign_threshold: float = _fixed(1.0, "In self-play the player to move resigns, and loses, if the root's value is "
+                                     "below minus this (AlphaGo Zero: 0.9); 1: nobody resigns.", gt=0, le=1)
+    resign_play_on: float = _fixed(0.1, "Share of the games in which nobody resigns. The metric false_resign_rate says "
+                                   "in how many of these the player who would have resigned did not lose.", gt=0, le=1)
+    surprise_share: float = _fixed(0.0, "Share of a game's weight in training that goes to its positions in proportion "
+                                   "to how far the search's policy is from the network's (KataGo: 0.5).", ge=0, le=1)
     weights: dict[str, Annotated[float, Field(gt=0)]] = _free({}, (
         'With selfplay.deterministic: the share of games of each rank of a host, such as {"node2": 2.0} for twice as '
         'many as elsewhere. A host that is not named counts 1.'))

@@ -23,6 +23,8 @@ class Counters:
     positions_num: int = 0
     outcome: float = 0.0  # sum of the outcomes for the player who began, each in [-1, 1]
     staleness: int = 0  # sum over games: iterations between the weights at a game's begin and those at its exchange
+    resign_tests_num: int = 0  # games that went on after one player would have resigned
+    false_resigns_num: int = 0  # of these, games that this player did not lose
     exchanges_num: int = 0
     exchange_bytes: int = 0  # sent to other ranks
     broadcast_bytes: int = 0  # of weights, sent to other ranks
@@ -31,12 +33,15 @@ class Counters:
     playing_s: float = 0.0  # in self-play, also while others trained; without waiting for other ranks
     bad_steps_num: int = 0  # optimiser steps that were skipped: loss or gradient not finite
 
-    def add_games(self, record: Record, iteration: int) -> None:
+    def add_games(self, record: Record, iteration: int, resign_threshold: float = 1.0) -> None:
         """Count the games of a record that is exchanged in an iteration."""
         self.games_num += len(record.games)
         self.positions_num += int(record.games["length"].sum())
         self.outcome += float(record.games["outcome"].sum())
         self.staleness += int((iteration - record.games["iteration"]).sum())
+        tested, false = resign_tests(record, resign_threshold)
+        self.resign_tests_num += tested
+        self.false_resigns_num += false
 
     @contextmanager
     def playing(self, world: World) -> Iterator[None]:
@@ -50,3 +55,16 @@ class Counters:
         rows = np.array(world.collect(astuple(self)), np.float64)
         vars(self).update(vars(Counters()))
         return dict(zip([field.name for field in fields(self)], rows.T))
+
+
+def resign_tests(record: Record, threshold: float) -> tuple[int, int]:
+    """Return (games that went on after a player would have resigned, of these those that this player did not lose).
+
+    A player would resign where the root's value is below -threshold; the first one of a game counts."""
+    positions = record.positions
+    ends = np.cumsum(record.games["length"])
+    below = np.flatnonzero(positions["root_value"] < -threshold)
+    games, at = np.unique(np.searchsorted(ends, below, side="right"), return_index=True)
+    first = below[at]
+    goes_on = first < ends[games] - 1  # else the player did resign, or the game ended with this move
+    return int(goes_on.sum()), int((positions["value"][first[goes_on]] >= 0).sum())

@@ -42,7 +42,7 @@ def exchange(run: Run, old: Record) -> int:
     if training.replay:
         training.replay.forget(_oldest(run))
     counters = run.report.counters
-    counters.add_games(record, progress.iteration)
+    counters.add_games(record, progress.iteration, run.setup.config.selfplay.resign_threshold)
     counters.exchanges_num += 1
     counters.exchange_bytes += world.sent_bytes - sent_before
     return made

@@ -21,6 +21,8 @@ def report(run: Run, new_positions: int, steps_num: int) -> None:
     values |= {"mean_length": counters["positions_num"].sum() / max(games_num, 1)}
     values |= {"first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / max(games_num, 1)}
     values |= {"mean_staleness": counters["staleness"].sum() / max(games_num, 1)}
+    if tested := counters["resign_tests_num"].sum():
+        values |= {"resign_tests_num": int(tested), "false_resign_rate": counters["false_resigns_num"].sum() / tested}
     run.report.status.staleness = values["mean_staleness"]
     values |= (spent := run.report.timers.take())
     values |= _rates(run, counters, spent, games_num, sum(asked), sum(evaluated))

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from az_mpi.search import puct, root, streams, tree
+from az_mpi.search import puct, root, simulation, streams, tree
 
 TINY = 1e-30  # the least prior, so that its logarithm is finite
 LEAST = 1e-6  # smaller parts of the largest probability are left out of the training target
@@ -41,7 +41,7 @@ CONSIDERED = np.dtype([("gumbel", np.float64), ("edge", np.int32), ("visits", np
 
 class Rule(NamedTuple):
     """How Gumbel search chooses among a node's edges. round ROUND [B], considered CONSIDERED [B, m], target int32 [B],
-    streams uint64 [B], noise: whether Gumbel numbers are drawn."""
+    streams uint64 [B], explores bool [B]: for which slots Gumbel numbers are drawn."""
 
     c_visit: float
     c_scale: float
@@ -49,7 +49,7 @@ class Rule(NamedTuple):
     considered: np.ndarray
     target: np.ndarray
     streams: np.ndarray
-    noise: bool
+    explores: np.ndarray
 
 
 class Search(puct.Search):
@@ -59,14 +59,14 @@ class Search(puct.Search):
         settings, num_trees = self.settings, len(self.target)
         considered = np.zeros((num_trees, settings.gumbel_actions), CONSIDERED)
         return Rule(settings.gumbel_c_visit, settings.gumbel_c_scale, np.zeros(num_trees, ROUND), considered,
-                    self.target, self.streams, self.noise)
+                    self.target, self.streams, self.explores)
 
     def _begin_search(self, slots):
+        super()._begin_search(slots)
+        self._noise_due[slots] = False  # Dirichlet noise
         self._rule.round["left"][slots] = self._rule.round["num"][slots] = 0
 
-    def policy(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the policy targets as `puct.Search.policy` does; the probabilities are those of the improved policy.
-        """
+    def _policy(self, slots):
         return _policy(self.trees, slots, self._rule)
 
     def value(self, slots: np.ndarray) -> np.ndarray:
@@ -80,7 +80,7 @@ class Search(puct.Search):
         return _choose(self.trees, slots, self._rule)
 
 
-@overload(puct.choose_edge)
+@overload(simulation.choose_edge)
 def _choose_by_gumbel(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: _root_edge(trees, b, rule) if n == 0 else _inner_edge(trees, b, n, rule)
@@ -205,7 +205,7 @@ def _begin_round(trees, b, rule, logits):
     """Draw the actions that a round considers, in the order of the edges, and set the round to its first sweep."""
     this, done = rule.round[b], trees.node[b, 0].visits - 1
     numbers, chosen, num = np.zeros(len(logits)), np.zeros(len(logits), np.bool_), 0
-    if rule.noise:
+    if rule.explores[b]:
         for k in range(len(logits)):
             numbers[k] = -math.log(-math.log(max(streams.uniform(rule.streams, b), 1e-300)))
     while num < rule.considered.shape[1]:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numba.extending import overload
 
-from az_mpi.search import root, tree
-from az_mpi.search.tree import NO_CHILD, WIN
+from az_mpi.search import root, simulation, streams, tree
+from az_mpi.search.tree import WIN
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
@@ -28,20 +28,24 @@ LAST = 1e6  # -LAST, below any score, is the Q of a proven loss
 
 
 class Rule(NamedTuple):
-    """How PUCT chooses among a node's edges: `exploration_table`, and the first-play urgency below the root and at it.
+    """How PUCT chooses among a node's edges: `exploration_table`, the reduction of first-play urgency, the factor of
+    `root.forced_visits`, and the slots whose root explores, bool [B].
 
-    The kernels of a search take such a tuple. Its type selects, when they are compiled, what `choose_edge` does."""
+    The kernels of a search take such a tuple. Its type selects, when they are compiled, what
+    `simulation.choose_edge` does."""
 
     exploration: np.ndarray
     reduction: float
-    root_reduction: float
+    forced: float
+    explores: np.ndarray
 
 
 class Search:
     """Trees for `num_trees` games, called slots.
 
     noise: explore at the root as self-play does, by Dirichlet noise in its priors; matches do not. threads: of the
-    kernels. target: the simulations that each slot's search takes, int32 [B]; no more than there is room for.
+    kernels. target: the simulations that each slot's search takes, int32 [B]; no more than there is room for. explores:
+    bool [B], false in matches and in fast searches.
     """
 
     def __init__(self, game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool,
@@ -51,14 +55,26 @@ class Search:
         self.trees = tree.allocate(game, num_trees, settings.simulations + 1)
         self.target = np.full(num_trees, settings.simulations, np.int32)
         self.streams = np.zeros(num_trees, np.uint64)
-        self._noise_due = np.zeros(num_trees, np.bool_)
+        self.explores, self._noise_due = np.zeros(num_trees, np.bool_), np.zeros(num_trees, np.bool_)
         self._rule = self._make_rule()
-        self._noise = self._noise_due, self.streams, settings.dirichlet_alpha, settings.dirichlet_fraction
-        self._select, self._complete = (_select, _complete) if threads == 1 else (_select_parallel, _complete_parallel)
+        self._kept = np.empty((num_trees, 0), np.float32)
+        self._noise = self._make_noise()
+        self._select, self._complete = (simulation.select, simulation.complete) if threads == 1 else (
+            simulation.select_parallel, simulation.complete_parallel)
 
     def _make_rule(self):
-        reduction = self.settings.fpu_reduction
-        return Rule(exploration_table(self.settings), reduction, 0.0 if self.noise else reduction)
+        settings = self.settings
+        return Rule(exploration_table(settings), settings.fpu_reduction, settings.forced_playouts, self.explores)
+
+    def _make_noise(self):
+        settings = self.settings
+        return (self._noise_due, self.streams, settings.dirichlet_alpha, settings.dirichlet_fraction,
+                settings.root_policy_temperature, self._kept)  # fmt: skip
+
+    def keep_priors(self) -> None:
+        """From now on keep the roots' priors as they are before noise, for `surprise`."""
+        self._kept = np.full((len(self.target), self.game.num_actions), -1, np.float32)
+        self._noise = self._make_noise()
 
     def reset(self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray) -> None:
         """Start new trees at `states` [n, S], with the random streams `stream_words`, uint64 [n]."""
@@ -67,8 +83,14 @@ class Search:
         self._begin_search(slots)
 
     def _begin_search(self, slots):
-        """Prepare for the first simulation from a new root."""
-        self._noise_due[slots] = self.noise
+        """Prepare for the first simulation from a new root. In self-play draw whether the search is a full one."""
+        settings = self.settings
+        self.target[slots], self.explores[slots] = settings.simulations, self.noise
+        if self.noise and settings.full_share < 1:
+            drawn = np.array([streams.uniform(self.streams, slot) for slot in slots])
+            fast = slots[drawn >= settings.full_share]
+            self.target[fast], self.explores[fast] = min(settings.fast_simulations, settings.simulations), False
+        self._noise_due[slots] = self.explores[slots]
 
     def step(self, slots: np.ndarray) -> None:
         """Run one simulation in the tree of each slot; slots: int64 [n], all different."""
@@ -78,8 +100,7 @@ class Search:
         """Begin one simulation in the tree of each slot and return a function that completes it; the evaluator may work
         in between. Until then nothing else may use these slots."""
         game = self.game
-        slots, nodes, actions, states, leaves_num = self._select(
-            self.trees, slots, self._rule, self._noise)
+        slots, nodes, actions, states, leaves_num = self._select(self.trees, slots, self._rule, self._noise)
         states[:leaves_num] = game.play(states[:leaves_num], actions[:leaves_num])
         ended, value = game.terminal(states)
         live = ~ended
@@ -114,8 +135,20 @@ class Search:
         """Return the policy targets: (the number of actions of each root with a probability, int32 [n]; these actions,
         int32 [M], in order, root by root; their probabilities, float32 [M]).
 
-        A probability is the action's share of the visits that count, see `root.counts`."""
-        return root.policy(self.trees, slots)
+        A probability is the action's share of the visits that count, see `root.counts`. In self-play a fast search
+        makes no target: none of its actions has a probability."""
+        makes = self.explores[slots] if self.noise else np.ones(len(slots), np.bool_)
+        nums = np.zeros(len(slots), np.int32)
+        nums[makes], actions, probabilities = self._policy(slots[makes])
+        return nums, actions, probabilities
+
+    def _policy(self, slots):
+        return root.policy(self.trees, slots, self._rule)
+
+    def surprise(self, slots: np.ndarray, targets: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+        """Return how far the network's policy is from the policy targets of `policy`, float32 [n], see `root.surprise`.
+        Needs `keep_priors`."""
+        return root.surprise(self.trees, slots, *targets, self._kept)
 
     def value(self, slots: np.ndarray) -> np.ndarray:
         """Return the value of each root for the player to move, float32 [n]: its result if known, else the mean."""
@@ -126,7 +159,7 @@ class Search:
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Draw an action for each slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited one.
         temperature: float [n]."""
-        return root.choose(self.trees, slots, temperature, self.streams)
+        return root.choose(self.trees, slots, temperature, self.streams, self._rule)
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot. The subtree below it is kept if `reuse_tree`, else dropped."""
@@ -181,132 +214,23 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
     return best
 
 
-def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
-    """Return the edge of node n, int64, to descend in the simulation under way. For compiled code: a search adds an
-    `overload` for the type of its rule."""
-    raise NotImplementedError
-
-
-@overload(choose_edge)
+@overload(simulation.choose_edge)
 def _choose_by_puct(trees, b, n, rule):
     if rule.instance_class is Rule:
-        return lambda trees, b, n, rule: best_edge(
-            trees, b, n, rule.exploration, rule.root_reduction if n == 0 else rule.reduction)
+        return lambda trees, b, n, rule: (
+            _exploring_edge(trees, b, n, rule) if n == 0 and rule.explores[b] else
+            best_edge(trees, b, n, rule.exploration, rule.reduction))  # fmt: skip
     return None
 
 
 @njit(cache=True, nogil=True)
-def _descend(trees, b, rule, noise):
-    """Descend tree b. Return (node, action): action >= 0 asks for a new child of node, NO_CHILD for the evaluation of
-    node, a root that is not expanded yet. An exact node where the descent ends is backed up, and node is NO_CHILD."""
-    if noise[0][b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
-        root.mix_noise(trees, b, noise)
-    n, depth = np.int64(0), 0  # n as a variable: Numba would compile `best_edge` once more for the constant
-    while trees.node[b, n].edge_count > 0 and not trees.node[b, n].exact:
-        e = choose_edge(trees, b, n, rule)
-        trees.path[b, depth] = e
-        depth += 1
-        trees.tree[b].path_length = depth
-        child = trees.edge[b, e].edge_child
-        if child == NO_CHILD:
-            return n, trees.edge[b, e].edge_action
-        n = child
-    trees.tree[b].path_length = depth
-    if trees.node[b, n].exact:
-        tree.backup(trees, b, n, trees.node[b, n].exact_value)
-        n = NO_CHILD
-    return n, NO_CHILD
-
-
-@njit(cache=True, nogil=True)
-def _gather(trees, slots, nodes, actions):
-    """Return what `_select` does, from what `_descend` returned for each slot."""
-    n, m, num_new = len(slots), 0, 0
-    rows, states = np.empty(n, np.int64), np.empty((n, trees.state.shape[2]), trees.state.dtype)
-    for new in (True, False):
-        for i in range(n):
-            if nodes[i] != NO_CHILD and (actions[i] != NO_CHILD) == new:
-                rows[m] = i
-                for k in range(states.shape[1]):
-                    states[m, k] = trees.state[slots[i], nodes[i], k]
-                m += 1
-        if new:
-            num_new = m
-    rows = rows[:m]
-    return slots[rows], nodes[rows], actions[rows], states[:m], num_new
-
-
-@njit(cache=True, nogil=True)
-def _select(trees, slots, rule, noise):
-    """Descend the trees. Return the simulations that lead to new leaves or new roots: (slots int64 [m], nodes int64
-    [m], actions int64 [m], states [m, S], how many are leaves): first the leaves, each with the node and the action
-    that lead there and that node's state, then the roots.
-
-    rule: see `choose_edge`. noise: see `root.mix_noise`.
-    """
-    nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
-    for i in range(len(slots)):
-        nodes[i], actions[i] = _descend(trees, slots[i], rule, noise)
-    return _gather(trees, slots, nodes, actions)
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def _select_parallel(trees, slots, rule, noise):
-    """`_select` over several threads. Not one function compiled twice: Numba's cache would mix them up."""
-    nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
-    for i in prange(len(slots)):
-        nodes[i], actions[i] = _descend(trees, slots[i], rule, noise)
-    return _gather(trees, slots, nodes, actions)
-
-
-@njit(cache=True, nogil=True)
-def _complete_one(trees, b, n, action, state, player, ended, value, logits, legal, row, noise):
-    """Add the leaf that `action` leads to, unless it is the root, expand it if the game goes on, back up its value."""
-    leaf = n
-    if action != NO_CHILD:
-        leaf = tree.add_node(trees, b, n, state, player, ended, value)
-        trees.edge[b, trees.path[b, trees.tree[b].path_length - 1]].edge_child = leaf
-    if not ended:
-        tree.expand(trees, b, leaf, logits[row], legal[row])
-        if noise[0][b] and leaf == 0:
-            root.mix_noise(trees, b, noise)
-    tree.backup(trees, b, leaf, value)
-    if ended:
-        tree.prove(trees, b, leaf)
-
-
-@njit(cache=True, nogil=True)
-def _rows(ended):
-    """Return, for each simulation, how many before it have not ended: its row in logits and legal, int64 [m]."""
-    rows, row = np.empty(len(ended), np.int64), 0
-    for i in range(len(ended)):
-        rows[i] = row
-        row += not ended[i]
-    return rows
-
-
-@njit(cache=True, nogil=True)
-def _complete(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
-    """Complete the simulations that `_select` returned and return 0. If the trees lack room for edges, change nothing
-    and return how many each needs. logits, legal: a row for each simulation that has not ended, in order."""
-    needed = tree.edges_needed(trees, slots, ended, legal)
-    if needed > trees.edge.shape[1]:
-        return needed
-    rows = _rows(ended)
-    for i in range(len(slots)):
-        _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
-                      rows[i], noise)
-    return 0
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def _complete_parallel(trees, slots, nodes, actions, states, player, ended, value, logits, legal, noise):
-    """`_complete` over several threads."""
-    needed = tree.edges_needed(trees, slots, ended, legal)
-    if needed > trees.edge.shape[1]:
-        return needed
-    rows = _rows(ended)
-    for i in prange(len(slots)):
-        _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
-                      rows[i], noise)
-    return 0
+def _exploring_edge(trees, b, n, rule):
+    """Return the edge of a root that explores: the first that lacks forced visits, else the best, by first-play urgency
+    without a reduction."""
+    if rule.forced > 0:
+        num = trees.node[b, n].visits - 1
+        for e in range(trees.node[b, n].first_edge, trees.node[b, n].first_edge + trees.node[b, n].edge_count):
+            edge = trees.edge[b, e]
+            if 0 < edge.edge_visits < root.forced_visits(rule.forced, edge.edge_prior, num) and not edge.edge_exact:
+                return np.int64(e)
+    return best_edge(trees, b, n, rule.exploration, 0.0)

@@ -3,20 +3,33 @@
 Shapes: n slots, M actions of all slots together.
 """
 
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numba import njit
 
 from az_mpi.search import streams, tree
 from az_mpi.search.tree import NO_CHILD, WIN
 
+if TYPE_CHECKING:
+    from az_mpi.search.puct import Rule
+
 
 @njit(cache=True, nogil=True)
 def mix_noise(trees: tree.Trees, b: int, noise: tuple) -> None:
-    """P(root, a) <- (1 - fraction) P(root, a) + fraction Dir(alpha / legal actions), once for each root.
-    noise: (due bool [B], streams uint64 [B], alpha, fraction)."""
-    due, random, alpha, fraction = noise
+    """P(root, a) <- (1 - fraction) P(root, a)^(1 / temperature) / sum + fraction Dir(alpha / legal actions), once for
+    each root. noise: (due bool [B], streams uint64 [B], alpha, fraction, temperature, kept float32 [B, A]). kept: is
+    given the priors as they were, edge by edge; with no columns nothing is kept."""
+    due, random, alpha, fraction, temperature, kept = noise
     due[b] = False
     first, count = trees.node[b, 0].first_edge, trees.node[b, 0].edge_count
+    for k in range(min(count, kept.shape[1])):
+        kept[b, k] = trees.edge[b, first + k].edge_prior
+    if temperature != 1.0:
+        _temper(trees, b, first, count, temperature)
     drawn = np.empty(count)
     for k in range(count):
         drawn[k] = streams.gamma(random, b, alpha / count)
@@ -29,6 +42,19 @@ def mix_noise(trees: tree.Trees, b: int, noise: tuple) -> None:
 
 
 @njit(cache=True, nogil=True)
+def _temper(trees, b, first, count, temperature):
+    """Replace the priors of these edges by their softmax with another temperature."""
+    highest, total = 0.0, 0.0
+    for e in range(first, first + count):
+        highest = max(highest, trees.edge[b, e].edge_prior)
+    for e in range(first, first + count):
+        trees.edge[b, e].edge_prior = (trees.edge[b, e].edge_prior / highest) ** (1.0 / temperature)
+        total += trees.edge[b, e].edge_prior
+    for e in range(first, first + count):
+        trees.edge[b, e].edge_prior /= total
+
+
+@njit(cache=True, nogil=True)
 def playable(trees: tree.Trees, b: int, n: int, e: int) -> bool:
     """Return whether edge e of node n is not proven to be worse than another one: if the node's result is known, it
     reaches that; else it is no proven loss."""
@@ -38,9 +64,9 @@ def playable(trees: tree.Trees, b: int, n: int, e: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def counts(trees: tree.Trees, b: int) -> np.ndarray:
+def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
     """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions that are not `playable`,
-    unless nothing else was tried."""
+    unless nothing else was tried. Forced visits are taken off. rule: `puct.Rule`."""
     root = trees.node[b, 0]
     visits, good, tried = np.empty(root.edge_count, np.int32), np.empty(root.edge_count, np.bool_), False
     for k in range(root.edge_count):
@@ -51,11 +77,42 @@ def counts(trees: tree.Trees, b: int) -> np.ndarray:
         for k in range(root.edge_count):  # not visits[~good] = 0, which takes a second to compile
             if not good[k]:
                 visits[k] = 0
+    if rule.forced > 0 and rule.explores[b]:
+        _take_off_forced(trees, b, rule, visits)
     return visits
 
 
 @njit(cache=True, nogil=True)
-def policy(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def forced_visits(factor: float, prior: float, num: int) -> float:
+    """Return the visits that an action of the root gets once it was tried (Wu 2019, "Accelerating Self-Play Learning in
+    Go", section 3.2): sqrt(factor P(a) N). num: N, the visits of all actions."""
+    return math.sqrt(factor * prior * num)
+
+
+@njit(cache=True, nogil=True)
+def _take_off_forced(trees, b, rule, visits):
+    """Policy target pruning (the same section): take from each action but the most visited one up to its forced visits,
+    as long as its PUCT score stays below that one's. What has one visit left then has none."""
+    node, best = trees.node[b, 0], np.argmax(visits)
+    scale, num = rule.exploration[node.visits], node.visits - 1
+    top = trees.edge[b, node.first_edge + best]
+    if top.edge_visits == 0:
+        return
+    highest = top.edge_value_sum / top.edge_visits + scale * top.edge_prior / (1 + top.edge_visits)
+    for k in range(len(visits)):
+        edge = trees.edge[b, node.first_edge + k]
+        if k == best or visits[k] == 0 or edge.edge_exact:
+            continue
+        gap = highest - edge.edge_value_sum / edge.edge_visits
+        if gap > 0:
+            least = max(visits[k] - forced_visits(rule.forced, edge.edge_prior, num), scale * edge.edge_prior / gap - 1)
+            visits[k] = min(visits[k], max(math.ceil(least), 0))
+        if visits[k] <= 1:
+            visits[k] = 0
+
+
+@njit(cache=True, nogil=True)
+def policy(trees: tree.Trees, slots: np.ndarray, rule: Rule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (the number of actions with a probability, int32 [n]; these actions, int32 [M], in order, slot by slot;
     their shares of `counts`, float32 [M])."""
     n, most, m = len(slots), 0, 0
@@ -64,7 +121,7 @@ def policy(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray
     nums, actions, probabilities = np.zeros(n, np.int32), np.empty(most, np.int32), np.empty(most, np.float32)
     for i in range(n):
         b = slots[i]
-        visits = counts(trees, b)
+        visits = counts(trees, b, rule)
         total = 0
         for k in range(len(visits)):
             total += visits[k]
@@ -78,11 +135,30 @@ def policy(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def choose(trees: tree.Trees, slots: np.ndarray, temperature: np.ndarray, random: np.ndarray) -> np.ndarray:
+def surprise(trees: tree.Trees, slots: np.ndarray, nums: np.ndarray, actions: np.ndarray, probabilities: np.ndarray,
+             kept: np.ndarray) -> np.ndarray:
+    """Return, for each slot, the sum of pi log(pi / P) over the actions of its policy target, float32 [n]: how far the
+    network's policy P is from it (Kullback-Leibler). nums, actions, probabilities: as `policy` returns them. kept: the
+    priors before noise, float32 [B, A]; where they are negative there was none."""
+    found, m = np.zeros(len(slots), np.float32), 0
+    for i in range(len(slots)):
+        b, k = slots[i], 0
+        for _ in range(nums[i]):
+            while trees.edge[b, trees.node[b, 0].first_edge + k].edge_action != actions[m]:
+                k += 1  # both are in the order of the actions
+            prior = kept[b, k] if kept[b, k] >= 0 else trees.edge[b, trees.node[b, 0].first_edge + k].edge_prior
+            found[i] += probabilities[m] * math.log(probabilities[m] / max(prior, 1e-30))
+            m += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def choose(trees: tree.Trees, slots: np.ndarray, temperature: np.ndarray, random: np.ndarray,
+           rule: Rule) -> np.ndarray:
     """Return an action for each slot, int64 [n], drawn from counts^(1 / temperature[i]); at 0 the first largest."""
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
-        visits = counts(trees, slots[i])
+        visits = counts(trees, slots[i], rule)
         chosen = best = int(np.argmax(visits))
         if temperature[i] > 0:
             # Relative to the most visited, so that a low temperature cannot overflow.

@@ -51,6 +51,10 @@ class Player:
         self.actions = np.empty(moves, np.int32)
         self.policies: list[list[np.ndarray]] = [[] for _ in range(games_num)]  # of each game, POLICY of each move
         self.root_values = np.empty(moves, np.float32)
+        self.surprises = np.zeros(moves, np.float32)
+        if config.selfplay.surprise_share:
+            self.search.keep_priors()
+        self.plays_on = np.ones(games_num, bool)  # games in which nobody resigns
         self.live = np.zeros(games_num, bool)
         self.finished: list[Record] = []  # not taken yet
         self.finished_num = 0
@@ -87,6 +91,9 @@ class Player:
             self.policies[slot] = []
         words = streams.keyed(self.config.seed, np.asarray(ids, np.uint64))
         self.search.reset(slots, self.game.initial(len(slots)), words)
+        if self.config.selfplay.resign_threshold < 1:
+            drawn = np.array([streams.uniform(self.search.streams, slot) for slot in slots])
+            self.plays_on[slots] = drawn < self.config.selfplay.resign_play_on
 
     def step(self) -> None:
         """Start one simulation in every live game of a group, and complete those of the group that has waited longest:
@@ -125,13 +132,19 @@ class Player:
         actions = search.choose(slots, np.where(early, settings.temperature, settings.temperature_final))
         self.states[slots, ply] = search.trees.state[slots, 0]
         self.actions[slots, ply] = actions
-        self._keep_policy(slots, *search.policy(slots))
-        self.root_values[slots, ply] = search.value(slots)
+        targets = search.policy(slots)
+        self._keep_policy(slots, *targets)
+        if self.config.selfplay.surprise_share:
+            self.surprises[slots, ply] = search.surprise(slots, targets)
+        self.root_values[slots, ply] = values = search.value(slots)
+        resigns = ~self.plays_on[slots] & (values < -self.config.selfplay.resign_threshold)
+        resigned = np.where(self.game.to_play(self.states[slots, ply]) == 0, -1, 1)
         search.advance(slots, actions)
         self.ply[slots] += 1
         roots = search.trees.state[slots, 0]
         ended, value = self.game.terminal(roots)
         outcome = np.where(self.game.to_play(roots) == 0, value, -value)
+        outcome, ended = np.where(resigns & ~ended, resigned, outcome), ended | resigns
         for i in np.flatnonzero(ended | (self.ply[slots] >= self.max_plies)):
             self._ended.append((slots[i], self._record(slots[i], outcome[i], truncated=not ended[i])))
             self.live[slots[i]] = False
@@ -162,9 +175,16 @@ class Player:
         positions["action"] = self.actions[slot, :length]
         positions["value"] = np.where(positions["to_play"] == 0, outcome, -outcome)
         positions["root_value"] = self.root_values[slot, :length]
-        positions["weight"] = 1.0
+        positions["weight"] = weights_by_surprise(self.surprises[slot, :length], self.config.selfplay.surprise_share)
         positions["policy_count"] = [len(entries) for entries in policies]
         return Record(games, positions, np.concatenate(policies))
+
+
+def weights_by_surprise(surprises: np.ndarray, share: float) -> np.ndarray:
+    """Return the weights of a game's positions, float [n], which sum up to n: `share` of that is divided in proportion
+    to surprises, float [n], the rest evenly (KataGo's policy surprise weighting)."""
+    total = float(surprises.sum(dtype=np.float64))
+    return 1 - share + share * len(surprises) * surprises / total if share and total > 0 else np.ones(len(surprises))
 
 
 def games_at_once(games_num: int, groups_num: int, ranks_num: int) -> int:

@@ -55,7 +55,11 @@ def test_a_deterministic_quota_is_split_exactly(run_dist, tmp_path):
     assert len(rows["positions/game"]) == sum(lengths)
 
 
-@pytest.mark.parametrize("search", [["search.algorithm=puct"], ["search.algorithm=gumbel"]], ids=" ".join)
+@pytest.mark.parametrize("search", [
+    ["search.algorithm=puct"],
+    ["search.algorithm=gumbel", "search.full_share=0.5", "search.fast_simulations=3", "selfplay.resign_threshold=0.5"],
+    ["search.forced_playouts=2", "search.root_policy_temperature=1.2", "selfplay.surprise_share=0.5"],
+], ids=" ".join)  # fmt: skip
 def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path, search):
     options = [*SMALL, "--set", "network.engine=uniform", "--games_num", 21]
     options += [word for setting in search for word in ("--set", setting)]
