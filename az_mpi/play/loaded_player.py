@@ -1,5 +1,6 @@
 """A network of a run with its search, without MPI: for programs, notebooks and play. Used as `az_mpi.load_player`."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +11,7 @@ from az_mpi.core import files
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.games.base import Game
 from az_mpi.network import engines
+from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator
@@ -20,6 +22,9 @@ from az_mpi.storage import checkpoint
 if TYPE_CHECKING:
     from az_mpi.config import schema
     from az_mpi.search.puct import Search
+
+
+BATCH_MAX, BATCH_S, FAST = 128, 0.02, 0.85  # see `LoadedPlayer.fast_batch`
 
 
 class Analysis(NamedTuple):
@@ -58,11 +63,28 @@ class LoadedPlayer:
         move = self.game.action_to_text(states[0], action)
         return Analysis(policy, float(search.value(slots)[0]), action, move)
 
-    def new_search(self, simulations: int) -> "Search":
+    def new_search(self, simulations: int, cache_bytes: int = 0) -> "Search":
         """Return a search of one tree, slot 0, with room for `simulations`, which begins when it is `reset`. It keeps
-        its tree between moves, whatever the run's self-play did."""
+        its tree between moves, whatever the run's self-play did. cache_bytes: memory to remember evaluations in."""
         settings = self.settings.model_copy(update={"simulations": simulations, "reuse_tree": True})
-        return make_search(self.game, self._evaluate, settings, 1, noise=False)
+        evaluate = CachedEvaluator(self.game, self.engine, cache_bytes) if cache_bytes else self._evaluate
+        return make_search(self.game, evaluate, settings, 1, noise=False)
+
+    def fast_batch(self) -> int:
+        """Measure and return how many positions the engine is asked for at once to work at FAST of its speed. A batch
+        takes no more than BATCH_S."""
+        states, rates = self.game.initial(BATCH_MAX), {}
+        self.engine.prepare(BATCH_MAX)
+        for num in (2**k for k in range(BATCH_MAX.bit_length())):
+            took = []
+            for _ in range(4):
+                begun = time.perf_counter()
+                self._evaluate(states[:num])
+                took.append(time.perf_counter() - begun)
+            if num > 1 and min(took) > BATCH_S:
+                break
+            rates[num] = num / min(took)
+        return min(num for num, rate in rates.items() if rate >= FAST * max(rates.values()))
 
     def evaluate(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (logits float32 [n, A], value float32 [n]) of states [n, S]: the network's, without search."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from az_mpi.play.session import Session
 
 
+CACHE_BYTES = 2**26  # for evaluations
+
+
 def make_parser(prog: str, about: str, epilog: str) -> Parser:
     """Return a parser with the options that every command here takes."""
     parser = Parser(prog, about, epilog, run=True)
@@ -56,7 +59,8 @@ def open_session(given: argparse.Namespace) -> "tuple[Session, Limit]":
     from az_mpi.play.loaded_player import find_network, load_player
     from az_mpi.play.session import Session
 
-    session = Session(load_player(find_network(given.run, given.checkpoint)))
+    player = load_player(find_network(given.run, given.checkpoint))
+    session = Session(player, player.fast_batch(), CACHE_BYTES)
     session.warm_up()
     # The garbage collector looks no more at what was loaded, which would make somebody wait for a move.
     gc.collect()

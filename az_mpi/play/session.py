@@ -16,20 +16,24 @@ TREE_BYTES = 2**29  # a search ends when its tree is as large as this
 SIMULATIONS_MAX = 1_000_000
 RESERVE, RESERVE_S = 0.1, 0.2  # of the time for a move: the smaller of the two is kept for what is no simulation
 LEAST = 1  # simulation for a move: without it there is nothing to choose from
+GROWTH = 8  # simulations in the tree for each leaf that is evaluated at once
 _SLOT = np.arange(1)
 
 
 class Session:
     """A game in progress from the initial position on. Its search tree stays between moves: what was thought about the
-    moves that were played counts. Not for several threads at once."""
+    moves that were played counts. Not for several threads at once.
 
-    def __init__(self, player: LoadedPlayer):
+    leaves_max: leaves that are evaluated at once, fewer in a small tree. cache_bytes: to remember evaluations in."""
+
+    def __init__(self, player: LoadedPlayer, leaves_max: int = 1, cache_bytes: int = 0):
         self.player, self.game = player, player.game
         self.actions: list[int] = []  # that were played
         # From the initial position to the present one, each [S].
         self.states = [self.game.initial(1)[0]]
         self._room = self._simulations_max()
-        self._search = player.new_search(self._room)
+        self._leaves_max = leaves_max
+        self._search = player.new_search(self._room, cache_bytes)
         self._slowest_s, self._plies = 0.0, 0
         self.restart()
 
@@ -47,7 +51,7 @@ class Session:
 
     def warm_up(self) -> None:
         """Use all that a game uses once, on the initial position, so that no later move waits for a compiler."""
-        self.think(Limit(simulations=8))
+        self.think(Limit(simulations=8 * GROWTH))
         self.play(self.best())
         self.think(Limit(simulations=1))
         self.restart()
@@ -119,10 +123,10 @@ class Session:
 
     def think(self, limit: Limit, stop: Callable[[], bool] = lambda: False) -> None:
         """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree
-        takes TREE_BYTES or `stop` returns true, which is asked after every simulation.
+        takes TREE_BYTES or `stop` returns true, which is asked after every step, of one simulation or several.
 
-        Time: no simulation begins that would end after limit.seconds if it took twice as long as the slowest so far.
-        A part of the time is kept on top of that. One simulation is run in any case."""
+        Time: no step begins that would end after limit.seconds if it took twice as long as the slowest so far.
+        A part of the time is kept on top of that. One step is run in any case."""
         end = time.monotonic() + limit.seconds - min(limit.seconds * RESERVE, RESERVE_S)
         self._follow()
         self._search.target[:] = limit.simulations or self.player.settings.simulations  # Gumbel search plans with it
@@ -133,7 +137,7 @@ class Session:
                     limit.simulations and self._simulations() >= limit.simulations
                     or limit.seconds and now + 2 * self._slowest_s >= end or self._is_full() or stop()):  # fmt: skip
                 break
-            self._search.step(_SLOT)
+            self._search.step_several(0, self._leaves(limit))
             before, now = now, time.monotonic()
             self._slowest_s = max(self._slowest_s, now - before)
 
@@ -161,10 +165,16 @@ class Session:
     def _simulations(self):
         return max(int(self._search.trees.visits[0, 0]) - 1, 0)  # the first visit is the root's own evaluation
 
+    def _leaves(self, limit):
+        """Return how many leaves the next step evaluates at once: few in a small tree, where they would be poor."""
+        left = max(limit.simulations - self._simulations(), 1) if limit.simulations else self._leaves_max
+        return min(self._leaves_max, 1 + self._simulations() // GROWTH, left)
+
     def _is_full(self):
         trees = self._search.trees
         nodes = int(trees.nodes_used[0]) * (NODE.itemsize + self.state.nbytes)
-        return self._simulations() >= self._room or nodes + int(trees.edges_used[0]) * EDGE.itemsize > TREE_BYTES
+        edges = int(trees.edges_used[0]) * EDGE.itemsize
+        return nodes + edges > TREE_BYTES or self._simulations() + 2 * (self._leaves_max - 1) >= self._room
 
     def _follow(self):
         """Advance the tree by the moves that were played since it was used."""

@@ -99,9 +99,24 @@ class Search:
     def begin(self, slots: np.ndarray) -> Callable[[], None]:
         """Begin one simulation in the tree of each slot and return a function that completes it; the evaluator may work
         in between. Until then nothing else may use these slots."""
-        game = self.game
         slots, nodes, actions, states, leaves_num = self._select(self.trees, slots, self._rule, self._noise)
-        states[:leaves_num] = game.play(states[:leaves_num], actions[:leaves_num])
+        states[:leaves_num] = self.game.play(states[:leaves_num], actions[:leaves_num])
+        return self._evaluating(self._complete, (slots, nodes, actions), states)
+
+    def step_several(self, slot: int, leaves_max: int) -> None:
+        """Run up to `leaves_max` simulations in the tree of one slot, whose leaves are evaluated as one batch. The tree
+        needs room for twice as many."""
+        if leaves_max == 1 or not self.trees.node["edge_count"][slot, 0]:
+            self.step(np.array([slot]))
+            return
+        nodes, actions, states, paths = simulation.select_several(self.trees, slot, leaves_max, self._rule, self._noise)
+        if len(nodes):
+            states = self.game.play(states, actions)
+            self._evaluating(simulation.complete_several, (slot, nodes, actions, paths), states)()
+
+    def _evaluating(self, kernel, simulations, states):
+        """Begin to evaluate the leaves `states`; return a function that completes simulations with them by `kernel`."""
+        game = self.game
         ended, value = game.terminal(states)
         live = ~ended
         live_states = states[live]
@@ -112,10 +127,10 @@ class Search:
             logits = np.empty(legal.shape, np.float32)
             if evaluation:
                 logits, value[live] = evaluation()
-            simulations = slots, nodes, actions, states, player, ended, value, logits, legal, self._noise
-            if needed := self._complete(self.trees, *simulations):
+            given = *simulations, states, player, ended, value, logits, legal, self._noise
+            if needed := kernel(self.trees, *given):
                 self.trees = tree.widened(self.trees, needed)
-                self._complete(self.trees, *simulations)
+                kernel(self.trees, *given)
 
         return complete
 

@@ -11,6 +11,7 @@ from numba import njit, prange
 from az_mpi.search import root, tree
 from az_mpi.search.tree import NO_CHILD
 
+KNOWN = -2  # in place of an action: the descent ended at a node whose result is known
 
 def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
     """Return the edge of node n, int64, to descend in the simulation under way. For compiled code: a search adds an
@@ -21,7 +22,7 @@ def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
 @njit(cache=True, nogil=True)
 def _descend(trees, b, rule, noise):
     """Descend tree b. Return (node, action): action >= 0 asks for a new child of node, NO_CHILD for the evaluation of
-    node, a root that is not expanded yet. An exact node where the descent ends is backed up, and node is NO_CHILD."""
+    node, a root that is not expanded yet, KNOWN for a backup of the node's result."""
     if noise[0][b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
         root.mix_noise(trees, b, noise)
     n, depth = np.int64(0), 0  # n as a variable: Numba would compile `best_edge` once more for the constant
@@ -35,15 +36,22 @@ def _descend(trees, b, rule, noise):
             return n, trees.edge[b, e].edge_action
         n = child
     trees.tree[b].path_length = depth
-    if trees.node[b, n].exact:
+    return n, KNOWN if trees.node[b, n].exact else NO_CHILD
+
+
+@njit(cache=True, nogil=True)
+def _select_one(trees, b, rule, noise):
+    """Return what `_descend` does; but a known result is backed up, and node is NO_CHILD."""
+    n, action = _descend(trees, b, rule, noise)
+    if action == KNOWN:
         tree.backup(trees, b, n, trees.node[b, n].exact_value)
-        n = NO_CHILD
-    return n, NO_CHILD
+        return NO_CHILD, NO_CHILD
+    return n, action
 
 
 @njit(cache=True, nogil=True)
 def _gather(trees, slots, nodes, actions):
-    """Return what `select` does, from what `_descend` returned for each slot."""
+    """Return what `select` does, from what `_select_one` returned for each slot."""
     n, m, num_new = len(slots), 0, 0
     rows, states = np.empty(n, np.int64), np.empty((n, trees.state.shape[2]), trees.state.dtype)
     for new in (True, False):
@@ -69,7 +77,7 @@ def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: tuple) -> t
     """
     nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     for i in range(len(slots)):
-        nodes[i], actions[i] = _descend(trees, slots[i], rule, noise)
+        nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise)
     return _gather(trees, slots, nodes, actions)
 
 
@@ -78,7 +86,7 @@ def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: tu
     """`select` over several threads. Not one function compiled twice: Numba's cache would mix them up."""
     nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     for i in prange(len(slots)):
-        nodes[i], actions[i] = _descend(trees, slots[i], rule, noise)
+        nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise)
     return _gather(trees, slots, nodes, actions)
 
 
@@ -136,4 +144,96 @@ def complete_parallel(trees: tree.Trees, slots: np.ndarray, nodes: np.ndarray, a
     for i in prange(len(slots)):
         _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
                       rows[i], noise)
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def select_several(trees: tree.Trees, b: int, leaves_max: int, rule: tuple, noise: tuple) -> tuple:
+    """Descend one tree, whose root is expanded, up to `leaves_max` times. Return the simulations that lead to new
+    leaves, all different: (nodes int64 [m], actions int64 [m], states [m, S], paths int32 [m, D + 1], each path after
+    its length). Known results are backed up.
+
+    A descent leaves a visit on its path that changes no Q, until all are done: later descents turn to other actions for
+    their exploration alone (Liu et al. 2020, "Watch the Unobserved"). One that ends where another did is no simulation;
+    after `leaves_max` of these the search goes on with the leaves that it has.
+    """
+    most, depth = 2 * leaves_max, trees.path.shape[1]
+    nodes, actions, paths = np.empty(most, np.int64), np.empty(most, np.int64), np.empty((most, depth + 1), np.int32)
+    saved, counted, num, found = np.empty((most, depth, 2)), np.zeros(most, np.bool_), 0, 0
+    while found < leaves_max and num < most:
+        nodes[num], actions[num] = _descend(trees, b, rule, noise)
+        paths[num, 0], paths[num, 1:] = trees.tree[b].path_length, trees.path[b]
+        counted[num] = True
+        for i in range(num):
+            if actions[num] != KNOWN and nodes[i] == nodes[num] and actions[i] == actions[num]:
+                counted[num] = False
+        found += counted[num]
+        _visit(trees, b, paths[num], saved[num])
+        num += 1
+    for i in range(num - 1, -1, -1):
+        _unvisit(trees, b, paths[i], saved[i])
+    m, states = 0, np.empty((found, trees.state.shape[2]), trees.state.dtype)
+    for i in range(num):
+        if counted[i] and actions[i] == KNOWN:
+            _restore(trees, b, paths[i])
+            tree.backup(trees, b, nodes[i], trees.node[b, nodes[i]].exact_value)
+        elif counted[i]:
+            nodes[m], actions[m], paths[m] = nodes[i], actions[i], paths[i]
+            for k in range(states.shape[1]):
+                states[m, k] = trees.state[b, nodes[m], k]
+            m += 1
+    return nodes[:m], actions[:m], states[:m], paths[:m]
+
+
+@njit(cache=True, nogil=True)
+def _visit(trees, b, path, saved):
+    """Add a visit to the nodes and edges of a path, each edge with its mean value, or its node's if it has none."""
+    n = np.int64(0)
+    for d in range(path[0]):
+        node, edge = trees.node[b, n], trees.edge[b, path[d + 1]]
+        saved[d, 0], saved[d, 1] = node.value_sum, edge.edge_value_sum
+        q = edge.edge_value_sum / edge.edge_visits if edge.edge_visits > 0 else node.value_sum / node.visits
+        node.visits += 1
+        node.value_sum += q
+        edge.edge_visits += 1
+        edge.edge_value_sum += q
+        n = edge.edge_child
+
+
+@njit(cache=True, nogil=True)
+def _unvisit(trees, b, path, saved):
+    """Undo the newest `_visit`."""
+    n = np.int64(0)
+    for d in range(path[0]):
+        node, edge = trees.node[b, n], trees.edge[b, path[d + 1]]
+        node.visits -= 1
+        edge.edge_visits -= 1
+        node.value_sum, edge.edge_value_sum = saved[d, 0], saved[d, 1]
+        n = edge.edge_child
+
+
+@njit(cache=True, nogil=True)
+def _restore(trees, b, path):
+    """Make a path that of the simulation under way."""
+    trees.tree[b].path_length = path[0]
+    for d in range(path[0]):
+        trees.path[b, d] = path[d + 1]
+
+
+@njit(cache=True, nogil=True)
+def complete_several(trees: tree.Trees, b: int, nodes: np.ndarray, actions: np.ndarray, paths: np.ndarray,
+                     states: np.ndarray, player: np.ndarray, ended: np.ndarray, value: np.ndarray, logits: np.ndarray,
+                     legal: np.ndarray, noise: tuple) -> int:
+    """Complete the simulations that `select_several` returned, as `complete` does."""
+    needed = trees.tree[b].edges_used
+    for i in range(legal.shape[0]):
+        for a in range(legal.shape[1]):
+            needed += legal[i, a]
+    if needed > trees.edge.shape[1]:
+        return needed
+    rows = _rows(ended)
+    for i in range(len(nodes)):
+        _restore(trees, b, paths[i])
+        _complete_one(trees, b, nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal, rows[i],
+                      noise)
     return 0

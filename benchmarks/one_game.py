@@ -1,0 +1,94 @@
+"""One game searched deeply against self-play with many games, in turns in one run on one core, by one network.
+
+    python benchmarks/one_game.py --run runs/connect4_quick      # a trained network; without --run an untrained one
+
+`ratio` is the simulations/s of a game that thinks as `python -m az_mpi play` and `gtp` do, over those of self-play.
+`single_ratio` is the same with one leaf at a time. In all of them only new simulations count.
+"""
+
+import argparse
+import itertools
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from common import spread, take_one_core, tell
+
+from az_mpi import games
+from az_mpi.config import load as configuration
+from az_mpi.core.problems import parse_json
+from az_mpi.doctor.trial import play_for
+from az_mpi.network import engines, resnet
+from az_mpi.network.cache import network_evaluator
+from az_mpi.play.limits import Limit
+from az_mpi.play.loaded_player import LoadedPlayer
+from az_mpi.play.options import CACHE_BYTES
+from az_mpi.play.session import Session
+from az_mpi.selfplay.player import Player
+from az_mpi.storage import checkpoint, run_folder
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, help="the folder of a run: its configuration and newest network")
+    parser.add_argument("--config_file", type=Path, default=Path("configs/connect4_quick.json"))
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
+    parser.add_argument("--simulations", type=int, default=800, help="for a move of the one game")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each side in each of the runs")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    take_one_core()
+    overrides = {key: parse_json(value) for key, value in (item.split("=", 1) for item in arguments.set)}
+    config = run_folder.recorded_config(arguments.run, overrides) if arguments.run else (
+        configuration.load(arguments.config_file, overrides))  # fmt: skip
+    game = games.make(config.game)
+    network = resnet.build(game, config.network, config.seed)
+    if arguments.run:
+        network.load_state_dict(checkpoint.load_newest(arguments.run / "checkpoints", set_aside=False)[0].model)
+    engine, choice = engines.make("auto", network, game, "cpu", 1, "auto")
+    player = LoadedPlayer(game, engine, config.search)
+    leaves_max = player.fast_batch()
+    many = Player(config, game, network_evaluator(game, engine, config.network), 0)
+    ids = itertools.count()
+    sides = {
+        "selfplay_per_s": lambda seconds: selfplay_rate(many, ids, seconds),
+        "one_game_per_s": lambda seconds: game_rate(Session(player, leaves_max, CACHE_BYTES), arguments, seconds),
+        "single_per_s": lambda seconds: game_rate(Session(player), arguments, seconds),
+    }
+    rates = {name: [] for name in sides}
+    for run in range(arguments.runs + 1):  # the first one warms up
+        for name, rate in sides.items():
+            rates[name].append(rate(arguments.seconds if run else 1.0))
+    rates = {name: values[1:] for name, values in rates.items()}
+    rows = {name: spread(values) for name, values in rates.items()}
+    for name, side in (("ratio", "one_game_per_s"), ("single_ratio", "single_per_s")):
+        rows[name] = spread([a / b for a, b in zip(rates[side], rates["selfplay_per_s"])])
+    tell(f"one game of {config.game}, {choice}, {leaves_max} leaves", rows, arguments.json)
+
+
+def selfplay_rate(player, ids, seconds):
+    """Return the simulations a second of self-play."""
+    before = player.simulations_num
+    took = play_for(player, ids, seconds)
+    return (player.simulations_num - before) / took
+
+
+def game_rate(session, arguments, seconds):
+    """Play games, with `arguments.simulations` for a move; return the simulations a second of thinking."""
+    num, took = 0, 0.0
+    while took < seconds:
+        if session.over:
+            session.restart()
+        before, begun = session.simulations, time.perf_counter()
+        session.think(Limit(simulations=arguments.simulations))
+        took += time.perf_counter() - begun
+        num += session.simulations - before
+        session.play(session.best())
+    return num / took
+
+
+if __name__ == "__main__":
+    main()
