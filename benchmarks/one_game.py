@@ -3,7 +3,7 @@
     python benchmarks/one_game.py --run runs/connect4_quick      # a trained network; without --run an untrained one
 
 `ratio` is the simulations/s of a game that thinks as `python -m az_mpi play` and `gtp` do, over those of self-play.
-`single_ratio` is the same with one leaf at a time. In all of them only new simulations count.
+`single_ratio` is the same with one leaf at a time and no cache. In all of them only new simulations count.
 """
 
 import argparse
@@ -11,6 +11,8 @@ import itertools
 import sys
 import time
 from pathlib import Path
+
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -29,6 +31,8 @@ from az_mpi.play.session import Session
 from az_mpi.selfplay.player import Player
 from az_mpi.storage import checkpoint, run_folder
 
+OPENING_PLIES = 4
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -36,6 +40,7 @@ def main():
     parser.add_argument("--config_file", type=Path, default=Path("configs/connect4_quick.json"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
     parser.add_argument("--simulations", type=int, default=800, help="for a move of the one game")
+    parser.add_argument("--leaves", type=int, default=0, help="at once; by default as many as make the engine fast")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each side in each of the runs")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
@@ -50,13 +55,13 @@ def main():
         network.load_state_dict(checkpoint.load_newest(arguments.run / "checkpoints", set_aside=False)[0].model)
     engine, choice = engines.make("auto", network, game, "cpu", 1, "auto")
     player = LoadedPlayer(game, engine, config.search)
-    leaves_max = player.fast_batch()
+    leaves_max = arguments.leaves or player.fast_batch()
     many = Player(config, game, network_evaluator(game, engine, config.network), 0)
-    ids = itertools.count()
+    ids, deep = itertools.count(), lambda: Session(player, leaves_max, CACHE_BYTES)
     sides = {
         "selfplay_per_s": lambda seconds: selfplay_rate(many, ids, seconds),
-        "one_game_per_s": lambda seconds: game_rate(Session(player, leaves_max, CACHE_BYTES), arguments, seconds),
-        "single_per_s": lambda seconds: game_rate(Session(player), arguments, seconds),
+        "one_game_per_s": lambda seconds: game_rate(deep, arguments, seconds),
+        "single_per_s": lambda seconds: game_rate(lambda: Session(player), arguments, seconds),
     }
     rates = {name: [] for name in sides}
     for run in range(arguments.runs + 1):  # the first one warms up
@@ -76,12 +81,15 @@ def selfplay_rate(player, ids, seconds):
     return (player.simulations_num - before) / took
 
 
-def game_rate(session, arguments, seconds):
-    """Play games, with `arguments.simulations` for a move; return the simulations a second of thinking."""
-    num, took = 0, 0.0
+def game_rate(new_session, arguments, seconds):
+    """Play games, with `arguments.simulations` for a move; return the simulations a second of thinking. Each game is
+    begun by random moves, and remembers no evaluation of the one before."""
+    num, took, rng, session = 0, 0.0, np.random.default_rng(), None
     while took < seconds:
-        if session.over:
-            session.restart()
+        while session is None or session.over:
+            session = new_session()
+            for _ in range(OPENING_PLIES):
+                session.play(int(rng.choice(list(session.legal().values()))))
         before, begun = session.simulations, time.perf_counter()
         session.think(Limit(simulations=arguments.simulations))
         took += time.perf_counter() - begun
