@@ -57,8 +57,8 @@ class Jobs:
     def match(self, first: Path, second: Path, options: Any) -> dict[str, Any]:
         """Return the result of a match of two runs' newest networks, for the first one."""
         chosen, np = self._hosts()
-        program = [sys.executable, "-m", "az_mpi.compare.compare_match", str(first), str(second), str(options.games),
-                   str(options.simulations)]  # fmt: skip
+        program = [sys.executable, "-m", "az_mpi", "match", str(first), str(second), "--games", str(options.games),
+                   "--simulations", str(options.simulations), "--json"]  # fmt: skip
         _, said = self._run(mpirun.line(mpirun.find(), chosen, np, program))
         return _last_object(said)
 

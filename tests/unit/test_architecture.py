@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "modes": "config core liveness loop mpi report run selfplay storage",
     "launch": "config core liveness mpi report storage",
     "doctor": "config core games mpi network report run search selfplay storage train",
-    "compare": "config core evaluate launch mpi network play report storage",
+    "compare": "config core evaluate launch report",
     "__main__": "core",
 }
 MAY_IMPORT = {room: {"", *allowed.split()} for room, allowed in MAY_IMPORT.items()}
