@@ -65,6 +65,7 @@ bench: setup ## every benchmark (25 minutes); BENCH_RUN=runs/connect4_quick: sel
 	python benchmarks/search.py
 	python benchmarks/engines.py
 	python benchmarks/selfplay.py --config_file $(CONFIG) $(if $(BENCH_RUN),--run $(BENCH_RUN))
+	python benchmarks/one_game.py --config_file $(CONFIG) $(if $(BENCH_RUN),--run $(BENCH_RUN))
 	python benchmarks/train.py
 	python benchmarks/segments.py
 	mpirun -np $(NP) -H localhost:$(NP) python benchmarks/exchange.py

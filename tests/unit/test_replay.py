@@ -105,11 +105,11 @@ def test_forget_drops_what_is_older():
 
 def test_a_window_that_slides_holds_the_newest_rows_where_they_are():
     """An eighth in reserve; once it is full, no row is moved and no memory taken but for what is added."""
-    rng, replay, made, size, peaks, sizes = np.random.default_rng(1), Replay(TICTACTOE, VALUE), 0, 20_000, [], []
+    rng, replay, made, size, peaks, sizes = np.random.default_rng(1), Replay(TICTACTOE, VALUE), 0, 8_000, [], []
     tracemalloc.start()
     try:
         for _ in range(200):
-            new = numbered(*range(made, made + int(rng.integers(0, 1500))))
+            new = numbered(*range(made, made + int(rng.integers(0, 600))))
             made += len(new.rows)
             before = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
@@ -120,9 +120,9 @@ def test_a_window_that_slides_holds_the_newest_rows_where_they_are():
             if made % 7 == 0 or len(sizes) == 200:
                 assert held(replay) == list(range(max(0, made - size), made))
         assert replay.positions_num == size and sizes[100] == sizes[-1]
-        assert max(peaks[100:]) < 1500 * 100
+        assert max(peaks[100:]) < 600 * 100
         row_bytes = sample_dtype(TICTACTOE, VALUE).itemsize + 8 + 1.5 * POLICY.itemsize  # 1.5 entries each
-        assert sizes[-1] < 1.15 * (size + 1500) * row_bytes
+        assert sizes[-1] < 1.15 * (size + 600) * row_bytes
     finally:
         tracemalloc.stop()
 
