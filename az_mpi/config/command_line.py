@@ -192,7 +192,7 @@ configuration, or prints it with every default filled in.
 
 A resumed run may change the keys marked *. Any other change is refused, and the keys that differ are listed.
 
-This page is made from `az_mpi/config/schema.py`, and a test compares the two. After a change there make it anew:
+This page is made from the schema in `az_mpi/config/`, and a test compares the two. After a change there make it anew:
 `python run_dist.py --help_config_markdown >docs/configuration.md`
 """
 

@@ -51,7 +51,7 @@ BELONGS = {
     "h5py": {"storage.segment"},
     "matplotlib": {"report.curve"},
     "tqdm": {"report.console"},
-    "pydantic": {"config.load", "config.schema"},
+    "pydantic": {"config.load", "config.schema", "config.fields", "config.playing", "config.training"},
     "bitbully": {"evaluate.solver"},
     "pyspiel": {"games.openspiel", "evaluate.openspiel_bot"},
     "open_spiel": {"games.openspiel"},

@@ -1,0 +1,62 @@
+"""The exchange of games, the replay window and training: the sections of a configuration about how ranks learn."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from az_mpi.config.fields import Section, fixed, free, whole
+
+
+class Exchange(Section):
+    """How finished games travel from the ranks that played them to root and to the trainers."""
+
+    every_s: float = free(20.0, "Seconds of self-play between exchanges, which store finished games and send them to "
+                           "the trainers. 0, and always with selfplay.deterministic: one exchange, when the iteration "
+                           "has all of its games.", ge=0)
+    compress: bool = free(True, "Compress games on their way between ranks.")
+    chunk_bytes: whole(1024, 2**31 - 1) = free(2**28, "Most bytes that one rank sends in one round of messages.")
+
+
+class Replay(Section):
+    """The window: the newest positions, from which training samples are drawn.
+
+    It holds window_growth of all positions made so far, but at least window_min and at most window_max.
+    """
+
+    window_min: whole(1) = fixed(20_000, "Positions the window holds at least, once so many were made.")
+    window_max: whole(1) = fixed(1_000_000, "Positions the window holds at most.")
+    window_growth: float = fixed(0.5, "Share of all positions made so far that the window holds.", ge=0, le=1)
+
+
+class Train(Section):
+    """Who trains, on what and how fast."""
+
+    ranks: Literal["all", "root_host", "gpu"] | whole(1) = free("all", (
+        'Who trains: "all" ranks, those on the "root_host", those that own a "gpu", or a number of ranks. The others '
+        'go on playing meanwhile.'))
+    root_host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=253)] = free("", (
+        'The host of root, the rank that writes the files of the run: its name or IPv4 address. Its ranks come first, '
+        'so train.ranks "root_host" and numbers begin there. "": the first host listed to mpirun or launch.'))
+    backend: Literal["horovod", "ddp"] = free("horovod", 'What sums gradients over the train ranks. "ddp" is '
+                                               'torch.distributed, for where Horovod cannot be built.')
+    batch_size: whole(1) = free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
+    replay_ratio: float = fixed(4.0, "Samples drawn from the window for each new position.", gt=0)
+    root_value_share: float = fixed(0.5, "Share of the search's root value q in the value target: (1 - share) z + "
+                                     "share q, where z is the result of the game. It makes the target less noisy "
+                                     "(the paper: 0).", ge=0, le=1)
+    learning_rate: float = free(0.002, "Learning rate at its peak, after the warm-up.", gt=0)
+    warmup_steps: whole(0) = fixed(50, "Optimiser steps in which the learning rate rises to its peak.")
+    schedule: Literal["constant", "cosine"] = fixed("cosine", 'Learning rate after the warm-up; "cosine" falls over '
+                                                     'all iterations.')
+    final_learning_rate: float = fixed(0.1, "End of the cosine, as a fraction of learning_rate.", ge=0, le=1)
+    weight_decay: float = fixed(1e-4, "Weight decay (the paper's c).", ge=0)
+    gradient_clip: float = fixed(1.0, "Largest global L2 norm of the gradient; a longer one is scaled down.", gt=0)
+    value_loss_weight: float = fixed(1.0, "Weight of the value loss (z - v)^2 beside the policy loss -pi log p; z and "
+                                      "v are for the player to move, in [-1, 1].", gt=0)
+    mixed_precision: Literal["auto"] | bool = free("auto", (
+        'Train in bf16 autocast. "auto": where the processor or GPU has bf16; false: in fp32, on GPUs with TF32 '
+        'convolutions. Self-play and matches have network.precision.'))
+    bad_steps_max: whole(1) = free(3, "A step whose loss or gradient is not finite is skipped. After so many in a "
+                                     "row training goes back to the last good checkpoint with half the learning rate, "
+                                     "at most 3 times in a run.")
+    max_steps: whole(0) = free(0, "The run ends with the iteration that reaches so many steps; 0: no limit.")
