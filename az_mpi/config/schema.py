@@ -5,8 +5,8 @@ from typing import Any
 from pydantic import model_validator
 
 from az_mpi.config.fields import Section, fixed, free, list_of, named, whole
-from az_mpi.config.training import Exchange, Replay, Train
 from az_mpi.config.playing import Network, Search, Selfplay
+from az_mpi.config.training import Exchange, Replay, Train
 from az_mpi.core.registry import CALLBACKS, GAMES, OPPONENTS, SINKS, SOLVERS
 
 
