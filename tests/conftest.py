@@ -11,11 +11,12 @@ import pytest
 def pytest_collection_modifyitems(items):
     """Unit tests are quick, unless they say that they start processes.
 
-    Tests of one file run one after another, since they share fixtures; so do all tests on the hosts of tests/cluster."""
+    Tests of one file run one after another, since they share fixtures; so do all tests on hosts."""
     for item in items:
         if item.path.parent.name == "unit" and not item.get_closest_marker("process"):
             item.add_marker("quick")
-        item.add_marker(pytest.mark.xdist_group("cluster" if item.path.parent.name == "cluster" else item.path.stem))
+        on_hosts = item.path.parent.name == "cluster"
+        item.add_marker(pytest.mark.xdist_group("cluster" if on_hosts else item.path.stem))
 
 
 @pytest.fixture(autouse=True)
