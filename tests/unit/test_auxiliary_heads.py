@@ -202,7 +202,8 @@ def test_losses_by_hand():
 def configured():
     return make_config(GO.name, network={"heads": ALL, "blocks": 1, "channels": 8}, search={"simulations": 4},
                        selfplay={"parallel_games": 8}, report={"summary_frequency": 1},
-                       train={"batch_size": 32, "mixed_precision": False, "warmup_steps": 0})  # fmt: skip
+                       train={"batch_size": 32, "mixed_precision": False, "warmup_steps": 0,
+                              "learning_rate": 0.01})  # fmt: skip
 
 
 def batch_of(config, network, record):
@@ -229,7 +230,7 @@ def test_all_heads_learn_together(configured, world):
     network = resnet.build(GO, configured.network, 1)
     replay, _ = batch_of(configured, network, record)
     learner, summaries = Learner(configured, GO, network, backends.make("ddp", world, world, "cpu"), "cpu"), []
-    learner.train(replay, Progress(samples_due=30 * 32), lambda step, values: summaries.append(values))
+    learner.train(replay, Progress(samples_due=60 * 32), lambda step, values: summaries.append(values))
     names = [f"{name}_loss" for name in network.heads]
     assert names[2:] == ["moves_left_loss", "opponent_reply_loss", "short_term_value_3_loss", "ownership_loss",
                          "score_loss"]  # fmt: skip
