@@ -15,7 +15,8 @@ class Network(Section):
     channels: whole(8, 1024, multiple_of=8) = fixed(64, "Filters of each convolution (the paper: 256).")
     heads: list_of(HEADS) = fixed(("policy", "value"), (
         'The network\'s outputs; the search needs a policy and a value. "wdl" is a value too, in three numbers: win, '
-        "draw and loss, for games with draws."),
+        "draw and loss, for games with draws. The names after that are of outputs that only train the network: "
+        "docs/learning.md."),
                                     strict=False)  # strict would refuse JSON's list for a tuple
     engine: named(ENGINES) = free("auto", (
         'What runs the network in self-play and matches. "auto": the fastest there is (a GPU, else OpenVINO, else '

@@ -278,6 +278,11 @@ HEADS = Registry("network.heads", "az_mpi.network.heads.head:Head", "game channe
     "policy": "az_mpi.network.heads.policy:Policy",
     "value": "az_mpi.network.heads.value:Value",
     "wdl": "az_mpi.network.heads.wdl:WinDrawLoss",
+    "moves_left": "az_mpi.network.heads.moves_left:MovesLeft",
+    "opponent_reply": "az_mpi.network.heads.opponent_reply:OpponentReply",
+    "ownership": "az_mpi.network.heads.ownership:Ownership",
+    "score": "az_mpi.network.heads.score:Score",
+    "short_term_value": "az_mpi.network.heads.short_term_value:ShortTermValue",
 })  # fmt: skip
 EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator", "game engine seed settings", {
     "network": "az_mpi.network.cache:network_evaluator",

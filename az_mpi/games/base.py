@@ -125,6 +125,12 @@ class Game(ABC):
         default None: the game has no points."""
         return None
 
+    def ownership(self, states: np.ndarray, player: int) -> np.ndarray | None:
+        """Return who owns each cell if the game ended in each state, int8 [B, H, W]: 1 `player`, -1 the other one, 0
+        nobody. The cells are those of the planes that `player`, 0 or 1, would see. By default None: nobody owns cells.
+        """
+        return None
+
     def key(self, states: np.ndarray) -> np.ndarray:
         """Return a 64-bit key of each state, uint64 [B]. Equal states have equal keys; different states, such as two
         images of one board, have different keys except by chance."""

@@ -60,6 +60,9 @@ class Rules(BitboardGame):
     def lead(self, states: np.ndarray) -> np.ndarray:
         return _leads(states, self.rows) - np.float32(self.komi)
 
+    def ownership(self, states: np.ndarray, player: int) -> np.ndarray:
+        return _owners(states, self.rows) * np.int8(1 - 2 * player)
+
     def to_play(self, states: np.ndarray) -> np.ndarray:
         return (self._turn(states) & np.uint64(1)).astype(np.int8)
 
@@ -260,6 +263,24 @@ def _leads(states, size):
         _unpack(states[b], size, board)
         leads[b] = _lead(board, size, seen, stack)
     return leads
+
+
+@njit(cache=True, nogil=True)
+def _owners(states, size):
+    """Return whose area each point is, int8 [B, size, size]: 1 player 0's, -1 player 1's, 0 nobody's."""
+    owners, wide = np.zeros((len(states), size, size), np.int8), size + 2
+    board, seen = np.empty(wide * wide, np.int8), np.empty(wide * wide, np.int64)
+    stack = np.empty(size * size, np.int64)
+    for b in range(len(states)):
+        _unpack(states[b], size, board)
+        seen[:] = -1
+        for p in range(wide, wide * (size + 1)):
+            if board[p] != BORDER and seen[p] < 0:
+                count, touches, _, _ = _region(board, p, 0, seen, stack, wide)
+                owner = 1 - 2 * board[p] if board[p] < EMPTY else (touches == 1) - np.int64(touches == 2)
+                for i in range(count):
+                    owners[b, stack[i] // wide - 1, stack[i] % wide - 1] = owner
+    return owners
 
 
 @njit(cache=True, nogil=True)

@@ -71,7 +71,22 @@ def _check_states(game, states):
     assert legal[~ended].any(axis=1).all(), "a state in play has no legal action"
     assert isinstance(game.show(states[0]), str), "show does not return text"
     _check_board(game.board(states[0]))
+    _check_points(game, states, ended, np.where(player == 0, value, -value))
     return ended
+
+
+def _check_points(game, states, ended, outcome):
+    """Points and owners of cells, where a game has them. outcome: for the player who began, [B]."""
+    lead, (owned, other) = game.lead(states), (game.ownership(states, player) for player in (0, 1))
+    if lead is not None:
+        assert lead.shape == (len(states),) and lead.dtype == np.float32, "lead is not float32 [B]"
+        assert (np.sign(lead) == np.sign(outcome))[ended].all(), "lead and terminal name different winners"
+    if owned is not None:
+        shape = len(states), *game.planes_shape[1:]
+        assert owned.shape == shape and owned.dtype == np.int8, "ownership is not int8 [B, H, W]"
+        assert np.isin(owned, (-1, 0, 1)).all(), "ownership is not -1, 0 or 1"
+        fits = other.shape == shape and (owned.sum(axis=(1, 2)) == -other.sum(axis=(1, 2))).all()
+        assert fits, "a cell that one player owns is not lost to the other one in ownership"
 
 
 def _check_board(board):
@@ -111,6 +126,11 @@ def _check_mirror(game, states, mirrored, k):
     assert (ended == ended_too).all() and (value == value_too).all(), "a symmetry changes the result"
     turned_legal = np.take_along_axis(game.legal(states), actions, axis=1)
     assert (turned_legal == game.legal(mirrored))[~ended].all(), "a symmetry does not map legal actions"
+    for player in (0, 1):
+        if (owned := game.ownership(states, player)) is not None:
+            turned = np.take_along_axis(owned.reshape(len(states), -1), cells, axis=1)
+            same = turned == game.ownership(mirrored, player).reshape(turned.shape)
+            assert same.all(), "a symmetry does not map owners of cells"
 
 
 def _check_canonical(game, states, mirrored, boards):

@@ -57,6 +57,11 @@ class Rules(BitboardGame):
         own, other = np.bitwise_count(states[:, :2]).astype(np.float32).T
         return np.where(self.to_play(states) == 0, own - other, other - own)
 
+    def ownership(self, states: np.ndarray, player: int) -> np.ndarray:
+        planes = self.planes(states).view(np.int8)
+        own, other = planes[:, 0], planes[:, 1]
+        return np.where(self.to_play(states)[:, None, None] == player, own - other, other - own)
+
     def to_play(self, states: np.ndarray) -> np.ndarray:
         return states[:, 2].astype(np.int8)
 

@@ -120,6 +120,7 @@ class Replay:
         # policy_first: the number, in the other ring, of the position's first policy entry.
         self._rows = _Ring(np.dtype([*((name, row[name]) for name in row.names), ("policy_first", "<i8")]))
         self._policy = _Ring(HELD_POLICY)
+        self._lands = np.argsort(game.symmetry_actions, axis=1)  # [k, a]: the action that symmetry k makes of action a
 
     @property
     def positions_num(self) -> int:
@@ -171,9 +172,11 @@ class Replay:
         planes, policies = turn(self.game, self.game.planes(states), policies, symmetry)
         batch = {"planes": planes, "policy": policies, "weight": rows.array["weight"][places]}
         for name in (name for name, head in self._heads.items() if head.target_dtype is not None):
-            batch[name] = rows.array[name][places]
+            batch[name] = target = rows.array[name][places]
             if self._heads[name].is_board:
-                batch[name] = turn_cells(self.game, batch[name][:, None], symmetry)[:, 0]
+                batch[name] = turn_cells(self.game, target[:, None], symmetry)[:, 0]
+            elif self._heads[name].is_action:
+                batch[name] = np.where(target < 0, target, self._lands[symmetry, target]).astype(target.dtype)
         return batch
 
 

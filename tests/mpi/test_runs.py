@@ -105,15 +105,21 @@ def test_a_quota_counts_all_ranks_and_ids_stay_unique(run_dist, tmp_path):
     assert rows["games/iteration"].max() == 1
 
 
+TARGETS = '["policy", "value", "moves_left", "opponent_reply", "short_term_value", "ownership", "score"]'
+
+
 @pytest.mark.parametrize("game, simulations, precision", [
     quick("tictactoe", 32, "auto"),
     pytest.param("tictactoe", 32, "int8", marks=[pytest.mark.quick, needs_int8]),
     ("go(size=4)", 4, "auto"), pytest.param(OPENSPIEL, 8, "auto", marks=needs_openspiel),
 ])  # fmt: skip
 def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulations, precision):
-    """In int8 the positions on which ranges are measured come from the window, which is filled again."""
+    """In int8 the positions on which ranges are measured come from the window, which is filled again. Go has all heads,
+    whose targets come from the stored games again."""
     options = [*SMALL, "--set", f"game={game}", "--set", "iterations=6", "--games_num", 2 * simulations,
                "--set", f"search.simulations={simulations}", "--set", f"network.precision={precision}"]  # fmt: skip
+    if game == "go(size=4)":
+        options += ["--set", f"network.heads={TARGETS}"]
     run_dist(1, tmp_path / "whole", *options)
     broken = tmp_path / "broken"
     command = [sys.executable, "run_dist.py", "--config_file", SMOKE, "--logdir", str(broken), *map(str, options)]

@@ -42,7 +42,9 @@ def in_openvino(path, planes):
 @pytest.mark.parametrize("game, heads", [
     ("connect4", ("policy", "value")), ("tictactoe", ("policy", "wdl")),
     ("breakthrough", ("policy", "wdl")),  # its policy is made cell by cell, its value from pooled cells
-    ("go(size=13,komi=7)", ("policy", "value", "examples/own_head.py:MovesLeft"))])  # fmt: skip
+    ("go(size=13,komi=7)", ("policy", "value", "examples/own_head.py:MovesLeft")),
+    ("othello(size=6)", ("policy", "value", "moves_left", "opponent_reply", "short_term_value", "ownership", "score")),
+])  # fmt: skip
 def test_onnx_in_other_programs(tmp_path, program, game, heads):
     network, path = found(game, heads), tmp_path / "network.onnx"
     path.write_bytes(export_command.onnx(network))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from az_mpi import games
-from az_mpi.games import connect4, mnk
+from az_mpi.games import connect4, mnk, othello
 from az_mpi.games.base import Board
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
@@ -129,6 +129,26 @@ BROKEN = {
         mnk.Rules,
         {"board": lambda self, s: mnk.Rules.board(self, s)._replace(columns=("a",))},
         "board's columns",
+    ),
+    "ownership without signs": (
+        othello.Rules,
+        {"ownership": lambda self, s, player: np.abs(othello.Rules.ownership(self, s, player))},
+        "is not lost to the other one",
+    ),
+    "ownership of another type": (
+        othello.Rules,
+        {"ownership": lambda self, s, player: othello.Rules.ownership(self, s, player).astype(np.float32)},
+        "ownership is not int8",
+    ),
+    "ownership that does not turn": (
+        othello.Rules,
+        {"ownership": lambda self, s, player: othello.Rules.ownership(self, s, player)[:, ::-1]},
+        "does not map owners",
+    ),
+    "points of the loser": (
+        othello.Rules,
+        {"lead": lambda self, s: -othello.Rules.lead(self, s)},
+        "different winners",
     ),
     "players counted from 1": (
         mnk.Rules,

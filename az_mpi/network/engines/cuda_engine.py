@@ -1,6 +1,5 @@
 """Inference with PyTorch on a GPU, bf16 or fp32: one CUDA graph per batch size, pinned buffers, two batches at once."""
 
-import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +7,7 @@ import torch
 
 from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
-from az_mpi.network.engines.engine import Engine, pieces
+from az_mpi.network.engines.engine import Engine, load_weights, pieces, played
 from az_mpi.network.engines.torch_engine import DTYPES
 
 LARGEST = 4096  # positions in one graph
@@ -23,7 +22,7 @@ class CudaEngine(Engine):
     def __init__(self, network: torch.nn.Module, game: Game, device: torch.device, precision: str):
         self.device = torch.device(device)
         self._dtype, self.describe = DTYPES[precision], f"torch cuda graphs {precision}"
-        self._network = copy.deepcopy(network).to(self.device, self._dtype, memory_format=torch.channels_last).eval()
+        self._network = played(network).to(self.device, self._dtype, memory_format=torch.channels_last).eval()
         self._planes_shape = game.planes_shape
         self._planes_dtype = torch.from_numpy(np.empty(0, game.planes_dtype)).dtype
         self._stream = torch.cuda.Stream(self.device)
@@ -46,7 +45,7 @@ class CudaEngine(Engine):
         # In place: the graphs read these very tensors. The current stream may still be computing the new weights.
         self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
-            self._network.load_state_dict(network.state_dict())
+            load_weights(self._network, network)
         with watchdog.brief():
             self._stream.synchronize()
 

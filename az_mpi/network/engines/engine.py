@@ -1,5 +1,6 @@
 """The base class of inference engines, and how a batch is cut to the few sizes that engines prepare kernels for."""
 
+import copy
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -46,6 +47,20 @@ class Engine:
         completed in the order in which they were begun; at most two are under way."""
         result = self.evaluate(planes)
         return lambda: result
+
+
+def played(network: torch.nn.Module) -> torch.nn.Module:
+    """Return a copy of a `ResNet` without the heads that only train."""
+    network = copy.deepcopy(network)
+    for name in [name for name, head in network.heads.items() if not head.in_play]:
+        del network.heads[name]
+    return network
+
+
+def load_weights(into: torch.nn.Module, network: torch.nn.Module) -> None:
+    """Give a network that `played` returned the weights of `network`."""
+    weights = network.state_dict()
+    into.load_state_dict({name: weights[name] for name in into.state_dict()})
 
 
 def pieces(n: int, largest: int, step: int) -> Iterator[tuple[int, int, int]]:

@@ -11,7 +11,7 @@ from torch import fx
 
 from az_mpi.games.base import Game
 from az_mpi.network.engines import int8
-from az_mpi.network.engines.engine import Engine, pieces
+from az_mpi.network.engines.engine import Engine, pieces, played
 
 HINTS = {"fp32": "f32", "bf16": "bf16"}  # OpenVINO's names
 # PIECE holds a whole batch of self-play: every change of size costs about 50 us.
@@ -25,7 +25,7 @@ def missing(network: torch.nn.Module, game: Game) -> str | None:
     except (ImportError, OSError) as error:
         return f"OpenVINO cannot be imported: {error}"
     try:
-        _model(fx.Tracer().trace(network), network, game, {})
+        _model(fx.Tracer().trace(played(network)), network, game, {})
     except Exception as error:  # a user's own head may compute anything
         return f"the network cannot be described for OpenVINO: {error}"
     return None
@@ -49,7 +49,7 @@ class OpenVinoEngine(Engine):
         self._planes = np.zeros((self._piece, *game.planes_shape), game.planes_dtype)
         sizes = range(self._step, self._piece + 1, self._step)
         self._inputs = {size: openvino.Tensor(self._planes[:size], shared_memory=True) for size in sizes}
-        self._graph = fx.Tracer().trace(network)
+        self._graph = fx.Tracer().trace(played(network))
         self._names = list(next(iter(reversed(self._graph.nodes))).args[0])  # of the outputs
         self.load(network)
 

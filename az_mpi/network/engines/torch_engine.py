@@ -1,13 +1,12 @@
 """Inference with PyTorch on a CPU, in bf16 or fp32: the network is traced once."""
 
-import copy
 import warnings
 
 import numpy as np
 import torch
 
 from az_mpi.games.base import Game
-from az_mpi.network.engines.engine import Engine, pieces
+from az_mpi.network.engines.engine import Engine, load_weights, pieces, played
 
 # Larger batches are no faster on a core: their activations do not fit its cache.
 PIECE, STEP = 64, 4
@@ -32,7 +31,7 @@ class TorchEngine(Engine):
     def __init__(self, network: torch.nn.Module, game: Game, precision: str):
         self.dtype, self.describe = DTYPES[precision], f"torch cpu {precision}"
         self._planes_shape = game.planes_shape
-        network = copy.deepcopy(network).cpu().to(self.dtype, memory_format=torch.channels_last)
+        network = played(network).cpu().to(self.dtype, memory_format=torch.channels_last)
         example = torch.zeros((STEP, *game.planes_shape), dtype=self.dtype)
         # Traced once: torch never frees a trace. Not frozen: the weights of a frozen network cannot be replaced.
         with torch.inference_mode(), warnings.catch_warnings():
@@ -44,7 +43,7 @@ class TorchEngine(Engine):
 
     @torch.inference_mode()
     def load(self, network: torch.nn.Module) -> None:
-        self._network.load_state_dict(network.state_dict())
+        load_weights(self._network, network)
 
     @torch.inference_mode()
     def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:

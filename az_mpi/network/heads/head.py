@@ -22,11 +22,14 @@ class Head(nn.Module):
     target_dtype: of one position's target, with its shape, such as np.dtype("f4") or np.dtype(("f4", (3,))). None: the
     target is the search's policy, which every sample has.
     is_board: whether the target is an array [H, W], which random symmetries turn with the board.
+    is_action: whether the target is the number of an action, which they turn likewise; a negative one stays as it is.
+    in_play: whether engines evaluate the head. If not, it costs nothing in play.
     """
 
     name: str
     target_dtype: np.dtype | None
-    is_board = False
+    is_board = is_action = False
+    in_play = True
 
     def initialise(self) -> None:
         """Draw the weights. Called once, after all layers of the network have been made."""

@@ -1,0 +1,75 @@
+"""What heads that only train the tower have in common: targets from whole games, and no place in an engine."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from az_mpi.games.base import Game
+from az_mpi.network.heads.head import Head, draw, pooled, zero
+
+HIDDEN = 64
+
+
+class Auxiliary(Head):
+    """A head that only trains the tower. factor: the weight of its loss in the total loss."""
+
+    in_play = False
+
+    def __init__(self, factor: float):
+        super().__init__()
+        if type(factor) not in (int, float) or not 0 < factor < math.inf:
+            raise ValueError(f"weight is {factor!r}; allowed: a number above 0")
+        self._factor = float(factor)
+
+    def weight(self, settings: Any) -> float:
+        return self._factor
+
+
+class Scalar(Auxiliary):
+    """A number of each position, [B], from the means and maxima of the tower over the board.
+
+    Target: NaN where it is not known, which gives no loss. Loss: Huber's, half the squared error up to `delta` and
+    linear beyond it (Huber 1964).
+    """
+
+    target_dtype: np.dtype = np.dtype("<f4")
+    delta = 1.0
+
+    def __init__(self, channels: int, factor: float):
+        super().__init__(factor)
+        self.hidden, self.out = nn.Linear(2 * channels, HIDDEN), nn.Linear(HIDDEN, 1)
+
+    def initialise(self) -> None:
+        draw(self.hidden)
+        zero(self.out)
+
+    def forward(self, tower: torch.Tensor) -> torch.Tensor:
+        return self.out(F.relu(self.hidden(pooled(tower)))).squeeze(1)
+
+    def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        known = ~target.isnan()
+        # The unknown ones are replaced before the loss: the gradient of a NaN would be NaN, whatever its weight.
+        loss = F.huber_loss(output.float(), torch.where(known, target, 0.0), reduction="none", delta=self.delta)
+        return torch.where(known, loss, 0.0)
+
+
+def last_positions(record: Any) -> np.ndarray:
+    """Return the row of each game's last position in `record.positions`, int64 [games]."""
+    return np.cumsum(record.games["length"], dtype=np.int64) - 1
+
+
+def ends(record: Any, game: Game) -> tuple[np.ndarray, np.ndarray]:
+    """Return (the states after each game's last move, [games, S]; whether the game had ended there, bool [games]). It
+    had not if it was truncated or resigned."""
+    last = last_positions(record)
+    states = game.play(record.positions["state"][last], record.positions["action"][last].astype(np.int64))
+    return states, game.terminal(states)[0]
+
+
+def as_mover_sees(record: Any, first: np.ndarray) -> np.ndarray:
+    """Return a number of each game for the player who began, [games], for the player to move in each position, [P]."""
+    return np.repeat(first, record.games["length"]) * (1 - 2 * record.positions["to_play"])

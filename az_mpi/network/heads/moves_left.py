@@ -1,0 +1,29 @@
+"""The head of the moves that are left of a game, as in Leela Chess Zero."""
+
+from typing import Any
+
+import numpy as np
+
+from az_mpi.games.base import Game
+from az_mpi.network.heads.auxiliary import Scalar, ends, last_positions
+
+UNIT = 20.0  # plies, as in Leela's training; its Huber loss is linear from 10 plies on
+
+
+class MovesLeft(Scalar):
+    """The plies to the end of the game, [B], in units of UNIT; 1 ply in a game's last position.
+
+    The target of a game that was truncated or resigned is not known: nobody has seen its end.
+    """
+
+    name = "moves_left"
+    delta = 0.5
+
+    def __init__(self, channels: int, weight: float = 0.1):
+        super().__init__(channels, weight)
+
+    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
+        lengths, rows = record.games["length"], np.arange(len(record.positions))
+        ended = ends(record, game)[1]
+        left = np.repeat(last_positions(record), lengths) - rows + 1
+        return np.where(np.repeat(ended, lengths), left / UNIT, np.nan)

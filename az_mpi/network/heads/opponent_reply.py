@@ -1,0 +1,47 @@
+"""The head of the move that answers the next one (Wu 2019, "Accelerating Self-Play Learning in Go", section 3.4)."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from az_mpi.games.base import Game
+from az_mpi.network.heads.auxiliary import Auxiliary, last_positions
+from az_mpi.network.heads.policy import Policy
+
+NO_REPLY = -1
+
+
+class OpponentReply(Auxiliary):
+    """Logits of the action on the next ply, [B, A], made as those of the policy are. Loss: the cross entropy.
+
+    Target: the one action that was played on the next ply. Wu takes the search's whole policy there. The action is
+    drawn from that policy, at the temperature of self-play, so that the expected gradient is that of the policy at
+    this temperature; and it takes 4 bytes a position, however many actions a game has. There is no target, NO_REPLY, in
+    a game's last position, and where a fast search chose the reply (`search.full_share`).
+    """
+
+    name, target_dtype = "opponent_reply", np.dtype("<i4")
+    is_action = True
+
+    def __init__(self, game: Game, channels: int, weight: float = 0.15):
+        super().__init__(weight)
+        self.policy = Policy(game, channels)
+
+    def initialise(self) -> None:
+        self.policy.initialise()
+
+    def forward(self, tower: torch.Tensor) -> torch.Tensor:
+        return self.policy(tower)
+
+    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
+        positions = record.positions
+        # Fast searches make no policy target.
+        replies = np.where(positions["policy_count"] > 0, positions["action"], NO_REPLY)
+        target = np.append(replies[1:], NO_REPLY)[: len(replies)]
+        target[last_positions(record)] = NO_REPLY
+        return target
+
+    def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(output.float(), target.long(), reduction="none", ignore_index=NO_REPLY)
