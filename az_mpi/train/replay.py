@@ -68,9 +68,16 @@ def to_samples(record: Record, game: Game, heads: Mapping[str, "Head"], settings
 
 def window_size(settings: "schema.Replay", positions_made: int) -> int:
     """Return how many of the newest positions the window holds when the run has made `positions_made`. settings:
-    `config.replay`."""
-    grown = int(settings.window_growth * positions_made)
-    return min(max(grown, settings.window_min), settings.window_max)
+    `config.replay`.
+
+    N positions made, c = window_min, beta = window_growth, alpha = window_exponent. With alpha = 1 it is beta N, else
+    c (1 + beta ((N / c)^alpha - 1) / alpha) (Wu 2019, "Accelerating Self-Play Learning in Go", appendix). The second
+    has the slope beta at N = c, and a smaller one from there on."""
+    least, growth, exponent = settings.window_min, settings.window_growth, settings.window_exponent
+    grown = growth * positions_made
+    if exponent < 1:
+        grown = least * (1 + growth * ((positions_made / least) ** exponent - 1) / exponent)
+    return min(max(int(grown), least), settings.window_max)
 
 
 def deal(world: "World", trainers_num: int, samples: Samples, compress: bool = False) -> Samples:

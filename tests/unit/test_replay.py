@@ -60,6 +60,16 @@ def test_window_by_hand(made, expected):
     assert window_size(settings, made) == expected
 
 
+@pytest.mark.parametrize(
+    "made, expected",
+    [(0, 1000), (1000, 1000), (16_000, 4733), (81_000, 14_866), (625_000, 20_000)],
+)
+def test_a_window_that_grows_more_and_more_slowly_by_hand(made, expected):
+    """KataGo's, with c = 1000: 16^0.75 = 8, so 1000 (1 + 0.4 (8 - 1) / 0.75) = 4733; 81^0.75 = 27; 20,000 at most."""
+    settings = models.Replay(window_min=1000, window_max=20_000, window_growth=0.4, window_exponent=0.75)
+    assert window_size(settings, made) == expected
+
+
 @pytest.fixture(scope="module")
 def record():
     settings = make_config("connect4", search={"simulations": 10}, selfplay={"parallel_games": 4})
