@@ -31,6 +31,7 @@ def sample_dtype(game: Game, heads: Mapping[str, "Head"]) -> np.dtype:
     return np.dtype(
         [
             ("index", "<i8"),
+            ("ply", "<i4"),
             ("state", game.state_dtype, (game.state_size,)),
             ("weight", "<f4"),
             ("policy_count", "<i4"),  # its number of policy entries
@@ -58,7 +59,7 @@ def to_samples(record: Record, game: Game, heads: Mapping[str, "Head"], settings
     """Return the positions of a record as `Samples`, numbered from `first_index`. settings: `config.train`."""
     rows = np.empty(len(record.positions), sample_dtype(game, heads))
     rows["index"] = first_index + np.arange(len(rows))
-    for name in ("state", "weight", "policy_count"):
+    for name in ("ply", "state", "weight", "policy_count"):
         rows[name] = record.positions[name]
     for name, head in heads.items():
         if head.target_dtype is not None:
@@ -157,6 +158,17 @@ class Replay:
     def states(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Draw n positions with replacement and return their states, [n, S]. The shard must not be empty."""
         return self._rows.array["state"][self._draw(rng, n)]
+
+    def find(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Look for the positions with these indices, int64 [n]. Return (which of them this shard holds, bool [n]; the
+        states of these, [m, S]; the moves before them, int32 [m])."""
+        rows = self._rows.array
+        held = np.concatenate([part["index"] for part in self._rows.parts()])
+        at = np.searchsorted(held, indices)
+        found = at < len(held)
+        found[found] = held[at[found]] == indices[found]
+        places = (self._rows.begin + at[found]) % max(len(rows), 1)
+        return found, rows["state"][places], rows["ply"][places]
 
     def _draw(self, rng, n):
         """Return the places of n positions that are drawn with replacement, int64 [n]."""

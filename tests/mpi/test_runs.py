@@ -59,6 +59,7 @@ def test_a_deterministic_quota_is_split_exactly(run_dist, tmp_path):
     ["search.algorithm=puct"],
     ["search.algorithm=gumbel", "search.full_share=0.5", "search.fast_simulations=3", "selfplay.resign_threshold=0.5"],
     ["search.forced_playouts=2", "search.root_policy_temperature=1.2", "selfplay.surprise_share=0.5"],
+    ["selfplay.start_share=0.7", "selfplay.random_plies=2", "replay.window_min=30", "replay.window_growth=0.1"],
 ], ids=" ".join)  # fmt: skip
 def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path, search):
     options = [*SMALL, "--set", "network.engine=uniform", "--games_num", 21]
@@ -70,6 +71,8 @@ def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path, sear
         assert done.stdout.count("uniform (as configured)") == ranks  # a row of the start-up table each
     alone = columns(tmp_path / "1")
     assert len(alone["games/id"]) == 42
+    begins = alone["positions/ply"][np.append(0, np.cumsum(alone["games/length"])[:-1])]
+    assert (begins > 2).any() == ("selfplay.start_share=0.7" in search)  # more than the random moves
     for ranks in ("2", "4"):
         rows = columns(tmp_path / ranks)
         assert rows["games/rank"].max() == int(ranks) - 1
