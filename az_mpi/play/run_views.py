@@ -42,8 +42,8 @@ class RunViews:
                  "outcome": float(row["outcome"])} for row in rows[-GAMES:]][::-1]  # fmt: skip
 
     def open(self, game: "WebGame", name: Any) -> None:
-        """Show a stored game, by its id, from where it began: with the moves before that ("before_num"), its outcome and
-        the values of the search that played it, [[move, value]], for the player who began. Raises ValueError."""
+        """Show a stored game, by its id, from where it began, with the number of moves before that, its outcome and the
+        values of the search that played it, [[move, value]], for the player who began. Raises ValueError."""
         for record in self._records(game):
             row = record.games[record.games["id"] == np.uint64(int(name))]
             if len(row):

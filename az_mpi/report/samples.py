@@ -14,9 +14,9 @@ POSITIONS_MAX = 6  # drawn of each game
 
 
 class Position(NamedTuple):
-    """A position of a game. ply: the number of moves before it, those before the game began too. to_play: 0 or 1. value: of the search, for the player
-    who began, in [-1, 1]; None at the end of the game. board: None for a game without boards. filled: the cells of the
-    last move. text: the drawing by `show`."""
+    """A position of a game. ply: the number of moves before it, those before the game began too. to_play: 0 or 1.
+    value: of the search, for the player who began, in [-1, 1]; None at the end of the game. board: None for a game
+    without boards. filled: the cells of the last move. text: the drawing by `show`."""
 
     ply: int
     to_play: int

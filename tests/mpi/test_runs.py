@@ -108,15 +108,17 @@ def test_a_quota_counts_all_ranks_and_ids_stay_unique(run_dist, tmp_path):
     assert rows["games/iteration"].max() == 1
 
 
-@pytest.mark.parametrize("game, simulations, precision", [
-    quick("tictactoe", 32, "auto"),
-    pytest.param("tictactoe", 32, "int8", marks=[pytest.mark.quick, needs_int8]),
-    ("go(size=4)", 4, "auto"), pytest.param(OPENSPIEL, 8, "auto", marks=needs_openspiel),
+@pytest.mark.parametrize("game, simulations, more", [
+    quick("tictactoe", 32, "network.precision=auto"),
+    pytest.param("tictactoe", 32, "network.precision=int8", marks=[pytest.mark.quick, needs_int8]),
+    ("go(size=4)", 4, "selfplay.start_share=0.5"),
+    pytest.param(OPENSPIEL, 8, "selfplay.random_plies=2", marks=needs_openspiel),
 ])  # fmt: skip
-def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulations, precision):
-    """In int8 the positions on which ranges are measured come from the window, which is filled again."""
+def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulations, more):
+    """The positions on which int8's ranges are measured, and those at which games begin, come from the window, which is
+    filled again."""
     options = [*SMALL, "--set", f"game={game}", "--set", "iterations=6", "--games_num", 2 * simulations,
-               "--set", f"search.simulations={simulations}", "--set", f"network.precision={precision}"]  # fmt: skip
+               "--set", f"search.simulations={simulations}", "--set", more]  # fmt: skip
     run_dist(1, tmp_path / "whole", *options)
     broken = tmp_path / "broken"
     command = [sys.executable, "run_dist.py", "--config_file", SMOKE, "--logdir", str(broken), *map(str, options)]
