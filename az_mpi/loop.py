@@ -12,7 +12,7 @@ from az_mpi.mpi.control_channel import Total
 from az_mpi.mpi.peers import PeerLost
 from az_mpi.report import page
 from az_mpi.report.console import ProgressBar
-from az_mpi.run import evaluations, exchange, iteration_report, learning, recovery, resume, weights
+from az_mpi.run import archive, evaluations, exchange, iteration_report, learning, recovery, resume, weights
 from az_mpi.run.state import Run
 from az_mpi.selfplay import quota
 from az_mpi.selfplay.record import Record
@@ -57,6 +57,7 @@ def iteration(run: Run) -> None:
         resume.leave(run)
     with timers("broadcast"):
         weights.broadcast_weights(run)
+        archive.renew(run)
     progress.iteration, progress.phase = progress.iteration + 1, "play"
     run.mark()
     if save_due(run):

@@ -116,9 +116,9 @@ def measure(player, ids, seconds):
 
 def play(player, ids, seconds):
     """Play for about `seconds`; return how long it was and how many moves were made."""
-    before = player.ply[player.live].sum()
+    before = player.unfinished_moves_num
     took = play_for(player, ids, seconds)
-    moves = player.take().games["length"].sum() + player.ply[player.live].sum() - before
+    moves = player.take().games["length"].sum() + player.unfinished_moves_num - before
     return took, int(moves)
 
 

@@ -31,12 +31,11 @@ game = player.game
 games, positions = segments[max(segments)]
 of_first = positions["game"] == games["id"][0]
 
-state = game.initial(1)
-for action, value in zip(positions["action"][of_first], positions["root_value"][of_first]):
-    _, network = player.evaluate(state)
-    print(f"{game.action_to_text(state[0], action):>5}  search {value:+.2f}  newest network {network[0]:+.2f}")
-    state = game.play(state, np.array([action]))
-print(game.show(state[0]))
+columns_used = (positions[name][of_first] for name in ("state", "action", "root_value"))
+for state, action, value in zip(*columns_used):
+    _, network = player.evaluate(state[None])
+    print(f"{game.action_to_text(state, action):>5}  search {value:+.2f}  newest network {network[0]:+.2f}")
+print(game.show(game.play(state[None], np.array([action]))[0]))
 
 # What the newest network would play at the start.
 found = player.search(game.initial(1)[0], simulations=100)

@@ -25,7 +25,8 @@ class MovesLeft(Head):
 
     def target(self, record, game, settings):
         lengths = record.games["length"]  # positions follow each other game by game
-        return (np.repeat(lengths, lengths) - record.positions["ply"]) / game.max_plies
+        ends = np.repeat(np.cumsum(lengths), lengths)  # not by "ply", since a game may begin elsewhere
+        return (ends - np.arange(len(ends))) / game.max_plies
 
     def loss(self, output, target):
         return (output.float() - target) ** 2

@@ -80,6 +80,10 @@ class Selfplay(Section):
                                  "iteration, game index), so that any number of ranks makes the same games.")
     max_plies: whole(0) = free(0, "A game that reaches this many plies ends as a draw (value 0 for both players); "
                                  "0: no limit but the game's own.")
+    start_share: float = fixed(0.0, "Share of the games that begin at a position of an earlier game, drawn from the "
+                                "window (Go-Exploit); while it is empty, as in --mode selfplay, none do.", ge=0, le=1)
+    random_plies: whole(0, 10_000) = fixed(0, "Each game begins with 0 to so many random moves, each number as likely, "
+                                      "which are not searched, stored or trained on.")
     resign_threshold: float = fixed(1.0, "In self-play the player to move resigns, and loses, if the root's value is "
                                      "below minus this (AlphaGo Zero: 0.9); 1: nobody resigns.", gt=0, le=1)
     resign_play_on: float = fixed(0.1, "Share of the games in which nobody resigns. The metric false_resign_rate says "

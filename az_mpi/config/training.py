@@ -20,12 +20,16 @@ class Exchange(Section):
 class Replay(Section):
     """The window: the newest positions, from which training samples are drawn.
 
-    It holds window_growth of all positions made so far, but at least window_min and at most window_max.
+    It holds window_growth of all positions made so far, but at least window_min and at most window_max. With
+    window_exponent it grows more and more slowly.
     """
 
     window_min: whole(1) = fixed(20_000, "Positions the window holds at least, once so many were made.")
     window_max: whole(1) = fixed(1_000_000, "Positions the window holds at most.")
     window_growth: float = fixed(0.5, "Share of all positions made so far that the window holds.", ge=0, le=1)
+    window_exponent: float = fixed(1.0, (
+        "alpha: below 1 the window holds c (1 + window_growth ((N / c)^alpha - 1) / alpha) of N positions, c = "
+        "window_min (KataGo: 0.75, with window_growth 0.4 and window_min 250000); 1: window_growth N."), gt=0, le=1)
 
 
 class Train(Section):

@@ -83,12 +83,12 @@ def play(run: Run, world: World, seconds: float) -> dict[str, Any]:
     play_for(player, ids, seconds / 3)  # kernels are compiled, and the games leave their common beginning
     player.pause()
     player.take()
-    plies, simulations = int(player.ply[player.live].sum()), player.simulations_num
+    plies, simulations = player.unfinished_moves_num, player.simulations_num
     world.barrier()
     took = play_for(player, ids, seconds)
     player.pause()
     lengths = player.take().games["length"]
-    rate = (int(lengths.sum()) + int(player.ply[player.live].sum()) - plies) / took
+    rate = (int(lengths.sum()) + player.unfinished_moves_num - plies) / took
     speed = (player.simulations_num - simulations) / took
     if rate * took < player.live.sum():  # not one move each: count what a search asks for
         rate = speed / run.setup.config.search.simulations

@@ -42,15 +42,16 @@ class RunViews:
                  "outcome": float(row["outcome"])} for row in rows[-GAMES:]][::-1]  # fmt: skip
 
     def open(self, game: "WebGame", name: Any) -> None:
-        """Show a stored game, by its id, from its start on, with its outcome and the values of the search that played
-        it, [[ply, value]], for the player who began. Raises ValueError."""
+        """Show a stored game, by its id, from where it began, with the number of moves before that, its outcome and the
+        values of the search that played it, [[move, value]], for the player who began. Raises ValueError."""
         for record in self._records(game):
             row = record.games[record.games["id"] == np.uint64(int(name))]
             if len(row):
                 positions = record.positions[record.positions["game"] == row["id"][0]]
                 signs = 1 - 2 * positions["to_play"].astype(int)
                 values = list(enumerate((positions["root_value"] * signs).tolist()))
-                game.load(positions["action"].tolist(), {"outcome": float(row["outcome"][0]), "values": values})
+                stored = {"before_num": int(positions["ply"][0]), "outcome": float(row["outcome"][0]), "values": values}
+                game.load(positions["action"].tolist(), stored, positions["state"][0])
                 return
         raise ValueError("there is no such game any more")
 

@@ -21,7 +21,7 @@ _SLOT = np.arange(1)
 
 
 class Session:
-    """A game in progress from the initial position on. Its search tree stays between moves: what was thought about the
+    """A game in progress. Its search tree stays between moves: what was thought about the
     moves that were played counts. Not for several threads at once.
 
     leaves_max: leaves that are evaluated at once, fewer in a small tree. cache_bytes: to remember evaluations in."""
@@ -29,7 +29,7 @@ class Session:
     def __init__(self, player: LoadedPlayer, leaves_max: int = 1, cache_bytes: int = 0):
         self.player, self.game = player, player.game
         self.actions: list[int] = []  # that were played
-        # From the initial position to the present one, each [S].
+        # From the one where the game began to the present one, each [S].
         self.states = [self.game.initial(1)[0]]
         self._room = self._simulations_max()
         self._leaves_max = leaves_max
@@ -43,10 +43,10 @@ class Session:
         node = NODE.itemsize + self.game.state_dtype.itemsize * self.game.state_size + EDGE.itemsize * edges
         return min(TREE_BYTES // node, SIMULATIONS_MAX)
 
-    def restart(self) -> None:
-        """Begin a new game."""
+    def restart(self, start: np.ndarray | None = None) -> None:
+        """Begin a new game at the position `start`, [S]; None: at the initial one."""
         self.actions.clear()
-        del self.states[1:]
+        self.states[:] = self.game.initial(1) if start is None else [start]
         self._new_tree()
 
     def warm_up(self) -> None:

@@ -111,9 +111,10 @@ class WebGame(threading.Thread):
     def _do_new(self, _: Any) -> None:
         self.load([])
 
-    def load(self, actions: list[int], stored: dict[str, Any] | None = None) -> None:
-        """Take another game, at its first position. stored: what the state says of it until another move is made."""
-        self.session.restart()
+    def load(self, actions: list[int], stored: dict[str, Any] | None = None, start: np.ndarray | None = None) -> None:
+        """Take another game, at its first position, `start`, see `Session.restart`. stored: what the state says of it
+        until another move is made."""
+        self.session.restart(start)
         self.line, self.values, self.stored = list(actions), {}, stored
         self._moved()
 
@@ -129,6 +130,7 @@ class WebGame(threading.Thread):
 
     def _do_checkpoint(self, name: Any) -> None:
         session = self._open(str(name))
+        session.restart(self.session.states[0])
         for action in self.session.actions:
             session.play(action)
         self.session, self.checkpoint, self.values = session, str(name), {}

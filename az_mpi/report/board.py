@@ -67,8 +67,10 @@ def game(sample: Sample) -> str:
     if last.board:
         caption = "the last position, with the number of each move"
         final = draw(last.board, caption, BIG_CELL, sample.numbers(), last.filled)
-    positions = "".join(f"<div>{_picture(sample.positions[ply])}</div>" for ply in sample.shown)
-    return (f'<section><h3>{escape(sample.title)}</h3><div class="game">{final}<ol>{"".join(moves)}</ol></div>'
+    positions = "".join(f"<div>{_picture(sample.positions[index])}</div>" for index in sample.shown)
+    first = sample.positions[0].ply
+    numbered = f'<ol start="{first + 1}">' if first else "<ol>"
+    return (f'<section><h3>{escape(sample.title)}</h3><div class="game">{final}{numbered}{"".join(moves)}</ol></div>'
             f'<div class="boards">{positions}</div></section>')
 
 

@@ -20,7 +20,8 @@ class FinishedGame(NamedTuple):
     """A game as it is stored: P positions, S numbers a state.
 
     id: unique in the run. iteration: in which it began. rank: that played it. outcome: for the player who began, in
-    [-1, 1]. truncated: ended by selfplay.max_plies, and counted as a draw. states: [P, S], before each move.
+    [-1, 1]. truncated: ended by selfplay.max_plies, and counted as a draw. states: [P, S], before each move; the first
+    is the initial one unless selfplay.start_share or random_plies let the game begin elsewhere.
     actions: int32 [P]. root_values: float32 [P], of the search, for the player to move. players: int8 [P], who moved.
     """
 

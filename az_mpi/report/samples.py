@@ -14,9 +14,9 @@ POSITIONS_MAX = 6  # drawn of each game
 
 
 class Position(NamedTuple):
-    """A position of a game. ply: the number of moves before it. to_play: 0 or 1. value: of the search, for the player
-    who began, in [-1, 1]; None at the end of the game. board: None for a game without boards. filled: the cells of the
-    last move. text: the drawing by `show`."""
+    """A position of a game. ply: the number of moves before it, those before the game began too. to_play: 0 or 1.
+    value: of the search, for the player who began, in [-1, 1]; None at the end of the game. board: None for a game
+    without boards. filled: the cells of the last move. text: the drawing by `show`."""
 
     ply: int
     to_play: int
@@ -28,7 +28,7 @@ class Position(NamedTuple):
 
 class Sample(NamedTuple):
     """A game: its description, its moves in the game's notation, the positions before each move and at the end, and
-    the plies of the positions to draw."""
+    the indices of the positions to draw."""
 
     title: str
     moves: list[str]
@@ -65,19 +65,21 @@ def _sample(game, record, index, what):
     states = np.concatenate([rows["state"], game.play(rows["state"][-1:], rows["action"][-1:])])
     players = game.to_play(states)
     positions, before = [], None
-    for ply, state in enumerate(states):
+    begun = int(rows["ply"][0])
+    for index, state in enumerate(states):
         value = None
-        if ply < len(rows):
-            value = float(rows["root_value"][ply]) * (1 if players[ply] == 0 else -1)
+        if index < len(rows):
+            value = float(rows["root_value"][index]) * (1 if players[index] == 0 else -1)
         board = game.board(state)
         filled = board.filled_since(before) if board and before else []
-        positions.append(Position(ply, int(players[ply]), value, board, filled, game.show(state)))
+        positions.append(Position(begun + index, int(players[index]), value, board, filled, game.show(state)))
         before = board
     shown = np.unique(np.linspace(0, len(rows), min(POSITIONS_MAX + 1, len(rows) + 1)).round().astype(int))[1:]
     result = {1.0: "the first player won", -1.0: "the second player won", 0.0: "drawn"}.get(
         float(row["outcome"]), f"outcome {row['outcome']:+.2f} for the first player")
     end = " (ended by the move cap)" if row["truncated"] else ""
-    title = f"{what}: {row['length']} moves, {result}{end}"
+    elsewhere = f", begun after {begun} others" if begun else ""
+    title = f"{what}: {row['length']} moves{elsewhere}, {result}{end}"
     about = f"begun in iteration {row['iteration'] + 1}, played by rank {row['rank']}"
     moves = [game.action_to_text(*pair) for pair in zip(rows["state"], rows["action"].tolist())]
     return Sample(f"{title}; {about}", moves, positions, shown.tolist())

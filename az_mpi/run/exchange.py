@@ -1,6 +1,6 @@
 """The exchange: finished games go to segments on disk, and their positions to the trainers' windows in memory.
 
-Every function here but `provenance` is collective: every rank calls it.
+Every function here but `provenance` and `oldest` is collective: every rank calls it.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ def exchange(run: Run, old: Record) -> int:
     progress.games_num += sum(count[2] for count in counts)
     progress.unfinished_games = sum(count[3] for count in counts)
     if training.replay:
-        training.replay.forget(_oldest(run))
+        training.replay.forget(oldest(run))
     counters = run.report.counters
     counters.add_games(record, progress.iteration, run.setup.config.selfplay.resign_threshold)
     counters.exchanges_num += 1
@@ -71,7 +71,7 @@ def store_all(run: Run) -> None:
 def refill(run: Run) -> None:
     """Fill the window from the segments before the checkpoint: root reads them and deals their positions."""
     world, progress, files = run.world, run.progress, run.files
-    oldest, found = _oldest(run), []
+    first, found = oldest(run), []
     if world.is_root:
         files.writer.flush()
         found = [s for s in files.segments() if s.iteration < run.games_iteration]
@@ -83,11 +83,11 @@ def refill(run: Run) -> None:
     counts = world.share([s.positions_num for s in found])
     index = progress.positions_num - sum(counts)  # the newest position keeps its number if some are missing
     for place, num in enumerate(counts):
-        if index + num > oldest:
+        if index + num > first:
             _deal(run, files.games_in(found[place].path) if world.is_root else Record.empty(files.game), index)
         index += num
     if run.training.replay:
-        run.training.replay.forget(oldest)
+        run.training.replay.forget(first)
 
 
 def provenance(run: Run, record: Record) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def provenance(run: Run, record: Record) -> dict[str, Any]:
     return {"weights": weights, "host": run.world.host, "ranks": run.world.size, "az_mpi": __version__}
 
 
-def _oldest(run):
-    """Return the number of the oldest position in the window."""
+def oldest(run: Run) -> int:
+    """Return the number of the oldest position in the window; below 0 if it has room for more. Not collective."""
     positions_num = run.progress.positions_num
     return positions_num - replay.window_size(run.setup.config.replay, positions_num)
 

@@ -19,7 +19,7 @@ from az_mpi.mpi.peers import PeerLost
 from az_mpi.network import resnet
 from az_mpi.report import console
 from az_mpi.report.metrics import Metrics
-from az_mpi.run import exchange, resume, weights
+from az_mpi.run import archive, exchange, resume, weights
 from az_mpi.run.setup import make_backend, make_report, say_ranks
 from az_mpi.run.state import Run, Training
 from az_mpi.selfplay.record import Record
@@ -88,6 +88,7 @@ def _rebuild(run, world, rescued):
         new.mark()
         exchange.refill(new)
         weights.broadcast_weights(new)
+        archive.renew(new)
         say_ranks(new)
     except BaseException as error:
         if isinstance(error, PeerLost):

@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 from az_mpi.core.signals import Stopped, TrainingFailed
-from az_mpi.run import exchange, weights
+from az_mpi.run import archive, exchange, weights
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint, run_folder
 from az_mpi.storage.checkpoint import Checkpoint
@@ -51,6 +51,7 @@ def resume(run: Run) -> None:
     far the run has come. Collective."""
     exchange.refill(run)
     weights.broadcast_weights(run)  # after the window is there: engines may measure ranges on its positions
+    archive.renew(run)
     leave_if_unwritable(run)
     run.report.say("resumed after %s (attempt %d)", run.how_far(), run.attempt)
     if run.world.is_root and run.progress.unfinished_games and not _went_on_before(run):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.search import make_search, streams
+from az_mpi.selfplay import starts
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ class Player:
         self.max_plies = min(cap, game.max_plies) if cap else game.max_plies
         moves = (games_num, self.max_plies)
         self.ids, self.iterations = np.zeros(games_num, np.uint64), np.zeros(games_num, np.int32)
-        self.ply = np.zeros(games_num, np.int32)
+        # The moves from the initial position to where the game began, and to where it is.
+        self.first_ply, self.ply = np.zeros((2, games_num), np.int32)
+        self.archive: starts.Archive | None = None  # positions at which games may begin
         self.states = np.empty((*moves, game.state_size), game.state_dtype)
         self.actions = np.empty(moves, np.int32)
         self.policies: list[list[np.ndarray]] = [[] for _ in range(games_num)]  # of each game, POLICY of each move
@@ -78,6 +81,11 @@ class Player:
         """How many games have begun and do not count as finished yet."""
         return int(self.live.sum()) + len(self._ended)
 
+    @property
+    def unfinished_moves_num(self) -> int:
+        """How many moves have been played in the games under way."""
+        return int((self.ply - self.first_ply)[self.live].sum())
+
     def allow(self, finished_num: float = math.inf) -> None:
         """Let this player finish games until `finished_num` have been finished since it was made. A further game that
         ends keeps its slot; it counts as finished once more games are allowed."""
@@ -85,12 +93,15 @@ class Player:
         self._finish()
 
     def start(self, slots: np.ndarray, ids: np.ndarray, iteration: int) -> None:
-        """Begin a game in each slot; ids: uint64 [n]. Its random numbers depend on the seed and its id alone."""
-        self.ids[slots], self.iterations[slots], self.ply[slots], self.live[slots] = ids, iteration, 0, True
+        """Begin a game in each slot; ids: uint64 [n]. Its random numbers depend on the seed and its id alone. Where it
+        begins, see `starts.begin`."""
+        self.ids[slots], self.iterations[slots], self.live[slots] = ids, iteration, True
         for slot in slots:
             self.policies[slot] = []
         words = streams.keyed(self.config.seed, np.asarray(ids, np.uint64))
-        self.search.reset(slots, self.game.initial(len(slots)), words)
+        states, plies = starts.begin(self.game, self.config.selfplay, self.archive, self.max_plies, words)
+        self.first_ply[slots] = self.ply[slots] = plies
+        self.search.reset(slots, states, words)
         if self.config.selfplay.resign_threshold < 1:
             drawn = np.array([streams.uniform(self.search.streams, slot) for slot in slots])
             self.plays_on[slots] = drawn < self.config.selfplay.resign_play_on
@@ -163,19 +174,20 @@ class Player:
             self.finished_num += 1
 
     def _record(self, slot, outcome, truncated):
-        length = self.ply[slot]
+        plies = slice(self.first_ply[slot], self.ply[slot])
+        length = plies.stop - plies.start
         games = np.zeros(1, GAME)
         games[0] = (self.ids[slot], self.rank, self.iterations[slot], length, outcome, truncated)
         # The target is the policy of the search; the temperature only decides which move is played.
         policies, self.policies[slot] = self.policies[slot], []
         positions = np.zeros(length, position_dtype(self.game))
-        positions["game"], positions["ply"] = self.ids[slot], np.arange(length)
-        positions["state"] = self.states[slot, :length]
+        positions["game"], positions["ply"] = self.ids[slot], np.arange(plies.start, plies.stop)
+        positions["state"] = self.states[slot, plies]
         positions["to_play"] = self.game.to_play(positions["state"])
-        positions["action"] = self.actions[slot, :length]
+        positions["action"] = self.actions[slot, plies]
         positions["value"] = np.where(positions["to_play"] == 0, outcome, -outcome)
-        positions["root_value"] = self.root_values[slot, :length]
-        positions["weight"] = weights_by_surprise(self.surprises[slot, :length], self.config.selfplay.surprise_share)
+        positions["root_value"] = self.root_values[slot, plies]
+        positions["weight"] = weights_by_surprise(self.surprises[slot, plies], self.config.selfplay.surprise_share)
         positions["policy_count"] = [len(entries) for entries in policies]
         return Record(games, positions, np.concatenate(policies))
 

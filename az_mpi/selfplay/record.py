@@ -21,7 +21,7 @@ GAME = np.dtype(
         ("rank", "<i4"),  # that played it
         ("iteration", "<i4"),  # in which it began
         ("length", "<i4"),  # its number of rows in `positions`
-        ("outcome", "<f4"),  # for the player who began, in [-1, 1]
+        ("outcome", "<f4"),  # for player 0, who moves first in the initial position, in [-1, 1]
         ("truncated", "?"),  # ended by the move cap, scored as a draw
     ]
 )
@@ -33,7 +33,7 @@ def position_dtype(game: Game) -> np.dtype:
     return np.dtype(
         [
             ("game", "<u8"),  # the game's id
-            ("ply", "<i4"),
+            ("ply", "<i4"),  # the moves before it; 0 in the first row, unless the game began elsewhere
             ("to_play", "i1"),
             ("action", "<i4"),  # that was played
             ("value", "<f4"),  # outcome of the game for the player to move

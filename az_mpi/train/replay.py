@@ -31,6 +31,7 @@ def sample_dtype(game: Game, heads: Mapping[str, "Head"]) -> np.dtype:
     return np.dtype(
         [
             ("index", "<i8"),
+            ("ply", "<i4"),
             ("state", game.state_dtype, (game.state_size,)),
             ("weight", "<f4"),
             ("policy_count", "<i4"),  # its number of policy entries
@@ -58,7 +59,7 @@ def to_samples(record: Record, game: Game, heads: Mapping[str, "Head"], settings
     """Return the positions of a record as `Samples`, numbered from `first_index`. settings: `config.train`."""
     rows = np.empty(len(record.positions), sample_dtype(game, heads))
     rows["index"] = first_index + np.arange(len(rows))
-    for name in ("state", "weight", "policy_count"):
+    for name in ("ply", "state", "weight", "policy_count"):
         rows[name] = record.positions[name]
     for name, head in heads.items():
         if head.target_dtype is not None:
@@ -68,9 +69,16 @@ def to_samples(record: Record, game: Game, heads: Mapping[str, "Head"], settings
 
 def window_size(settings: "schema.Replay", positions_made: int) -> int:
     """Return how many of the newest positions the window holds when the run has made `positions_made`. settings:
-    `config.replay`."""
-    grown = int(settings.window_growth * positions_made)
-    return min(max(grown, settings.window_min), settings.window_max)
+    `config.replay`.
+
+    N positions made, c = window_min, beta = window_growth, alpha = window_exponent. With alpha = 1 it is beta N, else
+    c (1 + beta ((N / c)^alpha - 1) / alpha) (Wu 2019, "Accelerating Self-Play Learning in Go", appendix). The second
+    has the slope beta at N = c, and a smaller one from there on."""
+    least, growth, exponent = settings.window_min, settings.window_growth, settings.window_exponent
+    grown = growth * positions_made
+    if exponent < 1:
+        grown = least * (1 + growth * ((positions_made / least) ** exponent - 1) / exponent)
+    return min(max(int(grown), least), settings.window_max)
 
 
 def deal(world: "World", trainers_num: int, samples: Samples, compress: bool = False) -> Samples:
@@ -151,6 +159,17 @@ class Replay:
     def states(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Draw n positions with replacement and return their states, [n, S]. The shard must not be empty."""
         return self._rows.array["state"][self._draw(rng, n)]
+
+    def find(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Look for the positions with these indices, int64 [n]. Return (which of them this shard holds, bool [n]; the
+        states of these, [m, S]; the moves before them, int32 [m])."""
+        rows = self._rows.array
+        held = np.concatenate([part["index"] for part in self._rows.parts()])
+        at = np.searchsorted(held, indices)
+        found = at < len(held)
+        found[found] = held[at[found]] == indices[found]
+        places = (self._rows.begin + at[found]) % max(len(rows), 1)
+        return found, rows["state"][places], rows["ply"][places]
 
     def _draw(self, rng, n):
         """Return the places of n positions that are drawn with replacement, int64 [n]."""

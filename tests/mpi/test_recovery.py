@@ -152,7 +152,8 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, tmp
     alone, and what comes of it are the weights of a run that nothing has befallen, to the bit."""
     folder, log = tmp_path / "run", tmp_path / "run" / "logs" / "run.log"
     options = [*ONE_TRAINER, "--set", "selfplay.deterministic=true", "--set", "checkpoint.every=5", "--games_num", 100,
-               "--set", "train.replay_ratio=15.0", "--set", "search.simulations=100"]
+               "--set", "train.replay_ratio=15.0", "--set", "search.simulations=100", "--set",
+               "selfplay.start_share=0.3"]
     process = start(4, *options)
     for victim, moment in enumerate(["step 30:", "iteration 2 of 2", "step 400:"]):
         wait_for(said(folder, moment), process)

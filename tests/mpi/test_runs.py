@@ -59,6 +59,7 @@ def test_a_deterministic_quota_is_split_exactly(run_dist, tmp_path):
     ["search.algorithm=puct"],
     ["search.algorithm=gumbel", "search.full_share=0.5", "search.fast_simulations=3", "selfplay.resign_threshold=0.5"],
     ["search.forced_playouts=2", "search.root_policy_temperature=1.2", "selfplay.surprise_share=0.5"],
+    ["selfplay.start_share=0.7", "selfplay.random_plies=2", "replay.window_min=30", "replay.window_growth=0.1"],
 ], ids=" ".join)  # fmt: skip
 def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path, search):
     options = [*SMALL, "--set", "network.engine=uniform", "--games_num", 21]
@@ -70,6 +71,8 @@ def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path, sear
         assert done.stdout.count("uniform (as configured)") == ranks  # a row of the start-up table each
     alone = columns(tmp_path / "1")
     assert len(alone["games/id"]) == 42
+    begins = alone["positions/ply"][np.append(0, np.cumsum(alone["games/length"])[:-1])]
+    assert (begins > 2).any() == ("selfplay.start_share=0.7" in search)  # more than the random moves
     for ranks in ("2", "4"):
         rows = columns(tmp_path / ranks)
         assert rows["games/rank"].max() == int(ranks) - 1
@@ -105,21 +108,20 @@ def test_a_quota_counts_all_ranks_and_ids_stay_unique(run_dist, tmp_path):
     assert rows["games/iteration"].max() == 1
 
 
-TARGETS = '["policy", "value", "moves_left", "opponent_reply", "short_term_value", "ownership", "score"]'
+HEADS = '["policy", "value", "moves_left", "opponent_reply", "short_term_value", "ownership", "score"]'
 
 
-@pytest.mark.parametrize("game, simulations, precision", [
-    quick("tictactoe", 32, "auto"),
-    pytest.param("tictactoe", 32, "int8", marks=[pytest.mark.quick, needs_int8]),
-    ("go(size=4)", 4, "auto"), pytest.param(OPENSPIEL, 8, "auto", marks=needs_openspiel),
+@pytest.mark.parametrize("game, simulations, more", [
+    quick("tictactoe", 32, ["network.precision=auto"]),
+    pytest.param("tictactoe", 32, ["network.precision=int8"], marks=[pytest.mark.quick, needs_int8]),
+    ("go(size=4)", 4, ["selfplay.start_share=0.5", f"network.heads={HEADS}"]),
+    pytest.param(OPENSPIEL, 8, ["selfplay.random_plies=2"], marks=needs_openspiel),
 ])  # fmt: skip
-def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulations, precision):
-    """In int8 the positions on which ranges are measured come from the window, which is filled again. Go has all heads,
-    whose targets come from the stored games again."""
-    options = [*SMALL, "--set", f"game={game}", "--set", "iterations=6", "--games_num", 2 * simulations,
-               "--set", f"search.simulations={simulations}", "--set", f"network.precision={precision}"]  # fmt: skip
-    if game == "go(size=4)":
-        options += ["--set", f"network.heads={TARGETS}"]
+def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulations, more):
+    """The window is filled again from the stored games: with their heads' targets, and with the positions on which
+    int8's ranges are measured and those at which games begin."""
+    settings = [f"game={game}", "iterations=6", f"search.simulations={simulations}", *more]
+    options = [*SMALL, "--games_num", 2 * simulations, *(word for one in settings for word in ("--set", one))]
     run_dist(1, tmp_path / "whole", *options)
     broken = tmp_path / "broken"
     command = [sys.executable, "run_dist.py", "--config_file", SMOKE, "--logdir", str(broken), *map(str, options)]

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "mpi": "core liveness",
     "config": "core games",
     "network": "core games liveness",
-    "selfplay": "core liveness search",
+    "selfplay": "core games liveness search",
     "train": "core games liveness mpi network selfplay",
     "evaluate": "config core games liveness mpi network search",
     "storage": "config core games liveness selfplay",

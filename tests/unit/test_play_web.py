@@ -6,29 +6,33 @@ import threading
 import time
 
 import pytest
-from helpers import loaded_player, make_run
+from helpers import loaded_player, make_config, make_run, play_games
 
+from az_mpi import games
+from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.play import web, web_game
 from az_mpi.play.limits import Limit
 from az_mpi.play.session import Session
 from az_mpi.play.web_game import WebGame
+from az_mpi.selfplay.player import Player
+from az_mpi.storage import segment
 
 
 @pytest.fixture
 def began(monkeypatch):
     """A function that starts a game, with a network that thinks all moves alike and plays at once."""
     monkeypatch.setattr(web_game, "PACE_S", 0.0)
-    games = []
+    begun = []
 
     def begin(name="connect4", requests=None, simulations=30):
         about = {"run": "a run", "checkpoints": []}
         game = WebGame(lambda _: Session(loaded_player(name)), "newest", Limit(simulations), about, requests or {})
-        games.append(game)
+        begun.append(game)
         game.start()
         return game
 
     yield begin
-    for game in games:
+    for game in begun:
         game.close()
         game.join(10)
         assert not game.is_alive()
@@ -197,5 +201,31 @@ def test_games_and_checkpoints_of_a_run(tmp_path):
         assert game.ask("games") is None
         assert "Refusal" in game.ask("checkpoint", "000009") and game.ask("checkpoint", "000002") is None
         assert wait_for(game, lambda state: state["checkpoint"] == "000002")
+    finally:
+        game.close()
+
+
+def test_a_stored_game_is_shown_from_where_it_began(tmp_path):
+    """Three random moves into tic-tac-toe; another checkpoint takes the position over."""
+    run, rules = make_run(tmp_path / "run"), games.make("tictactoe")
+    config = make_config(search={"simulations": 4}, selfplay={"parallel_games": 9, "random_plies": 3})
+    record = play_games(Player(config, rules, UniformEvaluator(rules), 0), range(9))
+    (run / "games").mkdir()
+    segment.write(run / "games", 0, rules, record, {})
+    rows = next(rows for number in record.games["id"]
+                if (rows := record.positions[record.positions["game"] == number])["ply"][0] == 3)  # fmt: skip
+    game = web.make_game(run, "newest", 10)
+    game.start()
+    try:
+        assert game.ask("humans", [0, 1]) is None and game.ask("open", str(rows["game"][0])) is None
+        state = wait_for(game, lambda state: len(state["moves"]) == len(rows))
+        assert state["text"] == rules.show(rows["state"][0]) and state["ply"] == 0 and state["to_play"] == 1
+        assert state["stored"]["before_num"] == 3
+        for ply in range(len(rows)):
+            assert game.ask("goto", ply) is None
+            assert wait_for(game, lambda state, at=ply: state["ply"] == at)["text"] == rules.show(rows["state"][ply])
+        assert game.ask("checkpoint", "000001") is None
+        state = wait_for(game, lambda state: state["checkpoint"] == "000001")
+        assert state["text"] == rules.show(rows["state"][-1])
     finally:
         game.close()

@@ -60,6 +60,16 @@ def test_window_by_hand(made, expected):
     assert window_size(settings, made) == expected
 
 
+@pytest.mark.parametrize(
+    "made, expected",
+    [(0, 1000), (1000, 1000), (16_000, 4733), (81_000, 14_866), (625_000, 20_000)],
+)
+def test_a_window_that_grows_more_and_more_slowly_by_hand(made, expected):
+    """KataGo's, with c = 1000: 16^0.75 = 8, so 1000 (1 + 0.4 (8 - 1) / 0.75) = 4733; 81^0.75 = 27; 20,000 at most."""
+    settings = models.Replay(window_min=1000, window_max=20_000, window_growth=0.4, window_exponent=0.75)
+    assert window_size(settings, made) == expected
+
+
 @pytest.fixture(scope="module")
 def record():
     settings = make_config("connect4", search={"simulations": 10}, selfplay={"parallel_games": 4})
@@ -70,7 +80,7 @@ def test_samples_are_the_positions_of_the_record_in_order(record):
     samples = to_samples(record, CONNECT4, VALUE, models.Train(root_value_share=0.0), 1000)
     n, rows = len(record.positions), samples.rows
     assert rows["index"].tolist() == list(range(1000, 1000 + n))
-    for name in ("state", "value", "policy_count"):
+    for name in ("ply", "state", "value", "policy_count"):
         assert (rows[name] == record.positions[name]).all()
     assert (rows["weight"] == 1).all() and (samples.policy == record.policy).all()
     assert len(to_samples(Record.empty(CONNECT4), CONNECT4, VALUE, models.Train(), 5).rows) == 0
@@ -101,6 +111,21 @@ def test_forget_drops_what_is_older():
     assert replay.positions_num == 0
     replay.add(numbered(13, 14))
     assert held(replay) == [13, 14]
+
+
+def test_positions_are_found_by_their_indices():
+    """Also where the ring begins anew; those that are not held, or are another shard's, are left out."""
+    replay = Replay(TICTACTOE, VALUE)
+    assert replay.find(np.array([0, 3]))[0].tolist() == [False, False]
+    for first in range(0, 120, 10):
+        samples = numbered(*range(first + 1, first + 11, 3))
+        samples.rows["ply"], samples.rows["state"] = samples.rows["index"] % 7, samples.rows["index"][:, None]
+        replay.add(samples)
+        replay.forget(first - 20)
+    found, states, plies = replay.find(np.array([111, 1, 97, 104, 111, 200, 98, 88, 91]))
+    assert found.tolist() == [True, False, True, True, True, False, False, False, True]
+    assert states.tolist() == [[k] * TICTACTOE.state_size for k in (111, 97, 104, 111, 91)]
+    assert plies.tolist() == [111 % 7, 97 % 7, 104 % 7, 111 % 7, 91 % 7]
 
 
 def test_a_window_that_slides_holds_the_newest_rows_where_they_are():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import make_config, play_games
 from pages import HOSTILE, Page, numbers
 
 from az_mpi import __main__ as commands
@@ -166,6 +167,23 @@ def test_sample_games_are_games_of_the_run(run, played):
         assert ("drawn" if value[0] == 0 else f"the {loser_moves} player won") in sample.title
         # An action of tic-tac-toe is its cell, so the numbers must follow from the actions.
         assert sample.numbers() == {divmod(action, 3): k for k, action in enumerate(actions, 1)}
+
+
+def test_a_sample_that_began_elsewhere_counts_its_moves_from_the_initial_position(tmp_path):
+    game = games.make("tictactoe")
+    config = make_config(search={"simulations": 4}, selfplay={"parallel_games": 16, "random_plies": 4})
+    record = play_games(Player(config, game, UniformEvaluator(game), 0), range(16))
+    begins = record.positions["ply"][np.append(0, np.cumsum(record.games["length"])[:-1])]
+    (tmp_path / "games").mkdir()
+    segment.write(tmp_path / "games", 0, game, record.select(begins > 0), {})
+    chosen = samples.choose(tmp_path, "tictactoe")
+    assert len(chosen) > 1
+    for sample in chosen:
+        first, plies = sample.positions[0].ply, [position.ply for position in sample.positions]
+        assert plies == list(range(first, first + len(sample.moves) + 1)) and 1 <= first <= 4
+        assert plies == [int((position.board.players >= 0).sum()) for position in sample.positions]
+        assert sorted(sample.numbers().values()) == plies[1:]
+        assert f'<ol start="{first + 1}">' in board.game(sample)
 
 
 def pieces(svg, step, left=1.0):

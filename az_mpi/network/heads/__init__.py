@@ -7,7 +7,7 @@ from az_mpi.core.registry import HEADS
 from az_mpi.games.base import Game
 
 SEARCHED = ("policy", "value")  # the outputs that a search uses
-TAKEN = ("planes", "weight", "index", "state", "policy_count", "policy_first")  # what else a sample has
+TAKEN = ("planes", "weight", "index", "ply", "state", "policy_count", "policy_first")  # what else a sample has
 
 
 def make(names: tuple[str, ...], game: Game, channels: int) -> nn.ModuleDict:

@@ -1,0 +1,61 @@
+"""Where a game of self-play begins: at the initial position, at one of an earlier game, or some random moves further.
+
+Shapes: n games, N positions of the archive, S numbers a state, A actions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from az_mpi.games.random_games import random_actions
+from az_mpi.search import streams
+
+if TYPE_CHECKING:
+    from az_mpi.config import schema
+    from az_mpi.games.base import Game
+
+
+class Archive(NamedTuple):
+    """Positions of earlier games, none of them terminal: states [N, S]; plies int32 [N], the moves before each."""
+
+    states: np.ndarray
+    plies: np.ndarray
+
+
+def begin(game: Game, settings: schema.Selfplay, archive: Archive | None, max_plies: int,
+          words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where n games begin: (states [n, S], none of them terminal; plies int32 [n], the moves before each, below
+    `max_plies`). settings: `config.selfplay`.
+
+    words: uint64 [n], the games' random streams, which are advanced by what is drawn; nothing is by the defaults.
+    start_share is that of Go-Exploit (Trudeau and Bowling 2023, "Targeted Search Control in AlphaZero for Effective
+    Policy Improvement"), whose archive holds the states that were visited.
+    """
+    states, plies = game.initial(len(words)), np.zeros(len(words), np.int32)
+    for i in range(len(words)) if settings.start_share and archive and len(archive.plies) else ():
+        if streams.uniform(words, i) < settings.start_share:
+            k = int(streams.uniform(words, i) * len(archive.plies))
+            if archive.plies[k] < max_plies:  # else a resumed run has a lower selfplay.max_plies
+                states[i], plies[i] = archive.states[k], archive.plies[k]
+    if settings.random_plies:
+        _play_on(game, states, plies, settings.random_plies, max_plies, words)
+    return states, plies
+
+
+def _play_on(game, states, plies, most, max_plies, words):
+    """Play 0 to `most` random moves in each game, each number as likely. A move that would end a game is not played,
+    and no further one after it."""
+    wanted = np.array([int(streams.uniform(words, i) * (most + 1)) for i in range(len(words))])
+    going = np.arange(len(words))
+    for ply in range(most):
+        going = going[(wanted[going] > ply) & (plies[going] + 1 < max_plies)]
+        if not len(going):
+            return
+        drawn = np.array([streams.uniform(words, i) for i in going])
+        after = game.play(states[going], random_actions(game.legal(states[going]), drawn))
+        live = ~game.terminal(after)[0]
+        going, after = going[live], after[live]
+        states[going] = after
+        plies[going] += 1

@@ -1,0 +1,106 @@
+"""Games of self-play that begin elsewhere than at the initial position."""
+
+import numpy as np
+import pytest
+from helpers import CONNECT4, Hashed, by_id, make_config, play_games, positions
+
+from az_mpi import games
+from az_mpi.config import schema as models
+from az_mpi.search import streams
+from az_mpi.selfplay.player import Player
+from az_mpi.selfplay.starts import Archive, begin
+
+TICTACTOE = games.make("tictactoe")
+
+
+def stones(states):
+    """Return the number of stones, which is the number of moves before a position."""
+    return CONNECT4.planes(states).sum(axis=(1, 2, 3))
+
+
+def archive(num=40):
+    """Return positions of Connect Four, 1 to 6 moves into games, and their plies."""
+    states = positions(num, seed=3)
+    return Archive(states, stones(states).astype(np.int32))
+
+
+def words(num):
+    return streams.keyed(1, np.arange(num, dtype=np.uint64))
+
+
+def test_by_default_games_begin_at_the_initial_position_and_nothing_is_drawn():
+    drawn = words(9)
+    states, plies = begin(CONNECT4, models.Selfplay(), archive(), 42, drawn)
+    assert (states == CONNECT4.initial(9)).all() and not plies.any() and (drawn == words(9)).all()
+
+
+def test_a_share_of_the_games_begins_at_positions_of_the_archive_each_as_likely():
+    """4000 games at 0.75: 3000 begin there, give or take 27; chi-square of up to 39 is above 80 once in 8,000."""
+    settings, given = models.Selfplay(start_share=0.75), archive()
+    states, plies = begin(CONNECT4, settings, given, 42, words(4000))
+    assert (stones(states) == plies).all() and set(plies.tolist()) == {0, 1, 2, 3, 4, 5, 6}
+    assert abs((plies > 0).sum() - 3000) < 5 * 27
+    different, num = np.unique(given.states, axis=0, return_counts=True)
+    drawn = np.array([(states == state).all(axis=1).sum() for state in different])
+    expected = (plies > 0).sum() * num / num.sum()
+    assert ((drawn - expected) ** 2 / expected).sum() < 80
+    for none in (None, Archive(given.states[:0], given.plies[:0])):
+        states, plies = begin(CONNECT4, settings, none, 42, words(50))
+        assert (states == CONNECT4.initial(50)).all() and not plies.any()
+
+
+def test_random_moves_are_0_to_so_many_each_number_as_likely():
+    states, plies = begin(CONNECT4, models.Selfplay(random_plies=4), None, 42, words(2000))
+    assert (stones(states) == plies).all()
+    assert (np.abs(np.bincount(plies) - 400) < 6 * 18).all()
+    firsts = CONNECT4.planes(states[plies == 1])[:, 1, 5]  # the stone of the one who moved lies in the lowest row
+    assert (np.abs(firsts.sum(axis=0) - len(firsts) / 7) < 6 * 7).all()
+
+
+@pytest.mark.parametrize("cap", [9, 4])
+def test_no_game_begins_at_its_end(cap):
+    """Nine random moves end every game of tic-tac-toe: it begins before the last one; and before the cap."""
+    states, plies = begin(TICTACTOE, models.Selfplay(random_plies=9), None, cap, words(500))
+    assert not TICTACTOE.terminal(states)[0].any() and plies.max() == min(cap, 9) - 1
+    given = archive()
+    states, plies = begin(CONNECT4, models.Selfplay(start_share=1.0), given, 3, words(200))
+    assert plies.max() == 2 and (stones(states) == plies).all()  # a run may be resumed with a lower cap
+
+
+def player(parallel_games=8, given=True, **settings):
+    settings = {"parallel_games": parallel_games, "start_share": 0.6, "random_plies": 3} | settings
+    made = Player(make_config("connect4", search={"simulations": 6}, selfplay=settings), CONNECT4, Hashed(CONNECT4), 0)
+    made.archive = archive() if given else None
+    return made
+
+
+@pytest.mark.parametrize("cap", [0, 12])
+def test_their_records_tell_where_they_began_and_follow_the_rules(cap):
+    made = player(max_plies=cap)
+    record, begins = play_games(made, range(30)), []
+    assert by_id(record) and len(record.games) == 30 and not made.live.any()
+    for game in record.games:
+        rows = record.positions[record.positions["game"] == game["id"]]
+        assert len(rows) == game["length"] and (stones(rows["state"]) == rows["ply"]).all()
+        after = CONNECT4.play(rows["state"], rows["action"])
+        assert (after[:-1] == rows["state"][1:]).all()
+        assert (rows["to_play"] == rows["ply"] % 2).all()
+        ended, value = CONNECT4.terminal(after[-1:])
+        assert bool(ended[0]) != game["truncated"] and (ended[0] or rows["ply"][-1] == cap - 1)
+        assert game["outcome"] == (value[0] if CONNECT4.to_play(after[-1:])[0] == 0 else -value[0])
+        assert (rows["value"] == game["outcome"] * (1 - 2.0 * rows["to_play"])).all()
+        begins.append(int(rows["ply"][0]))
+    assert min(begins) <= 1 and max(begins) > 6
+
+
+def test_they_are_the_same_however_many_are_played_at_once_and_in_any_order():
+    ids = [7, 2**40 + 3, 0, 1, 2**63 + 5, 12, 99, 4, 50]
+    expected = by_id(play_games(player(1), ids))
+    assert by_id(play_games(player(4), ids[::-1])) == by_id(play_games(player(16), ids)) == expected
+    assert by_id(play_games(player(4, given=False), ids)) != expected
+
+
+def test_moves_of_games_under_way_are_counted_from_where_they_began():
+    made = player(parallel_games=4, start_share=1.0)
+    made.start(made.free(), range(4), 0)
+    assert made.ply.any() and made.unfinished_moves_num == 0
