@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from az_mpi.config.fields import Section, fixed, free, whole
+from az_mpi.config.fields import Section, fixed, free, named, whole
+from az_mpi.core.registry import OPTIMIZERS
 
 
 class Exchange(Section):
@@ -44,10 +45,18 @@ class Train(Section):
     backend: Literal["horovod", "ddp"] = free("horovod", 'What sums gradients over the train ranks. "ddp" is '
                                                'torch.distributed, for where Horovod cannot be built.')
     batch_size: whole(1) = free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
+    batch_growth: float = free(1.0, (
+        "The batch of the last iteration, in units of batch_size; it grows by the same factor in each iteration. With "
+        'the schedule "constant" it takes the place of a falling learning rate: fewer and larger steps, which many '
+        "ranks share better. A rank computes at most its part of batch_size at once."), ge=1)
     replay_ratio: float = fixed(4.0, "Samples drawn from the window for each new position.", gt=0)
     root_value_share: float = fixed(0.5, "Share of the search's root value q in the value target: (1 - share) z + "
                                      "share q, where z is the result of the game. It makes the target less noisy "
                                      "(the paper: 0).", ge=0, le=1)
+    optimizer: named(OPTIMIZERS) = fixed("adamw", (
+        'What takes the steps: "adamw"; "sgd", with Nesterov momentum; "muon", orthogonalised momentum for the weights '
+        'of the tower and AdamW for the others. Each takes arguments, such as "sgd(momentum=0.95)", and wants a '
+        "learning_rate of its own; docs/learning.md. A class of torch.optim is written torch.optim:RAdam."))
     learning_rate: float = free(0.002, "Learning rate at its peak, after the warm-up.", gt=0)
     warmup_steps: whole(0) = fixed(50, "Optimiser steps in which the learning rate rises to its peak.")
     schedule: Literal["constant", "cosine"] = fixed("cosine", 'Learning rate after the warm-up; "cosine" falls over '

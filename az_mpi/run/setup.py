@@ -30,7 +30,7 @@ from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.storage import run_folder
 from az_mpi.storage.writer import Writer
-from az_mpi.train import backends
+from az_mpi.train import backends, optimizer
 
 
 def assemble(config: Config, world: World, folder: Path, prepare: Callable[[torch.nn.Module], int] | None = None,
@@ -67,6 +67,7 @@ def _prepare_play(config, world, folder):
     agreement.same_plugins(world, configuration.plugins(config))
     game = agreement.everywhere(world, functools.partial(games.make, config.game))
     network = agreement.everywhere(world, functools.partial(resnet.build, game, config.network, config.seed))
+    agreement.everywhere(world, functools.partial(optimizer.check, config.train))
     make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores,
                                     precision=config.network.precision)
     engine, choice = agreement.everywhere(

@@ -14,11 +14,10 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import split_evenly
 from az_mpi.network.engines.torch_engine import has_bf16
 from az_mpi.network.resnet import ResNet
+from az_mpi.train import optimizer, schedule
 from az_mpi.train.backends import Backend
 from az_mpi.train.loss import losses
-from az_mpi.train.optimizer import AdamW
 from az_mpi.train.replay import Replay
-from az_mpi.train.schedule import learning_rate
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Config
@@ -57,10 +56,9 @@ class Learner:
         mixed = settings.mixed_precision
         self.bf16 = has_bf16(self.device) if mixed == "auto" else mixed
         self.precision = "bf16" if self.bf16 else "fp32"  # for the start-up table
-        groups = _groups(network, settings.weight_decay)
-        optimizer = AdamW(groups, lr=settings.learning_rate, fused=True)
+        chosen = optimizer.make(settings, network)
         with backend.session():
-            self.optimizer = backend.wrap(optimizer, network.named_parameters())
+            self.optimizer = backend.wrap(chosen, network.named_parameters())
 
     def load(self, progress: "Progress", tensors: dict[str, torch.Tensor]) -> None:
         """Go on from a checkpoint. tensors: what `optimizer_tensors` returned."""
@@ -78,10 +76,11 @@ class Learner:
         global batches since the last summary.
         watch: what is called around the steps, see `UNWATCHED`. Training also ends when `failure` is set.
         """
-        self._iteration = self._sums()
-        local = self.local_batch if replay.positions_num else 0
+        self._iteration, settings = self._sums(), self.config.train
+        samples = schedule.batch_size(settings, progress.iteration, self.config.iterations)
+        local = split_evenly(samples, self.world.size)[self.world.rank] if replay.positions_num else 0
         batch_size = int(self.world.sum(np.array([local], np.int64))[0])
-        steps = self._steps_due(progress)
+        steps = self._steps_due(progress, samples)
         if not batch_size or steps <= 0:
             return 0
         first = progress.step
@@ -89,14 +88,14 @@ class Learner:
         self.end_index = first + steps
         with self.backend.session(), watchdog.steps():
             for batch in self._batches(replay, local, range(first, first + steps)):
-                rate = learning_rate(self.config.train, progress.step, progress.iteration, self.config.iterations)
+                rate = schedule.learning_rate(settings, progress.step, progress.iteration, self.config.iterations)
                 rate *= 0.5**progress.rollbacks
                 watch.begin()
                 applied, figures = self._step(batch, batch_size, rate, watch)
                 if self.failure:
                     watch.end()  # every trainer has called begin()
                     break
-                self._count(progress, applied, figures)
+                self._count(progress, samples, applied, figures)
                 if not applied:
                     with watchdog.aside():  # it uses the file system
                         watch.bad_step(batch, figures)
@@ -108,16 +107,16 @@ class Learner:
         self._finish()
         return progress.step - first
 
-    def _steps_due(self, progress):
-        """Return the number of whole batches that are due, as far as max_steps allows; it may be negative."""
-        settings = self.config.train
-        steps = int(progress.samples_due // settings.batch_size)
-        return min(steps, settings.max_steps - progress.step) if settings.max_steps else steps
+    def _steps_due(self, progress, samples):
+        """Return the number of batches of so many samples that are due, as far as max_steps allows; it may be negative.
+        """
+        steps, limit = int(progress.samples_due // samples), self.config.train.max_steps
+        return min(steps, limit - progress.step) if limit else steps
 
-    def _count(self, progress, applied, figures):
-        """Count a step that was applied or skipped."""
+    def _count(self, progress, samples, applied, figures):
+        """Count a step of so many samples that was applied or skipped."""
         progress.step += 1
-        progress.samples_due -= self.config.train.batch_size
+        progress.samples_due -= samples
         if applied:
             self._summary.add(figures)
             self._iteration.add(figures)
@@ -213,17 +212,11 @@ class Learner:
 
     def optimizer_state(self) -> dict[str, torch.Tensor]:
         """Return the optimiser's own tensors by name; the next step changes them."""
-        state = self.optimizer.state
-        return {f"{name}.{key}": tensor for name, parameter in self.network.named_parameters()
-                for key, tensor in state.get(parameter, {}).items()}  # fmt: skip
+        return optimizer.state_by_name(self.optimizer, self.network)
 
     def load_optimizer(self, tensors: dict[str, torch.Tensor]) -> None:
         """Restore the state that `optimizer_tensors` returned."""
-        self.optimizer.state.clear()
-        for name, parameter in self.network.named_parameters():
-            mine = {key.rpartition(".")[2]: t for key, t in tensors.items() if key.rpartition(".")[0] == name}
-            if mine:
-                self.optimizer.state[parameter] = {key: t.to(self.device, copy=True) for key, t in mine.items()}
+        optimizer.load_state(self.optimizer, self.network, tensors)
 
     def _batches(self, replay, local, steps):
         """Yield a batch for each of `steps`, a range. A thread makes the next one during each step."""
@@ -300,10 +293,3 @@ class _Sums:
 
     def mean(self):
         return self._total / self.steps_num
-
-
-def _groups(network, weight_decay):
-    """Return the optimiser's parameter groups: weights decay, biases and single numbers do not."""
-    weights = [p for p in network.parameters() if p.dim() > 1]
-    biases = [p for p in network.parameters() if p.dim() <= 1]
-    return [{"params": weights, "weight_decay": weight_decay}, {"params": biases, "weight_decay": 0.0}]

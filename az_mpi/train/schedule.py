@@ -1,4 +1,4 @@
-"""The learning rate over a run."""
+"""The learning rate and the batch size over a run."""
 
 import math
 from typing import TYPE_CHECKING
@@ -17,7 +17,20 @@ def learning_rate(settings: "schema.Train", step: int, iteration: int, iteration
     warmup = min(1.0, (step + 1) / settings.warmup_steps) if settings.warmup_steps else 1.0
     rate = settings.learning_rate
     if settings.schedule == "cosine":
-        done = iteration / max(iterations - 1, 1)
         floor = settings.final_learning_rate
-        rate *= floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+        rate *= floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * _done(iteration, iterations)))
     return rate * warmup
+
+
+def batch_size(settings: "schema.Train", iteration: int, iterations: int) -> int:
+    """Return the number of samples in each step of `iteration` (from 0) of `iterations`.
+
+    It grows from `batch_size` to `batch_growth` times that, by the same factor in each iteration (Smith et al. 2018,
+    "Don't decay the learning rate, increase the batch size").
+    """
+    return round(settings.batch_size * settings.batch_growth ** _done(iteration, iterations))
+
+
+def _done(iteration, iterations):
+    """Return how much of the run is done, from 0 in its first iteration to 1 in its last."""
+    return min(iteration / max(iterations - 1, 1), 1.0)

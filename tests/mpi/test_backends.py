@@ -15,6 +15,10 @@ def test_global_gradient_equals_that_of_one_process(program, backend, ranks):
     program(ranks, "gradient_checks", backend)
 
 
+def test_two_steps_with_each_optimizer_are_those_of_one_process(program, backend):
+    program(2, "optimizer_checks", backend)
+
+
 @pytest.mark.parametrize("ranks", [1, slow(2), 4])
 def test_sessions_can_be_repeated_also_by_fewer_ranks(program, backend, ranks):
     program(ranks, "session_checks", backend)

@@ -1,9 +1,9 @@
-"""The learning rate, by hand."""
+"""The learning rate and the batch size, by hand."""
 
 import pytest
 
 from az_mpi.config import schema as models
-from az_mpi.train.schedule import learning_rate
+from az_mpi.train.schedule import batch_size, learning_rate
 
 
 def rate(step, iteration, iterations, **settings):
@@ -46,3 +46,10 @@ def test_a_run_of_one_iteration_trains_at_the_peak():
 
 def test_constant_does_not_fall():
     assert {rate(100, iteration, 5, schedule="constant") for iteration in range(5)} == {0.01}
+
+
+def test_the_batch_grows_by_the_same_factor_in_each_iteration():
+    settings = models.Train(batch_size=100, batch_growth=16.0)
+    assert [batch_size(settings, iteration, 5) for iteration in range(7)] == [100, 200, 400, 800, 1600, 1600, 1600]
+    assert batch_size(settings, 0, 1) == 100
+    assert {batch_size(models.Train(batch_size=99), iteration, 5) for iteration in range(7)} == {99}

@@ -75,4 +75,5 @@ def main():
     print("all checks passed")
 
 
-main()
+if __name__ == "__main__":
+    main()
