@@ -45,7 +45,7 @@ class Train(Section):
     backend: Literal["horovod", "ddp"] = free("horovod", 'What sums gradients over the train ranks. "ddp" is '
                                                'torch.distributed, for where Horovod cannot be built.')
     batch_size: whole(1) = free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
-    batch_growth: float = free(1.0, (
+    batch_growth: float = fixed(1.0, (
         "The batch of the last iteration, in units of batch_size; it grows by the same factor in each iteration. With "
         'the schedule "constant" it takes the place of a falling learning rate: fewer and larger steps, which many '
         "ranks share better. A rank computes at most its part of batch_size at once."), ge=1)
