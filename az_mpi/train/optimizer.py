@@ -41,8 +41,8 @@ class AdamW(_Uncompiled, torch.optim.AdamW):
 
 
 class SGD(_Uncompiled, torch.optim.SGD):
-    """Gradient descent with Nesterov's momentum, as in the AlphaZero paper: torch's, fused and uncompiled. The weight
-    decay is part of the gradient."""
+    """Gradient descent with Nesterov's momentum (Sutskever et al. 2013): torch's, fused and uncompiled. The weight
+    decay is part of the gradient, as in AlphaGo Zero, whose momentum was the plain one."""
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.SGD.step))
 
