@@ -290,10 +290,8 @@ EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator
     "rollout": "az_mpi.network.evaluators:RolloutEvaluator",
 })  # fmt: skip
 OPTIMIZERS = Registry("train.optimizer", "torch.optim:Optimizer", "params lr weight_decay", {
-    "adamw": "az_mpi.train.optimizer:AdamW",
-    "sgd": "az_mpi.train.optimizer:SGD",
-    "muon": "az_mpi.train.optimizer:Muon",
-})  # fmt: skip
+    "adamw": "az_mpi.train.optimizer:AdamW", "sgd": "az_mpi.train.optimizer:SGD",
+    "muon": "az_mpi.train.optimizer:Muon"})  # fmt: skip
 SEARCHES = Registry("search.algorithm", None, "game evaluate settings num_trees noise threads", {
     "puct": "az_mpi.search.puct:Search",
     "gumbel": "az_mpi.search.gumbel:Search",
