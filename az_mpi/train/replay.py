@@ -31,8 +31,8 @@ def sample_dtype(game: Game, heads: Mapping[str, "Head"]) -> np.dtype:
     return np.dtype(
         [
             ("index", "<i8"),
-            ("ply", "<i4"),
             ("state", game.state_dtype, (game.state_size,)),
+            ("ply", "<i4"),
             ("weight", "<f4"),
             ("policy_count", "<i4"),  # its number of policy entries
             *((name, head.target_dtype) for name, head in heads.items() if head.target_dtype is not None),
@@ -125,8 +125,9 @@ class Replay:
     def __init__(self, game: Game, heads: Mapping[str, "Head"]):
         self.game, self._heads = game, heads
         row = sample_dtype(game, heads)
-        # policy_first: the number, in the other ring, of the position's first policy entry.
-        self._rows = _Ring(np.dtype([*((name, row[name]) for name in row.names), ("policy_first", "<i8")]))
+        # policy_first: the number, in the other ring, of the first policy entry. Aligned: numpy copies other rows by
+        # way of buffers of 50 KB.
+        self._rows = _Ring(np.dtype([("policy_first", "<i8"), *((name, row[name]) for name in row.names)], align=True))
         self._policy = _Ring(HELD_POLICY)
         self._lands = np.argsort(game.symmetry_actions, axis=1)  # [k, a]: the action that symmetry k makes of action a
 
