@@ -60,6 +60,7 @@ faults-long: setup ## random trials for HOURS=8; their counts go to docs/fault_t
 bench: setup ## every benchmark (25 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
 	python benchmarks/search.py
 	python benchmarks/engines.py
+	python benchmarks/blocks.py --seconds 10
 	python benchmarks/selfplay.py --config_file $(CONFIG) $(if $(BENCH_RUN),--run $(BENCH_RUN))
 	python benchmarks/one_game.py --config_file $(CONFIG) $(if $(BENCH_RUN),--run $(BENCH_RUN))
 	python benchmarks/train.py

@@ -28,6 +28,7 @@ def main():
     parser.add_argument("--game", default="connect4", choices=games.NAMES)
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--channels", type=int, default=64)
+    parser.add_argument("--block", default="residual", help="network.block")
     parser.add_argument("--engines", nargs="+", choices=KINDS, default=HERE)
     parser.add_argument("--batches", nargs="+", type=int, default=(1, 8, 32, 64, 100, 256))
     parser.add_argument("--runs", type=int, default=5)
@@ -35,12 +36,12 @@ def main():
     arguments = parser.parse_args()
     take_one_core()
     game = games.make(arguments.game)
-    settings = models.Network(blocks=arguments.blocks, channels=arguments.channels)
+    settings = models.Network(blocks=arguments.blocks, channels=arguments.channels, block=arguments.block)
     network = resnet.build(game, settings, seed=1)
     made = {kind: engines.make(KINDS[kind][0], network, game, "cpu", 1, KINDS[kind][1]) for kind in arguments.engines}
     figures = [measure(made, network, game, arguments.batches) for _ in range(arguments.runs)]
     choices = ", ".join(choice for _, choice in made.values())
-    tell(f"engines {game.name} {settings.blocks}x{settings.channels}, {choices}",
+    tell(f"engines {game.name} {settings.blocks}x{settings.channels} {settings.block}, {choices}",
          {name: spread([f[name] for f in figures]) for name in figures[0]}, arguments.json)
 
 

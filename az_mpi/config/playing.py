@@ -5,14 +5,19 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from az_mpi.config.fields import Section, fixed, free, list_of, named, whole
-from az_mpi.core.registry import ENGINES, EVALUATORS, HEADS, SEARCHES
+from az_mpi.core.registry import BLOCKS, ENGINES, EVALUATORS, HEADS, SEARCHES
 
 
 class Network(Section):
     """The network, and what evaluates positions with it."""
 
-    blocks: whole(1, 80) = fixed(5, "Residual blocks in the tower (the paper: 19).")
+    blocks: whole(1, 80) = fixed(5, "Blocks in the tower (the paper: 19).")
     channels: whole(8, 1024, multiple_of=8) = fixed(64, "Filters of each convolution (the paper: 256).")
+    block: named(BLOCKS) = fixed("residual", (
+        'The kind of blocks. "residual": two convolutions, as in the paper; "global_pooling": every second block also '
+        'pools over the board (KataGo), or every n-th, "global_pooling(every=n)"; "squeeze_excitation": channels are '
+        'weighed by their means over the board (Leela Chess Zero); "bottleneck": two residual blocks of half the '
+        "channels in each block (KataGo's b18nbt)."))
     heads: list_of(HEADS) = fixed(("policy", "value"), (
         'The network\'s outputs; the search needs a policy and a value. "wdl" is a value too, in three numbers: win, '
         "draw and loss, for games with draws. The names after that are of outputs that only train the network: "

@@ -274,6 +274,12 @@ ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",
     "openvino": "az_mpi.network.engines:with_openvino",
     "torch": "az_mpi.network.engines:with_torch",
 })  # fmt: skip
+BLOCKS = Registry("network.block", "az_mpi.network.blocks.block:Block", "channels blocks index", {
+    "residual": "az_mpi.network.blocks.residual:Residual",
+    "global_pooling": "az_mpi.network.blocks.global_pooling:GlobalPooling",
+    "squeeze_excitation": "az_mpi.network.blocks.squeeze_excitation:SqueezeExcitation",
+    "bottleneck": "az_mpi.network.blocks.bottleneck:Bottleneck",
+})  # fmt: skip
 HEADS = Registry("network.heads", "az_mpi.network.heads.head:Head", "game channels", {
     "policy": "az_mpi.network.heads.policy:Policy",
     "value": "az_mpi.network.heads.value:Value",

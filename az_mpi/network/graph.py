@@ -87,6 +87,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda x: ([x], {}),
     "softmax": lambda x, dim, **_: ([x], {"axis": dim}),
     "add": lambda x, y: ([x, y], {}),
+    "mul": lambda x, y: ([x, y], {}),
     "flatten": lambda x, start_dim: ([x], {"axis": start_dim}),
     "squeeze": lambda x, dim: ([x], {"axes": [dim]}),
     "cat": lambda parts, dim=0: (list(parts), {"axis": dim}),

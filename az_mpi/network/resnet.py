@@ -3,7 +3,8 @@
 Shapes: B batch, C planes, H rows, W columns.
 Without batch normalisation, a position's output and gradient do not depend on the batch or on the number of ranks.
 Fixup initialisation (Zhang, Dauphin, Ma 2019) keeps the deep tower trainable without it: the first convolution of a
-block is scaled by blocks^(-1/2); the second one and the last layers of the heads start at zero.
+block is scaled by blocks^(-1/2); its last one and the last layers of the heads start at zero. blocks/ has the kinds of
+blocks.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from az_mpi.core.registry import BLOCKS
 from az_mpi.games.base import Game
 from az_mpi.network import heads
 from az_mpi.network.heads.head import draw
@@ -28,7 +30,9 @@ class ResNet(nn.Module):
         """settings: `config.network`."""
         super().__init__()
         self.stem = nn.Conv2d(game.planes_shape[0], settings.channels, 3, padding=1)
-        self.tower = nn.ModuleList(_Block(settings.channels, settings.blocks) for _ in range(settings.blocks))
+        self.tower = nn.ModuleList(
+            BLOCKS.make(settings.block, channels=settings.channels, blocks=settings.blocks, index=index)
+            for index in range(settings.blocks))
         self.heads = heads.make(settings.heads, game, settings.channels)
         draw(self.stem)
         for head in self.heads.values():
@@ -39,21 +43,6 @@ class ResNet(nn.Module):
         for block in self.tower:
             x = block(x)
         return {name: head(x) for name, head in self.heads.items()}
-
-
-class _Block(nn.Module):
-    def __init__(self, channels: int, blocks: int):
-        super().__init__()
-        self.first = nn.Conv2d(channels, channels, 3, padding=1)
-        self.second = nn.Conv2d(channels, channels, 3, padding=1)
-        nn.init.kaiming_normal_(self.first.weight, nonlinearity="relu")
-        self.first.weight.data.mul_(blocks**-0.5)
-        nn.init.zeros_(self.second.weight)
-        nn.init.zeros_(self.first.bias)
-        nn.init.zeros_(self.second.bias)
-
-    def forward(self, x):
-        return F.relu(x + self.second(F.relu(self.first(x))))
 
 
 def build(game: Game, settings: "schema.Network", seed: int) -> ResNet:

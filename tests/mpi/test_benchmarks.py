@@ -15,6 +15,7 @@ BENCHMARKS = ROOT / "benchmarks"
 # What makes each of them small. "mpirun": it is started on 2 ranks.
 TINY = {
     "actions": "--actions 7",
+    "blocks": "--networks residual:1x8 bottleneck:1x8 --positions 40 --seconds 0.1 --runs 1",
     "copies": "--blocks 1 --channels 8 --batch_size 32 --replay_ratio 1 --pairs 1",
     "engines": "--game tictactoe --blocks 1 --channels 8 --batches 1 4 --runs 1",
     "exchange": "mpirun --runs 1",
@@ -66,6 +67,8 @@ def test_another_program_takes_turns_with_ours(tmp_path):
 
 @pytest.mark.parametrize("name", [slow(name) if name in LONG else name for name in NAMES])
 def test_benchmark_runs(mpirun, name):
+    if name == "blocks":
+        pytest.importorskip("bitbully", reason="the package bitbully is not installed")
     program, options = [BENCHMARKS / f"{name}.py", "--json"], TINY[name].split()
     if options[0] == "mpirun":
         said = mpirun(2, *program, *options[1:]).stdout

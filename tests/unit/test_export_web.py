@@ -10,6 +10,7 @@ from helpers import loaded_player, make_config, trained, untrained
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
+from az_mpi.core.registry import BLOCKS
 from az_mpi.network import graph
 from az_mpi.network.engines.torch_engine import TorchEngine
 from az_mpi.play import trained_network
@@ -46,8 +47,9 @@ def browser(tmp_path_factory):
         assert browser.problems == []
 
 
-def found(game, heads=("policy", "value"), make=trained, simulations=40, seed=3):
-    config = make_config(game, network=NETWORK | {"heads": list(heads)}, search={"simulations": simulations})
+def found(game, heads=("policy", "value"), make=trained, simulations=40, seed=3, block="residual"):
+    network = NETWORK | {"heads": list(heads), "block": block}
+    config = make_config(game, network=network, search={"simulations": simulations})
     game = games.make(config.game)
     network = make(seed, config.network, game).eval()
     return trained_network.TrainedNetwork(config, game, network, 7)
@@ -181,6 +183,18 @@ def test_the_network_and_its_moves_are_those_of_the_python_player(browser, name,
         assert abs(row["value"] - values[k]) < 1e-5
         result = player.search(state, 60)
         assert row["action"] == result.action and row["searched"] == pytest.approx(result.value, abs=1e-4)
+
+
+@pytest.mark.parametrize("block", BLOCKS.names)
+def test_every_kind_of_block_is_the_one_in_python(browser, block):
+    network = found("hex(size=5)", block=block)
+    moves, states = openings(network.game, 3, np.random.default_rng(2))
+    rows = in_worker(browser, "hex", SEARCHES, packed=packed(network), actions=moves, simulations=1)
+    with torch.inference_mode():
+        outputs = network.network(torch.from_numpy(network.game.planes(states)).float())
+    for k, row in enumerate(rows):
+        assert np.abs(np.array(row["policy"]) - outputs["policy"][k].numpy()).max() < 1e-5
+        assert abs(row["value"] - outputs["value"][k].item()) < 1e-5
 
 
 @pytest.fixture

@@ -157,7 +157,8 @@ def test_chess_is_seen_from_the_side_of_the_player_to_move():
 
 def test_chess_has_no_giant_layer():
     game = games.make("openspiel:chess")
-    network = resnet.build(game, SimpleNamespace(blocks=1, channels=8, heads=("policy", "value")), seed=1)
+    settings = SimpleNamespace(blocks=1, channels=8, block="residual", heads=("policy", "value"))
+    network = resnet.build(game, settings, seed=1)
     assert network(torch.from_numpy(game.planes(game.initial(2))))["policy"].shape == (2, 4674)
     assert sum(p.numel() for p in network.heads.parameters()) < 10_000
 
@@ -169,7 +170,7 @@ def test_engines_take_planes_that_are_not_binary(name, engine):
     if engine == "openvino":
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     game = games.make(f"openspiel:{name}")
-    settings = SimpleNamespace(blocks=1, channels=8, heads=("policy", "value"))
+    settings = SimpleNamespace(blocks=1, channels=8, block="residual", heads=("policy", "value"))
     network = resnet.build(game, settings, seed=1)
     planes = np.concatenate([game.planes(states) for states, _ in random_games(game, 2, np.random.default_rng(0))])
     assert len(set(np.unique(planes)) - {0, 1}) > 1

@@ -37,9 +37,14 @@ def random_states(game: Game) -> np.ndarray:
 
 
 def convolutions(graph: fx.Graph, network: torch.nn.Module) -> dict[fx.Node, fx.Node]:
-    """Return {a convolution to be done in 8-bit integers: what it reads}: those of the tower that read a ReLU."""
-    found = {}
+    """Return {a convolution to be done in 8-bit integers: what it reads}: those of the tower that read a ReLU. What is
+    computed from means or maxima over the board alone is not: it takes no time, and weighs on every cell."""
+    found, pooled = {}, set()
     for node in graph.nodes:
+        if getattr(node.target, "__name__", node.target) in ("mean", "amax") or (
+                node.all_input_nodes and pooled.issuperset(node.all_input_nodes)):
+            pooled.add(node)
+            continue
         in_tower = node.op == "call_module" and node.target.startswith("tower.")
         if in_tower and isinstance(network.get_submodule(node.target), torch.nn.Conv2d) and _is_relu(node.args[0]):
             found[node] = node.args[0]

@@ -165,6 +165,7 @@ OPERATIONS = {
     "softmax": lambda ops, x, dim, **_: ops.softmax(x, dim),
     "sigmoid": lambda ops, x: ops.sigmoid(x),
     "add": lambda ops, x, y: ops.add(x, y),
+    "mul": lambda ops, x, y: ops.multiply(x, y),
     "flatten": lambda ops, x, start_dim: ops.reshape(x, ops.constant(np.array([0] * start_dim + [-1])), True),
     "squeeze": lambda ops, x, dim: ops.squeeze(x, ops.constant(np.array([dim]))),
     "cat": lambda ops, parts, dim=0: ops.concat(list(parts), dim),

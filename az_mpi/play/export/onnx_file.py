@@ -18,7 +18,7 @@ FLOAT, INT64 = 1, 7  # types of tensors
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 BATCH = "batch"
 OPS = {"Conv2d": "Conv", "Linear": "Gemm", "relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "softmax": "Softmax",
-       "add": "Add", "flatten": "Flatten", "squeeze": "Squeeze", "cat": "Concat", "permute": "Transpose",
+       "add": "Add", "mul": "Mul", "flatten": "Flatten", "squeeze": "Squeeze", "cat": "Concat", "permute": "Transpose",
        "amax": "ReduceMax", "mean": "ReduceMean"}  # fmt: skip
 
 

@@ -43,18 +43,15 @@ const OPERATIONS = {
     const total = e.data.reduce((a, b) => a + b, 0);
     return each(e, (value) => value / total);
   },
-  add: ([x, y]) => {
-    const data = new Float64Array(x.data.length);
-    for (let i = 0; i < data.length; i++) data[i] = x.data[i] + y.data[i];
-    return { shape: x.shape, data };
-  },
+  add: ([x, y]) => pairwise(x, y, (a, b) => a + b),
+  mul: ([x, y]) => pairwise(x, y, (a, b) => a * b),
   flatten: ([x]) => ({ shape: [x.data.length], data: x.data }),
   squeeze: ([x]) => ({ shape: x.shape.filter((size) => size !== 1), data: x.data }),
-  cat: (parts) => { // of vectors
+  cat: (parts) => { // along axis 0
     const data = new Float64Array(parts.reduce((sum, part) => sum + part.data.length, 0));
     let at = 0;
     for (const part of parts) { data.set(part.data, at); at += part.data.length; }
-    return { shape: [data.length], data };
+    return { shape: [parts.reduce((sum, part) => sum + part.shape[0], 0), ...parts[0].shape.slice(1)], data };
   },
   permute: ([x], { axes }) => { // [C, H, W] in another order
     const shape = axes.slice(1).map((axis) => x.shape[axis - 1]), strides = [x.shape[1] * x.shape[2], x.shape[2], 1];
@@ -63,8 +60,8 @@ const OPERATIONS = {
     for (let i = 0; i < shape[0]; i++) for (let j = 0; j < shape[1]; j++) for (let k = 0; k < shape[2]; k++) data[at++] = x.data[i * a + j * b + k * c];
     return { shape, data };
   },
-  amax: ([x]) => pooled(x, (part) => part.reduce((a, b) => Math.max(a, b), -Infinity)),
-  mean: ([x]) => pooled(x, (part) => part.reduce((a, b) => a + b, 0) / part.length),
+  amax: ([x], settings) => pooled(x, settings, (part) => part.reduce((a, b) => Math.max(a, b), -Infinity)),
+  mean: ([x], settings) => pooled(x, settings, (part) => part.reduce((a, b) => a + b, 0) / part.length),
 };
 
 function each(x, change) {
@@ -73,10 +70,18 @@ function each(x, change) {
   return { shape: x.shape, data };
 }
 
+// x and y have the same shape, or one of them is [C, 1, 1] and the other [C, H, W].
+function pairwise(x, y, make) {
+  const most = Math.max(x.data.length, y.data.length), data = new Float64Array(most);
+  const repeat = most / x.data.length, other = most / y.data.length; // cells for which a number counts
+  for (let i = 0; i < most; i++) data[i] = make(x.data[Math.floor(i / repeat)], y.data[Math.floor(i / other)]);
+  return { shape: x.data.length === most ? x.shape : y.shape, data };
+}
+
 // One number for each channel of x, [C, H, W].
-function pooled(x, number) {
+function pooled(x, { keepdims }, number) {
   const [channels, height, width] = x.shape, size = height * width;
-  return { shape: [channels], data: Float64Array.from({ length: channels }, (_, c) => number(x.data.subarray(c * size, (c + 1) * size))) };
+  return { shape: keepdims ? [channels, 1, 1] : [channels], data: Float64Array.from({ length: channels }, (_, c) => number(x.data.subarray(c * size, (c + 1) * size))) };
 }
 
 // x: [C, H, W] -> [O, H', W'], as the product of the weights and a matrix that has, for each cell, what its output reads.
