@@ -66,6 +66,10 @@ class Train(Section):
     gradient_clip: float = fixed(1.0, "Largest global L2 norm of the gradient; a longer one is scaled down.", gt=0)
     value_loss_weight: float = fixed(1.0, "Weight of the value loss (z - v)^2 beside the policy loss -pi log p; z and "
                                       "v are for the player to move, in [-1, 1].", gt=0)
+    ema_decay: float = free(0.0, "What plays, is evaluated and exported is an exponential average of the weights: this "
+                             "share of the average before a step, and for the rest the weights after it, such as 0.99. "
+                             "Training goes on from the weights. 0: no average, the newest weights play.", ge=0,
+                             le=0.9999)
     mixed_precision: Literal["auto"] | bool = free("auto", (
         'Train in bf16 autocast. "auto": where the processor or GPU has bf16; false: in fp32, on GPUs with TF32 '
         'convolutions. Self-play and matches have network.precision.'))

@@ -71,7 +71,7 @@ def roll_back(run: Run, why: str) -> None:
         learner.failure = _failure(run, f"{why}, and there is nothing from before them to go back to")
         return
     good = checkpoint.share(learner.world, found)
-    learner.network.load_state_dict(good.model)
+    run.training.network.load_state_dict(good.model)
     learner.load(good.progress, good.optimizer)
     progress.rollbacks += 1
     progress.bad_steps = 0

@@ -60,7 +60,7 @@ class PartnerCheckpoint:
     def send(self, progress: Progress, learner: Learner) -> None:
         """Start to send the learner's state at `progress`, in a thread. Call `settle` before the state changes. On
         rank 0."""
-        state = Checkpoint(progress, learner.network.state_dict(), learner.optimizer_state())
+        state = Checkpoint(progress, learner.average.state_dict(), learner.optimizer_state())
         self._content, self._sent = _pack(state, self._content), _mark(progress)
         self._start(self._carry, self._content)
 

@@ -118,11 +118,12 @@ def make_report(setup: Setup, world: World, attempt: int | None, logger: Logger,
 
 
 def _check_room(setup, network):
-    """Refuse a folder without room for the least that a run needs: checkpoints, each of the weights and two moments of
-    Adam, and the uncompressed segments of an iteration."""
+    """Refuse a folder without room for the least that a run needs: checkpoints, each of the weights, two moments of
+    Adam and perhaps an average of the weights, and the uncompressed segments of an iteration."""
     config, game = setup.config, setup.game
     row = position_dtype(game).itemsize + POLICY.itemsize * min(game.num_actions, config.search.simulations)
-    run_folder.check_room(setup.folder, 3 * 4 * resnet.parameters_num(network), config.checkpoint.keep,
+    numbers = (3 + bool(config.train.ema_decay)) * resnet.parameters_num(network)
+    run_folder.check_room(setup.folder, 4 * numbers, config.checkpoint.keep,
                           config.selfplay.games_num * game.max_plies * row)
 
 

@@ -84,7 +84,7 @@ class Training:
     """Who trains, and this rank's part in it. Made for one set of ranks."""
 
     trainers_num: int  # the first ranks of the world train
-    network: torch.nn.Module
+    network: torch.nn.Module  # what plays; what `learner` trains, or on trainers perhaps the average of that
     players: World | None  # in which root sends weights to the ranks that only play; None on trainers but root
     learner: Learner | None  # None on ranks that do not train
     replay: Replay | None

@@ -19,9 +19,8 @@ def broadcast_weights(run: Run) -> None:
 
     Raises WeightsDiffer if the trainers' weights differ, NotFinite if a weight is not finite."""
     world, training = run.world, run.training
-    rows = world.collect([resnet.weights_hash(training.network) if training.learner or world.is_root else None,
-                          run.playing.engine.calibrates])  # fmt: skip
-    digests = [digest for digest, _ in rows]
+    rows = world.collect([_hashes(training, world), run.playing.engine.calibrates])
+    digests = [digests for digests, _ in rows]
     if differing := [rank for rank in range(training.trainers_num) if digests[rank] != digests[0]]:
         raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
     if training.players:
@@ -31,9 +30,18 @@ def broadcast_weights(run: Run) -> None:
     checkpoint.check_finite(training.network.state_dict())
     if any(calibrates for _, calibrates in rows):
         run.playing.calibration = _calibration(run)
-    run.playing.load_weights(training.network, run.games_iteration, digests[0])
+    run.playing.load_weights(training.network, run.games_iteration, digests[0][0])
     if remark := run.playing.engine.remark:
         run.report.logger.warning("rank %d %s", world.rank, remark)
+
+
+def _hashes(training, world):
+    """Return the SHA-256 of the weights that play, and of those that are trained if they are others; None on ranks that
+    only play."""
+    networks = [training.network] if training.learner or world.is_root else []
+    if training.learner and training.learner.network is not training.network:
+        networks.append(training.learner.network)
+    return [resnet.weights_hash(network) for network in networks] or None
 
 
 def _calibration(run):

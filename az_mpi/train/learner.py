@@ -14,7 +14,7 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import split_evenly
 from az_mpi.network.engines.torch_engine import has_bf16
 from az_mpi.network.resnet import ResNet
-from az_mpi.train import optimizer, schedule
+from az_mpi.train import average, optimizer, schedule
 from az_mpi.train.backends import Backend
 from az_mpi.train.loss import losses
 from az_mpi.train.replay import Replay
@@ -34,13 +34,15 @@ UNWATCHED = SimpleNamespace(
 
 
 class Learner:
-    """Trains `network` on the ranks of `backend.world`, the trainers."""
+    """Trains `network` on the ranks of `backend.world`, the trainers. What plays and is the model in checkpoints is
+    `average`, the network that was given: the same one, or with `train.ema_decay` the average of its weights."""
 
     def __init__(self, config: "Config", game: Game, network: ResNet, backend: Backend, device: torch.device | str):
         self.config, self.game, self.backend, self.world = config, game, backend, backend.world
         self.device = torch.device(device)
         # Only activations are channels_last: Horovod needs contiguous gradients, so weights stay contiguous.
-        self.network = network.to(self.device)
+        self.average = network.to(self.device)
+        network = self.network = average.trained(self.average, config.train.ema_decay)
         self._losses = [f"{name}_loss" for name in network.heads]  # their names in metrics
         settings = config.train
         self.end_index = 0  # the number of steps taken when `train` will have returned
@@ -61,7 +63,7 @@ class Learner:
             self.optimizer = backend.wrap(chosen, network.named_parameters())
 
     def load(self, progress: "Progress", tensors: dict[str, torch.Tensor]) -> None:
-        """Go on from a checkpoint. tensors: what `optimizer_tensors` returned."""
+        """Go on from a checkpoint, whose model `average` has already. tensors: what `optimizer_tensors` returned."""
         self.load_optimizer(tensors)
         self.good_until = progress.step - progress.bad_steps
 
@@ -211,12 +213,14 @@ class Learner:
         return {name: tensor.detach().cpu().clone() for name, tensor in self.optimizer_state().items()}
 
     def optimizer_state(self) -> dict[str, torch.Tensor]:
-        """Return the optimiser's own tensors by name; the next step changes them."""
-        return optimizer.state_by_name(self.optimizer, self.network)
+        """Return the optimiser's own tensors by name, and `average.raw_weights`; the next step changes them."""
+        mine = optimizer.state_by_name(self.optimizer, self.network)
+        return mine | average.raw_weights(self.average, self.network)
 
     def load_optimizer(self, tensors: dict[str, torch.Tensor]) -> None:
         """Restore the state that `optimizer_tensors` returned."""
-        optimizer.load_state(self.optimizer, self.network, tensors)
+        mine = average.restore(self.average, self.network, tensors)
+        optimizer.load_state(self.optimizer, self.network, mine)
 
     def _batches(self, replay, local, steps):
         """Yield a batch for each of `steps`, a range. A thread makes the next one during each step."""
@@ -257,6 +261,7 @@ class Learner:
                 group["lr"] = rate
             with self.optimizer.skip_synchronize():
                 self.optimizer.step()
+            average.follow(self.average, self.network, self.config.train.ema_decay)
         return bool(np.isfinite(norm)), np.array([*(loss / batch_size for loss in sums), norm / self.world.size])
 
     def _divide(self, watch):

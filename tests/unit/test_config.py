@@ -287,7 +287,8 @@ def test_the_keys_that_may_change_when_a_run_is_resumed():
     single = {"iterations", "max_hours", "callbacks", "selfplay.evaluator", "network.engine", "network.precision",
               "network.cache_bytes", "selfplay.games_num", "selfplay.parallel_games", "selfplay.max_plies",
               "selfplay.weights", "train.ranks", "train.root_host", "train.backend", "train.batch_size",
-              "train.learning_rate", "train.mixed_precision", "train.bad_steps_max", "train.max_steps"}
+              "train.learning_rate", "train.mixed_precision", "train.bad_steps_max", "train.max_steps",
+              "train.ema_decay"}
     for name, key in KEYS.items():
         assert key.may_change == (name in single or name.partition(".")[0] in sections), name
 

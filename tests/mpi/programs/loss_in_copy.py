@@ -27,13 +27,13 @@ def state(number):
     """Return the progress and a stand-in for the learner after so many steps, the same on every rank."""
     network = resnet.build(games.make("tictactoe"), schema.Network(blocks=1, channels=16), number)
     moments = {f"{name}.exp_avg": number * p.detach() for name, p in network.named_parameters()} if number else {}
-    return Progress(2, "train", number, 0.1 * number), SimpleNamespace(network=network, optimizer_state=lambda: moments)
+    return Progress(2, "train", number, 0.1 * number), SimpleNamespace(average=network, optimizer_state=lambda: moments)
 
 
 def check(kept, number):
     progress, learner = state(number)
     assert kept.progress == progress, (kept.progress, number)
-    for found, expected in ((kept.model, learner.network.state_dict()), (kept.optimizer, learner.optimizer_state())):
+    for found, expected in ((kept.model, learner.average.state_dict()), (kept.optimizer, learner.optimizer_state())):
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[name], expected[name]) for name in found)
 
@@ -99,7 +99,7 @@ def main():
         raise AssertionError("the partner is the next trainer")
     if not again.pair.is_root:
         progress, learner = state(3)
-        again.keep(SimpleNamespace(progress=progress, model=learner.network.state_dict(),
+        again.keep(SimpleNamespace(progress=progress, model=learner.average.state_dict(),
                                    optimizer=learner.optimizer_state()))
         check(again.kept(), 3)
     if world.is_root:
