@@ -80,6 +80,8 @@ class _Start:
                                                      network.state_dict())
         except OSError as error:
             raise run_folder.unusable(folder, error) from error
+        if self.newest and checkpoint.added_blocks(self.newest.model, network.state_dict()):
+            weights.check_growth(network, config.network.block)
         name = checkpoint.path_of(folder, self.newest.progress).name if self.newest else None
         attempt, self.lock = run_folder.start(folder, config, self.hosts, arguments.fresh, self.ranks, self.dead, _say,
                                               name)

@@ -10,9 +10,10 @@ from az_mpi.core.registry import Registry
 LARGEST = 2**63 - 1  # the largest whole number allowed: int64 in messages and files
 
 
-def fixed(default: Any, description: str, may_change: bool = False, **limits: Any) -> Any:
-    """Return a field that a resumed run must not change (unless `may_change`)."""
-    return Field(default, description=description, json_schema_extra={"may_change": may_change}, **limits)
+def fixed(default: Any, description: str, may_change: bool = False, may_rise: bool = False, **limits: Any) -> Any:
+    """Return a field that a resumed run must not change (unless `may_change`), or not to less (`may_rise`)."""
+    return Field(default, description=description, json_schema_extra={"may_change": may_change, "may_rise": may_rise},
+                 **limits)  # fmt: skip
 
 
 def free(default: Any, description: str, **limits: Any) -> Any:

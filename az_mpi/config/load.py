@@ -19,12 +19,14 @@ from az_mpi.core.registry import Registry, parse
 
 class Key(NamedTuple):
     """One row of the table of all keys. default: `...` if the key is required. choices: the words it takes.
-    registry: where the names that it takes are looked up; None if it takes no such names."""
+    registry: where the names that it takes are looked up; None if it takes no such names. may_change, may_rise: whether
+    a resumed run may have another value, or a larger one."""
 
     default: Any
     allowed: str
     choices: list[str]
     may_change: bool
+    may_rise: bool
     description: str
     registry: Registry | None
 
@@ -40,8 +42,8 @@ class Change(NamedTuple):
 
 def _row(field):
     return Key(... if field.is_required() else field.default, allowed(field.annotation, field.metadata),
-               choices(field.annotation), field.json_schema_extra["may_change"], field.description,
-               registry_of(field.annotation, field.metadata))
+               choices(field.annotation), field.json_schema_extra["may_change"], field.json_schema_extra["may_rise"],
+               field.description, registry_of(field.annotation, field.metadata))
 
 
 SECTIONS = {name: field.annotation.model_fields for name, field in Config.model_fields.items()
@@ -212,4 +214,5 @@ def changes(old: Config, new: Config) -> list[Change]:
     """Return the Change of every key whose value differs between two configurations. The folder of a user's own file
     does not count; `storage.plugin_sources` compares the file's content."""
     before, after = (map_names(flat(config), lambda key, name: parse(name).short()) for config in (old, new))
-    return [Change(key, before[key], after[key], KEYS[key].may_change) for key in KEYS if before[key] != after[key]]
+    return [Change(key, before[key], after[key], row.may_change or (row.may_rise and after[key] > before[key]))
+            for key, row in KEYS.items() if before[key] != after[key]]  # fmt: skip

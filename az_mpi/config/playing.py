@@ -11,7 +11,8 @@ from az_mpi.core.registry import BLOCKS, ENGINES, EVALUATORS, HEADS, SEARCHES
 class Network(Section):
     """The network, and what evaluates positions with it."""
 
-    blocks: whole(1, 80) = fixed(5, "Blocks in the tower (the paper: 19).")
+    blocks: whole(1, 80) = fixed(5, "Blocks in the tower (the paper: 19). A resumed run may have more, not fewer.",
+                                 may_rise=True)
     channels: whole(8, 1024, multiple_of=8) = fixed(64, "Filters of each convolution (the paper: 256).")
     block: named(BLOCKS) = fixed("residual", (
         'The kind of blocks. "residual": two convolutions, as in the paper; "global_pooling": every second block also '

@@ -123,7 +123,7 @@ def _built(config):
 def _filled(config, game, network, tensors, iteration, path, what) -> "TrainedNetwork":
     if lines := checkpoint.differences(tensors, network.state_dict()):
         raise Refusal(f"{path} does not fit {what}: {lines[0]}")
-    network.load_state_dict(tensors)
+    network.load_state_dict(tensors | checkpoint.added_blocks(tensors, network.state_dict()))  # as they begin
     return TrainedNetwork(config, game, network.eval(), iteration)
 
 

@@ -14,6 +14,7 @@ import torch
 from az_mpi.core.files import write_bytes
 from az_mpi.core.problems import Refusal
 from az_mpi.network import resnet
+from az_mpi.run import weights
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
 from az_mpi.storage.checkpoint import Checkpoint, NotFinite, Progress
@@ -71,7 +72,7 @@ def roll_back(run: Run, why: str) -> None:
         learner.failure = _failure(run, f"{why}, and there is nothing from before them to go back to")
         return
     good = checkpoint.share(learner.world, found)
-    run.training.network.load_state_dict(good.model)
+    run.training.network.load_state_dict(weights.grown(run, good.model))
     learner.load(good.progress, good.optimizer)
     progress.rollbacks += 1
     progress.bad_steps = 0

@@ -19,6 +19,7 @@ from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.metrics import Timers
 from az_mpi.report.summary import evaluation_lines
+from az_mpi.run import weights
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
 
@@ -102,7 +103,7 @@ def load_best(run: Run, before: int) -> NetworkEvaluator | None:
     if not world.from_root(look):
         return None
     network = deepcopy(network)
-    network.load_state_dict(checkpoint.broadcast(world, tensors))
+    network.load_state_dict(weights.grown(run, checkpoint.broadcast(world, tensors)))
     if playing.best_engine is None:
         playing.best_engine = run.setup.make_engine(network)[0]
     # Not a new engine each time: some libraries never free all memory of an engine.

@@ -32,14 +32,19 @@ def restore(run: Run, set_aside: bool) -> bool:
         raise Stopped
     if not there:
         return False
-    take_over(run, checkpoint.share(run.world, newest))
+    state = checkpoint.share(run.world, newest)
+    if added := checkpoint.added_blocks(state.model, run.training.network.state_dict()):
+        blocks = run.setup.config.network.blocks
+        before = blocks - len({name.split(".")[1] for name in added})
+        run.report.say("the tower grows from %d to %d blocks: the new ones begin as the identity", before, blocks)
+    take_over(run, state)
     return True
 
 
 def take_over(run: Run, state: Checkpoint) -> None:
     """Go on from a state that every rank has. Collective over the trainers."""
     training, run.progress = run.training, state.progress.copy()
-    training.network.load_state_dict(state.model)
+    training.network.load_state_dict(weights.grown(run, state.model))
     if training.learner:
         training.learner.load(run.progress, state.optimizer)
     elif training.partner:

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from az_mpi.core.problems import Refusal
 from az_mpi.network import resnet
 from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import CALIBRATION_NUM
@@ -12,6 +13,28 @@ from az_mpi.storage import checkpoint
 
 class WeightsDiffer(Exception):
     """After training, a trainer has other weights than root: the run cannot go on."""
+
+
+def check_growth(network: resnet.ResNet, name: str) -> None:
+    """Raise Refusal if the last block of a new network does not begin as the identity: then the tower of a run cannot
+    grow. name: `network.block`. Not collective."""
+    cells = torch.linspace(0, 1, 25).reshape(1, 1, 5, 5)
+    x = torch.cat([cells.roll(shift, 3) for shift in range(network.stem.out_channels)], dim=1)
+    with torch.inference_mode():
+        same = torch.equal(network.tower[-1](x), x)
+    if not same:
+        raise Refusal(f'network.block = "{name}"\n  these blocks do not begin as the identity: a run cannot get more '
+                      "of them\n  give network.blocks as it was, or another --logdir for a new run")
+
+
+def grown(run: Run, model: checkpoint.Tensors) -> checkpoint.Tensors:
+    """Return the tensors of an earlier network of the run with the blocks that its tower has got since, as they begin:
+    as the identity, so that it computes the same (Chen, Goodfellow, Shlens 2016, "Net2Net"). Not collective."""
+    setup = run.setup
+    if not checkpoint.added_blocks(model, run.training.network.state_dict()):
+        return model
+    begun = resnet.build(setup.game, setup.config.network, setup.config.seed).state_dict()
+    return model | checkpoint.added_blocks(model, begun)
 
 
 def broadcast_weights(run: Run) -> None:

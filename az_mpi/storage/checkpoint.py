@@ -32,6 +32,7 @@ SCHEMA_VERSION = 1
 _NAME = re.compile(r"\d+(-\d+)?")
 # What the tensors of heads were called before November 2026.
 _OLD_NAME = re.compile(r"^(policy|value)_(conv|hidden|out)\.")
+_BLOCK = re.compile(r"tower\.(\d+)\.")  # the beginning of the names of a block's tensors
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 SHOWN_MAX = 4  # tensors that a message lists
 
@@ -221,9 +222,18 @@ def _damage_now(path):
         return f"it cannot be read now ({error.strerror})"
 
 
+def added_blocks(tensors: Tensors, ours: Tensors) -> Tensors:
+    """Return what of a network's tensors `ours` an earlier network of the same run lacks, which had fewer blocks in its
+    tower: the tensors of the blocks after its last one. {} if it lacks none."""
+    before = 1 + max((int(match[1]) for match in map(_BLOCK.match, tensors) if match), default=-1)
+    blocks = {name: int(match[1]) for name in ours if (match := _BLOCK.match(name))}
+    return {name: ours[name] for name, block in blocks.items() if 0 < before <= block}
+
+
 def differences(tensors: Tensors, ours: Tensors) -> list[str]:
-    """Return a line for each tensor that differs in name, type or shape."""
-    rows = [(name, _kind(tensors.get(name)), _kind(ours.get(name))) for name in sorted(tensors.keys() | ours.keys())]
+    """Return a line for each tensor that differs in name, type or shape. `tensors` may lack `added_blocks`."""
+    names = sorted((tensors.keys() | ours.keys()) - added_blocks(tensors, ours).keys())
+    rows = [(name, _kind(tensors.get(name)), _kind(ours.get(name))) for name in names]
     return [f"{name} is {there}, in this run's network {here}" for name, there, here in rows if there != here]
 
 

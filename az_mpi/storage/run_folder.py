@@ -249,7 +249,8 @@ def check_same_run(path: str | Path, config: Config) -> None:
     old = recorded_config(path)
     refused = [change for change in configuration.changes(old, config) if not change.may_change]
     if refused:
-        lines = [f"  {c.key}: {json.dumps(c.old)} in the run, {json.dumps(c.new)} now" for c in refused]
+        lines = [f"  {c.key}: {json.dumps(c.old)} in the run, {json.dumps(c.new)} now"
+                 + " (it may only rise)" * configuration.KEYS[c.key].may_rise for c in refused]  # fmt: skip
         raise RunFolderError(
             f"{path} holds a run with another configuration; these keys may not change:\n"
             + "\n".join(lines)
