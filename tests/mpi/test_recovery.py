@@ -149,11 +149,12 @@ def weights(folder):
 
 def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, tmp_path):
     """Three times in turn, in a training and in play; each time its partner has its state. The last rank trains on
-    alone, and what comes of it are the weights of a run that nothing has befallen, to the bit."""
+    alone, and what comes of it are the weights of a run that nothing has befallen, to the bit. An average of them
+    plays: both have to survive."""
     folder, log = tmp_path / "run", tmp_path / "run" / "logs" / "run.log"
     options = [*ONE_TRAINER, "--set", "selfplay.deterministic=true", "--set", "checkpoint.every=5", "--games_num", 100,
                "--set", "train.replay_ratio=15.0", "--set", "search.simulations=100", "--set",
-               "selfplay.start_share=0.3"]
+               "selfplay.start_share=0.3", "--set", "train.ema_decay=0.9"]
     process = start(4, *options)
     for victim, moment in enumerate(["step 30:", "iteration 2 of 2", "step 400:"]):
         wait_for(said(folder, moment), process)
