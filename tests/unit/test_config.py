@@ -101,7 +101,7 @@ UNKNOWN = [
     ({"search": {"batch-size": 1}}, "search.batch-size", "did you mean train.batch_size?"),
     ({"evaluate": {"evry": 1}}, "evaluate.evry", "did you mean evaluate.every?"),
     ({"network": {"seed": 1}}, "network.seed", "did you mean seed?"),
-    ({"network": {"zzz": 1}}, "network.zzz", "the keys here are blocks, channels, heads, engine"),
+    ({"network": {"zzz": 1}}, "network.zzz", "the keys here are blocks, channels, block, heads, engine"),
     ({"zzz": 1}, "zzz", "the keys here are game, seed, iterations, max_hours"),
     ({"train.batch_size": 1}, "train.batch_size", "write it inside its section"),
     ({"train": 5}, "train", "this is a section; its keys are ranks, root_host, backend"),
