@@ -14,20 +14,16 @@ configuration imports neither NumPy nor torch.
 
 import ast
 import functools
-import hashlib
 import importlib
 import inspect
 import re
-import sys
-import traceback
-import types
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from az_mpi.core.files import passes
-from az_mpi.core.problems import NotNow, Refusal, escape
+from az_mpi.core.own_modules import Source, load
+from az_mpi.core.problems import Refusal, escape
 
 _NAME = re.compile(r"(?:(.*?\.py|[A-Za-z_][\w.]*):)?([A-Za-z_]\w*)\s*(?:\((.*)\))?", re.DOTALL)
 HOW = "package.module:Class or path/file.py:Class"
@@ -55,14 +51,6 @@ class Name(NamedTuple):
         return str(self._replace(place=Path(self.place).name if self.is_file else self.place))
 
 
-class Source(NamedTuple):
-    """A user's own file or module as it was loaded: its path, its content and the SHA-256 of that, hexadecimal."""
-
-    path: str
-    content: bytes
-    sha256: str
-
-
 def parse(text: str) -> Name:
     """Return the `Name` that `text` writes. Raises ValueError, which says what is wrong with it."""
     match = _NAME.fullmatch(text.strip())
@@ -88,61 +76,6 @@ def _arguments(text):
         return {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         raise wrong from None
-
-
-@functools.cache
-def load(place: str) -> tuple[types.ModuleType, Source]:
-    """Return (module, `Source`) of a file or an installed module. It is run once in a process, even if the file changes
-    later. Raises Refusal; NotNow if its file system fails for a while."""
-    try:
-        if not place.endswith(".py"):
-            module = importlib.import_module(place)
-            path = getattr(module, "__file__", None)
-            return module, _source(path, Path(path).read_bytes() if path else b"")
-        source = _source(place, Path(place).read_bytes())
-        # Numba keeps what it compiles by the module's name: another content must have another one.
-        name = f"own_{re.sub(r'[^0-9a-zA-Z]', '_', Path(place).stem)}_{source.sha256[:12]}"
-        return sys.modules.get(name) or _run(name, place, source.content), source
-    except Refusal:
-        raise
-    except Exception as error:
-        why = _failure(place, error)
-        if isinstance(error, OSError) and error.filename == place:
-            why = f"{escape(place)} cannot be read: {error.strerror}"
-        raise (NotNow if passes(error) else Refusal)(f"{why}\n  {_cure(place, error)}") from error
-
-
-def _run(name, place, content):
-    """Return the content of a file as a module of this name. Raises what the file raises."""
-    module = sys.modules[name] = types.ModuleType(name)
-    module.__file__ = place
-    try:
-        exec(compile(content, place, "exec"), vars(module))
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _source(path, content):
-    return Source(str(path), content, hashlib.sha256(content).hexdigest())
-
-
-def _failure(place, error):
-    """Return what a user's module raised when it was run, and where, in one line."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
-    lines += [error.lineno] if isinstance(error, SyntaxError) and error.filename == place else []
-    where = f", line {lines[-1]}" if lines else ""
-    return f"{escape(place)}{where}: {type(error).__name__}: {error}"
-
-
-def _cure(place, error):
-    if isinstance(error, FileNotFoundError):
-        return "every host must see the file under this path; copy it there, or put it on a shared file system"
-    if not isinstance(error, ModuleNotFoundError):
-        return "mend the file; `python FILE` shows the whole error" if place.endswith(".py") else "mend the module"
-    return ("a file is loaded by itself: make a package of several files, install it, and name it package.module:Class"
-            if place.endswith(".py") else "install it on every host, or set PYTHONPATH to its folder")
 
 
 def sources(names: Iterable[str]) -> dict[str, Source]:
