@@ -18,7 +18,9 @@ SIZES = ((3, 32), (4, 48), (5, 64), (6, 96), (10, 128), (15, 192), (20, 256))  #
 POSITIONS_PER_WEIGHT = 2
 SIMULATIONS_PER_MOVE, SIMULATIONS_MIN, SIMULATIONS_MAX = 4, 100, 400
 ITERATIONS_AN_HOUR = 75  # of a run of one hour, growing with the root of hours: 27 in 8 minutes, 212 in 8 hours
-ITERATION_GAMES_MIN, RANK_GAMES_MIN = 50, 16  # games an iteration: of all ranks, and of each rank
+# Games an iteration, of all ranks and of each rank; and games at once of a rank: with fewer the engine's batches are so
+# small that the games are far slower.
+ITERATION_GAMES_MIN, RANK_GAMES_MIN, AT_ONCE_MIN, AT_ONCE_MAX = 200, 64, 32, 256
 WINDOW_ITERATIONS, WINDOW_MIN, WINDOW_MAX = 20, 20_000, 20_000_000
 SPARE = 0.1  # of the time, for evaluations, exchange and checkpoints: what `trial.predict` leaves out
 EVALUATIONS, EVALUATION_SHARE = 5, 1 / 200  # of all games, that each evaluation plays against each opponent
@@ -90,7 +92,8 @@ def at_once(data: dict[str, Any], ranks_num: int) -> dict[str, Any]:
     """Return the configuration with half of a rank's share of an iteration as games at once, so that games do not take
     several iterations; 0, the default, where that is more than the default."""
     share = data["selfplay"]["games_num"] // (2 * ranks_num)
-    return data | {"selfplay": data["selfplay"] | {"parallel_games": 0 if share >= 256 else max(share // 8 * 8, 16)}}
+    num = 0 if share >= AT_ONCE_MAX else max(share // 8 * 8, AT_ONCE_MIN)
+    return data | {"selfplay": data["selfplay"] | {"parallel_games": num}}
 
 
 def _window_in_memory(figures):

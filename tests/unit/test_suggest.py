@@ -62,7 +62,7 @@ def test_play_and_training_take_less_than_the_time_and_most_of_it(ranks, rules):
         config, measured = suggested(hours, rules, ranks)
         said = trial.predict(config, measured)
         assert 0.75 * hours < said["hours"] <= 0.9 * hours
-        assert config.selfplay.parallel_games * ranks <= max(config.selfplay.games_num, 16 * ranks)
+        assert config.selfplay.parallel_games * ranks <= max(config.selfplay.games_num, plan.AT_ONCE_MIN * ranks)
         assert config.train.batch_size >= ranks
 
 
@@ -76,7 +76,7 @@ def test_counts_by_hand():
     assert plan.positions_wanted(4, 48) == 331_776 and plan.positions_wanted(6, 96) == 1_990_656
     assert plan.lacks(data, measured, 10_000 / 3600) == ""
     assert plan.lacks(data | {"network": {"blocks": 6, "channels": 96}}, measured, 10_000 / 3600) == "positions"
-    assert plan.lacks(data, measured | {"mean_length": 400.0}, 10_000 / 3600) == "games"  # 125 iterations of 50
+    assert plan.lacks(data, measured | {"mean_length": 400.0}, 10_000 / 3600) == "games"  # 125 iterations of 200
     config = plan.fill(data, measured, FEW, 10_000 / 3600)
     assert config["iterations"] == 125 and config["selfplay"]["games_num"] == 333  # 41,739 / 125
     assert config["replay"] == {"window_max": 133_000}  # 20 iterations of 333 games of 20 moves
