@@ -17,7 +17,8 @@ SIZES = ((3, 32), (4, 48), (5, 64), (6, 96), (10, 128), (15, 192), (20, 256))  #
 # Connect Four 1.4 with 5 x 128, configs/go9.json about 4. A larger network would learn less in the same time.
 POSITIONS_PER_WEIGHT = 2
 SIMULATIONS_PER_MOVE, SIMULATIONS_MIN, SIMULATIONS_MAX = 4, 100, 400
-ITERATIONS_AN_HOUR = 75  # of a run of one hour, growing with the root of hours: 27 in 8 minutes, 212 in 8 hours
+# Iterations of a run of one hour, growing with the root of hours (212 in 8 hours), up to the 300 of MiniZero.
+ITERATIONS_AN_HOUR, ITERATIONS_MAX = 75, 300
 # Games an iteration, of all ranks and of each rank; and games at once of a rank: with fewer the engine's batches are so
 # small that the games are far slower.
 ITERATION_GAMES_MIN, RANK_GAMES_MIN, AT_ONCE_MIN, AT_ONCE_MAX = 200, 64, 32, 256
@@ -64,7 +65,7 @@ def lacks(data: dict[str, Any], figures: dict[str, Any], hours: float) -> str:
 
 
 def _iterations(hours):
-    return max(int(ITERATIONS_AN_HOUR * math.sqrt(hours)), 2)
+    return min(max(int(ITERATIONS_AN_HOUR * math.sqrt(hours)), 2), ITERATIONS_MAX)
 
 
 def _least_games(figures):
