@@ -17,6 +17,7 @@ COMMANDS = {
     "hosts": ("az_mpi.launch.hosts_command", "show and change the hosts of a run that launch supervises"),
     "doctor": ("az_mpi.doctor.command", "say whether a run would start here, and how fast it would be"),
     "check-game": ("az_mpi.doctor.check_game", "check the rules of a game, and say what learning it takes"),
+    "suggest": ("az_mpi.doctor.suggest", "write a configuration for a game and a time, from speeds measured here"),
     "status": ("az_mpi.report.status_command", "show how far a run is and what each of its ranks does"),
     "report": ("az_mpi.report.page", "make one HTML page of a run"),
     "play": ("az_mpi.play.terminal", "play against the network of a run in the terminal"),

@@ -28,6 +28,7 @@ BY_HAND = {
         ".venv-mpich/bin/mpirun": "needs that environment",
     },
     "docs/operations.md": {"tensorboard": "serves until Ctrl-C",
+                           "python -m az_mpi suggest": "takes a minute; tests/unit/test_suggest.py runs a short one",
                            "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
     "docs/reliability.md": {
         "make faults": "`make test-rest` runs what it runs; faults-long takes hours, and tests/faults tests its parts",

@@ -6,7 +6,6 @@ is kept in DIR/compare.json, so the same command goes on where it was stopped.
 """
 
 import json
-import math
 import shutil
 import sys
 import time
@@ -17,7 +16,7 @@ from az_mpi.compare import compare_page, figures
 from az_mpi.compare.jobs import Jobs, Where
 from az_mpi.compare.variants import Variant, read
 from az_mpi.core import files
-from az_mpi.core.arguments import Parser
+from az_mpi.core.arguments import Parser, count, positive
 from az_mpi.core.exit_codes import DONE, RESUMABLE
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import mpi_job
@@ -68,36 +67,22 @@ def compare(options: Namespace) -> int:
 def _parser():
     parser = Parser(PROG, ABOUT, EPILOG)
     parser.add_argument("configurations", nargs="+", metavar="CONFIGURATION", help="two or more")
-    parser.add_argument("--minutes", type=_positive, required=True, help="that each run may train")
-    parser.add_argument("--seeds", type=_count, default=1, metavar="S", help="runs of each configuration (default 1)")
-    parser.add_argument("--points", type=_count, default=4, metavar="P",
+    parser.add_argument("--minutes", type=positive, required=True, help="that each run may train")
+    parser.add_argument("--seeds", type=count, default=1, metavar="S", help="runs of each configuration (default 1)")
+    parser.add_argument("--points", type=count, default=4, metavar="P",
                         help="into how many parts the time is divided, each followed by a measurement (default 4)")
-    parser.add_argument("--games", type=_count, default=100, metavar="N", help="of each match, an even number (default "
+    parser.add_argument("--games", type=count, default=100, metavar="N", help="of each match, an even number (default "
                         "100)")
-    parser.add_argument("--simulations", type=_count, default=100, metavar="N", help="a move in all measurements "
+    parser.add_argument("--simulations", type=count, default=100, metavar="N", help="a move in all measurements "
                         "(default 100)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all configurations")
     parser.add_argument("--logdir", type=Path, default=Path("runs/compare"), metavar="DIR",
                         help="the folder of the comparison, on a file system that all hosts share (default "
                         "runs/compare)")  # fmt: skip
-    parser.add_argument("--np", type=_count, help="ranks (default: all slots)")
+    parser.add_argument("--np", type=count, help="ranks (default: all slots)")
     parser.add_argument("--hosts", metavar="LIST", help="as for launch: node1:2,node2:2 (default: this machine)")
     parser.add_argument("--hostfile", metavar="FILE", help="as for launch")
     return parser
-
-
-def _positive(text):
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise ValueError
-    return number
-
-
-def _count(text):
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
 
 
 def _open(folder, options):

@@ -1,7 +1,6 @@
 """Starts the jobs of a comparison with mpirun: trainings, measurements and matches."""
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 from az_mpi.compare.variants import Variant
 from az_mpi.core.exit_codes import DONE, RESUMABLE
 from az_mpi.core.problems import Refusal
-from az_mpi.launch import hosts, mpirun
+from az_mpi.launch import hosts, mpi_job, mpirun
 
 END_CHARACTERS = 3000  # of a failed job's output that are shown
 
@@ -74,19 +73,13 @@ class Jobs:
     def _run(self, command):
         """Return (exit status, stdout) of a job that is done, or that can be resumed after max_hours."""
         with open(self.log, "a") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
-            try:
-                said, _ = process.communicate()
-            except BaseException:  # this program is told to stop
-                process.terminate()  # launch lets the run store what is finished
-                process.communicate()
-                raise
+            status, said = mpi_job.output(command, log)
             log.write(said)
-        if process.returncode not in (DONE, RESUMABLE):
+        if status not in (DONE, RESUMABLE):
             tail = self.log.read_text(errors="replace")[-END_CHARACTERS:]
-            raise Refusal(f"a job ended with status {process.returncode}: {' '.join(command)}\n{tail}\n"
+            raise Refusal(f"a job ended with status {status}: {' '.join(command)}\n{tail}\n"
                           f"  all that it said is in {self.log}")
-        return process.returncode, said
+        return status, said
 
 
 def _last_object(said):

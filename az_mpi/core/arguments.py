@@ -1,6 +1,7 @@
 """Command lines: the parser that all commands share."""
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,3 +21,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise Refusal(f"{self.prog}: error: {message}\nAll options: {self.prog} --help")
+
+
+def positive(text: str) -> float:
+    """Return an option's text as a finite number above 0. Raises ValueError, which the parser tells."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError
+    return number
+
+
+def count(text: str) -> int:
+    """Return an option's text as a whole number from 1 on. Raises ValueError, which the parser tells."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number

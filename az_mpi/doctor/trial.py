@@ -70,7 +70,9 @@ def measure(world: World, config: Config, seconds: float) -> tuple[dict[str, Any
     share = config.replay.window_max / sum(figures["trainers"])
     window = int(share * replay.num_bytes / replay.positions_num) if replay else 0
     rows = world.collect([world.host, peak, window])
-    figures["peak_bytes"] = [peak + window for _, peak, window in rows]
+    figures["peak_bytes"] = [peak + window for _, peak, window in rows]  # with a full window
+    figures["window_bytes"] = [window for _, _, window in rows]
+    figures["position_bytes"] = sum(figures["window_bytes"]) / config.replay.window_max
     if figures["mean_length"] is None:
         figures |= {"mean_length": mean_length, "length_from": "random games"}
     return figures, table[0]

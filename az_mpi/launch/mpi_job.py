@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from az_mpi.core.processes import PR_SET_PDEATHSIG
 from az_mpi.core.signals import handling
@@ -36,6 +36,19 @@ def run(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = lambd
     """Start `command`, an mpirun line, wait for its end as `follow` does, and return the exit code, see `outcome`."""
     ended = follow(command, tick)
     return outcome(ended.code, asked=ended.asked, lost=ended.lost).status
+
+
+def output(command: list[str], stderr: IO[str] | None = None) -> tuple[int, str]:
+    """Return (exit status, standard output) of a command. If this process is told to stop meanwhile, so is the command.
+    stderr: where its standard error goes; by default to ours."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    try:
+        said, _ = process.communicate()
+    except BaseException:
+        process.terminate()
+        process.communicate()
+        raise
+    return process.returncode, said
 
 
 class _Signals:

@@ -15,6 +15,9 @@ from az_mpi.search.tree import EDGE, NODE
 TREE_BYTES = 2**29  # a search ends when its tree is as large as this
 SIMULATIONS_MAX = 1_000_000
 RESERVE, RESERVE_S = 0.1, 0.2  # of the time for a move: the smaller of the two is kept for what is no simulation
+# On a busy machine that has to wait for a core as simulations do: the longest wait is kept, forgotten slowly, move by
+# move, up to a part of the time.
+STALL_KEPT, STALL_MAX = 0.98, 0.5
 LEAST = 1  # simulation for a move: without it there is nothing to choose from
 GROWTH = 8  # simulations in the tree for each leaf that is evaluated at once
 _SLOT = np.arange(1)
@@ -34,7 +37,7 @@ class Session:
         self._room = self._simulations_max()
         self._leaves_max = leaves_max
         self._search = player.new_search(self._room, cache_bytes)
-        self._slowest_s, self._plies = 0.0, 0
+        self._slowest_s, self._stall_s, self._plies = 0.0, 0.0, 0
         self.restart()
 
     def _simulations_max(self):
@@ -55,7 +58,7 @@ class Session:
         self.play(self.best())
         self.think(Limit(simulations=1))
         self.restart()
-        self._slowest_s = 0.0
+        self._slowest_s = self._stall_s = 0.0
 
     @property
     def state(self) -> np.ndarray:
@@ -125,9 +128,10 @@ class Session:
         """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree
         takes TREE_BYTES or `stop` returns true, which is asked after every step, of one simulation or several.
 
-        Time: no step begins that would end after limit.seconds if it took twice as long as the slowest so far.
-        A part of the time is kept on top of that. One step is run in any case."""
-        end = time.monotonic() + limit.seconds - min(limit.seconds * RESERVE, RESERVE_S)
+        Time: no step begins that would end after limit.seconds if it took twice as long as the slowest so far, or if it
+        waited for a core as long as others lately have. A part of the time is kept on top of that, for the same wait.
+        One step is run in any case."""
+        end = time.monotonic() + limit.seconds - self._reserve_s(limit.seconds)
         self._follow()
         self._search.target[:] = limit.simulations or self.player.settings.simulations  # Gumbel search plans with it
         now = time.monotonic()
@@ -135,11 +139,19 @@ class Session:
         while not self._search.trees.exact[0, 0]:
             if self._simulations() >= LEAST and (
                     limit.simulations and self._simulations() >= limit.simulations
-                    or limit.seconds and now + 2 * self._slowest_s >= end or self._is_full() or stop()):  # fmt: skip
+                    or limit.seconds and now + max(2 * self._slowest_s, self._stall_s) >= end
+                    or self._is_full() or stop()):  # fmt: skip
                 break
+            worked = time.process_time()
             self._search.step_several(0, self._leaves(limit))
             before, now = now, time.monotonic()
             self._slowest_s = max(self._slowest_s, now - before)
+            self._stall_s = max(self._stall_s, now - before - (time.process_time() - worked))
+
+    def _reserve_s(self, seconds):
+        """Return how much of the time for a move is kept. Called once for each."""
+        self._stall_s *= STALL_KEPT
+        return max(min(seconds * RESERVE, RESERVE_S), min(self._stall_s, seconds * STALL_MAX))
 
     @property
     def simulations(self) -> int:

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "loop": "core mpi report run selfplay",
     "modes": "config core liveness loop mpi report run selfplay storage",
     "launch": "config core liveness mpi report storage",
-    "doctor": "config core games mpi network report run search selfplay storage train",
+    "doctor": "config core games launch mpi network report run search selfplay storage train",
     "compare": "config core evaluate launch report",
     "__main__": "core",
 }

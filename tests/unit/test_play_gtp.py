@@ -268,6 +268,25 @@ def test_thinking_uses_the_time_and_never_more(clock):
     assert channel.session.simulations == 50
 
 
+def test_on_a_busy_machine_time_is_kept_for_a_wait_as_long_as_the_last_one(clock):
+    waits = [0.001] * 20 + [0.06]
+
+    def take_time():
+        clock[0] += waits.pop(0) if waits else 0.001
+
+    channel, used = Channel(limit=Limit(), on_batch=take_time), []
+    channel.good("time_settings 0 0.2 1")
+    for _ in range(100):
+        if channel.session.over:
+            channel.good("clear_board")
+        begun = clock[0]
+        channel.good(f"genmove {'bw'[channel.session.to_play]}")
+        used.append(clock[0] - begun)
+    assert max(used) <= 0.2 - 0.02 + 1e-9
+    assert 0.05 < max(used[1:5]) <= 0.2 - 2 * 0.05  # the last step and the answer may each wait as long
+    assert max(used[-20:]) > 0.17  # long ago
+
+
 def test_a_whole_game_by_absolute_time_is_never_lost_on_time(clock):
     channel = slow_channel(clock)
     channel.good("time_settings 10 0 0")

@@ -1,0 +1,68 @@
+"""The job of `python -m az_mpi suggest` on all ranks: measures networks from small to large until the time is too short
+for one, then the configuration that was chosen. python -m az_mpi.doctor.speeds JSON; root prints the result as JSON."""
+
+import json
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from az_mpi.config import load as configuration
+from az_mpi.core.exit_codes import DONE, INTERNAL
+from az_mpi.core.problems import Refusal
+from az_mpi.doctor import facts, job, plan, trial
+
+if TYPE_CHECKING:
+    from az_mpi.mpi.world import World
+
+SHORT_S, SECONDS = 1.5, 5.0  # of the trial of each network, and of the one that was chosen
+SHARE_MAX = 0.01  # of the run's time, that one of them takes
+
+
+def choose(world: "World", game: str, rules: plan.Rules, hours: float) -> dict[str, Any]:
+    """Return {"config": as in a file, "figures": measured with it, "tried": [[blocks and channels, figures, games in
+    this time, what they lack] of each network]}. Collective. Raises Refusal on every rank."""
+    memory = facts.memory()  # before any network is made
+    room = min(memory["available_bytes"], memory["limit_bytes"] or memory["total_bytes"])
+    rooms = world.collect(room // world.hosts.count(world.host))
+
+    def measure(data, seconds):
+        seconds = min(seconds, SHARE_MAX * hours * 3600)
+        what = "measuring a network of {blocks} x {channels}".format(**data["network"])
+        with job.watch(what, sys.stderr if world.is_root else None, job.HANG_S + 20 * seconds):
+            figures, _ = trial.measure(world, configuration.validate(data, "suggest"), seconds)
+        return world.share(figures) | {"memory_bytes": rooms}  # ranks differ in the length of random games
+
+    tried: list[tuple] = []
+    for size in plan.SIZES:
+        data = plan.first(game, rules, size, world.size)
+        figures = measure(data, SHORT_S)
+        tried.append((size, figures, plan.games_in(data, figures, hours), plan.lacks(data, figures, hours)))
+        if tried[-1][-1]:
+            break
+    size, figures, *_ = next((one for one in reversed(tried) if not one[-1]), tried[0])
+    data = plan.at_once(plan.fill(plan.first(game, rules, size, world.size), figures, rules, hours), world.size)
+    figures = measure(data, SECONDS)
+    return {"config": plan.fill(data, figures, rules, hours), "figures": figures, "tried": tried}
+
+
+def main(text: str) -> int:
+    """Measure what the JSON text asks for; root prints what `choose` returns. Return the exit status."""
+    from az_mpi.mpi.world import World
+
+    world, given = World.start(), json.loads(text)
+    try:
+        found = choose(world, given["game"], plan.Rules(*given["rules"]), given["hours"])
+    except Refusal as refusal:  # on every rank
+        found = {"refused": str(refusal)}
+    except Exception:
+        traceback.print_exc()
+        if world.size > 1:  # the others wait for this rank
+            world.abort(INTERNAL)
+        return INTERNAL
+    if world.is_root:
+        print(json.dumps(found), flush=True)
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

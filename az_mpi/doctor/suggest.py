@@ -1,0 +1,138 @@
+"""python -m az_mpi suggest: writes a configuration for a game and a time, from speeds measured on these hosts."""
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from az_mpi import games
+from az_mpi.config import load as configuration
+from az_mpi.config.schema import Config
+from az_mpi.core import files
+from az_mpi.core.arguments import Parser, count, positive
+from az_mpi.core.exit_codes import DONE
+from az_mpi.core.problems import Refusal, escape
+from az_mpi.doctor import check_game, plan, trial
+from az_mpi.launch import hosts, mpi_job, mpirun
+from az_mpi.report import console
+from az_mpi.report.status_text import duration
+
+PROG = "python -m az_mpi suggest"
+ABOUT = """\
+Write a configuration for a game and a time: how large a network, how many simulations, games and iterations, and what
+window. It measures a few networks on the hosts of the run, for about a minute, and takes the largest one for which the
+time is enough."""
+EPILOG = """\
+examples:
+  python -m az_mpi suggest connect4 --hours 0.2 --np 2
+  python -m az_mpi suggest "go(size=9)" --hours 24 --hosts "node1:8,node2:8" --output go9.json
+  python -m az_mpi suggest "my_game.py:MyGame(size=5)" --hours 3 --np 4
+
+exit codes: 0 written, 2 it cannot be as asked: nothing was written
+"""
+GIB = 2**30
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command and return its exit status. Raises Refusal."""
+    options = _parser().parse_args(arguments)
+    listed = hosts.parse(options.hosts) if options.hosts else hosts.read(options.hostfile) if options.hostfile else []
+    chosen, ranks_num = hosts.choose(listed, np=options.np)
+    if options.output.exists() or not options.output.parent.is_dir():
+        why = "is there already" if options.output.exists() else "its folder is not there"
+        raise Refusal(f"--output {escape(str(options.output))}: {why}\n  give another name")
+    asked = configuration.validate({"game": options.game}, "the command line", folders=[Path.cwd()]).game
+    with mpi_job.interruptible():
+        rules = _rules(asked)
+        words = json.dumps({"game": asked, "rules": rules, "hours": options.hours})
+        program = [sys.executable, "-m", "az_mpi.doctor.speeds", words]
+        found = _run(mpirun.line(mpirun.find(), chosen, ranks_num, program))
+    config = configuration.validate(found["config"], "suggest")
+    said = trial.predict(config, found["figures"])
+    if said["hours"] > options.hours:
+        raise Refusal(f"--hours {options.hours:g}: one game takes {duration(said['hours'] * 3600)} here")
+    files.write_text(options.output, _written(found["config"]))
+    command = f"python -m az_mpi launch{_where(options)} -- --config_file {options.output} --logdir runs/" \
+              f"{options.output.stem}"
+    if options.json:
+        print(json.dumps({**found, "prediction": said, "file": str(options.output), "next": command}))
+    else:
+        print("\n".join([*told(found, config, said, options.hours), f"written: {options.output}", f"next: {command}"]))
+    return DONE
+
+
+def _parser():
+    parser = Parser(PROG, ABOUT, EPILOG)
+    parser.add_argument("game", metavar="GAME", help="as in the configuration's key game")
+    parser.add_argument("--hours", type=positive, required=True, metavar="H", help="that the run may take")
+    parser.add_argument("--np", type=count, metavar="N", help="ranks (default: all slots)")
+    parser.add_argument("--hosts", metavar="LIST", help="as for launch: node1:2,node2:2 (default: this machine)")
+    parser.add_argument("--hostfile", metavar="FILE", help="as for launch")
+    parser.add_argument("--output", type=Path, metavar="FILE", default=Path("suggested.json"),
+                        help="the configuration to write (default suggested.json)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print what was measured and chosen as one JSON object")
+    return parser
+
+
+def _where(options: Namespace) -> str:
+    given = {"np": options.np, "hosts": options.hosts, "hostfile": options.hostfile}
+    return "".join(f" --{name} {value}" for name, value in given.items() if value)
+
+
+def _rules(name: str) -> plan.Rules:
+    """Return what random games show. name: of a game."""
+    game = games.make(name)
+    states, _ = check_game.random_positions(game, np.random.default_rng(0))
+    us = check_game.time_rules(game, states)
+    ply_us = us["play"] + us["terminal"] + us["legal, twice"] / 2
+    return plan.Rules(float(game.legal(states).sum(axis=1).mean()), ply_us)
+
+
+def _run(command: list[str]) -> dict[str, Any]:
+    """Return what the job prints. Raises Refusal if it fails."""
+    status, said = mpi_job.output(command)
+    lines = [line for line in said.splitlines() if line.startswith("{")]
+    if status or not lines:
+        raise Refusal(f"the measurement ended with status {status}, see above: {' '.join(command)}\n"
+                      f"  `{command[0]} -np N python -m az_mpi doctor` says what is wrong with a job here")
+    found = json.loads(lines[-1])
+    if "refused" in found:
+        raise Refusal(found["refused"])
+    return found
+
+
+def _written(data: dict[str, Any]) -> str:
+    """Return a configuration as JSON, a line a key or section."""
+    return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items()) + "\n}\n"
+
+
+def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: float) -> list[str]:
+    """Return lines on what was measured, and what was chosen and why. said: what `trial.predict` says of `config`."""
+    figures, games_num, iterations = found["figures"], config.selfplay.games_num, config.iterations
+    rows = [("network", "moves/s", "s a training step", "positions in this time", "wanted", "")]
+    for size, one, made, lacks in found["tried"]:
+        rows.append(("{} x {}".format(*size), f"{sum(one['moves_per_s']):,.0f}", f"{one['step_s']:.3f}",
+                     f"{made * one['mean_length']:,.0f}", f"{plan.positions_wanted(*size):,}",
+                     f"too few {lacks}" * bool(lacks)))  # fmt: skip
+    share = said["train_s"] / (said["train_s"] + said["play_s"])
+    return [
+        f"measured on {len(figures['hosts'])} rank(s), with {config.search.simulations} simulations a move:",
+        *(f"  {line}" for line in console.table(rows)),
+        f"network       {config.network.blocks} x {config.network.channels}: "
+        + ("the smallest, and even for it there is little time" if found["tried"][0][-1] else "the largest that gets "
+           f"{plan.POSITIONS_PER_WEIGHT} positions for each weight of its tower"),
+        f"simulations   {config.search.simulations}: {plan.SIMULATIONS_PER_MOVE} for each legal move, "
+        f"{plan.SIMULATIONS_MIN} to {plan.SIMULATIONS_MAX}",
+        f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {said['games_per_s'] * 3600:,.0f} games/h of "
+        f"{figures['mean_length']:.0f} moves (from {figures['length_from']})",
+        f"iterations    {iterations} of {games_num:,} games: {said['play_s']:.1f} s of play, {said['train_s']:.1f} s "
+        f"of training ({share:.0%} of the time), {said['step_s']:.3f} s a step of {config.train.batch_size} samples",
+        f"window        {config.replay.window_max:,} positions: {plan.WINDOW_ITERATIONS} iterations, or what memory "
+        "allows",
+        f"memory        up to {max(figures['peak_bytes']) / GIB:.1f} GiB a rank",
+        f"time          {said['hours']:.2f} of {hours:g} hours; the rest is for evaluations (each of "
+        f"{config.evaluate.games_num} games against {', '.join(config.evaluate.opponents)}) and what is unforeseen",
+    ]

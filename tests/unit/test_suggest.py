@@ -1,0 +1,136 @@
+"""What az_mpi suggest chooses, from speeds made by hand, and the mistakes that it refuses. The whole command, once."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from az_mpi.config import load as configuration
+from az_mpi.core.problems import Refusal
+from az_mpi.doctor import plan, suggest, trial
+
+ROOT = Path(__file__).parents[2]
+FEW, MANY = plan.Rules(legal_num=6, ply_us=1), plan.Rules(legal_num=250, ply_us=1)
+GIB = 2**30
+
+
+def figures(data, core_gflops=20, ranks=2, length=30, memory=8 * GIB):
+    """What a machine of such cores would measure: an evaluation and a training step in proportion to the weights."""
+    work = plan.positions_wanted(**data["network"]) / plan.POSITIONS_PER_WEIGHT * 42 * 2  # a forward pass of 6 x 7
+    evaluation_s = work / (core_gflops * 1e9)
+    moves = 1 / (data["search"]["simulations"] * (evaluation_s + 1e-6))
+    return {"hosts": ["node1"] * ranks, "moves_per_s": [moves] * ranks, "simulations_per_s": [1.0] * ranks,
+            "mean_length": length, "length_from": "test", "trainers": [True] * ranks,
+            "step_s": 3 * data["train"]["batch_size"] * evaluation_s / ranks, "memory_bytes": [memory] * ranks,
+            "peak_bytes": [GIB + 50_000_000] * ranks, "window_bytes": [50_000_000] * ranks,
+            "position_bytes": 100}  # fmt: skip
+
+
+def suggested(hours, rules=FEW, ranks=2, **machine):
+    """What the command does with these speeds."""
+    chosen = plan.SIZES[0]
+    for size in plan.SIZES:
+        data = plan.first("connect4", rules, size, ranks)
+        if plan.lacks(data, figures(data, ranks=ranks, **machine), hours):
+            break
+        chosen = size
+    data = plan.first("connect4", rules, chosen, ranks)
+    measured = figures(data, ranks=ranks, **machine)
+    data = plan.at_once(plan.fill(data, measured, rules, hours), ranks)
+    return configuration.validate(plan.fill(data, measured, rules, hours), "test"), measured
+
+
+HOURS = (0.002, 0.02, 0.13, 0.2, 0.5, 1, 2, 3, 5, 8, 12, 24, 48, 100, 300)
+
+
+@pytest.mark.parametrize("core_gflops", [2, 30, 500, 100_000])
+def test_more_hours_are_a_network_as_large_and_more_iterations(core_gflops):
+    found = [suggested(hours, core_gflops=core_gflops)[0] for hours in HOURS]
+    for less, more in zip(found, found[1:]):
+        assert (less.network.blocks, less.network.channels) <= (more.network.blocks, more.network.channels)
+        assert less.iterations < more.iterations or less.iterations == more.iterations in (1, plan.ITERATIONS_MAX)
+    assert found[0].network.blocks < found[-1].network.blocks
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 16, 256])
+@pytest.mark.parametrize("rules", [FEW, MANY])
+def test_play_and_training_take_less_than_the_time_and_most_of_it(ranks, rules):
+    for hours in HOURS[2:]:
+        config, measured = suggested(hours, rules, ranks)
+        said = trial.predict(config, measured)
+        assert 0.75 * hours < said["hours"] <= 0.9 * hours
+        assert config.selfplay.parallel_games * ranks <= max(config.selfplay.games_num, plan.AT_ONCE_MIN * ranks)
+        assert config.train.batch_size >= ranks
+
+
+def test_counts_by_hand():
+    # 0.9 of 10,000 s for games of 20 moves at 100 moves/s, 0.2 s: with 80 samples a game, 0.1 s each 512, 0.2156 s.
+    data = plan.first("connect4", FEW, (4, 48), 2)
+    assert data["search"]["simulations"] == 100 and data["train"]["batch_size"] == 512
+    measured = figures(data, length=20) | {"moves_per_s": [60.0, 40.0], "step_s": 0.1}
+    assert plan.games_in(data, measured, 10_000 / 3600) == pytest.approx(9000 / (0.2 + 80 / 512 * 0.1))
+    # 41,739 games, 834,782 positions: 4 x 48 wants 2 * 2 * 9 * 4 * 48 * 48 = 331,776, 6 x 96 wants 1,990,656.
+    assert plan.positions_wanted(4, 48) == 331_776 and plan.positions_wanted(6, 96) == 1_990_656
+    assert plan.lacks(data, measured, 10_000 / 3600) == ""
+    assert plan.lacks(data | {"network": {"blocks": 6, "channels": 96}}, measured, 10_000 / 3600) == "positions"
+    assert plan.lacks(data, measured | {"mean_length": 400.0}, 10_000 / 3600) == "games"  # 125 iterations of 200
+    config = plan.fill(data, measured, FEW, 10_000 / 3600)
+    assert config["iterations"] == 125 and config["selfplay"]["games_num"] == 333  # 41,739 / 125
+    assert config["replay"] == {"window_max": 133_000}  # 20 iterations of 333 games of 20 moves
+
+
+def test_a_game_of_many_moves_gets_more_simulations_up_to_a_limit():
+    by_legal = [plan.first("connect4", plan.Rules(legal, 1), (4, 48), 1)["search"]["simulations"]
+                for legal in (2, 25, 50, 75, 1000)]
+    assert by_legal == [100, 100, 200, 300, 400]
+
+
+def test_long_games_and_little_memory_make_a_smaller_window_and_slow_rules_no_rollouts():
+    wide, _ = suggested(24, length=300, core_gflops=500)
+    tight, measured = suggested(24, length=300, core_gflops=500, memory=GIB + 2_000_000)
+    assert 20_000 == tight.replay.window_max < wide.replay.window_max <= 20_000_000
+    # Half of what 2 ranks have free beside the run itself, at 100 bytes a position.
+    roomy, _ = suggested(24, length=300, core_gflops=500, memory=GIB + 40_000_000)
+    assert roomy.replay.window_max == 400_000
+    assert "rollout" in wide.evaluate.opponents
+    assert suggested(1, plan.Rules(6, 1000))[0].evaluate.opponents == ("best", "random")
+
+
+@pytest.mark.parametrize("wrong, said", [
+    (["tictactow", "--hours", "1"], "tictactoe"),
+    (["openspiel:no_such_game", "--hours", "1"], "no_such_game"),
+    (["tictactoe", "--hours", "0"], "--hours"),
+    (["tictactoe", "--hours", "nan"], "--hours"),
+    (["tictactoe"], "--hours"),
+    (["tictactoe", "--hours", "1", "--np", "0"], "--np"),
+    (["tictactoe", "--hours", "1", "--np", "3", "--hosts", "localhost:2"], "--np 3"),
+    (["tictactoe", "--hours", "1", "--hosts", "a b"], "--hosts"),
+    (["tictactoe", "--hours", "1", "--hostfile", "missing"], "missing"),
+    (["tictactoe", "--hours", "1", "--output", "missing/a.json"], "--output"),
+    (["tictactoe", "--hours", "1", "--output", "there.json"], "--output"),
+])  # fmt: skip
+def test_mistakes_are_refused_before_anything_is_measured(wrong, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(suggest.mpi_job, "output", lambda *_: pytest.fail("measured"))
+    (tmp_path / "there.json").write_text("mine")
+    with pytest.raises(Refusal, match=said):
+        suggest.main(wrong)
+    assert [path.name for path in tmp_path.iterdir()] == ["there.json"]
+    assert (tmp_path / "there.json").read_text() == "mine"
+
+
+@pytest.mark.process
+def test_a_game_of_ones_own_gets_a_configuration_that_run_dist_takes(tmp_path):
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    words = [sys.executable, "-m", "az_mpi", "suggest", "examples/own_game.py:Hex(size=4)", "--hours", "0.01", "--np",
+             "1", "--output", str(tmp_path / "a.json"), "--json"]  # fmt: skip
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    config = configuration.load(tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text()) == told["config"] and "own_game.py" in config.game
+    assert trial.predict(config, told["figures"])["hours"] <= 0.01 and str(tmp_path / "a.json") in told["next"]
+    assert told["prediction"]["games_per_s"] > 0 and len(told["tried"]) >= 1
