@@ -108,6 +108,7 @@ def test_games_that_were_under_way_are_told_of_once(tmp_path, monkeypatch, caplo
     """By the first start that goes on from a checkpoint; the next one may find the same one."""
     monkeypatch.setattr(resume.exchange, "refill", lambda run: None)
     monkeypatch.setattr(resume.weights, "broadcast_weights", lambda run: None)
+    monkeypatch.setattr(resume.archive, "renew", lambda run: None)
     world = SimpleNamespace(is_root=True, share=lambda values: values)
     config, logger = make_config(iterations=9), logging.getLogger("test")
     logger.setLevel(logging.INFO)
