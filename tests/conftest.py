@@ -7,6 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import az_mpi  # noqa: F401  it names the folder of Numba's cache
+
+# Numba's cache is not made for two processes that fill it at the same time: one of them can crash. So every worker but
+# the first one has its own, and so have the programs that its tests start.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+if WORKER != "gw0":
+    os.environ["NUMBA_CACHE_DIR"] += f"-{WORKER}"
+
 
 def pytest_collection_modifyitems(items):
     """Unit tests are quick, unless they say that they start processes.
