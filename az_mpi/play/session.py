@@ -134,16 +134,17 @@ class Session:
         end = time.monotonic() + limit.seconds - self._reserve_s(limit.seconds)
         self._follow()
         self._search.target[:] = limit.simulations or self.player.settings.simulations  # Gumbel search plans with it
-        now = time.monotonic()
+        now, stepped = time.monotonic(), False
         self._slowest_s /= 2  # of the search before: the first simulation of this one is rarely slower
         while not self._search.trees.exact[0, 0]:
             if self._simulations() >= LEAST and (
                     limit.simulations and self._simulations() >= limit.simulations
                     or limit.seconds and now + max(2 * self._slowest_s, self._stall_s) >= end
-                    or self._is_full() or stop()):  # fmt: skip
+                    or self._is_full() or stepped and stop()):  # fmt: skip
                 break
             worked = time.process_time()
             self._search.step_several(0, self._leaves(limit))
+            stepped = True  # so a slice of time that is over before it begins makes progress too
             before, now = now, time.monotonic()
             self._slowest_s = max(self._slowest_s, now - before)
             self._stall_s = max(self._stall_s, now - before - (time.process_time() - worked))

@@ -81,6 +81,14 @@ def test_the_tree_stays_while_a_game_goes_on():
     assert move != "h2h4" and channel.session.simulations == 0
 
 
+def test_a_search_goes_on_where_each_line_on_it_comes_too_late(monkeypatch):
+    """As on a machine that is so busy that a line is always due."""
+    monkeypatch.setattr(uci, "INFO_S", 0.0)
+    channel = Channel()
+    said = channel.say("go nodes 20")
+    assert channel.session.simulations >= 20 and len(said) > 2
+
+
 def test_promotion_is_written_with_the_piece():
     moves = "a2a4 b7b5 a4b5 b8c6 b5b6 a8b8 b6b7 c6e5"
     channel = Channel()
