@@ -31,7 +31,7 @@ def check(world, trainers_num, calibrates):
     setup = SimpleNamespace(config=configuration.validate({"game": "connect4", "fault": {"copy_every": 0}}, "test"),
                             game=game)
     training, report = Training.make(setup, world, None, trainers_num, network), SimpleNamespace(counters=Counters())
-    training.learner = trains or None
+    training.learner = SimpleNamespace(network=network) if trains else None
     training.replay = window(game, network, world.rank) if trains else None
 
     def load_weights(network, iteration, digest):
