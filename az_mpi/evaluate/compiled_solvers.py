@@ -60,7 +60,8 @@ def _solved(game, states, on_progress, values_of):
     return Solved(states, game.legal(states), values)
 
 
-@njit(cache=True, nogil=True)
+# Not cached: a kernel that calls itself can crash the process when Numba loads it from its cache (0.68).
+@njit(nogil=True)
 def _othello_values(state, legal, cells, steps, has_next):
     """Return the value of each action in a state, [S], float32 [A]; nan where illegal."""
     own, other = state[0], state[1]
@@ -73,7 +74,7 @@ def _othello_values(state, legal, cells, steps, has_next):
     return values
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _othello_value(own, other, alpha, beta, cells, steps, has_next):
     """Return the result, -1, 0 or 1, for the player of `own`, who is to move, as far as it lies between alpha and beta.
 
@@ -115,7 +116,7 @@ def _count(stones):
     return num
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _hex_values(state, order, num_actions, known):
     """Return the value of each action in a state, [S], float32 [A]; nan where illegal. known: see `_hex_wins`."""
     cells = order.shape[1]
@@ -133,7 +134,7 @@ def _hex_values(state, order, num_actions, known):
     return values
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _hex_wins_by(own, other, player, c, index, order, powers, known):
     """Return whether the player to move wins by a stone on the empty cell c."""
     own |= _ONE << np.uint64(c)
