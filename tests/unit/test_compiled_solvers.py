@@ -1,5 +1,9 @@
 """The solvers of Othello's endings and of small Hex, against retrograde analysis and known results."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -73,3 +77,17 @@ def test_ranks_share_the_positions():
 def test_other_games_are_refused(solver, name):
     with pytest.raises(Refusal, match="evaluate.solver"):
         SOLVERS.make(solver, game=games.make(name))
+
+
+@pytest.mark.process
+def test_a_second_process_solves_too(tmp_path):
+    """It takes kernels from the cache that the first one filled. One that calls itself crashed there (Numba 0.68)."""
+    program = ("from az_mpi import games; from az_mpi.core.registry import SOLVERS; from az_mpi.evaluate import arena\n"
+               "for name, solver in ('othello(size=4)', 'othello'), ('hex(size=3)', 'hex'):\n"
+               "    solved = SOLVERS.make(solver, game=games.make(name)).solve(20, 0, 1, arena.silent)\n"
+               "    print(solved.action_values.tobytes().hex())")  # fmt: skip
+    environment = dict(os.environ, NUMBA_CACHE_DIR=str(tmp_path))
+    first, second = (subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+                     for _ in range(2))  # fmt: skip
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert first.stdout == second.stdout
