@@ -29,6 +29,7 @@ TINY = {
     "segments": "--games_num 20 --window 1000 --runs 1",
     "selfplay": "--config_file configs/smoke.json --seconds 0.3 --runs 2",
     "startup": "--cold_runs 1 --runs 1",
+    "test_sets": "mpirun zoo:NONE",
     "train": "--game tictactoe --batch_size 32 --steps 2 --runs 1",
     "weights": "--networks 1x8 --steps 1 --runs 1",
 }
