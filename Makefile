@@ -58,7 +58,7 @@ faults: setup ## ranks killed, stopped and starved of disk in a sample of trials
 faults-long: setup ## random trials for HOURS=8; their counts go to docs/fault_trials.csv, each result to faults.jsonl
 	python tests/faults/long.py --hours $(HOURS)
 
-bench: setup ## every benchmark (25 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
+bench: setup ## every benchmark (25 to 50 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
 	python benchmarks/search.py
 	python benchmarks/engines.py
 	python benchmarks/blocks.py --seconds 10

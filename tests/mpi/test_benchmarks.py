@@ -29,7 +29,7 @@ TINY = {
     "segments": "--games_num 20 --window 1000 --runs 1",
     "selfplay": "--config_file configs/smoke.json --seconds 0.3 --runs 2",
     "startup": "--cold_runs 1 --runs 1",
-    "test_sets": "mpirun zoo:NONE",
+    "test_sets": "mpirun zoo:connect4 tests/data/connect4_positions.txt --simulations 8 --policy",
     "train": "--game tictactoe --batch_size 32 --steps 2 --runs 1",
     "weights": "--networks 1x8 --steps 1 --runs 1",
 }
@@ -68,7 +68,7 @@ def test_another_program_takes_turns_with_ours(tmp_path):
 
 @pytest.mark.parametrize("name", [slow(name) if name in LONG else name for name in NAMES])
 def test_benchmark_runs(mpirun, name):
-    if name == "blocks":
+    if name in ("blocks", "test_sets"):
         pytest.importorskip("bitbully", reason="the package bitbully is not installed")
     program, options = [BENCHMARKS / f"{name}.py", "--json"], TINY[name].split()
     if options[0] == "mpirun":

@@ -1,0 +1,77 @@
+"""How often a network of Connect Four loses value, on sets of test positions.
+
+    mpirun -np 2 -H localhost:2 python benchmarks/test_sets.py runs/connect4_quick Test_L3_R1 Test_L2_R1
+
+A set is a text file with a position on each line: the columns of the moves from the empty board, numbered from 1, as in
+`44436 -2`; what follows the moves is not read. Pascal Pons publishes six such sets (blog.gamesolver.org, "Solving
+Connect 4", part 2); AlphaZero.jl reports its errors on them. Here the package BitBully finds the value of every move.
+A move is an error if it turns a won position into a draw or a loss, or a drawn one into a loss.
+
+`--policy` tells the errors of the network without a search as well. `random` is a player who draws legal moves.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+from common import tell
+
+import az_mpi
+from az_mpi.evaluate.opponents import SearchPlayer
+from az_mpi.evaluate.optimal import optimal_share
+from az_mpi.evaluate.rating import score_interval
+from az_mpi.evaluate.solver import solve_connect4
+from az_mpi.mpi.world import World
+from az_mpi.network.evaluators import NetworkEvaluator
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", help="a run, a checkpoint, a file of weights or a name of the zoo")
+    parser.add_argument("sets", nargs="+", type=Path, help="files of positions")
+    parser.add_argument("--simulations", type=int, default=600, help="of each search")
+    parser.add_argument("--positions", type=int, help="of each set, the first ones; by default all")
+    parser.add_argument("--policy", action="store_true", help="the errors without search too")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    world, rows = World.start(), {}
+    loaded = az_mpi.load_player(arguments.network)
+    settings = loaded.settings.model_copy(update={"simulations": arguments.simulations})
+    player = SearchPlayer(NetworkEvaluator(loaded.game, loaded.engine), settings)
+    for path in arguments.sets:
+        states = positions(loaded.game, path)[: arguments.positions]
+        solved = solve_connect4(loaded.game, states[world.rank :: world.size].copy())
+        shares = optimal_share(world, loaded.game, player, solved)
+        for name, prefix in (("", ""), (" policy", "policy_"), (" random", "random_")):
+            if name != " policy" or arguments.policy:
+                rows[path.stem + name] = errors(shares[f"{prefix}overall"], shares["positions_num"])
+    if world.is_root:
+        tell(f"errors in %, {arguments.simulations} simulations, with 95 % intervals", rows, arguments.json)
+
+
+def positions(game, path):
+    """Return the positions in play of a file, [P, S]."""
+    lines = [line.split()[0] for line in path.read_text().splitlines() if line.strip()]
+    states = np.concatenate([game.initial(1)] * len(lines))
+    for i, moves in enumerate(lines):
+        for column in moves:
+            action = int(column) - 1
+            if not 0 <= action < game.num_actions or not game.legal(states[i : i + 1])[0, action]:
+                sys.exit(f"{path}, line {i + 1}: {moves} has an illegal move {column}; columns are 1 to 7")
+            states[i] = game.play(states[i : i + 1], np.array([action]))[0]
+    return states[~game.terminal(states)[0]]
+
+
+def errors(share, num):
+    """Return 100 (1 - share) with its interval, of `num` positions, as `common.spread` does."""
+    low, high = score_interval(1 - share, num)
+    return {"median": 100 * (1 - share), "min": 100 * low, "max": 100 * high, "runs": num}
+
+
+if __name__ == "__main__":
+    main()
