@@ -60,8 +60,8 @@ def positions(game, path):
     states = np.concatenate([game.initial(1)] * len(lines))
     for i, moves in enumerate(lines):
         for column in moves:
-            action = int(column) - 1
-            if not 0 <= action < game.num_actions or not game.legal(states[i : i + 1])[0, action]:
+            action = "1234567".find(column)
+            if action < 0 or not game.legal(states[i : i + 1])[0, action]:
                 sys.exit(f"{path}, line {i + 1}: {moves} has an illegal move {column}; columns are 1 to 7")
             states[i] = game.play(states[i : i + 1], np.array([action]))[0]
     return states[~game.terminal(states)[0]]
