@@ -1,0 +1,149 @@
+"""python -m az_mpi gtp: colours, vertices and results of each game."""
+
+import random
+import re
+
+from gtp_channel import Channel
+
+
+def test_a_game_of_go():
+    channel = Channel()
+    assert channel.good("boardsize 5") == channel.good("komi 7") == channel.good("komi 7.0") == ""
+    assert channel.good("play black C3") == channel.good("play W d3") == channel.good("play b pass") == ""
+    assert channel.good("showboard") == "\n5 . . . . .\n4 . . . . .\n3 . . X O .\n2 . . . . .\n1 . . . . .\n  A B C D E"
+    assert channel.good("final_score") == "W+7"
+    vertex = channel.good("genmove w")
+    assert channel.moves() == ["C3", "D3", "pass", vertex]
+    for _ in range(4):
+        channel.good("undo")
+    assert channel.moves() == [] and channel.bad("undo") == "cannot undo"
+    vertex = channel.good("reg_genmove b")
+    assert vertex in channel.session.legal() and channel.moves() == []
+    channel.good("play b c3")
+    assert channel.good("final_score") == "B+18"
+    channel.good("clear_board")
+    assert channel.moves() == [] and channel.bad("undo")
+
+
+def test_what_the_network_did_not_learn_is_unacceptable():
+    channel = Channel()
+    channel.good("play b c3")
+    assert channel.bad("boardsize 9") == channel.bad("boardsize 0") == channel.bad("rectangular_boardsize 5 6") \
+        == "unacceptable size"
+    assert channel.bad("komi 6.5") == "unacceptable komi" and channel.moves() == ["C3"]
+    assert channel.good("boardsize 5") == "" and channel.moves() == []
+    connect4 = Channel("connect4")
+    assert connect4.good("boardsize 7") == connect4.good("rectangular_boardsize 7 6") == connect4.good("komi 6.5") == ""
+    assert connect4.bad("boardsize 6")
+
+
+def test_moves_out_of_turn_in_go_are_preceded_by_a_pass():
+    channel = Channel()
+    channel.good("play w c3")  # White begins
+    channel.good("play w d3")
+    assert channel.moves() == ["pass", "C3", "pass", "D3"]
+    channel.good("undo")
+    assert channel.moves() == ["pass", "C3"]
+    vertex = channel.good("genmove w")
+    assert channel.moves() == ["pass", "C3", "pass", vertex]
+    channel.good("undo")
+    assert channel.bad("play w c3").startswith("illegal move") and channel.moves() == ["pass", "C3"]
+    channel.good("reg_genmove w")
+    assert channel.moves() == ["pass", "C3"]
+    channel.good("play b pass")
+    assert channel.bad("play b d4").startswith("illegal move") and len(channel.moves()) == 3  # two passes end the game
+
+
+def test_after_the_end_of_a_game_only_passes_are_answered():
+    channel = Channel()
+    for move in ("b c3", "w pass", "b pass"):
+        channel.good(f"play {move}")
+    assert channel.session.over and channel.good("final_score") == "B+18"
+    assert channel.good("genmove w") == channel.good("reg_genmove b") == "pass"
+    channel.good("play b pass")
+    assert channel.bad("play w a1").startswith("illegal move") and channel.bad("lz-analyze 10")
+    for _ in range(3):  # both passes after the end, and the one that ended it
+        channel.good("undo")
+    assert channel.moves() == ["C3", "pass"]
+
+
+def test_moves_out_of_turn_where_nobody_may_pass_are_illegal():
+    for game, vertex in (("gomoku", "c3"), ("hex(size=4)", "a1"), ("connect4", "D1"), ("othello", "d3")):
+        channel = Channel(game)
+        assert channel.bad(f"play w {vertex}").startswith("illegal move") and channel.bad("genmove white")
+        assert channel.bad("play b pass") and channel.moves() == []
+
+
+def test_gomoku_has_the_letters_of_the_protocol():
+    """Which leaves out I: its J is the game's own i."""
+    channel = Channel("gomoku")
+    for colour, vertex in (("b", "H8"), ("w", "J8"), ("b", "P15")):
+        channel.good(f"play {colour} {vertex}")
+    assert channel.moves() == ["h8", "i8", "o15"] and channel.bad("play w I9") == "illegal move"
+    assert channel.good("showboard").endswith("A B C D E F G H J K L M N O P")
+    vertex = channel.good("genmove w")
+    assert re.fullmatch(r"[A-HJ-P]\d+", vertex)
+
+
+def test_connect_four_has_a_vertex_for_the_cell_that_the_piece_falls_to():
+    channel = Channel("connect4")
+    assert channel.bad("final_score").startswith("cannot score")
+    for move in ("b D1", "w d2", "b D", "w 4", "b d5"):
+        channel.good(f"play {move}")
+    assert channel.moves() == ["4"] * 5
+    assert channel.bad("play w d5") and channel.bad("play w d1") and channel.bad("play w h1")
+    assert channel.good("showboard").split("\n")[1:4] == [" . . . . . . .", " . . .(X). . .", " . . . O . . ."]
+    vertex = channel.good("genmove w")
+    assert vertex in ("A1", "B1", "C1", "D6", "E1", "F1", "G1")
+    for colour in "bw" * 3:
+        channel.say(f"play {colour} a")
+    for move in ("clear_board", "play b 1", "play w 2", "play b 1", "play w 2", "play b 1", "play w 2", "play b 1"):
+        channel.good(move)
+    assert channel.good("final_score") == "B+1"
+
+
+def test_othello_has_its_own_vertices_and_passes():
+    channel = Channel("othello(size=4)")
+    assert channel.good("boardsize 4") == "" and channel.good("final_score") == "0"
+    assert channel.good("play black a2") == ""  # rows from the top
+    assert channel.good("showboard").split("\n")[2] == "2(X)X X ."
+    end = 0
+    while not channel.session.over:
+        colour = "bw"[channel.session.to_play]
+        must_pass = "pass" in channel.session.legal()
+        assert (channel.good(f"genmove {colour}") == "pass") == must_pass
+        end += 1
+    lead = channel.session.game.lead(channel.session.state[None])[0]
+    assert channel.good("final_score") == (f"{'B' if lead > 0 else 'W'}+{abs(lead):g}" if lead else "0")
+
+
+def test_a_forced_pass_in_othello_may_be_left_out():
+    """Programs differ in whether they send it."""
+    channel, rng = Channel("othello(size=4)"), random.Random(0)
+    while "pass" not in channel.session.legal():
+        if channel.session.over:
+            channel.good("clear_board")
+        channel.good(f"play {'bw'[channel.session.to_play]} {rng.choice(list(channel.session.legal()))}")
+    passes, before = channel.session.to_play, len(channel.moves())
+    vertex = channel.good(f"genmove {'bw'[1 - passes]}")
+    assert channel.moves()[before:] == ["pass", vertex]
+
+
+def test_hex_knows_the_swap_by_both_names():
+    for name in ("swap-pieces", "swap", "SWAP"):
+        channel = Channel("hex(size=4,swap=True)")
+        channel.good("play b a1")
+        channel.good(f"play w {name}")
+        assert channel.moves() == ["a1", "swap"]
+    channel = Channel("hex(size=2)")
+    for move in ("b a1", "w b1", "b a2"):
+        channel.good(f"play {move}")
+    assert channel.good("final_score") == "B+1"
+
+
+def test_any_other_game_is_played_in_its_own_words():
+    channel = Channel("breakthrough(rows=5,columns=9)")
+    channel.good("rectangular_boardsize 9 5")
+    channel.good("play b i1i2")
+    assert channel.good("genmove w") == channel.moves()[-1]
+    assert channel.good("showboard").endswith("a b c d e f g h i")
