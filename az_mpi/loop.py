@@ -128,9 +128,12 @@ def save_due(run: Run) -> bool:
 
 
 def finished(run: Run) -> bool:
-    """Return whether the run has done its iterations, or `train.max_steps`."""
-    limit = run.setup.config.train.max_steps
-    return run.progress.iteration >= run.setup.config.iterations or bool(limit and run.progress.step >= limit)
+    """Return whether the run has done its iterations, `train.max_steps` or `train.hours`."""
+    progress, config = run.progress, run.setup.config
+    if progress.iteration >= config.iterations:
+        return True
+    steps, hours = config.train.max_steps, config.train.hours
+    return bool(steps and progress.step >= steps or hours and progress.hours >= hours)
 
 
 def evaluation_due(run: Run) -> bool:

@@ -67,7 +67,8 @@ def compare(options: Namespace) -> int:
 def _parser():
     parser = Parser(PROG, ABOUT, EPILOG)
     parser.add_argument("configurations", nargs="+", metavar="CONFIGURATION", help="two or more")
-    parser.add_argument("--minutes", type=positive, required=True, help="that each run may train")
+    parser.add_argument("--minutes", type=positive, required=True, help="that each run may train; its learning rate "
+                        "falls over them")
     parser.add_argument("--seeds", type=count, default=1, metavar="S", help="runs of each configuration (default 1)")
     parser.add_argument("--points", type=count, default=4, metavar="P",
                         help="into how many parts the time is divided, each followed by a measurement (default 4)")
@@ -141,7 +142,8 @@ def _train(folder, variant: Variant, seed, part, options, jobs, state):
         _say(f"{name}: training until minute {options.minutes * part / options.points:g} of {options.minutes:g}")
         mine["begun"] = time.time()
         _save(folder, state)
-        took, complete = jobs.train(variant, run, seed, ("evaluate.every=0", f"max_hours={due / 3600:.6f}"))
+        took, complete = jobs.train(variant, run, seed, ("evaluate.every=0", f"max_hours={due / 3600:.6f}",
+                                                         f"train.hours={options.minutes / 60:.6f}"))
         mine["seconds"], mine["begun"] = mine["seconds"] + took, None
         _save(folder, state)
     measured = jobs.measure(variant, run, options)

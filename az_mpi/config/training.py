@@ -60,7 +60,7 @@ class Train(Section):
     learning_rate: float = free(0.002, "Learning rate at its peak, after the warm-up.", gt=0)
     warmup_steps: whole(0) = fixed(50, "Optimiser steps in which the learning rate rises to its peak.")
     schedule: Literal["constant", "cosine"] = fixed("cosine", 'Learning rate after the warm-up; "cosine" falls over '
-                                                     'all iterations.')
+                                                     'all iterations, or over hours.')
     final_learning_rate: float = fixed(0.1, "End of the cosine, as a fraction of learning_rate.", ge=0, le=1)
     weight_decay: float = fixed(1e-4, "Weight decay (the paper's c).", ge=0)
     gradient_clip: float = fixed(1.0, "Largest global L2 norm of the gradient; a longer one is scaled down.", gt=0)
@@ -76,4 +76,7 @@ class Train(Section):
     bad_steps_max: whole(1) = free(3, "A step whose loss or gradient is not finite is skipped. After so many in a "
                                      "row training goes back to the last good checkpoint with half the learning rate, "
                                      "at most 3 times in a run.")
+    hours: float = free(0.0, "Hours of the whole run, all starts of it together: the learning rate and the batch size "
+                         "follow them, and the run ends with the iteration that reaches them, if it has not done its "
+                         "iterations before. 0: iterations alone.", ge=0)
     max_steps: whole(0) = free(0, "The run ends with the iteration that reaches so many steps; 0: no limit.")

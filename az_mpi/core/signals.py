@@ -60,9 +60,14 @@ class Requests:
 
 def deadline(max_hours: float) -> float:
     """Return the `time.monotonic` at which SHARE of `max_hours` since this process began is over; infinity for 0."""
+    return begun() + SHARE * 3600 * max_hours if max_hours else math.inf
+
+
+def begun() -> float:
+    """Return the `time.monotonic` at which this process began."""
     begun_s = int(stat("self")[1][STARTED]) / os.sysconf("SC_CLK_TCK")  # psutil knows it only to the second
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - begun_s
-    return time.monotonic() - age_s + SHARE * 3600 * max_hours if max_hours else math.inf
+    return time.monotonic() - age_s
 
 
 @contextmanager

@@ -86,7 +86,8 @@ def fill(data: dict[str, Any], figures: dict[str, Any], rules: Rules, hours: flo
     if rollouts * plies * rules.ply_us / 1e6 / len(figures["hosts"]) > ROLLOUT_SHARE * hours * 3600:
         evaluate["opponents"] = ["best", "random"]
     return data | {"iterations": iterations, "selfplay": data["selfplay"] | {"games_num": games_num},
-                   "replay": {"window_max": max(round(window, -3), WINDOW_MIN)}, "evaluate": evaluate}  # fmt: skip
+                   "replay": {"window_max": max(round(window, -3), WINDOW_MIN)}, "evaluate": evaluate,
+                   "train": data["train"] | {"hours": hours}}  # fmt: skip
 
 
 def at_once(data: dict[str, Any], ranks_num: int) -> dict[str, Any]:

@@ -153,13 +153,15 @@ def predict(config: Config, figures: dict[str, Any]) -> dict[str, Any]:
         games_by_rank = [slowest * weight for weight in weights]
     games = sum(games_by_rank)
     steps = quota * length * config.train.replay_ratio / config.train.batch_size
-    iterations, limit = config.iterations, config.train.max_steps
-    if limit:
-        iterations = min(iterations, math.ceil(limit / steps))
+    iterations, limits = config.iterations, config.train
+    if limits.max_steps:
+        iterations = min(iterations, math.ceil(limits.max_steps / steps))
     train_s = steps * figures["step_s"]
     # Ranks that do not train go on playing meanwhile.
     spare = sum(rate for rate, trains in zip(games_by_rank, figures["trainers"]) if not trains)
     play_s = max(0.0, quota - spare * train_s) / games
+    if limits.hours:
+        iterations = min(iterations, math.ceil(3600 * limits.hours / (play_s + train_s)))
     return {"games_per_s": games, "games_per_s_by_rank": games_by_rank, "mean_length": length, "play_s": play_s,
             "train_s": train_s, "step_s": figures["step_s"], "steps_num": steps, "iterations": iterations,
             "simulations_per_s": sum(figures["simulations_per_s"]), "hours": iterations * (play_s + train_s) / 3600}

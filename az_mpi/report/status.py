@@ -233,15 +233,19 @@ class Status:
         if self._run is None:
             return None
         done, step, reached = self._run.progress.iteration, self._run.progress.step, self._reached
+        limits = self._config.train
         if not reached or reached[-1][1] != done:
             reached.append((now, done))
         if len(reached) < 2:
             return None
         pace = (reached[-1][0] - reached[0][0]) / (reached[-1][1] - reached[0][1])
         left = self._config.iterations - done
-        if self._config.train.max_steps and step:
-            left = min(left, (self._config.train.max_steps - step) * done / step)
-        return round(max(left * pace - (now - reached[-1][0]), 0.0), 1)
+        if limits.max_steps and step:
+            left = min(left, (limits.max_steps - step) * done / step)
+        left_s = left * pace - (now - reached[-1][0])
+        if limits.hours:
+            left_s = min(left_s, 3600 * (limits.hours - self._run.hours()))
+        return round(max(left_s, 0.0), 1)
 
     def _network(self, now, sent):
         """Return the 10^6 bytes a minute that all ranks sent, over the last NETWORK_LOOKS writes; None: unknown."""

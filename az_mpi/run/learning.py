@@ -36,8 +36,9 @@ def learn(run: Run, save: Callable[[], None]) -> Outcome:
         _play_meanwhile(run)
     if training.partner and not training.learner:
         training.partner.settle()
+    progress.hours = run.hours()
     outcome, reached = run.world.share([outcome, vars(progress)])
-    for name in ("step", "samples_due", "bad_steps", "rollbacks"):
+    for name in ("step", "samples_due", "bad_steps", "rollbacks", "hours"):
         setattr(progress, name, reached[name])
     return Outcome(*outcome)
 

@@ -54,6 +54,7 @@ def take_over(run: Run, state: Checkpoint) -> None:
 def resume(run: Run) -> None:
     """Fill the window from the segments before the restored checkpoint, load its weights into the engines, and log how
     far the run has come. Collective."""
+    run.hours_before = run.progress.hours
     exchange.refill(run)
     weights.broadcast_weights(run)  # after the window is there: engines may measure ranges on its positions
     archive.renew(run)
@@ -84,6 +85,7 @@ def save(run: Run, state: Checkpoint | None = None) -> bool:
         progress = run.before_play.copy(unfinished_games=progress.unfinished_games)
     model, optimizer = (state.model, state.optimizer) if state else (
         training.network.state_dict(), training.learner.optimizer_tensors())
+    progress = progress.copy(hours=run.hours())
     content, folder = Checkpoint(progress, model, optimizer), files.folder / "checkpoints"
     keep = run.setup.config.checkpoint.keep
     try:

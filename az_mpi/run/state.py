@@ -1,5 +1,6 @@
 """The state of a run on one rank: what is fixed, what is this rank's own, and what is made anew when ranks are lost."""
 
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from az_mpi.config.schema import Config
+from az_mpi.core import signals
 from az_mpi.games.base import Game
 from az_mpi.liveness.monitor import Monitor
 from az_mpi.mpi.control_channel import ControlChannel
@@ -151,6 +153,7 @@ class Run:
     control: ControlChannel
     report: Report
     progress: Progress = field(default_factory=Progress)
+    hours_before: float = 0.0  # that earlier starts took, where `train.hours` limits them
     before_play: Progress | None = None  # `progress` when this iteration began: a checkpoint saved in play resumes here
 
     def __enter__(self) -> "Run":
@@ -165,6 +168,12 @@ class Run:
         """The iteration of games that begin now: while one iteration is trained, games are played for the next."""
         return self.progress.iteration + (self.progress.phase == "train")
 
+    def hours(self) -> float:
+        """Return the hours of all starts of the run until now, by this rank's clock; 0 without `train.hours`."""
+        if not self.setup.config.train.hours:  # checkpoints are the same however long a run took
+            return 0.0
+        return self.hours_before + (time.monotonic() - signals.begun()) / 3600
+
     def mark(self) -> None:
         """Remember `progress`: a checkpoint that is saved in the play phase that begins now resumes there."""
         self.before_play = self.progress.copy()
@@ -175,6 +184,7 @@ class Run:
 
     def how_far(self) -> str:
         """Return how far the run has come, in words."""
-        progress = self.progress
-        return (f"iteration {progress.iteration} of {self.setup.config.iterations}, {progress.games_num:,} games, "
+        progress, config = self.progress, self.setup.config
+        hours = f"{progress.hours:.2f} of {config.train.hours:.2f} hours, " if config.train.hours else ""
+        return (f"iteration {progress.iteration} of {config.iterations}, {hours}{progress.games_num:,} games, "
                 f"{progress.positions_num:,} positions, {progress.step:,} steps")

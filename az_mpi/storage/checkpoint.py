@@ -49,6 +49,7 @@ class Progress:
     positions_num: int = 0  # in segments; the window ends here
     unfinished_games: int = 0  # games under way when this was saved; lost if the run ends here
     bad_steps: int = 0  # newest optimiser steps in a row that were skipped because they were not finite
+    hours: float = 0.0  # that the starts of this run took until then, where `train.hours` limits them
     rollbacks: int = 0  # how often training went back to a checkpoint, with half the learning rate each time
 
     def copy(self, **changes: Any) -> "Progress":

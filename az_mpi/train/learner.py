@@ -79,7 +79,8 @@ class Learner:
         watch: what is called around the steps, see `UNWATCHED`. Training also ends when `failure` is set.
         """
         self._iteration, settings = self._sums(), self.config.train
-        samples = schedule.batch_size(settings, progress.iteration, self.config.iterations)
+        share = schedule.done(self.config, progress)
+        samples = schedule.batch_size(settings, share)
         local = split_evenly(samples, self.world.size)[self.world.rank] if replay.positions_num else 0
         batch_size = int(self.world.sum(np.array([local], np.int64))[0])
         steps = self._steps_due(progress, samples)
@@ -90,8 +91,7 @@ class Learner:
         self.end_index = first + steps
         with self.backend.session(), watchdog.steps():
             for batch in self._batches(replay, local, range(first, first + steps)):
-                rate = schedule.learning_rate(settings, progress.step, progress.iteration, self.config.iterations)
-                rate *= 0.5**progress.rollbacks
+                rate = schedule.learning_rate(settings, progress.step, share) * 0.5**progress.rollbacks
                 watch.begin()
                 applied, figures = self._step(batch, batch_size, rate, watch)
                 if self.failure:

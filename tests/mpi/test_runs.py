@@ -228,6 +228,21 @@ def test_max_steps_ends_a_run(run_dist, tmp_path):
     assert state["step"] == 10 and state["iteration"] == 1
 
 
+def test_hours_of_all_starts_end_a_run_and_its_schedule(run_dist, tmp_path):
+    folder, endless = tmp_path / "run", [*SMALL, "--set", "report.summary_frequency=1", "--set", "iterations=100000"]
+    run_dist(2, folder, *endless, "--set", "train.hours=1.0", "--max_hours", 0.001, status=75)
+    first = json.loads((newest(folder) / "state.json").read_text())
+    assert first["hours"] > 0.00099
+    hours = first["hours"] + 0.0009
+    done = run_dist(2, folder, *endless, "--set", f"train.hours={hours}")
+    second = json.loads((newest(folder) / "state.json").read_text())
+    assert "complete: iteration" in done.stdout
+    assert second["hours"] >= hours and second["iteration"] > first["iteration"]
+    # Half of the hours or more were over, so the cosine is at 0.1 + 0.45 (1 + cos 90°) or lower.
+    peak = json.loads((folder / "config.json").read_text())["config"]["train"]["learning_rate"]
+    assert records(folder, "train")[-1]["learning_rate"] <= 0.56 * peak
+
+
 def test_play_outs_are_drawn_anew_each_iteration(run_dist, tmp_path):
     """A resumed run whose searches draw random play-outs plays what an unbroken one does."""
     options = [*SMALL, "--set", "network.engine=rollout", "--set", "iterations=3"]

@@ -288,6 +288,7 @@ def test_the_keys_that_may_change_when_a_run_is_resumed():
               "network.cache_bytes", "selfplay.games_num", "selfplay.parallel_games", "selfplay.max_plies",
               "selfplay.weights", "train.ranks", "train.root_host", "train.backend", "train.batch_size",
               "train.learning_rate", "train.mixed_precision", "train.bad_steps_max", "train.max_steps",
+              "train.hours",
               "train.ema_decay"}
     for name, key in KEYS.items():
         assert key.may_change == (name in single or name.partition(".")[0] in sections), name

@@ -313,6 +313,8 @@ def test_predictions_by_hand():
     assert trial.predict(uneven, FIGURES)["play_s"] == pytest.approx(12)
     # 18 steps an iteration reach 40 steps in the third.
     assert trial.predict(settings(train__max_steps=40), FIGURES)["iterations"] == 3
+    # 100 s are over in the sixth iteration of 19 s.
+    assert trial.predict(settings(train__hours=100 / 3600), FIGURES)["iterations"] == 6
     # The rank that does not train plays 54 of the 90 games in the 9 s of training.
     said = trial.predict(settings(), FIGURES | {"trainers": [True, False]})
     assert said["play_s"] == pytest.approx((90 - 54) / 9)

@@ -25,7 +25,7 @@ class Tiny(nn.Module):
     def __init__(self, weights, bias):
         super().__init__()
         self.stem, self.tower = nn.Conv2d(1, 2, 1, bias=False), nn.ModuleList([nn.Conv2d(2, 2, 1)])
-        self.value = nn.Linear(2, 1)
+        self.value, self.heads = nn.Linear(2, 1), nn.ModuleDict()
         with torch.no_grad():
             self.stem.weight.copy_(torch.tensor([1.0, 0.5]).reshape(2, 1, 1, 1))
             self.tower[0].weight.copy_(torch.tensor(weights).reshape(2, 2, 1, 1))

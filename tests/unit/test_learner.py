@@ -18,7 +18,7 @@ from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
 from az_mpi.train.replay import Replay, Samples, sample_dtype
-from az_mpi.train.schedule import learning_rate
+from az_mpi.train.schedule import done, learning_rate
 
 CONNECT4 = games.make("connect4")
 HEADS = untrained().heads
@@ -79,7 +79,7 @@ def plain_loop(learner, replay, steps, fused, samples=BATCH):
         ((policy_loss + settings.value_loss_weight * value_loss) / samples).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), settings.gradient_clip)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(settings, step, learner.progress.iteration, config.iterations)
+            group["lr"] = learning_rate(settings, step, done(config, learner.progress))
         optimizer.step()
     return network
 

@@ -3,11 +3,18 @@
 import pytest
 
 from az_mpi.config import schema as models
-from az_mpi.train.schedule import batch_size, learning_rate
+from az_mpi.storage.checkpoint import Progress
+from az_mpi.train.schedule import batch_size, done, learning_rate
+
+
+def share(iteration, iterations, hours=0.0, limit=0.0):
+    """What is done of a run that may take `limit` hours."""
+    config = models.Config(game="tictactoe", iterations=iterations, train=models.Train(hours=limit))
+    return done(config, Progress(iteration=iteration, hours=hours))
 
 
 def rate(step, iteration, iterations, **settings):
-    return learning_rate(models.Train(learning_rate=0.01, **settings), step, iteration, iterations)
+    return learning_rate(models.Train(learning_rate=0.01, **settings), step, share(iteration, iterations))
 
 
 @pytest.mark.parametrize("step, expected", [(0, 0.0025), (1, 0.005), (2, 0.0075), (3, 0.01), (4, 0.01), (999, 0.01)])
@@ -48,8 +55,16 @@ def test_constant_does_not_fall():
     assert {rate(100, iteration, 5, schedule="constant") for iteration in range(5)} == {0.01}
 
 
+def test_hours_count_where_they_are_further_than_iterations():
+    """Of 8 hours or 11 iterations."""
+    reached = [(0, 2.0), (5, 2.0), (5, 6.0), (10, 2.0), (5, 9.0)]
+    assert [share(iteration, 11, hours, limit=8.0) for iteration, hours in reached] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert [share(iteration, 11, hours) for iteration, hours in reached] == [0.0, 0.5, 0.5, 1.0, 0.5]
+
+
 def test_the_batch_grows_by_the_same_factor_in_each_iteration():
     settings = models.Train(batch_size=100, batch_growth=16.0)
-    assert [batch_size(settings, iteration, 5) for iteration in range(7)] == [100, 200, 400, 800, 1600, 1600, 1600]
-    assert batch_size(settings, 0, 1) == 100
-    assert {batch_size(models.Train(batch_size=99), iteration, 5) for iteration in range(7)} == {99}
+    sizes = [batch_size(settings, share(iteration, 5)) for iteration in range(7)]
+    assert sizes == [100, 200, 400, 800, 1600, 1600, 1600]
+    assert batch_size(settings, share(0, 1)) == 100
+    assert {batch_size(models.Train(batch_size=99), share(iteration, 5)) for iteration in range(7)} == {99}

@@ -271,6 +271,9 @@ def test_the_time_left_is_that_of_the_iterations_to_come(root):
     limited = root._config.train.model_copy(update={"max_steps": 300})
     root._config = root._config.model_copy(update={"train": limited})
     assert root._values()["time_left_s"] == 60 - 20
+    limited = root._config.train.model_copy(update={"hours": 1.0})
+    root._config, run.hours = root._config.model_copy(update={"train": limited}), lambda: 0.99
+    assert root._values()["time_left_s"] == 36
 
 
 def test_progress_of_training_is_that_of_the_learner(root):
