@@ -37,9 +37,9 @@ def test_a_comparison_is_made_shown_and_extended(tmp_path):
     assert "tictactoe selfplay.games_num=10" in done.stdout and "Elo" in done.stdout
     page = (folder / "compare.html").read_text()
     assert "tictactoe selfplay.games_num=10" in page and "http" not in page.replace("http://www.w3.org", "")
-    # A further seed: what is there is kept.
+    # A further seed, on one rank: what is there is kept.
     before = {run: (run / "metrics.jsonl").read_bytes() for run in (plain, few)}
-    compare(folder, "--seeds", "2")
+    compare(folder, "--seeds", "2", "--np", "1")
     assert all((run / "metrics.jsonl").read_bytes() == content for run, content in before.items())
     state = json.loads((folder / "compare.json").read_text())
     assert len(state["runs"]) == 4 and len(state["matches"]) == 2
