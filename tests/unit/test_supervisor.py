@@ -48,6 +48,7 @@ if does.get("commits"):
     (run / "games" / f"{{len(plan):06d}}-000.h5").touch()
 os.write(2, does.get("says", "").encode())
 while does.get("runs"): time.sleep(0.02)
+time.sleep(does.get("seconds", 0))
 if "signal" in does: os.kill(os.getpid(), does["signal"])
 sys.exit(does.get("status", 0))
 """
@@ -151,6 +152,12 @@ def test_the_pauses_grow_to_a_limit():
 def test_max_hours_are_those_of_all_jobs(launch, capfd):
     assert launch([{**RUNNING, "status": 137}, GOES_ON], hours=3 / 3600)[0] == 75
     assert "max_hours is nearly over" in capfd.readouterr().err and len(launch.lines) == 2
+
+
+def test_a_job_whose_own_max_hours_are_over_is_the_last(launch, capfd):
+    """It ends between two looks at the clock."""
+    assert launch([{"job": "stopped", "status": 75, "seconds": 0.8}, FINISHES], hours=0.8 / 3600)[0] == 75
+    assert len(launch.lines) == 1 and "is lost" not in capfd.readouterr().err
 
 
 def test_hosts_that_do_not_answer_are_left_out(launch, capfd):
