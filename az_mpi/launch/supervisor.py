@@ -130,7 +130,7 @@ class Supervisor:
         """Return the exit status if no job is to follow the one with this Outcome, else None."""
         if ended.finished:
             return ended.status
-        if self.ended.stopped or self.expired:
+        if self.ended.stopped or self.expired or time.monotonic() >= self.end:
             return RESUMABLE if ended.lost else ended.status
         if self.changing:
             return None
