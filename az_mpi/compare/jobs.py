@@ -13,6 +13,7 @@ from az_mpi.core.problems import Refusal
 from az_mpi.launch import hosts, mpi_job, mpirun
 
 END_CHARACTERS = 3000  # of a failed job's output that are shown
+OPENING_PLIES = 4  # of matches: Connect Four has 49 openings of 2 plies, so most of 200 games would be repetitions
 
 
 class Where(NamedTuple):
@@ -57,7 +58,8 @@ class Jobs:
         """Return the result of a match of two runs' newest networks, for the first one."""
         chosen, np = self._hosts()
         program = [sys.executable, "-m", "az_mpi", "match", str(first), str(second), "--games", str(options.games),
-                   "--simulations", str(options.simulations), "--json"]  # fmt: skip
+                   "--simulations", str(options.simulations), "--opening_plies", str(OPENING_PLIES),
+                   "--json"]  # fmt: skip
         _, said = self._run(mpirun.line(mpirun.find(), chosen, np, program))
         return _last_object(said)
 

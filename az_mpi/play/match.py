@@ -128,6 +128,9 @@ class Match:
         starts, done = openings(self.game, pairs, given.opening_plies, seed), 0
         a, b = self.names
         self._say(f"{self.game.name}: {a} against {b}, {given.games} games, ranks: {world.size}")
+        if (different := len({state.tobytes() for state in starts.states})) < pairs:
+            self._say(f"  openings repeat: there are {different} of {given.opening_plies} plies. Games between players "
+                      "without chance repeat too, and the interval is too narrow; more --opening_plies mend that")
         while done < pairs and not self.verdict:
             share = split_evenly(min(at_once * world.size, pairs - done), world.size)
             first = 2 * (done + sum(share[: world.rank]))

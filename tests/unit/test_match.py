@@ -191,6 +191,14 @@ def test_a_match_with_itself_and_its_table(run, capsys):
     assert status == 0 and "all games" in out
 
 
+def test_openings_that_repeat_are_told(capsys):
+    """Tic-tac-toe has 9 openings of one move."""
+    for games_num, repeat in ((18, False), (20, True)):
+        words = ["match", "random", "random", "--game", "tictactoe", "--opening_plies", "1", "--games", str(games_num)]
+        assert main(words) == 0
+        assert ("there are 9 of 1 plies" in capsys.readouterr().err) == repeat
+
+
 def test_a_sequential_test_stops_early(run, capsys):
     status, out = play(capsys, "match", "rollout", "random", "--game", "connect4", "--games", 400, "--simulations", 30,
                        "--sprt", 0, 50, "--json")  # fmt: skip
