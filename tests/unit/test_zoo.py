@@ -55,6 +55,7 @@ def shipped():
     return files or [pytest.param(None, marks=pytest.mark.skip(reason="no network is shipped yet"))]
 
 
+@pytest.mark.process  # not in `make test`: it takes 5 to 20 s for each
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: path and path.stem)
 def test_each_network_is_as_strong_as_it_says(path, world):
     check(path, world)
