@@ -50,7 +50,7 @@ SOURCES = _sources()
 # Before anything imports Numba, which reads this once.
 if "NUMBA_CACHE_DIR" not in os.environ:
     os.environ["NUMBA_CACHE_DIR"] = str(_cache_folder() / f"numba-{SOURCES}")
-# Before anything loads OpenMP, which reads this once. A thread that waits for the others of its process spins, by
-# default for a millisecond and more. Where other processes share its cores, it takes them the time that they need.
+# Before anything loads OpenMP (libgomp), which reads this once. A thread with nothing to do spins before it sleeps, by
+# default for milliseconds. OpenVINO's threads and other processes need its core meanwhile.
 if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
-    os.environ["GOMP_SPINCOUNT"] = "1000"  # turns: some microseconds
+    os.environ["GOMP_SPINCOUNT"] = "1000"  # turns, some microseconds
