@@ -73,13 +73,16 @@ class Jobs:
         return self._run([sys.executable, "-m", "az_mpi", "launch", *self.where.words(), "--", *words, *sets])
 
     def _run(self, command):
-        """Return (exit status, stdout) of a job that is done, or that can be resumed after max_hours."""
+        """Return (exit status, what was said) of a job that is done, or that can be resumed after max_hours.
+
+        What was said includes its standard error, where mpirun has once put a line of a rank's standard output."""
+        before = self.log.stat().st_size if self.log.exists() else 0
         with open(self.log, "a") as log:
             status, said = mpi_job.output(command, log)
             log.write(said)
+        said = self.log.read_bytes()[before:].decode(errors="replace")
         if status not in (DONE, RESUMABLE):
-            tail = self.log.read_text(errors="replace")[-END_CHARACTERS:]
-            raise Refusal(f"a job ended with status {status}: {' '.join(command)}\n{tail}\n"
+            raise Refusal(f"a job ended with status {status}: {' '.join(command)}\n{said[-END_CHARACTERS:]}\n"
                           f"  all that it said is in {self.log}")
         return status, said
 
