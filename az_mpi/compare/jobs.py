@@ -13,7 +13,7 @@ from az_mpi.core.problems import Refusal
 from az_mpi.launch import hosts, mpi_job, mpirun
 
 END_CHARACTERS = 3000  # of a failed job's output that are shown
-OPENING_PLIES = 4  # of matches: Connect Four has 49 openings of 2 plies, so most of 200 games would be repetitions
+OPENING_PLIES = 4  # of matches: Connect Four has 49 openings of 2 plies, so half of 200 games would be repetitions
 
 
 class Where(NamedTuple):
