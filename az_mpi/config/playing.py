@@ -60,7 +60,8 @@ class Search(Section):
                                "others have a fast one, without noise, which makes no policy target.", gt=0, le=1)
     fast_simulations: whole(1, 100_000) = fixed(20, "Simulations of a fast search, with full_share below 1.")
     temperature: float = fixed(1.0, "tau in self-play: a move is drawn in proportion to N(a)^(1/tau); 0: the most "
-                                "visited move.", ge=0)
+                                "visited move. Gumbel search has the improved policy in place of N, and no tau above "
+                                "1.", ge=0)
     temperature_plies: whole(0) = fixed(12, "Plies from the start of a game that are played at temperature; later "
                                           "ones at temperature_final (the paper: 30).")
     temperature_final: float = fixed(0.25, "tau of the plies after temperature_plies (the paper: 0).", ge=0)

@@ -17,7 +17,8 @@ class Evaluate(Section):
                              "that one.")
     games_num: whole(2, multiple_of=2) = free(100, "Games against each opponent, half with each colour: a TOTAL over "
                                                 "all ranks.")
-    simulations: whole(0) = free(0, "Simulations for each move of a match game; 0: search.simulations.")
+    simulations: whole(0) = free(0, "Simulations for each move in matches, and in play if nobody says how many; 0: "
+                                  "search.simulations.")
     opponents: list_of(OPPONENTS) = free(
         ("best", "random", "rollout"), 'Who is played: the "best" network so far, "random" moves, a search on '
         '"rollout" values; "zoo:NAME", a network that comes with az_mpi; in games of OpenSpiel "mcts_bot", its own '
@@ -87,6 +88,10 @@ class Config(Section):
     storage: Storage = Storage()
     fault: Fault = Fault()
     report: Report = Report()
+
+    def match_search(self) -> Search:
+        """Return the settings of the search in matches and in play: those of self-play, but evaluate.simulations."""
+        return self.search.model_copy(update={"simulations": self.evaluate.simulations or self.search.simulations})
 
     @model_validator(mode="after")
     def _agree(self):

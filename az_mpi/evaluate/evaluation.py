@@ -25,7 +25,7 @@ def evaluate(world: World, config: Config, game: Game, network_evaluate: Evaluat
     exact solver, "solver": `optimal_share`. All matches of an iteration use the same openings; each iteration has its
     own.
     """
-    settings, search, seed = config.evaluate, _search(config), (config.seed, iteration)
+    settings, search, seed = config.evaluate, config.match_search(), (config.seed, iteration)
     player, matches = SearchPlayer(network_evaluate, search), {}
     for name, opponent in opponents(config, game, iteration, world.rank, best_evaluate).items():
         if opponent is not None:
@@ -57,11 +57,5 @@ def opponents(config: Config, game: Game, iteration: int = 0, rank: int = 0,
     """Return {name: the opponent} for `evaluate.opponents`; None for the best network while there is none. Raises
     Refusal if one of them cannot play this game. It starts no engines."""
     settings, offered = config.evaluate, {"game": game, "seed": (config.seed, iteration), "rank": rank, "best": best}
-    return {parse(name).short(): OPPONENTS.make(name, settings=settings, search=_search(config), **offered)
+    return {parse(name).short(): OPPONENTS.make(name, settings=settings, search=config.match_search(), **offered)
             for name in settings.opponents}  # fmt: skip
-
-
-def _search(config):
-    """Return the settings of the search in matches."""
-    simulations = config.evaluate.simulations or config.search.simulations
-    return config.search.model_copy(update={"simulations": simulations})

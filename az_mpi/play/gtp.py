@@ -77,7 +77,7 @@ def _number(text):
 
 
 class GtpEngine:
-    """What answers GTP. limit: for every move, on top of the clock; none without a clock: as in self-play."""
+    """What answers GTP. limit: for every move, on top of the clock; none without a clock: as in the run's matches."""
 
     def __init__(self, session: "Session", limit: Limit, lines: Lines, write: Callable[[str], None]):
         from az_mpi.games.vertices import Vertices
@@ -110,6 +110,8 @@ class GtpEngine:
             "time_left": (self._time_left, (_colour, _number, _whole)),
             "lz-analyze": (partial(self._analyze, analysis.in_leela_zero), ANY),
             "kata-analyze": (partial(self._analyze, analysis.in_katago), ANY),
+            "lz-genmove_analyze": (partial(self._genmove_analyze, analysis.in_leela_zero), ANY),
+            "kata-genmove_analyze": (partial(self._genmove_analyze, analysis.in_katago), ANY),
         }
 
     def run(self) -> None:
@@ -197,13 +199,15 @@ class GtpEngine:
         self.session.play(action)
         self._plies.append(1 + passes)
 
-    def _genmove(self, colour):
+    def _genmove(self, colour, report=lambda is_last: None):
+        """Think and play. report(whether it is the last time): called after each step of the search."""
         begun = time.monotonic()
         if self.session.over:
             self._plies.append(0)
             return PASS
         passes = self._give_turn(colour)
-        action = self._choose(colour)
+        action = self._choose(colour, report)
+        report(True)
         vertex = self.vertices.of(self.session.state, action)
         self.session.play(action)
         self._plies.append(1 + passes)
@@ -219,7 +223,7 @@ class GtpEngine:
         self.session.undo(passes)
         return vertex
 
-    def _choose(self, colour):
+    def _choose(self, colour, report=lambda is_last: None):
         """Think, and return the action to play."""
         session, limit = self.session, self.limit
         _, height, width = session.game.planes_shape
@@ -231,7 +235,8 @@ class GtpEngine:
             limit = limit._replace(seconds=max(min(budget_s, limit.seconds or math.inf), 1e-3))
         elif limit == Limit():
             limit = Limit(simulations=session.player.settings.simulations)
-        session.think(Limit(simulations=1) if len(session.legal()) == 1 else limit, self._must_leave)
+        session.think(Limit(simulations=1) if len(session.legal()) == 1 else limit,
+                      lambda: report(False) or self._must_leave())
         return session.best()
 
     def _must_leave(self):
@@ -272,9 +277,7 @@ class GtpEngine:
 
     def _analyze(self, write, words):
         """Return an iterator over lines about the position, which ends when something comes in."""
-        asked = analysis.read(words, COLOURS)
-        if asked is None:
-            raise GtpError("syntax error")
+        asked = self._asked(words)
         if self.session.over:
             raise GtpError("the game is over")
         passes = self._give_turn(self.session.to_play if asked.player is None else asked.player)
@@ -291,3 +294,28 @@ class GtpEngine:
             traceback.print_exc()
         finally:
             self.session.undo(passes)
+
+    def _asked(self, words):
+        asked = analysis.read(words, COLOURS)
+        if asked is None:
+            raise GtpError("syntax error")
+        return asked
+
+    def _genmove_analyze(self, write, words):
+        """As `_genmove`, with lines about the position while it thinks. The last line is `play` and the move."""
+        asked = self._asked(words)
+        colour = self.session.to_play if asked.player is None else asked.player
+        if not self.session.over:  # a move out of turn is refused before the reply begins
+            self.session.undo(self._give_turn(colour))
+        return self._told_move(write, asked, colour)
+
+    def _told_move(self, write, asked, colour):
+        due = time.monotonic() + asked.interval_s
+
+        def report(is_last):
+            nonlocal due
+            if is_last or time.monotonic() >= due:
+                due = time.monotonic() + asked.interval_s
+                self.write(write(self.session, self.vertices, asked) + "\n")
+
+        yield f"play {self._genmove(colour, report)}"

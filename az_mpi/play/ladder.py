@@ -82,7 +82,8 @@ def _plan(given):
                       "  train longer, or keep more checkpoints (checkpoint.keep)")
     chosen = sorted({*names[:: given.every], names[-1]})
     config = recorded_config(given.run)
-    settings = {"simulations": given.simulations or config.search.simulations, "opening_plies": given.opening_plies}
+    simulations = given.simulations or config.match_search().simulations
+    settings = {"simulations": simulations, "opening_plies": given.opening_plies}
     data = {**settings, "seed": config.seed, "pairs": []}
     path = given.run / NAME
     if files.is_there(path) and not given.fresh:

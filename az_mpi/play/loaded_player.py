@@ -50,7 +50,7 @@ class LoadedPlayer:
     def search(self, state: np.ndarray, simulations: int = 0) -> Analysis:
         """Search one position, [S], without noise: the same position gets the same result.
 
-        simulations: 0 for as many as in the run's self-play. Raises ValueError if the game is over."""
+        simulations: 0 for as many as in the run's matches. Raises ValueError if the game is over."""
         states = np.asarray(state, self.game.state_dtype)[None]
         if self.game.terminal(states)[0][0]:
             raise ValueError("the game is over in this position")
@@ -106,7 +106,7 @@ def load_player(path: str | Path, engine: str = "auto", precision: str = "auto",
     if precision == "int8":
         made.calibrate(game.planes(int8.random_states(game)))
         made.load(network)
-    return LoadedPlayer(game, made, config.search)
+    return LoadedPlayer(game, made, config.match_search())
 
 
 def find_network(run: Path, name: str) -> Path:

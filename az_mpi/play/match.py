@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 def add_strength(parser: argparse.ArgumentParser) -> None:
     """Add the options that matches and ladders share."""
     parser.add_argument("--simulations", type=positive(int), default=0, metavar="N",
-                        help="simulations for each move (by default as in each run's self-play)")
+                        help="simulations for each move (by default as in each run's own matches)")
     parser.add_argument("--opening_plies", type=int, choices=range(101), default=2, metavar="N",
                         help="random plies before each game (default 2)")
 

@@ -25,7 +25,7 @@ def make_parser(prog: str, about: str, epilog: str) -> Parser:
     parser.add_argument("--checkpoint", default="newest", metavar="NAME",
                         help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012")
     parser.add_argument("--simulations", type=positive(int), default=0, metavar="N",
-                        help="simulations for a move (by default as in the run's self-play, or what --seconds allows)")
+                        help="simulations for a move (by default as in the run's matches, or what --seconds allows)")
     parser.add_argument("--seconds", type=positive(float), default=0.0, metavar="S",
                         help="at most S seconds for a move")
     return parser

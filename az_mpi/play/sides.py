@@ -62,7 +62,7 @@ def read_side(text: str, limit: Limit, seed: tuple[int, ...], rank: int, threads
 
     A path or a name that `load_player` takes, such as a run's folder; RUN@NAME with a name as in RUN/checkpoints or
     RUN/best, or best; gtp:COMMAND or uci:COMMAND; or an opponent as in `evaluate.opponents`. limit: for each move; 0
-    simulations: as in the run's self-play. threads: of engines on a CPU."""
+    simulations: as in the run's matches. threads: of engines on a CPU."""
     protocol, _, command = text.partition(":")
     if protocol in PROTOCOLS and command:
         seconds = f", seconds={limit.seconds:g}" * bool(limit.seconds)

@@ -55,7 +55,7 @@ def _write(line):
 
 
 class UciEngine:
-    """What answers UCI. limit: for every move, on top of what "go" says; none: as in self-play."""
+    """What answers UCI. limit: for every move, on top of what "go" says; none: as in the run's matches."""
 
     def __init__(self, session: "Session", limit: Limit, lines: Lines, write: Callable[[str], None]):
         from az_mpi.games.uci_moves import uci_moves

@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
 
 
 def make_game(run: Path, checkpoint: str, simulations: int) -> "WebGame":
-    """Load a network of a run and return the game against it. simulations: for each move; 0: as in the run's self-play.
+    """Load a network of a run and return the game against it. simulations: for each move; 0: as in the run's matches.
     Raises Refusal."""
     print(f"loading {run} ({checkpoint}) ...", file=sys.stderr, flush=True)
     from az_mpi.play.run_views import RunViews

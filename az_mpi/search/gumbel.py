@@ -53,7 +53,7 @@ class Rule(NamedTuple):
 
 
 class Search(puct.Search):
-    """Gumbel search. noise: draw Gumbel numbers (self-play). The temperatures have no effect."""
+    """Gumbel search. noise: draw Gumbel numbers (self-play)."""
 
     def _make_rule(self):
         settings, num_trees = self.settings, len(self.target)
@@ -76,8 +76,11 @@ class Search(puct.Search):
 
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Return an action for each slot, int64 [n]: of those most visited in the round, the one with the largest
-        Gumbel number + log P + sigma(q). temperature has no effect."""
-        return _choose(self.trees, slots, self._rule)
+        Gumbel number + log P + sigma(q).
+
+        temperature: float [n]. Below 1 the Gumbel number counts times the temperature, and all actions of the round are
+        compared, as noise chose the most visited ones: a sample of the improved policy at about that temperature."""
+        return _choose(self.trees, slots, self._rule, temperature)
 
 
 @overload(simulation.choose_edge)
@@ -189,12 +192,13 @@ def _root_edge(trees, b, rule):
 
 
 @njit(cache=True, nogil=True)
-def _best_considered(considered, num, logits, level):
-    """Return which of the actions considered has the largest Gumbel number + logit, of those with `level` visits if
-    there are any; -1 if none is playable."""
+def _best_considered(considered, num, logits, level, temperature=1.0):
+    """Return which of the actions considered has the largest temperature * Gumbel number + logit, of those with
+    `level` visits if there are any; -1 if none is playable."""
     best, best_score, best_fits = -1, -np.inf, False
     for i in range(num):
-        score, fits = considered[i].gumbel + logits[considered[i].edge], considered[i].visits == level
+        score = temperature * considered[i].gumbel + logits[considered[i].edge]
+        fits = considered[i].visits == level
         if score > -np.inf and (best < 0 or fits > best_fits or (fits == best_fits and score > best_score)):
             best, best_score, best_fits = i, score, fits
     return best
@@ -287,7 +291,7 @@ def _value(trees, slots, rule):
 
 
 @njit(cache=True, nogil=True)
-def _choose(trees, slots, rule):
+def _choose(trees, slots, rule, temperature):
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
         b, n = slots[i], np.int64(0)
@@ -296,7 +300,9 @@ def _choose(trees, slots, rule):
         for j in range(rule.round[b].num):
             if logits[considered[j].edge] > -np.inf:
                 most = max(most, considered[j].visits)
-        best = _best_considered(considered, rule.round[b].num, logits, most)
+        cold = rule.explores[b] and temperature[i] < 1
+        best = _best_considered(considered, rule.round[b].num, logits, -1 if cold else most,
+                                temperature[i] if cold else 1.0)
         if best >= 0:
             chosen = considered[best].edge
         actions[i] = trees.edge[b, trees.node[b, n].first_edge + chosen].edge_action

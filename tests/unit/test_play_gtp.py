@@ -28,7 +28,8 @@ def test_administration():
     listed = channel.good("list_commands").split("\n")
     assert set(listed) >= set(
         "protocol_version name version known_command list_commands quit boardsize clear_board komi play genmove undo "
-        "showboard time_settings time_left final_score reg_genmove lz-analyze kata-analyze".split())
+        "showboard time_settings time_left final_score reg_genmove lz-analyze kata-analyze "
+        "lz-genmove_analyze kata-genmove_analyze".split())
     assert {channel.good(f"known_command {name}") for name in listed} == {"true"}
     assert channel.good("known_command what") == "false"
     assert channel.bad("what") == "unknown command"
@@ -81,6 +82,20 @@ def test_analysis_takes_what_programs_ask_for():
     threading.Timer(0.3, channel.send, ["\n"]).start()
     [line] = {text.count("info ") for text in channel.good("lz-analyze 5 maxmoves 2").strip().split("\n")}
     assert line == 2
+
+
+@pytest.mark.parametrize("style", ["lz", "kata"])
+def test_a_move_is_played_with_lines_about_the_search(style):
+    channel = Channel(limit=Limit(seconds=0.5))
+    *lines, last = channel.good(f"{style}-genmove_analyze b 10").strip().split("\n")
+    counted = [sum(map(int, re.findall(r" visits (\d+)", line))) for line in lines]
+    assert len(lines) >= 3 and counted == sorted(counted) and counted[-1] > counted[0] > 0
+    assert last == f"play {channel.moves()[0]}" and len(channel.moves()) == 1
+    [line, last] = channel.good(f"{style}-genmove_analyze 1000 maxmoves 2").strip().split("\n")  # white's turn
+    assert line.count("info ") == 2 and last == f"play {channel.moves()[1]}"
+    assert channel.bad(f"{style}-genmove_analyze x") == "syntax error" and len(channel.moves()) == 2
+    channel.good("undo")
+    assert len(channel.moves()) == 1
 
 
 def malformed(rng):

@@ -21,7 +21,7 @@ from az_mpi.play.loaded_player import find_network, load_player
 from az_mpi.storage import checkpoint
 
 RUN = Path(__file__).parents[1] / "data/run_of_0823929"  # a real run of tic-tac-toe
-GAMES_NUM, SLACK = 40, 0.2  # of a match against random moves; four standard deviations of its score near 0.9
+GAMES_NUM, SLACK = 20, 0.25  # of a match against random moves; four standard deviations of its score near 0.9
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def about(path):
 
 def check(path, world):
     """Assert that a network plays, and scores against random moves what it says, or more."""
-    said, player = about(path), load_player(path, engine="torch", precision="fp32")
+    said, player = about(path), load_player(path, precision="fp32")
     assert path.stat().st_size <= export_command.ZOO_BYTES_MAX and said["game"] == player.game.name
     assert float(said["hours"]) > 0 and json.loads(said["commit"]) and json.loads(said["config"])["game"]
     evaluation = json.loads(said["evaluation"])
