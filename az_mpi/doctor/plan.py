@@ -13,7 +13,7 @@ from az_mpi.config.schema import Evaluate
 from az_mpi.doctor import trial
 
 SIZES = ((3, 32), (4, 48), (5, 64), (6, 96), (10, 128), (15, 192), (20, 256))  # blocks, channels; from 6 on KataGo's
-# Positions of self-play for each weight of the tower: configs/connect4_quick.json makes 2.2 with 4 x 48, AlphaZero.jl's
+# Positions of self-play for each weight of the tower: configs/connect4_quick.json made 2.2 with 4 x 48, AlphaZero.jl's
 # Connect Four 1.4 with 5 x 128, configs/go9.json about 4. A larger network would learn less in the same time.
 POSITIONS_PER_WEIGHT = 2
 SIMULATIONS_PER_MOVE, SIMULATIONS_MIN, SIMULATIONS_MAX = 4, 100, 400
