@@ -64,16 +64,14 @@ def _colour(text):
     return COLOURS[text.lower()]
 
 
-def _whole(text):
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+def _read(pattern, kind, text):
+    if not re.fullmatch(pattern, text, re.ASCII):
         raise ValueError
-    return int(text)
+    return kind(text)
 
 
-def _number(text):
-    if not re.fullmatch(r"-?\d{1,9}(\.\d{0,9})?", text, re.ASCII):
-        raise ValueError
-    return float(text)
+_whole = partial(_read, r"\d{1,9}", int)
+_number = partial(_read, r"-?\d{1,9}(\.\d{0,9})?", float)
 
 
 class GtpEngine:

@@ -33,7 +33,7 @@ def rows_of_games(record):
 def played(request):
     """40 games with values that look random, and the game's rules."""
     game, algorithm = request.param
-    player = make_player(game, evaluate=Hashed(game), search=QUICK | {"algorithm": algorithm})
+    player = make_player(game, evaluate=Hashed(game), search=QUICK | {"algorithm": algorithm, "temperature_final": 1.0})
     return game, play_games(player, range(40))
 
 
