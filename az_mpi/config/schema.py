@@ -90,7 +90,7 @@ class Config(Section):
     report: Report = Report()
 
     def match_search(self) -> Search:
-        """Return the settings of the search in matches and in play: those of self-play, but evaluate.simulations."""
+        """Return the settings of the search in matches and in play: `search`, with `evaluate.simulations` if given."""
         return self.search.model_copy(update={"simulations": self.evaluate.simulations or self.search.simulations})
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ from az_mpi import __version__
 from az_mpi.core.exit_codes import DONE
 from az_mpi.play import analysis
 from az_mpi.play.drawing import draw
+from az_mpi.play.gtp_arguments import ANY, COLOURS, colour, number, whole
 from az_mpi.play.limits import Clock, Limit
 from az_mpi.play.lines import Lines
 from az_mpi.play.options import end_on_interrupt, make_parser, open_session
@@ -22,12 +23,10 @@ if TYPE_CHECKING:
     from az_mpi.play.session import Session
 
 PROG = "python -m az_mpi gtp"
-COLOURS = {"b": 0, "black": 0, "w": 1, "white": 1}
 NAMES = "black", "white"
 PASS = "pass"
 LEAVE_S = 0.5  # how long a search may go on when nothing follows but the end
 MOVES_TO_GO_MIN = 10  # for how many moves at least main time is to last
-ANY = (str, ...)  # any number of arguments
 ABOUT = "Let programs play against the network of a run, by the Go Text Protocol (GTP), version 2."
 EPILOG = """\
 It reads commands from standard input, for Go, Othello, Hex, Gomoku, Connect Four, and any other game whose moves are
@@ -58,22 +57,6 @@ def _write(text):
     sys.stdout.flush()
 
 
-def _colour(text):
-    if text.lower() not in COLOURS:
-        raise ValueError
-    return COLOURS[text.lower()]
-
-
-def _read(pattern, kind, text):
-    if not re.fullmatch(pattern, text, re.ASCII):
-        raise ValueError
-    return kind(text)
-
-
-_whole = partial(_read, r"\d{1,9}", int)
-_number = partial(_read, r"-?\d{1,9}(\.\d{0,9})?", float)
-
-
 class GtpEngine:
     """What answers GTP. limit: for every move, on top of the clock; none without a clock: as in the run's matches."""
 
@@ -94,18 +77,18 @@ class GtpEngine:
             "known_command": (lambda name: str(name in self.commands).lower(), (str,)),
             "list_commands": (lambda: "\n".join(self.commands), ()),
             "quit": (self._quit, ()),
-            "boardsize": (self._boardsize, (_whole,)),
-            "rectangular_boardsize": (self._boardsize, (_whole, _whole)),
+            "boardsize": (self._boardsize, (whole,)),
+            "rectangular_boardsize": (self._boardsize, (whole, whole)),
             "clear_board": (self._clear_board, ()),
-            "komi": (self._komi, (_number,)),
-            "play": (self._play, (_colour, str)),
-            "genmove": (self._genmove, (_colour,)),
-            "reg_genmove": (self._reg_genmove, (_colour,)),
+            "komi": (self._komi, (number,)),
+            "play": (self._play, (colour, str)),
+            "genmove": (self._genmove, (colour,)),
+            "reg_genmove": (self._reg_genmove, (colour,)),
             "undo": (self._undo, ()),
             "showboard": (self._showboard, ()),
             "final_score": (self._final_score, ()),
-            "time_settings": (self._time_settings, (_number, _number, _whole)),
-            "time_left": (self._time_left, (_colour, _number, _whole)),
+            "time_settings": (self._time_settings, (number, number, whole)),
+            "time_left": (self._time_left, (colour, number, whole)),
             "lz-analyze": (partial(self._analyze, analysis.in_leela_zero), ANY),
             "kata-analyze": (partial(self._analyze, analysis.in_katago), ANY),
             "lz-genmove_analyze": (partial(self._genmove_analyze, analysis.in_leela_zero), ANY),
@@ -303,17 +286,21 @@ class GtpEngine:
         """As `_genmove`, with lines about the position while it thinks. The last line is `play` and the move."""
         asked = self._asked(words)
         colour = self.session.to_play if asked.player is None else asked.player
-        if not self.session.over:  # a move out of turn is refused before the reply begins
-            self.session.undo(self._give_turn(colour))
+        if not self.session.over:
+            self.session.undo(self._give_turn(colour))  # a move out of turn is refused before the reply begins
         return self._told_move(write, asked, colour)
 
     def _told_move(self, write, asked, colour):
-        due = time.monotonic() + asked.interval_s
+        told, begun_with = time.monotonic(), len(self.session.actions)
 
         def report(is_last):
-            nonlocal due
-            if is_last or time.monotonic() >= due:
-                due = time.monotonic() + asked.interval_s
+            nonlocal told
+            if is_last or time.monotonic() >= told + asked.interval_s:
+                told = time.monotonic()
                 self.write(write(self.session, self.vertices, asked) + "\n")
 
-        yield f"play {self._genmove(colour, report)}"
+        try:
+            yield f"play {self._genmove(colour, report)}"
+        except Exception:  # the reply has begun: an error can only end it
+            traceback.print_exc()
+            self.session.undo(len(self.session.actions) - begun_with)

@@ -139,7 +139,8 @@ def test_a_mistake_in_the_rules_does_not_end_the_engine(monkeypatch, capsys):
     assert channel.bad("genmove w").startswith("internal error")
     monkeypatch.undo()
     monkeypatch.setattr(channel.session, "think", lambda *how: 1 / 0)
-    assert channel.good("lz-analyze b 5") == "" and channel.moves() == ["C3"]
+    for command in ("lz-analyze", "lz-genmove_analyze"):
+        assert channel.good(f"{command} b 5") == "" and channel.moves() == ["C3"]
 
 
 @pytest.mark.parametrize("last", ["quit\n", "", "3 quit # that is all\n"])
