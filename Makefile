@@ -58,12 +58,12 @@ faults: setup ## ranks killed, stopped and starved of disk in a sample of trials
 faults-long: setup ## random trials for HOURS=8; their counts go to docs/fault_trials.csv, each result to faults.jsonl
 	python tests/faults/long.py --hours $(HOURS)
 
-bench: setup ## every benchmark (25 to 50 minutes); BENCH_RUN=runs/connect4_quick: self-play with that run's network
+bench: setup ## every benchmark (25 to 50 minutes); BENCH_RUN=RUN: self-play with that run's network
 	python benchmarks/search.py
 	python benchmarks/engines.py
 	python benchmarks/blocks.py --seconds 10
-	python benchmarks/selfplay.py --config_file $(CONFIG) $(if $(BENCH_RUN),--run $(BENCH_RUN))
-	python benchmarks/one_game.py --config_file $(CONFIG) $(if $(BENCH_RUN),--run $(BENCH_RUN))
+	python benchmarks/selfplay.py $(if $(BENCH_RUN),--run $(BENCH_RUN))
+	python benchmarks/one_game.py $(if $(BENCH_RUN),--run $(BENCH_RUN))
 	python benchmarks/train.py
 	python benchmarks/segments.py
 	mpirun -np $(NP) -H localhost:$(NP) python benchmarks/exchange.py

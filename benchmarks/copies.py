@@ -36,7 +36,7 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, ROOT / "benchmarks" / "programs" / "alternating_copies.py", f"{folder}/lines",
-                 "--config_file", ROOT / "configs" / "connect4_quick.json", "--logdir", f"{folder}/run"]  # fmt: skip
+                 "--config_file", ROOT / "benchmarks" / "connect4.json", "--logdir", f"{folder}/run"]  # fmt: skip
         for setting in (*SAME, f"network.blocks={arguments.blocks}", f"network.channels={arguments.channels}",
                         f"train.batch_size={arguments.batch_size}", f"train.replay_ratio={arguments.replay_ratio}",
                         f"iterations={1 + 2 * arguments.pairs}"):  # fmt: skip

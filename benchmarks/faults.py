@@ -105,7 +105,7 @@ class Job:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--config_file", type=Path, default=ROOT / "configs" / "connect4_quick.json")
+    parser.add_argument("--config_file", type=Path, default=ROOT / "benchmarks" / "connect4.json")
     parser.add_argument("--iterations", type=int, default=15, help="to compare, 2 or more (default: %(default)s)")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

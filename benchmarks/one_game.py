@@ -37,7 +37,7 @@ OPENING_PLIES = 4
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, help="the folder of a run: its configuration and newest network")
-    parser.add_argument("--config_file", type=Path, default=Path("configs/connect4_quick.json"))
+    parser.add_argument("--config_file", type=Path, default=Path("benchmarks/connect4.json"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
     parser.add_argument("--simulations", type=int, default=800, help="for a move of the one game")
     parser.add_argument("--leaves", type=int, default=0, help="at once; by default as many as make the engine fast")

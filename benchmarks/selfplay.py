@@ -39,7 +39,7 @@ BATCHES = (32, 64, 128, 256, 512)
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, help="the folder of a run: its configuration and newest network")
-    parser.add_argument("--config_file", type=Path, default=Path("configs/connect4_quick.json"))
+    parser.add_argument("--config_file", type=Path, default=Path("benchmarks/connect4.json"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
     parser.add_argument("--engine", choices=("auto", "openvino", "torch"), default="auto")
     parser.add_argument("--seconds", type=float, default=15.0, help="of self-play in each of the runs")

@@ -106,7 +106,7 @@ def main():
     parser.add_argument("other", help="the other program, a command of the shell")
     parser.add_argument("--pattern", help="of the other program's lines, with groups such as (?P<simulations>[0-9,]+)")
     parser.add_argument("--run", type=Path, help="as for benchmarks/selfplay.py")
-    parser.add_argument("--config_file", type=Path, default=ROOT / "configs" / "connect4_quick.json")
+    parser.add_argument("--config_file", type=Path, default=ROOT / "benchmarks" / "connect4.json")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
     parser.add_argument("--cores", type=int, default=1, help="for each side; az_mpi has a rank on each")
     parser.add_argument("--warm_up", type=float, default=60.0, metavar="S")
