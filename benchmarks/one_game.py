@@ -55,7 +55,7 @@ def main():
         network.load_state_dict(checkpoint.load_newest(arguments.run / "checkpoints", set_aside=False)[0].model)
     engine, choice = engines.make("auto", network, game, "cpu", 1, "auto")
     player = LoadedPlayer(game, engine, config.search)
-    leaves_max = arguments.leaves or player.fast_batch()
+    leaves_max = arguments.leaves or player.leaves_at_once()
     many = Player(config, game, network_evaluator(game, engine, config.network), 0)
     ids, deep = itertools.count(), lambda: Session(player, leaves_max, CACHE_BYTES)
     sides = {

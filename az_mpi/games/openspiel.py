@@ -17,6 +17,7 @@ import psutil
 
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game, require
+from az_mpi.games.openspiel_chess import SIDEWAYS, lead, turned
 from az_mpi.games.symmetry import dihedral
 
 MAX_PLIES = 512  # by default; chess in OpenSpiel allows 17,695
@@ -28,14 +29,17 @@ SAMPLES_MAX, SAMPLES_BYTES = 16_000, 2**22  # copies of a state that are made to
 # moves. A test looks at each. Not so: quoridor's moves, the drops of crazyhouse and shogi, hive.
 BY_CELLS = ("amazons antichess breakthrough checkers chess clobber go gomoku havannah hex lines_of_action mnk othello "
             "pentago tic_tac_toe xiangqi y").split()  # fmt: skip
-SIDEWAYS = "antichess", "chess"  # their actions count squares file by file, from the mover's side; see `OpenSpiel`
+CHOICES = {"truncated": ("draw", "material"), "view": ("board", "mover")}  # of parameters of `make`
 
 
 def make(name: str, max_plies: int = 0, symmetries: str = "none", cache_mb: int = 256,
-         action_kinds: int | None = None, **parameters: Any) -> Game:
+         action_kinds: int | None = None, truncated: str = "draw", view: str = "board",
+         **parameters: Any) -> Game:
     """Return the game called `name` in OpenSpiel with its `parameters`.
 
-    max_plies: a game that is longer is a draw; 0: the longest game that the rules allow, at most `MAX_PLIES`.
+    max_plies: a game that is longer is truncated; 0: the longest game that the rules allow, at most `MAX_PLIES`.
+    truncated: what such a game is worth: "draw", or "material", in chess: half a win for the one with more `PAWNS`.
+    view: "mover": in chess and antichess, the planes of the mover's pieces come first; "board": those of White's.
     symmetries: "none", "half_turn" or "dihedral" (all 8 images of a square board), for games whose actions are cells.
     cache_mb: memory for OpenSpiel's objects, in MiB.
     action_kinds: see `Game`; None: as is known for the games in `BY_CELLS`, 0 for all others.
@@ -53,7 +57,7 @@ def make(name: str, max_plies: int = 0, symmetries: str = "none", cache_mb: int 
                       f"{str(error).splitlines()[0]}") from error
     if problem := misfit(game):
         raise Refusal(f"{name} cannot be played: {problem}")
-    return OpenSpiel(game, max_plies, symmetries, cache_mb, action_kinds)
+    return OpenSpiel(game, max_plies, symmetries, cache_mb, action_kinds, truncated, view)
 
 
 def _import(name):
@@ -102,20 +106,24 @@ class OpenSpiel(Game):
     planes_dtype = np.dtype(np.float32)
     state_dtype = np.dtype(np.int16)
 
-    def __init__(self, game: Any, max_plies: int, symmetries: str, cache_mb: int, action_kinds: int | None):
+    def __init__(self, game: Any, max_plies: int, symmetries: str, cache_mb: int, action_kinds: int | None,
+                 truncated: str, view: str):
         from open_spiel.python.observation import make_observation
 
         self.game, self._first = game, game.new_initial_state().current_player()
         longest = min(game.max_game_length(), MAX_PLIES)
         require("max_plies", max_plies, 0, min(game.max_game_length(), np.iinfo(np.int16).max))
         self.max_plies = max_plies or longest
-        cut = f"[max_plies={self.max_plies}]" if self.max_plies < game.max_game_length() else ""
-        self.name = f"openspiel:{game}{cut}"
+        self._short_name = game.get_type().short_name
+        self._by_material = _chosen(self._short_name, "truncated", truncated, ("chess",))
+        self._own_first = _chosen(self._short_name, "view", view, SIDEWAYS)
+        extra = [f"max_plies={self.max_plies}"] * (self.max_plies < game.max_game_length())
+        extra += ["truncated=material"] * self._by_material + ["view=mover"] * self._own_first
+        self.name = f"openspiel:{game}" + f"[{','.join(extra)}]" * bool(extra)
         self.num_actions, self.state_size = game.num_distinct_actions(), self.max_plies + 1
         channels, height, width = _board_shape(game.observation_tensor_shape())
         self.planes_shape = (channels + 1, height, width)
         self.action_kinds = _kinds(game, self.num_actions // (height * width), action_kinds)
-        self._sideways = game.get_type().short_name in SIDEWAYS
         self.symmetry_cells, self.symmetry_actions = _symmetries(symmetries, height, width, self.num_actions)
         self._observation, self._scale = make_observation(game), 1 / game.max_utility()
         self._words = functools.lru_cache(maxsize=1)(self._name_actions)  # callers ask for all actions of a state
@@ -141,8 +149,10 @@ class OpenSpiel(Game):
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ended, value = states[:, 0] >= self.max_plies, np.zeros(len(states), np.float32)
         for i, live in enumerate(self._each(states)):
-            if live.is_terminal():  # else a game that is cut is a draw
+            if live.is_terminal():
                 ended[i], value[i] = True, live.returns()[self._first] * self._scale
+            elif ended[i] and self._by_material:
+                value[i] = 0.5 * np.sign(lead(live))
         return ended, value
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
@@ -155,11 +165,7 @@ class OpenSpiel(Game):
             second = live.current_player() == 1 - self._first
             observation.set_from(live, 1 - self._first if second else self._first)
             row[:numbers], row[numbers:] = observation.tensor, second
-        if self._sideways:
-            planes = np.ascontiguousarray(planes.swapaxes(2, 3))
-            black = planes[:, -1, 0, 0] == 1
-            planes[black] = planes[black, :, :, ::-1]
-        return planes
+        return turned(planes, self._short_name, self._own_first) if self._short_name in SIDEWAYS else planes
 
     def show(self, state: np.ndarray) -> str:
         return str(self.live(state))
@@ -256,6 +262,15 @@ def _symmetries(kind, height, width, num_actions):
     further = np.tile(np.arange(cells, num_actions, dtype=np.int32), (len(tables), 1))
     return tables, np.concatenate([tables, further], axis=1) if kind != "none" else (
         np.arange(num_actions, dtype=np.int32)[None])
+
+
+def _chosen(name, key, value, names):
+    """Return whether `value` is the second of the CHOICES for `key`. Raises ValueError for another word, or for the
+    second one in a game that is not among `names`."""
+    first, second = CHOICES[key]
+    if value not in (first, second) or value == second and name not in names:
+        raise ValueError(f"{key} is {value!r}; allowed: {first}, and {second} in {' and '.join(names)} alone")
+    return value == second
 
 
 def _state_bytes(game):

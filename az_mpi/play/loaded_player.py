@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from az_mpi.search.puct import Search
 
 
-BATCH_MAX, BATCH_S, FAST = 128, 0.02, 0.85  # see `LoadedPlayer.fast_batch`
+BATCH_MAX, BATCH_S, FAST = 128, 0.02, 0.85  # see `LoadedPlayer.leaves_at_once`
+EVALUATED = 0.5  # of a tree's leaves; the others are in the cache, or are found twice
 
 
 class Analysis(NamedTuple):
@@ -70,9 +71,9 @@ class LoadedPlayer:
         evaluate = CachedEvaluator(self.game, self.engine, cache_bytes) if cache_bytes else self._evaluate
         return make_search(self.game, evaluate, settings, 1, noise=False)
 
-    def fast_batch(self) -> int:
-        """Measure and return how many positions the engine is asked for at once to work at FAST of its speed. A batch
-        takes no more than BATCH_S."""
+    def leaves_at_once(self) -> int:
+        """Measure and return how many leaves of one tree are to be searched at once: as many as keep the engine at FAST
+        of its speed if EVALUATED of them reach it. A batch takes no more than BATCH_S."""
         states, rates = self.game.initial(BATCH_MAX), {}
         self.engine.prepare(BATCH_MAX)
         for num in (2**k for k in range(BATCH_MAX.bit_length())):
@@ -84,7 +85,8 @@ class LoadedPlayer:
             if num > 1 and min(took) > BATCH_S:
                 break
             rates[num] = num / min(took)
-        return min(num for num, rate in rates.items() if rate >= FAST * max(rates.values()))
+        batch = min(num for num, rate in rates.items() if rate >= FAST * max(rates.values()))
+        return round(batch / EVALUATED) if batch > 1 else 1
 
     def evaluate(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (logits float32 [n, A], value float32 [n]) of states [n, S]: the network's, without search."""

@@ -60,7 +60,7 @@ def open_session(given: argparse.Namespace) -> "tuple[Session, Limit]":
     from az_mpi.play.session import Session
 
     player = load_player(find_network(given.run, given.checkpoint))
-    session = Session(player, player.fast_batch(), CACHE_BYTES)
+    session = Session(player, player.leaves_at_once(), CACHE_BYTES)
     session.warm_up()
     # The garbage collector looks no more at what was loaded, which would make somebody wait for a move.
     gc.collect()

@@ -75,10 +75,36 @@ def test_the_player_who_begins_is_player_0_also_where_openspiel_counts_otherwise
     assert ended[0] and value[0] == -1.0  # for White
 
 
+def test_with_view_mover_both_players_see_mirrored_positions_alike():
+    """White's pawn is on e4, its king has moved to e2, Black's pawn is on e5: Black sees what White sees when it is
+    Black's king that has moved. Only who moves, planes 14 and the last, differs."""
+    for name in ("chess", "antichess"):
+        game, board = (games.make(f"openspiel:{name}(max_plies=40, view='{view}')") for view in ("mover", "board"))
+        blacks, whites = (play(game, moves) for moves in (["e4", "e5", "Ke2"], ["e3", "e5", "e4", "Ke7"]))
+        black, white = (np.delete(game.planes(states)[0], [14, -1], axis=0) for states in (blacks, whites))
+        assert (black == white).all() and white[:12].sum() == 32, name
+        assert (game.planes(whites) == board.planes(whites)).all()
+        assert (game.planes(blacks) != board.planes(blacks)).any()
+
+
 def test_a_game_that_is_cut_is_a_draw():
     game = games.make("openspiel:tic_tac_toe(max_plies=3)")
     ended, value = game.terminal(play(game, ["x(1,1)", "o(0,0)", "x(2,2)"]))
     assert ended[0] and value[0] == 0.0 and "max_plies=3" in game.name
+
+
+def test_a_game_of_chess_that_is_cut_may_be_half_a_win_for_the_one_with_more_pieces():
+    """White takes a pawn, Black takes it back and then a second one, which costs Black the queen."""
+    moves = ["e4", "d5", "exd5", "Qxd5", "Nc3", "Qxd2+", "Qxd2", "Nf6"]
+    for plies, white_ahead in ((2, 0), (3, 1), (4, 0), (6, -1), (7, 1), (8, 1)):
+        game = games.make(f"openspiel:chess(max_plies={plies}, truncated='material')")
+        state = play(game, moves[:plies])
+        ended, value = game.terminal(state)
+        assert ended[0] and value[0] == (-0.5 if game.to_play(state)[0] else 0.5) * white_ahead, plies
+    assert "truncated=material" in game.name
+    mated = games.make("openspiel:chess(max_plies=4, truncated='material')")
+    ended, value = mated.terminal(play(mated, ["f3", "e5", "g4", "Qh4#"]))
+    assert ended[0] and value[0] == -1.0  # a mate on the last ply is a mate
 
 
 def test_results_do_not_depend_on_the_cache():
@@ -188,6 +214,8 @@ def test_what_does_not_fit_is_refused_with_its_property():
                         ("hex(max_plies=1000)", "121"), ("hex(max_plies=2.5)", "whole number"),
                         ("clobber(symmetries='dihedral')", "square"),
                         ("chess(symmetries='around')", "half_turn"),
+                        ("chess(truncated='win')", "draw, and material"), ("hex(truncated='material')", "chess alone"),
+                        ("hex(view='mover')", "antichess and chess alone"),
                         ("chess(action_kinds=74)", "0 to 73")):  # fmt: skip
         with pytest.raises(Refusal, match=words):
             games.make(f"openspiel:{name}")

@@ -1,0 +1,33 @@
+"""What `openspiel` knows of chess and its variants beyond what OpenSpiel says of every game."""
+
+from typing import Any
+
+import numpy as np
+
+PAWNS = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}  # what pieces count
+SIDEWAYS = "antichess", "chess"  # their actions count squares file by file, from the mover's side
+# Planes 0 to 11 are White's and Black's kings, queens, rooks, bishops, knights and pawns by turns; planes 16 to 19 of
+# chess are White's and Black's two rights to castle. Here the order in which Black's pieces come first.
+_PIECES = [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10]
+BLACK_FIRST = {"antichess": _PIECES, "chess": [*_PIECES, 12, 13, 14, 15, 18, 19, 16, 17]}
+
+
+def lead(live: Any) -> int:
+    """Return by how many `PAWNS` the player to move is ahead in a state of OpenSpiel's chess."""
+    board, mover = str(live).split()[:2]
+    white = sum(PAWNS.get(piece.lower(), 0) * (1 if piece.isupper() else -1) for piece in board)
+    return white if mover == "w" else -white
+
+
+def turned(planes: np.ndarray, name: str, own_first: bool) -> np.ndarray:
+    """Return planes [n, C, 8, 8], whose last one is 1 where Black is to move, as `OpenSpiel` describes them.
+
+    name: "chess" or "antichess". own_first: the planes of the mover's pieces come before the other's, which White has
+    in any case."""
+    planes = np.ascontiguousarray(planes.swapaxes(2, 3))
+    black = planes[:, -1, 0, 0] == 1
+    planes[black] = planes[black, :, :, ::-1]
+    if own_first:
+        order = BLACK_FIRST[name]
+        planes[black, : len(order)] = planes[black][:, order]
+    return planes
