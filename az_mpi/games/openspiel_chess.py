@@ -20,10 +20,10 @@ def lead(live: Any) -> int:
 
 
 def turned(planes: np.ndarray, name: str, own_first: bool) -> np.ndarray:
-    """Return planes [n, C, 8, 8], whose last one is 1 where Black is to move, as `OpenSpiel` describes them.
+    """Return planes [n, C, 8, 8] seen from the mover's side, as the class `OpenSpiel` describes them. Their last one is
+    1 where Black is to move.
 
-    name: "chess" or "antichess". own_first: the planes of the mover's pieces come before the other's, which White has
-    in any case."""
+    name: "chess" or "antichess". own_first: put Black's pieces before White's where Black is to move."""
     planes = np.ascontiguousarray(planes.swapaxes(2, 3))
     black = planes[:, -1, 0, 0] == 1
     planes[black] = planes[black, :, :, ::-1]
