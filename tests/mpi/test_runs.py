@@ -230,9 +230,9 @@ def test_max_steps_ends_a_run(run_dist, tmp_path):
 
 def test_hours_of_all_starts_end_a_run_and_its_schedule(run_dist, tmp_path):
     folder, endless = tmp_path / "run", [*SMALL, "--set", "report.summary_frequency=1", "--set", "iterations=100000"]
-    run_dist(2, folder, *endless, "--set", "train.hours=1.0", "--max_hours", 0.0011, status=75)
+    run_dist(2, folder, *endless, "--set", "train.hours=0.0011")
     first = json.loads((newest(folder) / "state.json").read_text())
-    assert first["hours"] > 0.00099  # the start of the program counts for max_hours alone
+    assert first["hours"] >= 0.0011  # however slow the machine: it ends with the iteration that reaches them
     hours = first["hours"] + 0.0009
     done = run_dist(2, folder, *endless, "--set", f"train.hours={hours}")
     second = json.loads((newest(folder) / "state.json").read_text())
