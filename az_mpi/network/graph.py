@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 INPUT = "planes"
+LAYOUT = "contiguous"  # a method that changes the order in memory alone
 
 
 class Operation(NamedTuple):
@@ -33,13 +34,15 @@ def operations(network: torch.nn.Module) -> tuple[list[Operation], dict[str, str
     for node in fx.Tracer().trace(network).nodes:
         if node.op == "output":
             outputs = {name: _name(result) for name, result in node.args[0].items()}
-        elif node.op != "placeholder":
+        elif node.op != "placeholder" and node.target != LAYOUT:
             made.append(_operation(node, network))
     return made, outputs
 
 
 def _name(node):
     """Return the name of a result. A point in it keeps it apart from the names of outputs."""
+    if node.target == LAYOUT:
+        return _name(node.args[0])
     return INPUT if node.op == "placeholder" else f"{node.name}.out"
 
 
@@ -78,6 +81,12 @@ def _axes(x, dim, keepdim=False):
     return [x], {"axes": [dim] if isinstance(dim, int) else list(dim), "keepdims": int(keepdim)}
 
 
+def _maxima(x, size, **_):
+    if size != 1:
+        raise ValueError(f"adaptive_max_pool2d has size {size}; allowed: 1, the whole board")
+    return [x], {"axes": [2, 3], "keepdims": 1}
+
+
 # Layers: function of the layer -> settings. Functions and methods of torch: their arguments -> (inputs, settings).
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "Conv2d": _conv,
@@ -93,5 +102,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "cat": lambda parts, dim=0: (list(parts), {"axis": dim}),
     "permute": lambda x, *dims: ([x], {"axes": list(dims) if isinstance(dims[0], int) else list(dims[0])}),
     "amax": _axes,
+    "adaptive_max_pool2d": _maxima,
     "mean": _axes,
 }

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from az_mpi.network.blocks.block import Block, convolution, draw_first
-from az_mpi.network.heads.head import draw, zero
+from az_mpi.network.heads.head import draw, maxima, zero
 
 SHARE = 4  # one of so many channels is pooled
 
@@ -38,6 +38,6 @@ class GlobalPooling(Block):
         hidden = self.first(x)
         if self.pool is not None:
             cells = F.relu(self.pool(x))
-            board = torch.cat([cells.mean((2, 3), keepdim=True), cells.amax((2, 3), keepdim=True)], dim=1)
+            board = torch.cat([cells.mean((2, 3), keepdim=True), maxima(cells)], dim=1)
             hidden = hidden + self.bias(board)
         return F.relu(x + self.second(F.relu(hidden)))

@@ -41,7 +41,7 @@ def convolutions(graph: fx.Graph, network: torch.nn.Module) -> dict[fx.Node, fx.
     computed from means or maxima over the board alone is not: it takes no time, and weighs on every cell."""
     found, pooled = {}, set()
     for node in graph.nodes:
-        if getattr(node.target, "__name__", node.target) in ("mean", "amax") or (
+        if getattr(node.target, "__name__", node.target) in ("mean", "amax", "adaptive_max_pool2d") or (
                 node.all_input_nodes and pooled.issuperset(node.all_input_nodes)):
             pooled.add(node)
             continue

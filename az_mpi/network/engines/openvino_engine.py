@@ -156,6 +156,12 @@ def _linear(ops, layer, x):
     return x if layer.bias is None else ops.add(x, _constant(ops, layer.bias, 1, -1))
 
 
+def _maxima(ops, x, size, **_):
+    if size != 1:
+        raise ValueError(f"adaptive_max_pool2d has size {size}; allowed: 1, the whole board")
+    return ops.reduce_max(x, ops.constant(np.array([2, 3])), True)
+
+
 # What tower and heads may consist of: layers, functions and methods of torch, by name.
 OPERATIONS = {
     "Conv2d": _conv,
@@ -171,5 +177,7 @@ OPERATIONS = {
     "cat": lambda ops, parts, dim=0: ops.concat(list(parts), dim),
     "permute": lambda ops, x, *dims: ops.transpose(x, ops.constant(np.array(dims).reshape(-1))),
     "amax": lambda ops, x, dim, keepdim=False: ops.reduce_max(x, ops.constant(np.array(dim)), keepdim),
+    "adaptive_max_pool2d": _maxima,
+    "contiguous": lambda ops, x: x,
     "mean": lambda ops, x, dim, keepdim=False: ops.reduce_mean(x, ops.constant(np.array(dim)), keepdim),
 }

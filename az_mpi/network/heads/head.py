@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from az_mpi.games.base import Game
 
@@ -55,7 +56,22 @@ class Head(nn.Module):
 
 def pooled(x: torch.Tensor) -> torch.Tensor:
     """Return the means and the maxima over the board, float [B, 2 C]. x: float [B, C, H, W]."""
-    return torch.cat([x.mean((2, 3)), x.amax((2, 3))], dim=1)
+    return torch.cat([x.mean((2, 3)), maxima(x).flatten(1)], dim=1)
+
+
+def maxima(x: torch.Tensor) -> torch.Tensor:
+    """Return the maxima over the board, float [B, C, 1, 1]. x: float [B, C, H, W].
+
+    Not by `amax`, whose gradient takes five times as long on a processor: it looks for equal maxima."""
+    return F.adaptive_max_pool2d(x, 1)
+
+
+def rows(x: torch.Tensor) -> torch.Tensor:
+    """Return the ReLU of a convolution as a row for a linear layer, float [B, C H W]. x: float [B, C, H, W].
+
+    The linear layer's gradient comes back channel by channel. Where the tower's layout, cell by cell, meets it in the
+    ReLU, the gradient of that takes 20 times as long on a processor; so the layout changes before."""
+    return F.relu(x.contiguous()).flatten(1)
 
 
 def draw(layer: nn.Module) -> None:

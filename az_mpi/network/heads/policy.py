@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from az_mpi.games.base import Game
-from az_mpi.network.heads.head import WEIGHTS_MAX, Head, draw, pooled, zero
+from az_mpi.network.heads.head import WEIGHTS_MAX, Head, draw, pooled, rows, zero
 
 HIDDEN_CHANNELS = 32
 
@@ -39,9 +39,9 @@ class Policy(Head):
             zero(self.further)
 
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
-        hidden = F.relu(self.conv(tower))
         if not self.by_cells:
-            return self.out(hidden.flatten(1))
+            return self.out(rows(self.conv(tower)))
+        hidden = F.relu(self.conv(tower))
         logits = self.out(hidden).permute(0, 2, 3, 1).flatten(1)
         return logits if self.further is None else torch.cat([logits, self.further(pooled(hidden))], dim=1)
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from az_mpi.games.base import Game
-from az_mpi.network.heads.head import WEIGHTS_MAX, Head, draw, pooled, zero
+from az_mpi.network.heads.head import WEIGHTS_MAX, Head, draw, pooled, rows, zero
 
 HIDDEN_CHANNELS, HIDDEN = 32, 64
 
@@ -42,8 +42,8 @@ class Value(Head):
 
     def last_hidden(self, tower: torch.Tensor) -> torch.Tensor:
         """Return the last hidden layer, float [B, HIDDEN]."""
-        cells = F.relu(self.conv(tower))
-        return F.relu(self.hidden(pooled(cells) if self.is_pooled else cells.flatten(1)))
+        cells = self.conv(tower)
+        return F.relu(self.hidden(pooled(F.relu(cells)) if self.is_pooled else rows(cells)))
 
     def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
         share, positions = settings.root_value_share, record.positions

@@ -19,7 +19,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 BATCH = "batch"
 OPS = {"Conv2d": "Conv", "Linear": "Gemm", "relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "softmax": "Softmax",
        "add": "Add", "mul": "Mul", "flatten": "Flatten", "squeeze": "Squeeze", "cat": "Concat", "permute": "Transpose",
-       "amax": "ReduceMax", "mean": "ReduceMean"}  # fmt: skip
+       "amax": "ReduceMax", "adaptive_max_pool2d": "ReduceMax", "mean": "ReduceMean"}  # fmt: skip
 
 
 def write(operations: list[Operation], outputs: dict[str, tuple[str, list[int]]], planes_shape: tuple[int, ...],

@@ -61,6 +61,7 @@ const OPERATIONS = {
     return { shape, data };
   },
   amax: ([x], settings) => pooled(x, settings, (part) => part.reduce((a, b) => Math.max(a, b), -Infinity)),
+  adaptive_max_pool2d: (...one) => OPERATIONS.amax(...one),
   mean: ([x], settings) => pooled(x, settings, (part) => part.reduce((a, b) => a + b, 0) / part.length),
 };
 
