@@ -134,13 +134,15 @@ def selfplay(arguments: Arguments, config: Config, world: World, requests: Reque
     record = player.take()
     run.setup.callbacks.games(record)
     record = record.gather(world)
-    simulations = world.sum(np.array([player.simulations_num], np.int64))[0]
+    counts = [player.simulations_num, *run.playing.evaluate.take_counts()]
+    simulations, asked, evaluated = world.sum(np.array(counts, np.int64))
     if not world.is_root:
         return
     written = segment.write(folder, index, run.setup.game, record, exchange.provenance(run, record))
     games_num, positions_num = len(record.games), len(record.positions)
     result = {"segment": str(written.path), "games_num": games_num, "positions_num": positions_num}
     result |= {"games_per_s": games_num / seconds, "simulations_per_s": simulations / seconds}
+    result |= {"cache_hit_rate": 1 - evaluated / asked} if asked else {}
     print(json.dumps(result))
 
 

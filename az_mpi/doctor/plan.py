@@ -1,22 +1,25 @@
 """A configuration for a game and a time: arithmetic on what `trial.measure` finds, called `figures` here. No measuring.
 
-Where the rules of thumb come from: KataGo (Wu 2019, "Accelerating Self-Play Learning in Go") for the sizes of networks,
-a window that is a small part of all positions and a network that grows with the time spent; MiniZero (Wu et al. 2023)
-for a window of 20 iterations; AlphaZero.jl's and our own Connect Four for positions by weight and games by iteration.
+Where the rules of thumb come from: docs/learning.md, the recipe of configs/connect4_quick.json, for search, targets,
+batch, games by iteration and positions by weight; KataGo (Wu 2019, "Accelerating Self-Play Learning in Go") for the
+sizes of networks, a window that is a small part of all positions and a network that grows with the time spent; MiniZero
+(Wu et al. 2023) for a window of 20 iterations.
 """
 
 import math
 from typing import Any, NamedTuple
 
 from az_mpi.config import load as configuration
-from az_mpi.config.schema import Evaluate
+from az_mpi.config.schema import Evaluate, Search
 from az_mpi.doctor import trial
 
 SIZES = ((3, 32), (4, 48), (5, 64), (6, 96), (10, 128), (15, 192), (20, 256))  # blocks, channels; from 6 on KataGo's
-# Positions of self-play for each weight of the tower: configs/connect4_quick.json made 2.2 with 4 x 48, AlphaZero.jl's
-# Connect Four 1.4 with 5 x 128, configs/go9.json about 4. A larger network would learn less in the same time.
-POSITIONS_PER_WEIGHT = 2
-SIMULATIONS_PER_MOVE, SIMULATIONS_MIN, SIMULATIONS_MAX = 4, 100, 400
+# Positions of self-play for each weight of the tower: configs/connect4_quick.json makes 24 with 3 x 32, Othello 6 x 6 in
+# half an hour 23 with 4 x 48. A larger network would learn less in the same time.
+POSITIONS_PER_WEIGHT = 20
+SIMULATIONS = 32
+OPENING_SHARE, OPENING_MIN, OPENING_MAX = 0.2, 2, 30  # of a random game: plies at random, and at a high temperature
+HEADS = ["policy", "value", "opponent_reply", "short_term_value(horizon=6)"]
 # Iterations of a run of one hour, growing with the root of hours (212 in 8 hours), up to the 300 of MiniZero.
 ITERATIONS_AN_HOUR, ITERATIONS_MAX = 75, 300
 # Games an iteration, of all ranks and of each rank; and games at once of a rank: with fewer the engine's batches are so
@@ -29,19 +32,26 @@ ROLLOUT_SHARE = 0.05  # of the time: if the opponent "rollout" takes more, it is
 
 
 class Rules(NamedTuple):
-    """What random games show of a game: legal moves of a position, microseconds of its rules for each ply."""
+    """What random games show of a game: legal moves of a position, microseconds of its rules for each ply, plies."""
 
     legal_num: float
     ply_us: float
+    length: float
 
 
 def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int) -> dict[str, Any]:
     """Return a configuration, as in a file, to measure a network of `size` (blocks, channels) with."""
-    simulations = 50 * round(SIMULATIONS_PER_MOVE * rules.legal_num / 50)
-    return {"game": game, "iterations": 1, "network": {"blocks": size[0], "channels": size[1]},
-            "search": {"simulations": min(max(simulations, SIMULATIONS_MIN), SIMULATIONS_MAX)},
-            "selfplay": {"games_num": 256 * ranks_num, "parallel_games": 128}, "replay": {"window_max": 1_000_000},
-            "train": {"batch_size": max(512 if size[0] < 5 else 1024, ranks_num)}}  # fmt: skip
+    opening = min(max(round(OPENING_SHARE * rules.length), OPENING_MIN), OPENING_MAX)
+    search = {"algorithm": "gumbel", "simulations": SIMULATIONS, "gumbel_c_scale": 0.3, "temperature_plies": opening,
+              "temperature_final": 0.0}  # fmt: skip
+    if rules.legal_num > Search().gumbel_actions:  # each move is tried, or a mate in one may be missed
+        search["gumbel_actions"] = SIMULATIONS
+    return {"game": game, "iterations": 1, "network": {"blocks": size[0], "channels": size[1], "heads": HEADS},
+            "search": search,
+            "selfplay": {"games_num": 256 * ranks_num, "parallel_games": 128, "random_plies": opening},
+            "replay": {"window_max": 1_000_000},
+            "train": {"batch_size": max(256 if size[0] < 5 else 512, ranks_num), "replay_ratio": 1.5,
+                      "root_value_share": 0.8}}  # fmt: skip
 
 
 def games_in(data: dict[str, Any], figures: dict[str, Any], hours: float) -> float:
@@ -59,7 +69,7 @@ def positions_wanted(blocks: int, channels: int) -> int:
 def lacks(data: dict[str, Any], figures: dict[str, Any], hours: float) -> str:
     """Return what there are too few of in this time for a network of this size, in a word; "" if it fits."""
     games = games_in(data, figures, hours)
-    if games * figures["mean_length"] < positions_wanted(**data["network"]):
+    if games * figures["mean_length"] < positions_wanted(data["network"]["blocks"], data["network"]["channels"]):
         return "positions"
     return "games" if games < _iterations(hours) * _least_games(figures) else ""
 

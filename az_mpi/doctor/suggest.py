@@ -85,10 +85,10 @@ def _where(options: Namespace) -> str:
 def _rules(name: str) -> plan.Rules:
     """Return what random games show. name: of a game."""
     game = games.make(name)
-    states, _ = check_game.random_positions(game, np.random.default_rng(0))
+    states, length = check_game.random_positions(game, np.random.default_rng(0))
     us = check_game.time_rules(game, states)
     ply_us = us["play"] + us["terminal"] + us["legal, twice"] / 2
-    return plan.Rules(float(game.legal(states).sum(axis=1).mean()), ply_us)
+    return plan.Rules(float(game.legal(states).sum(axis=1).mean()), ply_us, length)
 
 
 def _run(command: list[str]) -> dict[str, Any]:
@@ -124,8 +124,8 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
         f"network       {config.network.blocks} x {config.network.channels}: "
         + ("the smallest, and even for it there is little time" if found["tried"][0][-1] else "the largest that gets "
            f"{plan.POSITIONS_PER_WEIGHT} positions for each weight of its tower"),
-        f"simulations   {config.search.simulations}: {plan.SIMULATIONS_PER_MOVE} for each legal move, "
-        f"{plan.SIMULATIONS_MIN} to {plan.SIMULATIONS_MAX}",
+        f"search        Gumbel, {config.search.simulations} simulations, {config.search.gumbel_actions} actions at the "
+        f"root; {config.selfplay.random_plies} plies of random moves at most",
         f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {said['games_per_s'] * 3600:,.0f} games/h of "
         f"{figures['mean_length']:.0f} moves (from {figures['length_from']})",
         f"iterations    {iterations} of {games_num:,} games: {said['play_s']:.1f} s of play, {said['train_s']:.1f} s "

@@ -13,13 +13,14 @@ from az_mpi.core.problems import Refusal
 from az_mpi.doctor import plan, suggest, trial
 
 ROOT = Path(__file__).parents[2]
-FEW, MANY = plan.Rules(legal_num=6, ply_us=1), plan.Rules(legal_num=250, ply_us=1)
+FEW, MANY = plan.Rules(legal_num=6, ply_us=1, length=30), plan.Rules(legal_num=250, ply_us=1, length=300)
 GIB = 2**30
 
 
 def figures(data, core_gflops=20, ranks=2, length=30, memory=8 * GIB):
     """What a machine of such cores would measure: an evaluation and a training step in proportion to the weights."""
-    work = plan.positions_wanted(**data["network"]) / plan.POSITIONS_PER_WEIGHT * 42 * 2  # a forward pass of 6 x 7
+    wanted = plan.positions_wanted(data["network"]["blocks"], data["network"]["channels"])
+    work = wanted / plan.POSITIONS_PER_WEIGHT * 42 * 2  # a forward pass of 6 x 7
     evaluation_s = work / (core_gflops * 1e9)
     moves = 1 / (data["search"]["simulations"] * (evaluation_s + 1e-6))
     return {"hosts": ["node1"] * ranks, "moves_per_s": [moves] * ranks, "simulations_per_s": [1.0] * ranks,
@@ -67,25 +68,30 @@ def test_play_and_training_take_less_than_the_time_and_most_of_it(ranks, rules):
 
 
 def test_counts_by_hand():
-    # 0.9 of 10,000 s for games of 20 moves at 100 moves/s, 0.2 s: with 80 samples a game, 0.1 s each 512, 0.2156 s.
+    # 0.9 of 40,000 s for games of 20 moves at 100 moves/s, 0.2 s: with 30 samples a game, 0.1 s each 256, 0.2117 s.
     data = plan.first("connect4", FEW, (4, 48), 2)
-    assert data["search"]["simulations"] == 100 and data["train"]["batch_size"] == 512
+    assert data["search"]["simulations"] == 32 and data["train"]["batch_size"] == 256
     measured = figures(data, length=20) | {"moves_per_s": [60.0, 40.0], "step_s": 0.1}
-    assert plan.games_in(data, measured, 10_000 / 3600) == pytest.approx(9000 / (0.2 + 80 / 512 * 0.1))
-    # 41,739 games, 834,782 positions: 4 x 48 wants 2 * 2 * 9 * 4 * 48 * 48 = 331,776, 6 x 96 wants 1,990,656.
-    assert plan.positions_wanted(4, 48) == 331_776 and plan.positions_wanted(6, 96) == 1_990_656
-    assert plan.lacks(data, measured, 10_000 / 3600) == ""
-    assert plan.lacks(data | {"network": {"blocks": 6, "channels": 96}}, measured, 10_000 / 3600) == "positions"
-    assert plan.lacks(data, measured | {"mean_length": 400.0}, 10_000 / 3600) == "games"  # 125 iterations of 200
-    config = plan.fill(data, measured, FEW, 10_000 / 3600)
-    assert config["iterations"] == 125 and config["selfplay"]["games_num"] == 333  # 41,739 / 125
-    assert config["replay"] == {"window_max": 133_000}  # 20 iterations of 333 games of 20 moves
+    hours = 40_000 / 3600
+    assert plan.games_in(data, measured, hours) == pytest.approx(36_000 / (0.2 + 30 / 256 * 0.1))
+    # 170,037 games, 3,400,738 positions: 4 x 48 wants 20 * 2 * 9 * 4 * 48 * 48 = 3,317,760, 6 x 96 wants 19,906,560.
+    assert plan.positions_wanted(4, 48) == 3_317_760 and plan.positions_wanted(6, 96) == 19_906_560
+    assert plan.lacks(data, measured, hours) == ""
+    assert plan.lacks(data | {"network": {"blocks": 6, "channels": 96}}, measured, hours) == "positions"
+    assert plan.lacks(data, measured | {"mean_length": 400.0}, hours) == "games"  # 250 iterations of 200
+    config = plan.fill(data, measured, FEW, hours)
+    assert config["iterations"] == 250 and config["selfplay"]["games_num"] == 680  # 170,037 / 250
+    assert config["replay"] == {"window_max": 272_000}  # 20 iterations of 680 games of 20 moves
 
 
-def test_a_game_of_many_moves_gets_more_simulations_up_to_a_limit():
-    by_legal = [plan.first("connect4", plan.Rules(legal, 1), (4, 48), 1)["search"]["simulations"]
-                for legal in (2, 25, 50, 75, 1000)]
-    assert by_legal == [100, 100, 200, 300, 400]
+def test_the_search_tries_every_move_and_the_opening_is_a_fifth_of_a_random_game():
+    few, many = (plan.first("connect4", rules, (4, 48), 1) for rules in (FEW, MANY))
+    for data, actions, plies in ((few, 16, 6), (many, 32, 30)):
+        config = configuration.validate(data, "test")
+        assert config.search.algorithm == "gumbel" and config.search.gumbel_actions == actions
+        assert config.search.temperature_plies == config.selfplay.random_plies == plies
+    short = plan.first("tictactoe", plan.Rules(5, 1, 7.6), (3, 32), 1)
+    assert short["selfplay"]["random_plies"] == 2
 
 
 def test_long_games_and_little_memory_make_a_smaller_window_and_slow_rules_no_rollouts():
@@ -96,7 +102,7 @@ def test_long_games_and_little_memory_make_a_smaller_window_and_slow_rules_no_ro
     roomy, _ = suggested(24, length=300, core_gflops=500, memory=GIB + 40_000_000)
     assert roomy.replay.window_max == 400_000
     assert "rollout" in wide.evaluate.opponents
-    assert suggested(1, plan.Rules(6, 1000))[0].evaluate.opponents == ("best", "random")
+    assert suggested(1, plan.Rules(6, 1000, 30))[0].evaluate.opponents == ("best", "random")
 
 
 @pytest.mark.parametrize("wrong, said", [
