@@ -1,5 +1,6 @@
 """The configurations that are compared."""
 
+import hashlib
 import re
 import shlex
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ from az_mpi.config import command_line
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core.problems import Refusal, escape
+
+NAME_MAX = 200  # characters of a run's name that tell what it is
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,11 @@ class Variant:
     config: Config
 
     def run_name(self, seed: int) -> str:
-        """Return the name of the run's folder."""
-        return f"{re.sub(r'[^A-Za-z0-9_.=-]+', '_', self.label)}-seed{seed}"
+        """Return the name of the run's folder. A long one ends in a hash, as file systems take 255 bytes at most."""
+        name = re.sub(r"[^A-Za-z0-9_.=-]+", "_", self.label)
+        if len(name) > NAME_MAX:
+            name = f"{name[:NAME_MAX]}-{hashlib.sha256(self.label.encode()).hexdigest()[:8]}"
+        return f"{name}-seed{seed}"
 
 
 def read(texts: Sequence[str], settings: Sequence[str]) -> list[Variant]:

@@ -14,8 +14,8 @@ from az_mpi.config.schema import Evaluate, Search
 from az_mpi.doctor import trial
 
 SIZES = ((3, 32), (4, 48), (5, 64), (6, 96), (10, 128), (15, 192), (20, 256))  # blocks, channels; from 6 on KataGo's
-# Positions of self-play for each weight of the tower: configs/connect4_quick.json makes 24 with 3 x 32, Othello 6 x 6 in
-# half an hour 23 with 4 x 48. A larger network would learn less in the same time.
+# Positions of self-play for each weight of the tower: configs/connect4_quick.json makes 24 with 3 x 32, Othello 6 x 6
+# in half an hour 23 with 4 x 48. A larger network would learn less in the same time.
 POSITIONS_PER_WEIGHT = 20
 SIMULATIONS = 32
 OPENING_SHARE, OPENING_MIN, OPENING_MAX = 0.2, 2, 30  # of a random game: plies at random, and at a high temperature

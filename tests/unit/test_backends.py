@@ -1,6 +1,7 @@
 """Which backend can be used between which devices, and where ranks meet over TCP."""
 
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -67,8 +68,10 @@ def test_horovod_refuses_gpus_it_cannot_reduce_on(world, monkeypatch):
 
 def test_a_problem_is_refused_by_name(world, monkeypatch):
     monkeypatch.setattr("az_mpi.train.backends.horovod_backend._problem", lambda gpus: "of this test")
+    two = SimpleNamespace(size=2, collect=lambda item: [item, item])
     with pytest.raises(Refusal, match=r'train.backend: "horovod" cannot be used on rank \[0\]: of this test'):
-        backends.make("horovod", world, world, "cpu")
+        backends.make("horovod", world, two, "cpu")
+    assert backends.make("horovod", world, world, "cpu").problem is None  # one trainer does without
     assert backends.make("horovod", world, None, "cpu") is None  # this rank does not train
 
 

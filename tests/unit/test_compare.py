@@ -1,6 +1,7 @@
 """az_mpi compare without its jobs: how configurations are named, and what is told of matches and measurements."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,14 @@ def test_a_configuration_is_a_file_with_changes(file):
     assert changed.config.train.replay_ratio == 3 and changed.config.seed == 7
     assert changed.label == "a train.replay_ratio=3 seed=7"
     assert changed.run_name(2) == "a_train.replay_ratio=3_seed=7-seed2" and plain.run_name(2) == "a-seed2"
+
+
+def test_many_changes_make_a_folder_that_file_systems_take(file, tmp_path):
+    many = " ".join(f"evaluate.opponents='[\"{'r' * 40}.py:A{number}\"]'" for number in range(9))
+    one, other = (variants.Variant(f"a {many} seed={seed}", Path("a.json"), (), None).run_name(12) for seed in (1, 2))
+    assert one != other
+    for name in (one, other):
+        (tmp_path / name).mkdir()
 
 
 @pytest.mark.parametrize("wrong", [

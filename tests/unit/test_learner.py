@@ -42,17 +42,17 @@ def filled(replay, value=None, weight=None):
     return replay
 
 
-@pytest.fixture(params=sorted(backends.KINDS))
-def make_learner(request, world):
-    """Return a function that makes a new learner, always the same, with either backend."""
-    return lambda: new_learner(world, request.param)
+@pytest.fixture
+def make_learner(world):
+    """Return a function that makes a new learner, always the same. One rank has no use for Horovod or ddp."""
+    return lambda: new_learner(world)
 
 
-def new_learner(world, name, iterations=40, **settings):
+def new_learner(world, iterations=40, **settings):
     config = make_config("connect4", seed=3, iterations=iterations, network={"blocks": 1, "channels": 8}, train={
         "batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False, **settings})
     learner = Learner(config, CONNECT4, resnet.build(CONNECT4, config.network, 3),
-                      backends.make(name, world, world, "cpu"), "cpu")
+                      backends.make("horovod", world, world, "cpu"), "cpu")
     learner.progress = Progress()  # of the test
     return learner
 
@@ -95,10 +95,9 @@ def test_steps_are_those_of_a_plain_loop(make_learner, replay):
         torch.testing.assert_close(ours, close, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("backend", sorted(backends.KINDS))
-def test_the_last_iterations_batches_are_larger_and_take_no_more_memory(world, replay, backend):
+def test_the_last_iterations_batches_are_larger_and_take_no_more_memory(world, replay):
     """Of 2 iterations; samples that are fewer than such a batch stay due."""
-    learner = new_learner(world, backend, iterations=2, batch_growth=3.0)
+    learner = new_learner(world, iterations=2, batch_growth=3.0)
     learner.progress = Progress(iteration=1, samples_due=2 * 3 * BATCH + BATCH)
     assert learner.train(replay, learner.progress, lambda *what: None) == 2
     assert learner.progress.samples_due == BATCH and learner.micro_batch == BATCH
@@ -126,9 +125,8 @@ assert "torch._dynamo" not in sys.modules
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.names)
-@pytest.mark.parametrize("backend", sorted(backends.KINDS))
-def test_training_goes_on_from_a_checkpoint_to_the_same_bits(world, replay, backend, optimizer):
-    unbroken, broken, resumed = (new_learner(world, backend, optimizer=optimizer) for _ in range(3))
+def test_training_goes_on_from_a_checkpoint_to_the_same_bits(world, replay, optimizer):
+    unbroken, broken, resumed = (new_learner(world, optimizer=optimizer) for _ in range(3))
     train(unbroken, replay, 5)
     train(broken, replay, 2)
     tensors = broken.optimizer_tensors()
@@ -176,7 +174,7 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, repla
 
 
 def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, replay):
-    ended, whole = new_learner(world, "ddp"), new_learner(world, "ddp")
+    ended, whole = new_learner(world), new_learner(world)
     calls, answers = [], iter([False, False, True])
     watch = SimpleNamespace(begin=lambda: calls.append("begin"), before_change=lambda: calls.append("before change"),
                             end=lambda: calls.append("end") or next(answers))
@@ -197,7 +195,7 @@ def watching(told):
 
 
 def test_nothing_of_a_step_has_changed_when_its_watch_is_told(world, replay):
-    learner, seen = new_learner(world, "ddp"), []
+    learner, seen = new_learner(world), []
 
     def state():
         return weights(learner) + list(learner.optimizer_tensors().values())

@@ -62,7 +62,10 @@ def pooled(x: torch.Tensor) -> torch.Tensor:
 def maxima(x: torch.Tensor) -> torch.Tensor:
     """Return the maxima over the board, float [B, C, 1, 1]. x: float [B, C, H, W].
 
-    Not by `amax`, whose gradient takes five times as long on a processor: it looks for equal maxima."""
+    The gradient of `amax` takes five times as long on a processor, since it looks for equal maxima. That of the other
+    one is not deterministic on a GPU, as far as torch knows, which refuses it then."""
+    if torch.are_deterministic_algorithms_enabled():
+        return x.amax((2, 3), keepdim=True)
     return F.adaptive_max_pool2d(x, 1)
 
 

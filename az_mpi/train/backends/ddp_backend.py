@@ -45,9 +45,9 @@ class DdpBackend:
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
         self.world, self.problem, self._group = world, None, None
         self.carrier = "nccl" if gpus and all(gpus) and len(set(gpus)) == len(gpus) else "gloo"
-        self._address = tcp_address.meeting_address(world) if world.size > 1 else None
+        self._address = tcp_address.meeting_address(world)
         self._interface = self._address and tcp_address.interface_towards(self._address)
-        if world.size > 1 and not self._address:
+        if not self._address:
             chosen = f" with {tcp_address.INTERFACES}={tcp_address.CHOSEN}" if tcp_address.CHOSEN else ""
             self.problem = (f"root has no IPv4 address that every host reaches{chosen}\n"
                             f"  open its ports to them, or name a network of all hosts with {tcp_address.INTERFACES}")
@@ -57,7 +57,7 @@ class DdpBackend:
         """Have a process group during the block. It is kept for the next block, unless this one fails. Raises PeerLost.
         """
         try:
-            if self.world.size > 1 and not all(self.world.collect(self._group is not None)):
+            if not all(self.world.collect(self._group is not None)):
                 with watchdog.waiting():
                     self._start()
             yield
@@ -84,8 +84,7 @@ class DdpBackend:
     def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
         """Return the optimiser, with a method `synchronize` that sums gradients over ranks, as Horovod's has."""
         parameters = [parameter for _, parameter in named_parameters]
-        sums = GradientSums(parameters, self._sum) if self.world.size > 1 else None
-        optimizer.synchronize = sums.synchronize if sums else lambda: None
+        optimizer.synchronize = GradientSums(parameters, self._sum).synchronize
         optimizer.skip_synchronize = nullcontext  # its step never synchronises
         return optimizer
 

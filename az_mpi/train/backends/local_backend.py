@@ -1,0 +1,39 @@
+"""Training on one rank alone."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from az_mpi.mpi.world import World
+
+
+class LocalBackend:
+    """The backend of a single trainer, whose gradients are the sums already. So no library is needed, and none of its
+    threads takes part of the trainer's core.
+
+    problem: None, as for the other backends if they can be used.
+    """
+
+    def __init__(self, world: World, gpus: Sequence[str | None] = ()):
+        self.world, self.problem = world, None
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Do nothing around the block: no other rank can be lost."""
+        yield
+
+    def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
+        """Return the optimiser, with what the others add to it."""
+        optimizer.synchronize = lambda: None
+        optimizer.skip_synchronize = nullcontext
+        return optimizer
+
+    def close(self) -> None:
+        """Do nothing: a session leaves nothing open."""
+
+    @staticmethod
+    def describe() -> str:
+        """Return what carries the sums over ranks, one line."""
+        return "one rank trains"
