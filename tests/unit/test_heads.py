@@ -18,6 +18,7 @@ from az_mpi.network.engines import int8
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine
 from az_mpi.network.evaluators import NetworkEvaluator
+from az_mpi.network.heads.head import pooled, rows
 from az_mpi.selfplay.player import Player
 from az_mpi.storage import checkpoint, run_folder
 from az_mpi.storage.checkpoint import Progress
@@ -292,3 +293,22 @@ def test_win_draw_and_loss_in_int8():
     engine.calibrate(planes)
     engine.load(network)
     assert 0 < engine.figures["int8_value_error"] < 0.03
+
+
+@pytest.mark.parametrize("mode", ["default", "error"])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_pooling_and_rows_by_hand_with_their_gradients(mode, layout):
+    """In runs that are deterministic and in others, whatever the order in memory."""
+    cells = torch.tensor([[[[1.0, -5.0], [2.0, 6.0]], [[-1.0, -2.0], [-3.0, -6.0]]]])
+    torch.set_deterministic_debug_mode(mode)
+    try:
+        x = cells.contiguous(memory_format=layout).requires_grad_()
+        assert pooled(x).tolist() == [[1, -3, 6, -1]]  # the means of both channels, then the maxima
+        pooled(x).backward(torch.tensor([[4.0, 8.0, 1.0, 10.0]]))
+        assert x.grad.tolist() == [[[[1, 1], [1, 2]], [[12, 2], [2, 2]]]]
+        x.grad = None
+        assert rows(x).tolist() == [[1, 0, 2, 6, 0, 0, 0, 0]]
+        rows(x).backward(torch.arange(1.0, 9.0)[None])
+        assert x.grad.tolist() == [[[[1, 0], [3, 4]], [[0, 0], [0, 0]]]]
+    finally:
+        torch.set_deterministic_debug_mode("default")
