@@ -142,10 +142,11 @@ def test_max_hours_stops_a_run_like_a_signal(mpirun, tmp_path):
     hours = 0.004
     begun = time.monotonic()
     done = mpirun(2, "run_dist.py", *OPTIONS, "--set", "train.replay_ratio=1000000.0", "--set", "iterations=1",
-                  "--logdir", tmp_path / "run", "--max_hours", hours, status=75)
+                  "--set", "train.hours=1.0", "--logdir", tmp_path / "run", "--max_hours", hours, status=75)
     assert time.monotonic() - begun > 0.99 * 3600 * hours
     assert "stopped after iteration 0 of 1" in done.stdout and "max_hours is nearly over; start the same" in done.stdout
     [name] = checkpoints(tmp_path / "run")
+    assert content(tmp_path / "run", name)[2]["hours"] > 0.9 * hours  # of train.hours: those of all starts count
     # The next start has hours of its own, and may have others.
     more = mpirun(2, "run_dist.py", *OPTIONS, "--set", "train.replay_ratio=1000000.0", "--set", "iterations=1",
                   "--logdir", tmp_path / "run", "--max_steps", content(tmp_path / "run", name)[2]["step"] + 1)

@@ -62,8 +62,8 @@ def pooled(x: torch.Tensor) -> torch.Tensor:
 def maxima(x: torch.Tensor) -> torch.Tensor:
     """Return the maxima over the board, float [B, C, 1, 1]. x: float [B, C, H, W].
 
-    The gradient of `amax` takes five times as long on a processor, since it looks for equal maxima. That of the other
-    one is not deterministic on a GPU, as far as torch knows, which refuses it then."""
+    `amax` is only for deterministic runs, in which torch refuses `adaptive_max_pool2d` on a GPU. Its gradient takes
+    five times as long on a processor, since it looks for equal maxima."""
     if torch.are_deterministic_algorithms_enabled():
         return x.amax((2, 3), keepdim=True)
     return F.adaptive_max_pool2d(x, 1)

@@ -21,7 +21,7 @@ class LocalBackend:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Do nothing around the block: no other rank can be lost."""
+        """Do nothing around the block: its steps wait for no other rank."""
         yield
 
     def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
