@@ -3,6 +3,9 @@
 import re
 import time
 
+# A requeued job is COMPLETING for a moment before it is PENDING again, so only these say that it will do no more.
+ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY")
+
 
 class Queue:
     """The queue of a machine's Slurm; jobs are submitted from `folder`."""
@@ -29,7 +32,7 @@ class Queue:
 
     def wait(self, job, *states, seconds=200):
         """Wait until all parts of a job are in one of `states` (default: ended) and return their facts."""
-        states = states or ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY")
+        states = states or ENDED
         deadline = time.monotonic() + seconds
         while True:
             parts = self.facts(job)
@@ -45,7 +48,8 @@ class Queue:
         """Wait until a file is there, which a job makes."""
         deadline = time.monotonic() + seconds
         while not path.exists():
-            if time.monotonic() > deadline or self.facts(job)[0]["JobState"] not in ("PENDING", "RUNNING"):
+            ended = self.facts(job)[0]["JobState"] in ENDED
+            if (ended or time.monotonic() > deadline) and not path.exists():
                 raise TimeoutError(f"no {path}: {self.facts(job)}\n{self.output(job)}")
             time.sleep(0.2)
 
