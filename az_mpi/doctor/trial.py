@@ -8,7 +8,6 @@ import contextlib
 import io
 import itertools
 import math
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from az_mpi.doctor.checks import OK, WARNING, Check, Ranks, ranks_in_words
 from az_mpi.doctor.scratch import removed_at_end
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_games
-from az_mpi.mpi import placement, root_host
+from az_mpi.mpi import host_memory, placement, root_host
 from az_mpi.mpi.world import World
 from az_mpi.report import console
 from az_mpi.run import kernels
@@ -66,7 +65,7 @@ def measure(world: World, config: Config, seconds: float) -> tuple[dict[str, Any
         finally:
             run.report.metrics.close()
             console.start(run_world.is_root, run.setup.log_name, None)  # closes the log files
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # from KiB
+    peak = host_memory.peak_bytes(world)
     share = config.replay.window_max / sum(figures["trainers"])
     window = int(share * replay.num_bytes / replay.positions_num) if replay else 0
     rows = world.collect([world.host, peak, window])

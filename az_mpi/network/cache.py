@@ -1,11 +1,16 @@
 """The evaluation cache: a table of fixed size from a position's key to the network's evaluation of it.
 
 A position and its symmetric images share one entry (`Game.canonical_key`): the network sees one of these images, the
-canonical one. A position that occurs twice in a batch is evaluated once. The table keeps the logits of legal actions in
-a ring: new ones overwrite the oldest, whose entries are empty from then on.
+canonical one. A position that occurs twice in a batch is evaluated once. The table keeps the logits of legal actions
+apart, where new ones overwrite the oldest.
+
+All ranks of a host may use one table at the same time, without locks: an entry has a checksum of all that belongs to
+it, so one that another rank is just writing, or whose logits were overwritten, is not found (after Hyatt and Mann 2002,
+"A lock-less transposition table implementation for parallel search"). Each rank stores logits in a part of its own.
 Shapes: n positions, m positions to evaluate, A actions, E entries, L logits.
 """
 
+import hashlib
 from collections import namedtuple
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -22,23 +27,21 @@ if TYPE_CHECKING:
     from az_mpi.network.engines.engine import Engine
 
 WAYS = 4  # entries that a key may be in; a new key replaces the oldest of them
-NOBODY = 0  # batches are numbered from 1
 
-# Fields that are read together lie together.
+# Fields that are read together lie together. Numbers of 32 bits are the bits of a float32, as checksums need them.
 ENTRY = np.dtype(
     [
-        ("claimed_by", "<i4"),  # the batch that will fill the entry, which is empty until then; else NOBODY
-        ("claimed_row", "<i4"),  # the row of that batch
-        ("value", "<f4"),
+        ("checksum", "<u8"),  # of the key, the value and the logits
+        ("first", "<i8"),  # place of its first logit
         ("num", "<i4"),  # number of its logits
-        ("first", "<i8"),  # number of its first logit, counted from the first one ever stored
+        ("value", "<u4"),
     ],
     align=True,
 )
-LOGIT = np.dtype([("action", "<i2"), ("logit", "<f4")])  # of a legal action in the canonical image
+LOGIT = np.dtype([("action", "<u2"), ("logit", "<u4")])  # of a legal action in the canonical image
 # keys uint64 [E / WAYS, WAYS], 0: empty; oldest uint8 [E / WAYS], the way to replace next; entry ENTRY [E]; logit LOGIT
-# [L], with logit number k at k modulo L; stored int64 [1], the number of logits stored so far.
-Table = namedtuple("Table", ["keys", "oldest", "entry", "logit", "stored"])
+# [L]; part int64 [3]: begin and end of the logits that this process writes, and the place of the next one.
+Table = namedtuple("Table", ["keys", "oldest", "entry", "logit", "part"])
 ENTRY_BYTES, FEW = 8 + 1 / WAYS + ENTRY.itemsize, 4
 
 
@@ -48,20 +51,37 @@ def network_evaluator(game: Game, engine: "Engine", settings: "schema.Network") 
         NetworkEvaluator(game, engine))
 
 
-def table_of(num_bytes: int, num_actions: int) -> Table:
-    """Return an empty table of at most `num_bytes` bytes, or of the smallest possible size if that is larger.
+def table_of(num_bytes: int, num_actions: int, memory: np.ndarray | None = None, part: int = 0,
+             parts: int = 1) -> Table:
+    """Return a table of at most `num_bytes` bytes, or of the smallest possible size if that is larger.
 
     The number of entries is the largest power of two that fits if each position has FEW legal actions. If they have
-    more, logits are overwritten earlier."""
+    more, logits are overwritten earlier. memory: uint8 [at least `table_bytes(...)`], zeros or a table of the same size
+    that other processes use; without it the table gets its own. This process stores logits in `part` of `parts`."""
+    sets, logits = _sizes(num_bytes, num_actions, parts)
+    if memory is None:
+        memory = np.zeros(table_bytes(num_bytes, num_actions, parts), np.uint8)
+    shapes = [((sets, WAYS), np.dtype(np.uint64)), ((sets * WAYS,), ENTRY), ((logits,), LOGIT), ((sets,), np.uint8)]
+    arrays, at = [], 0
+    for shape, dtype in shapes:  # those whose numbers must be aligned come first
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        arrays.append(memory[at : at + size].view(dtype).reshape(shape))
+        at += size
+    keys, entry, logit, oldest = arrays
+    first = logits // parts * part
+    return Table(keys, oldest, entry, logit, np.array([first, first + logits // parts, first]))
+
+
+def table_bytes(num_bytes: int, num_actions: int, parts: int = 1) -> int:
+    """Return how many bytes the table takes that `table_of` makes with these arguments."""
+    sets, logits = _sizes(num_bytes, num_actions, parts)
+    return sets * (WAYS * (8 + ENTRY.itemsize) + 1) + logits * LOGIT.itemsize
+
+
+def _sizes(num_bytes, num_actions, parts):
+    """Return (E / WAYS, L) of a table."""
     sets = 1 << max(0, int(num_bytes / (ENTRY_BYTES + FEW * LOGIT.itemsize) / WAYS).bit_length() - 1)
-    logits = max(int((num_bytes - sets * WAYS * ENTRY_BYTES) / LOGIT.itemsize), num_actions)
-    return Table(
-        keys=np.zeros((sets, WAYS), np.uint64),
-        oldest=np.zeros(sets, np.uint8),
-        entry=np.zeros(sets * WAYS, ENTRY),
-        logit=np.empty(logits, LOGIT),
-        stored=np.zeros(1, np.int64),
-    )
+    return sets, max(int((num_bytes - sets * WAYS * ENTRY_BYTES) / LOGIT.itemsize), num_actions * parts)
 
 
 class CachedEvaluator(Evaluator):
@@ -73,14 +93,24 @@ class CachedEvaluator(Evaluator):
 
     def __init__(self, game: Game, engine: "Engine", num_bytes: int):
         self.game, self.engine, self.in_background = game, engine, engine.in_background
+        self.num_bytes = num_bytes
         self._table = table_of(num_bytes, game.num_actions)
-        self._batch = NOBODY
         self.positions_num = self.evaluations_num = 0
+        self.clear("")
 
-    def clear(self) -> None:
-        """Empty the table. Evaluations that are under way are not stored; the counts stay."""
-        self._table.keys[:] = 0
-        self._table.entry["claimed_by"] = NOBODY
+    def bytes_of(self, parts: int) -> int:
+        """Return how much memory `share` needs for so many processes."""
+        return table_bytes(parts * self.num_bytes, self.game.num_actions, parts)
+
+    def share(self, memory: np.ndarray, part: int, parts: int) -> None:
+        """Keep evaluations from now on in this memory, as do `parts` processes of this host, of which this one is
+        number `part`. memory: uint8, of `bytes_of(parts)` bytes or more, zeros at first."""
+        self._table = table_of(parts * self.num_bytes, self.game.num_actions, memory, part, parts)
+
+    def clear(self, weights: str) -> None:
+        # Nothing is erased: the keys of these weights differ from those of others, which are overwritten in time.
+        name = f"{weights} {self.engine.describe} {self.engine.precision}"
+        self._weights = np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
 
     def take_counts(self) -> tuple[int, int]:
         counts = self.positions_num, self.evaluations_num
@@ -89,13 +119,13 @@ class CachedEvaluator(Evaluator):
 
     def begin(self, states: np.ndarray) -> Callable[[], Evaluation]:
         game, table = self.game, self._table
-        self._batch = batch = self._batch % (2**31 - 1) + 1
         keys, symmetry = game.canonical_key(states)
-        logits, value, entries, row, missing = _look_up(table, batch, keys, symmetry, game.symmetry_actions)
+        keys = np.maximum(keys ^ self._weights, np.uint64(1))  # 0 marks an empty entry
+        logits, value, row, missing = _look_up(table, keys, symmetry, game.symmetry_actions)
         self.positions_num += len(states)
         self.evaluations_num += len(missing)
         if not len(missing):
-            return lambda: (logits, value)
+            return lambda: (logits.view(np.float32), value.view(np.float32))
         planes = game.planes(states[missing])
         flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
         turned = permute(flat, game.symmetry_cells, symmetry[missing]).reshape(planes.shape)
@@ -104,53 +134,74 @@ class CachedEvaluator(Evaluator):
         turned_legal = permute(legal[:, None, :], game.symmetry_actions, symmetry[missing]).reshape(legal.shape)
 
         def complete():
-            new_logits, new_value = searched(evaluation())
-            _answer(row, symmetry, game.symmetry_actions, new_logits, new_value, logits, value)
-            _store(table, batch, entries[missing], turned_legal, new_logits, new_value)
-            return logits, value
+            new = [np.ascontiguousarray(part, np.float32).view(np.uint32) for part in searched(evaluation())]
+            _answer(row, symmetry, game.symmetry_actions, *new, logits, value)
+            _store(table, keys[missing], turned_legal, *new)
+            return logits.view(np.float32), value.view(np.float32)
 
         return complete
 
 
 @njit(cache=True, nogil=True)
-def _look_up(table, batch, keys, symmetry, actions):
-    """Look up keys [n]. Return (logits [n, A], value [n], entries int64 [n], row int64 [n], missing int64 [m]).
+def _look_up(table, keys, symmetry, actions):
+    """Look up keys [n]. Return (logits [n, A], value [n], both the bits of float32 as uint32; row int64 [n]; missing
+    int64 [m]).
 
     symmetry: [n], of each position to its canonical image. Positions found in the table get logits, value and row -1.
-    The others get the evaluation of position missing[row]. A key that is not in the table, or that another batch is
-    still evaluating, claims its entry.
+    The others get the evaluation of position missing[row]; equal keys get the same row.
     """
-    n, sets, oldest_logit = len(keys), len(table.keys), table.stored[0] - len(table.logit)
-    logits, value = np.zeros((n, actions.shape[1]), np.float32), np.empty(n, np.float32)
-    entries, row = np.empty(n, np.int64), np.full(n, -1, np.int64)
-    missing, count = np.empty(n, np.int64), 0
+    n = len(keys)
+    logits, value = np.zeros((n, actions.shape[1]), np.uint32), np.zeros(n, np.uint32)
+    row, missing, count = np.full(n, -1, np.int64), np.empty(n, np.int64), 0
+    places_num = 1
+    while places_num < 2 * n:
+        places_num *= 2
+    rows = np.full(places_num, -1, np.int64)  # a hash table with open addressing: the rows of missing keys
     for i in range(n):
-        key = max(keys[i], np.uint64(1))  # 0 marks an empty entry
-        s = np.int64(key & np.uint64(sets - 1))
-        found = -1
-        for way in range(WAYS):
-            if table.keys[s, way] == key:
-                found = way
-        known = found >= 0
-        if not known:
-            found = table.oldest[s]
-            table.oldest[s] = (found + 1) % WAYS
-            table.keys[s, found] = key
-        entries[i] = s * WAYS + found
-        entry = table.entry[entries[i]]
-        if known and entry.claimed_by == NOBODY and entry.first >= oldest_logit:
-            at = entry.first % len(table.logit)
-            for _ in range(entry.num):
-                logits[i, actions[symmetry[i], table.logit[at].action]] = table.logit[at].logit
-                at = at + 1 if at + 1 < len(table.logit) else 0
-            value[i] = entry.value
-        else:
-            if not known or entry.claimed_by != batch:
-                entry.claimed_by, entry.claimed_row = batch, count
-                missing[count] = i
-                count += 1
-            row[i] = entry.claimed_row
-    return logits, value, entries, row, missing[:count]
+        at = _find(table, keys[i])
+        if at >= 0 and _read(table, keys[i], at, actions[symmetry[i]], logits[i], value[i : i + 1]):
+            continue
+        place = np.int64(keys[i] & np.uint64(places_num - 1))
+        while rows[place] >= 0 and keys[missing[rows[place]]] != keys[i]:
+            place = (place + 1) % places_num
+        if rows[place] < 0:
+            rows[place], missing[count] = count, i
+            count += 1
+        row[i] = rows[place]
+    return logits, value, row, missing[:count]
+
+
+@njit(cache=True, nogil=True)
+def _find(table, key):
+    """Return the number of a key's entry, -1 if it has none."""
+    s = np.int64(key & np.uint64(len(table.keys) - 1))
+    for way in range(WAYS):
+        if table.keys[s, way] == key:
+            return s * WAYS + way
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _read(table, key, at, actions, logits, value):
+    """Copy entry number `at` to logits [A] and value [1], turned by `actions`; return whether it is whole and that of
+    this key. If not, what was copied is meaningless."""
+    first, num = table.entry[at].first, table.entry[at].num
+    value[0] = table.entry[at].value
+    if first < 0 or num < 0 or first + num > len(table.logit):
+        return False
+    checksum = _mix(key, value[0])
+    for k in range(first, first + num):
+        action, logit = np.int64(table.logit[k].action), table.logit[k].logit
+        checksum = _mix(checksum, (np.uint64(action) << np.uint64(32)) | np.uint64(logit))
+        logits[actions[min(action, len(actions) - 1)]] = logit
+    return checksum == table.entry[at].checksum
+
+
+@njit(cache=True, nogil=True)
+def _mix(checksum, number):
+    """Return a checksum that has taken up one more number."""
+    mixed = (np.uint64(checksum) ^ np.uint64(number)) * np.uint64(0x9E3779B97F4A7C15)
+    return mixed ^ (mixed >> np.uint64(29))
 
 
 @njit(cache=True, nogil=True)
@@ -164,17 +215,25 @@ def _answer(row, symmetry, actions, new_logits, new_value, logits, value):
 
 
 @njit(cache=True, nogil=True)
-def _store(table, batch, entries, legal, new_logits, new_value):
-    """Store the evaluations of the positions `missing`, but for those whose entry was claimed again since. entries:
-    int64 [m]; legal: uint8 [m, A] in the canonical image."""
-    for r in range(len(entries)):
-        entry = table.entry[entries[r]]
-        if entry.claimed_by == batch and entry.claimed_row == r:
-            k, at = table.stored[0], table.stored[0] % len(table.logit)
-            entry.first, entry.value, entry.claimed_by = k, new_value[r], NOBODY
-            for a in range(legal.shape[1]):
-                if legal[r, a]:
-                    table.logit[at].action, table.logit[at].logit = a, new_logits[r, a]
-                    at = at + 1 if at + 1 < len(table.logit) else 0
-                    k += 1
-            entry.num, table.stored[0] = k - entry.first, k
+def _store(table, keys, legal, new_logits, new_value):
+    """Store evaluations. keys: uint64 [m]; legal: uint8 [m, A] in the canonical image."""
+    begin, end, k = table.part
+    for r in range(len(keys)):
+        if k + legal[r].sum() > end:
+            k = begin
+        first, checksum = k, _mix(keys[r], new_value[r])
+        for a in range(legal.shape[1]):
+            if legal[r, a]:
+                table.logit[k].action, table.logit[k].logit = a, new_logits[r, a]
+                checksum = _mix(checksum, (np.uint64(a) << np.uint64(32)) | np.uint64(new_logits[r, a]))
+                k += 1
+        at = _find(table, keys[r])
+        if at < 0:
+            s = np.int64(keys[r] & np.uint64(len(table.keys) - 1))
+            way = np.int64(table.oldest[s]) % WAYS
+            table.oldest[s] = (way + 1) % WAYS
+            at = s * WAYS + way
+            table.keys[s, way] = keys[r]
+        entry = table.entry[at]
+        entry.first, entry.num, entry.value, entry.checksum = first, k - first, new_value[r], checksum
+    table.part[2] = k

@@ -43,8 +43,10 @@ class Evaluator:
     def restart(self, seed: Sequence[int]) -> None:
         """Draw all further random numbers from `seed` alone. Called when an iteration begins."""
 
-    def clear(self) -> None:
-        """Forget all evaluations by the engine's old weights. Called when it has new ones."""
+    def clear(self, weights: str) -> None:
+        """Forget all evaluations by the engine's old weights. Called when it has new ones.
+
+        weights: a name of the new ones, the same on all ranks that have the same."""
 
     def take_counts(self) -> tuple[int, int]:
         """Return (positions asked for, positions that the engine evaluated) since the last call; 0, 0 if uncounted."""

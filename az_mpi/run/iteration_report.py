@@ -1,8 +1,8 @@
 """What an iteration did: a record in metrics.jsonl and a line in the log."""
 
-import resource
 from typing import Any
 
+from az_mpi.mpi import host_memory
 from az_mpi.report.summary import iteration_line, losses_text
 from az_mpi.run.state import Run
 
@@ -10,9 +10,9 @@ from az_mpi.run.state import Run
 def report(run: Run, new_positions: int, steps_num: int) -> None:
     """Write the metrics and the log line of the iteration that has just ended. Collective."""
     learner, counters = run.training.learner, run.report.counters.take(run.world)
-    mine = [*run.playing.evaluate.take_counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    mine = [*run.playing.evaluate.take_counts(), host_memory.peak_bytes(run.world),
             learner.iteration_losses() if learner else {}]
-    asked, evaluated, peak, losses = zip(*run.world.collect(mine))  # ru_maxrss is in KiB
+    asked, evaluated, peak, losses = zip(*run.world.collect(mine))
     games_num = int(counters["games_num"].sum())
     values: dict[str, Any] = {"iteration": run.progress.iteration, "games_num": games_num}
     values |= {"positions_num": new_positions}

@@ -16,10 +16,11 @@ from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
 from az_mpi.evaluate import evaluation
 from az_mpi.liveness.monitor import Monitor
-from az_mpi.mpi import agreement, placement
+from az_mpi.mpi import agreement, host_memory, placement
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
+from az_mpi.network.cache import CachedEvaluator
 from az_mpi.report import console
 from az_mpi.report.callbacks import Callbacks
 from az_mpi.report.metrics import Metrics, Timers
@@ -75,6 +76,10 @@ def _prepare_play(config, world, folder):
     make_engine = functools.partial(make_engine, precision=engine.precision or config.network.precision)
     offered = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
     evaluate = agreement.everywhere(world, lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
+    if isinstance(evaluate, CachedEvaluator):
+        memory, part, parts = host_memory.share(world, evaluate.bytes_of)
+        if memory is not None:
+            evaluate.share(memory, part, parts)
     if evaluate.describe:  # self-play uses this evaluator instead of the network
         choice = f"{evaluate.describe} (as configured)"
     agreement.everywhere(world, functools.partial(evaluation.check_opponents, config, game))  # first of all

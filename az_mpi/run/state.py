@@ -67,7 +67,7 @@ class Playing:
         """Play with this network from now on, in games of `iteration`. digest: the SHA-256 of its weights."""
         self.load(self.engine, network)
         self.weights_used.append((iteration, digest))
-        self.evaluate.clear()
+        self.evaluate.clear(f"{iteration} {digest}")  # int8 rounds differently in another iteration
 
     def load(self, engine: Engine, network: torch.nn.Module) -> None:
         """Give an engine of this rank new weights."""

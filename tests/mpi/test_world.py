@@ -24,6 +24,11 @@ def test_waiting_ranks_leave_their_cores_to_others(program):
     program(2, "threads_checks")
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_ranks_of_a_host_share_memory(program, ranks):
+    program(ranks, "shared_memory_checks")
+
+
 @pytest.mark.parametrize("ranks", [1, slow(2), 3])
 def test_positions_are_dealt_by_their_index(program, ranks):
     program(ranks, "deal_checks")

@@ -14,6 +14,7 @@ from az_mpi.config import schema as models
 from az_mpi.config.load import validate
 from az_mpi.games.base import Game
 from az_mpi.network import resnet
+from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluator
 from az_mpi.play.loaded_player import LoadedPlayer
 from az_mpi.search import make_search
@@ -307,10 +308,8 @@ def float_planes(states, game=CONNECT4):
     return torch.from_numpy(game.planes(states)).float()
 
 
-class UniformEngine:
+class UniformEngine(Engine):
     """An engine without a network: equal logits, value 0. on_batch is called for each batch."""
-
-    in_background = False
 
     def __init__(self, game, on_batch=lambda: None):
         self.game, self.on_batch = game, on_batch

@@ -1,5 +1,8 @@
 """The evaluation cache: the same evaluations as without it, each position asked for once."""
 
+import mmap
+import multiprocessing
+import time
 import tracemalloc
 
 import numpy as np
@@ -106,7 +109,7 @@ def test_what_was_cleared_is_asked_for_again():
     engine.worth = engine.worth + 1.0
     engine.policy = engine.policy + 1.0
     assert (cached(TICTACTOE.initial(3))[1] == before[1]).all() and len(engine.asked) == 1
-    cached.clear()
+    cached.clear("new ones")
     cached(TICTACTOE.initial(3))
     assert len(engine.asked) == 2
 
@@ -127,6 +130,55 @@ def test_a_full_table_forgets_but_never_lies(num_bytes):
         expected, worth = searched(engine.evaluate(CONNECT4.planes(states)))
         assert (legal_only(CONNECT4, states, logits) == legal_only(CONNECT4, states, expected)).all()
         assert (value == worth).all()
+
+
+def ask_for_ever(game, memory, part, parts, num_bytes, seconds, wrong):
+    """Evaluate random positions with a table that others write at the same time; count the wrong answers."""
+    engine = Equivariant(game)
+    cached = CachedEvaluator(game, engine, num_bytes)
+    cached.share(memory, part, parts)
+    begun, rng = time.monotonic(), np.random.default_rng(part)
+    states = random_states(game, 300, 1, 5)
+    expected, worth = searched(engine.evaluate(game.planes(states)))
+    while time.monotonic() - begun < seconds:
+        some = rng.integers(len(states), size=40)
+        logits, value = cached(states[some])
+        wrong.value += int((value != worth[some]).sum())
+        wrong.value += int(((logits != expected[some]) & game.legal(states[some])).sum())
+    asked, evaluated = cached.take_counts()
+    assert 0 < evaluated < asked  # it has answered from the table, and has forgotten
+
+
+@pytest.mark.parametrize("num_bytes", [300, 6000])
+def test_processes_that_write_one_table_at_once_never_get_a_wrong_answer(num_bytes):
+    """Their positions are many more than the table holds, so that each process overwrites what others read."""
+    parts, fork = 4, multiprocessing.get_context("fork")
+    size = CachedEvaluator(CONNECT4, Counting(CONNECT4), num_bytes).bytes_of(parts)
+    memory = np.frombuffer(mmap.mmap(-1, size), np.uint8)
+    wrong = [fork.Value("q", 0) for _ in range(parts)]
+    arguments = [(CONNECT4, memory, part, parts, num_bytes, 2.0, wrong[part]) for part in range(parts)]
+    processes = [fork.Process(target=ask_for_ever, args=words) for words in arguments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * parts
+    assert [part.value for part in wrong] == [0] * parts
+
+
+def test_what_one_process_has_evaluated_another_one_does_not():
+    engines = [Counting(CONNECT4) for _ in range(2)]
+    both = [CachedEvaluator(CONNECT4, engine, 1 << 16) for engine in engines]
+    memory = np.zeros(both[0].bytes_of(2), np.uint8)
+    for part, cached in enumerate(both):
+        cached.share(memory, part, 2)
+    states = random_states(CONNECT4, 50, 3, 6)
+    results = [cached(states) for cached in both]
+    assert len(engines[0].asked) == 1 and not engines[1].asked
+    assert (results[0][1] == results[1][1]).all()
+    both[1].clear("other weights")  # those of the first are still there
+    both[1](states), both[0](states)
+    assert len(engines[0].asked) == 1 and len(engines[1].asked) == 1
 
 
 @pytest.mark.parametrize("num_bytes", [10_000, 1_000_000])
@@ -217,7 +269,7 @@ def test_a_batch_begun_before_the_table_was_cleared_leaves_nothing_in_it():
     cached = CachedEvaluator(TICTACTOE, engine, 10_000)
     states = TICTACTOE.play(TICTACTOE.initial(1), np.array([4]))
     old = cached.begin(states)
-    cached.clear()
+    cached.clear("new ones")
     engine.worth = engine.worth + 1.0  # new weights
     new = cached.begin(states)
     was = old()[1]

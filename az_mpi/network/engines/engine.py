@@ -19,7 +19,7 @@ class Engine:
     metrics. remark: what is to be logged about the newest weights; "" for nothing.
     """
 
-    describe: str
+    describe: str = ""
     choice = ""
     precision: str | None = None
     figures: dict[str, float] = {}

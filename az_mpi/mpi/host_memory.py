@@ -1,0 +1,67 @@
+"""Memory that the ranks of a host share.
+
+It has no name in any file system, so nothing is left of it however a job ends, and the size of /dev/shm, 64 MiB in
+many containers, does not limit it. The system frees it when the last rank of the host has ended.
+"""
+
+import mmap
+import os
+import resource
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from az_mpi.mpi.world import World
+
+TOKEN_BYTES = 32  # a multiple of what a table's numbers must be aligned to
+
+
+def share(world: World, num_bytes: Callable[[int], int]) -> tuple[np.ndarray | None, int, int]:
+    """Return (memory of zeros that all ranks of this host see, uint8; this rank's number among them; their number).
+    Collective. num_bytes(n): the size for n ranks, the same on all ranks of a host.
+
+    The memory is None if the rank is alone on its host, or if the ranks cannot open each other's memory, as in
+    containers that have one host name but do not see each other's processes."""
+    here = [rank for rank, host in enumerate(world.hosts) if host == world.host]
+    size, token, fd = num_bytes(len(here)) + TOKEN_BYTES, secrets.token_hex(TOKEN_BYTES // 2), None
+    if world.local_rank == 0 and len(here) > 1:
+        fd = _create(size, token)
+    address = world.collect((os.getpid(), fd, token))[here[0]]
+    memory = None if address[1] is None else _open(*address, size)
+    everyone = world.collect(memory is not None)  # all have opened it, or cannot
+    if fd is not None:
+        os.close(fd)
+    whole = all(everyone[rank] for rank in here)
+    return memory if whole else None, here.index(world.rank), len(here)
+
+
+def _create(size, token):
+    """Return the descriptor of new memory that begins with `token`, None if the system has no such memory."""
+    try:
+        fd = os.memfd_create("az_mpi", os.MFD_CLOEXEC)
+    except (AttributeError, OSError):  # not Linux
+        return None
+    os.ftruncate(fd, size)
+    os.pwrite(fd, token.encode(), 0)
+    return fd
+
+
+def _open(pid, fd, token, size):
+    """Return the memory, without its token, that process `pid` has under this descriptor; None if it is another's."""
+    try:
+        with open(f"/proc/{pid}/fd/{fd}", "r+b") as file:
+            memory = np.frombuffer(mmap.mmap(file.fileno(), size), np.uint8)
+    except (OSError, ValueError):  # ValueError: it is another file, and shorter
+        return None
+    return memory[TOKEN_BYTES:] if memory[:TOKEN_BYTES].tobytes() == token.encode() else None
+
+
+def peak_bytes(world: World) -> int:
+    """Return the memory in bytes that this process has had at most, with its part of what ranks of this host share."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    shared = sum(int(line.split()[1]) for line in lines if line.startswith("RssShmem"))
+    n = world.hosts.count(world.host)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - shared * (n - 1) // n) * 1024  # both are in KiB
