@@ -28,8 +28,8 @@ def share(world: World, num_bytes: Callable[[int], int]) -> tuple[np.ndarray | N
     size, token, fd = num_bytes(len(here)) + TOKEN_BYTES, secrets.token_hex(TOKEN_BYTES // 2), None
     if world.local_rank == 0 and len(here) > 1:
         fd = _create(size, token)
-    address = world.collect((os.getpid(), fd, token))[here[0]]
-    memory = None if address[1] is None else _open(*address, size)
+    pid, fd_there, token_there = world.collect((os.getpid(), fd, token))[here[0]]
+    memory = None if fd_there is None else _open(pid, fd_there, token_there, size)
     everyone = world.collect(memory is not None)  # all have opened it, or cannot
     if fd is not None:
         os.close(fd)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 WAYS = 4  # entries that a key may be in; a new key replaces the oldest of them
 
+KEY, OLDEST = np.dtype(np.uint64), np.dtype(np.uint8)
 # Fields that are read together lie together. Numbers of 32 bits are the bits of a float32, as checksums need them.
 ENTRY = np.dtype(
     [
@@ -42,7 +43,7 @@ LOGIT = np.dtype([("action", "<u2"), ("logit", "<u4")])  # of a legal action in 
 # keys uint64 [E / WAYS, WAYS], 0: empty; oldest uint8 [E / WAYS], the way to replace next; entry ENTRY [E]; logit LOGIT
 # [L]; part int64 [3]: begin and end of the logits that this process writes, and the place of the next one.
 Table = namedtuple("Table", ["keys", "oldest", "entry", "logit", "part"])
-ENTRY_BYTES, FEW = 8 + 1 / WAYS + ENTRY.itemsize, 4
+ENTRY_BYTES, FEW = KEY.itemsize + ENTRY.itemsize + OLDEST.itemsize / WAYS, 4
 
 
 def network_evaluator(game: Game, engine: "Engine", settings: "schema.Network") -> Evaluator:
@@ -61,21 +62,21 @@ def table_of(num_bytes: int, num_actions: int, memory: np.ndarray | None = None,
     sets, logits = _sizes(num_bytes, num_actions, parts)
     if memory is None:
         memory = np.zeros(table_bytes(num_bytes, num_actions, parts), np.uint8)
-    shapes = [((sets, WAYS), np.dtype(np.uint64)), ((sets * WAYS,), ENTRY), ((logits,), LOGIT), ((sets,), np.uint8)]
     arrays, at = [], 0
-    for shape, dtype in shapes:  # those whose numbers must be aligned come first
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        arrays.append(memory[at : at + size].view(dtype).reshape(shape))
-        at += size
+    # Those whose numbers must be aligned come first.
+    for num, dtype in [(sets * WAYS, KEY), (sets * WAYS, ENTRY), (logits, LOGIT), (sets, OLDEST)]:
+        arrays.append(memory[at : at + num * dtype.itemsize].view(dtype))
+        at += num * dtype.itemsize
     keys, entry, logit, oldest = arrays
     first = logits // parts * part
-    return Table(keys, oldest, entry, logit, np.array([first, first + logits // parts, first]))
+    own = np.array([first, first + logits // parts, first])
+    return Table(keys.reshape(sets, WAYS), oldest, entry, logit, own)
 
 
 def table_bytes(num_bytes: int, num_actions: int, parts: int = 1) -> int:
     """Return how many bytes the table takes that `table_of` makes with these arguments."""
     sets, logits = _sizes(num_bytes, num_actions, parts)
-    return sets * (WAYS * (8 + ENTRY.itemsize) + 1) + logits * LOGIT.itemsize
+    return sets * (WAYS * (KEY.itemsize + ENTRY.itemsize) + OLDEST.itemsize) + logits * LOGIT.itemsize
 
 
 def _sizes(num_bytes, num_actions, parts):
