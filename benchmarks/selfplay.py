@@ -102,7 +102,7 @@ def compare(world, player, ids, seconds):
 
 def measure(player, ids, seconds):
     """Return the figures of one turn of self-play; the cache begins empty."""
-    player.search.evaluate.clear()
+    player.search.evaluate.clear(f"a turn that begins after {player.simulations_num} simulations")
     player.search.evaluate.take_counts()
     simulations, finished = player.simulations_num, player.finished_num
     took, positions = play(player, ids, seconds)

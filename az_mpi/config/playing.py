@@ -32,8 +32,8 @@ class Network(Section):
         'where OpenVINO is measured to be faster so (not with selfplay.deterministic), else bf16 where the processor '
         'or GPU has it, else fp32. int8: the tower of residual blocks alone.'))
     cache_bytes: whole(0) = free(2**26, "Memory of each rank in which self-play remembers evaluations until the "
-                                   "weights change; 0: none. The ranks of a host share theirs. A position takes 32 "
-                                   "bytes, and 6 for each legal move.")
+                                   "weights change; 0: none. The ranks of a host share theirs, but for deterministic "
+                                   "runs. A position takes 32 bytes, and 6 for each legal move.")
 
 
 class Search(Section):

@@ -65,7 +65,7 @@ def measure(world: World, config: Config, seconds: float) -> tuple[dict[str, Any
         finally:
             run.report.metrics.close()
             console.start(run_world.is_root, run.setup.log_name, None)  # closes the log files
-    peak = host_memory.peak_bytes(world)
+    peak = host_memory.peak_bytes()
     share = config.replay.window_max / sum(figures["trainers"])
     window = int(share * replay.num_bytes / replay.positions_num) if replay else 0
     rows = world.collect([world.host, peak, window])

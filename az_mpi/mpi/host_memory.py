@@ -15,36 +15,39 @@ import numpy as np
 
 from az_mpi.mpi.world import World
 
-TOKEN_BYTES = 32  # a multiple of what a table's numbers must be aligned to
+TOKEN_BYTES = 32  # a multiple of 8, so that numbers after it are aligned
 
 
-def share(world: World, num_bytes: Callable[[int], int]) -> tuple[np.ndarray | None, int, int]:
-    """Return (memory of zeros that all ranks of this host see, uint8; this rank's number among them; their number).
-    Collective. num_bytes(n): the size for n ranks, the same on all ranks of a host.
+def share(world: World, num_bytes: Callable[[int], int]) -> np.ndarray | None:
+    """Return memory of zeros that all ranks of this host see, uint8. Collective. num_bytes(n): the size for n ranks,
+    the same on all ranks of a host.
 
-    The memory is None if the rank is alone on its host, or if the ranks cannot open each other's memory, as in
-    containers that have one host name but do not see each other's processes."""
+    None if the rank is alone on its host, or if the ranks cannot open each other's memory, as in containers that have
+    one host name but do not see each other's processes."""
     here = [rank for rank, host in enumerate(world.hosts) if host == world.host]
     size, token, fd = num_bytes(len(here)) + TOKEN_BYTES, secrets.token_hex(TOKEN_BYTES // 2), None
     if world.local_rank == 0 and len(here) > 1:
         fd = _create(size, token)
     pid, fd_there, token_there = world.collect((os.getpid(), fd, token))[here[0]]
     memory = None if fd_there is None else _open(pid, fd_there, token_there, size)
-    everyone = world.collect(memory is not None)  # all have opened it, or cannot
+    opened = world.collect(memory is not None)
     if fd is not None:
-        os.close(fd)
-    whole = all(everyone[rank] for rank in here)
-    return memory if whole else None, here.index(world.rank), len(here)
+        os.close(fd)  # every rank has opened it, or cannot
+    return memory if all(opened[rank] for rank in here) else None
 
 
 def _create(size, token):
-    """Return the descriptor of new memory that begins with `token`, None if the system has no such memory."""
+    """Return the descriptor of new memory that begins with `token`; None if the system refuses."""
     try:
         fd = os.memfd_create("az_mpi", os.MFD_CLOEXEC)
-    except (AttributeError, OSError):  # not Linux
+    except (AttributeError, OSError):  # AttributeError: not Linux
         return None
-    os.ftruncate(fd, size)
-    os.pwrite(fd, token.encode(), 0)
+    try:
+        os.ftruncate(fd, size)  # refused above `ulimit -f`
+        os.pwrite(fd, token.encode(), 0)
+    except OSError:
+        os.close(fd)
+        return None
     return fd
 
 
@@ -58,10 +61,17 @@ def _open(pid, fd, token, size):
     return memory[TOKEN_BYTES:] if memory[:TOKEN_BYTES].tobytes() == token.encode() else None
 
 
-def peak_bytes(world: World) -> int:
-    """Return the memory in bytes that this process has had at most, with its part of what ranks of this host share."""
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    shared = sum(int(line.split()[1]) for line in lines if line.startswith("RssShmem"))
-    n = world.hosts.count(world.host)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - shared * (n - 1) // n) * 1024  # both are in KiB
+def peak_bytes() -> int:
+    """Return the memory in bytes that this process has had at most, with its part of what it shares now."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shared, part = _number_in("status", "RssShmem:"), _number_in("smaps_rollup", "Pss_Shmem:")
+    return (peak - (shared - part if part else 0)) * 1024  # all are in KiB
+
+
+def _number_in(name, label):
+    """Return the number after a label in a file of /proc/self, 0 if this Linux does not tell it."""
+    try:
+        lines = Path("/proc/self", name).read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(label)), 0)

@@ -54,7 +54,7 @@ class World:
         self.is_root = self.rank == 0
         self.host = socket.gethostname()
         self.hosts: list[str] = self.collect(self.host)
-        # Selects a device on this host; never used as a rank.
+        # Selects a device, and a part of shared memory, on this host; never used as a rank.
         self.local_rank = self.hosts[: self.rank].count(self.host)
 
     @classmethod

@@ -1,8 +1,8 @@
 """The evaluation cache: a table of fixed size from a position's key to the network's evaluation of it.
 
 A position and its symmetric images share one entry (`Game.canonical_key`): the network sees one of these images, the
-canonical one. A position that occurs twice in a batch is evaluated once. The table keeps the logits of legal actions
-apart, where new ones overwrite the oldest.
+canonical one. A position that occurs twice in a batch is evaluated once. The logits of legal actions are in an array of
+their own, where new ones overwrite the oldest.
 
 All ranks of a host may use one table at the same time, without locks: an entry has a checksum of all that belongs to
 it, so one that another rank is just writing, or whose logits were overwritten, is not found (after Hyatt and Mann 2002,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 WAYS = 4  # entries that a key may be in; a new key replaces the oldest of them
 
 KEY, OLDEST = np.dtype(np.uint64), np.dtype(np.uint8)
-# Fields that are read together lie together. Numbers of 32 bits are the bits of a float32, as checksums need them.
+# Fields that are read together lie together. A uint32 holds the bits of a float32: checksums are of bits.
 ENTRY = np.dtype(
     [
         ("checksum", "<u8"),  # of the key, the value and the logits
@@ -57,8 +57,11 @@ def table_of(num_bytes: int, num_actions: int, memory: np.ndarray | None = None,
     """Return a table of at most `num_bytes` bytes, or of the smallest possible size if that is larger.
 
     The number of entries is the largest power of two that fits if each position has FEW legal actions. If they have
-    more, logits are overwritten earlier. memory: uint8 [at least `table_bytes(...)`], zeros or a table of the same size
-    that other processes use; without it the table gets its own. This process stores logits in `part` of `parts`."""
+    more, logits are overwritten earlier.
+
+    memory: uint8 [`table_bytes(...)` or more], aligned to 8 bytes: zeros, or the table of other processes. It was made
+    with the same arguments but for `part`. Without `memory` the table gets its own. This process stores logits in
+    `part` of `parts`, the number of processes; `num_bytes` is for all of them."""
     sets, logits = _sizes(num_bytes, num_actions, parts)
     if memory is None:
         memory = np.zeros(table_bytes(num_bytes, num_actions, parts), np.uint8)
@@ -109,9 +112,12 @@ class CachedEvaluator(Evaluator):
         self._table = table_of(parts * self.num_bytes, self.game.num_actions, memory, part, parts)
 
     def clear(self, weights: str) -> None:
-        # Nothing is erased: the keys of these weights differ from those of others, which are overwritten in time.
+        # Nothing is erased: the keys of these weights differ from those of others, which are overwritten in time. A
+        # batch under way is stored for the weights with which it began.
         name = f"{weights} {self.engine.describe} {self.engine.precision}"
         self._weights = np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
+        # So that a run that was resumed here overwrites the same entries as an unbroken one.
+        self._table.part[2] = self._table.part[0]
 
     def take_counts(self) -> tuple[int, int]:
         counts = self.positions_num, self.evaluations_num
@@ -220,7 +226,7 @@ def _store(table, keys, legal, new_logits, new_value):
     """Store evaluations. keys: uint64 [m]; legal: uint8 [m, A] in the canonical image."""
     begin, end, k = table.part
     for r in range(len(keys)):
-        if k + legal[r].sum() > end:
+        if k + np.int64(legal[r].sum()) > end:
             k = begin
         first, checksum = k, _mix(keys[r], new_value[r])
         for a in range(legal.shape[1]):

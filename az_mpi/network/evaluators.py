@@ -46,7 +46,8 @@ class Evaluator:
     def clear(self, weights: str) -> None:
         """Forget all evaluations by the engine's old weights. Called when it has new ones.
 
-        weights: a name of the new ones, the same on all ranks that have the same."""
+        weights: a name of the new ones: the same on all ranks that evaluate alike, another one whenever evaluations
+        may differ."""
 
     def take_counts(self) -> tuple[int, int]:
         """Return (positions asked for, positions that the engine evaluated) since the last call; 0, 0 if uncounted."""

@@ -10,7 +10,7 @@ from az_mpi.run.state import Run
 def report(run: Run, new_positions: int, steps_num: int) -> None:
     """Write the metrics and the log line of the iteration that has just ended. Collective."""
     learner, counters = run.training.learner, run.report.counters.take(run.world)
-    mine = [*run.playing.evaluate.take_counts(), host_memory.peak_bytes(run.world),
+    mine = [*run.playing.evaluate.take_counts(), host_memory.peak_bytes(),
             learner.iteration_losses() if learner else {}]
     asked, evaluated, peak, losses = zip(*run.world.collect(mine))
     games_num = int(counters["games_num"].sum())

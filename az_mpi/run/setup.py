@@ -76,10 +76,7 @@ def _prepare_play(config, world, folder):
     make_engine = functools.partial(make_engine, precision=engine.precision or config.network.precision)
     offered = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
     evaluate = agreement.everywhere(world, lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
-    if isinstance(evaluate, CachedEvaluator):
-        memory, part, parts = host_memory.share(world, evaluate.bytes_of)
-        if memory is not None:
-            evaluate.share(memory, part, parts)
+    _share_cache(config, world, evaluate)
     if evaluate.describe:  # self-play uses this evaluator instead of the network
         choice = f"{evaluate.describe} (as configured)"
     agreement.everywhere(world, functools.partial(evaluation.check_opponents, config, game))  # first of all
@@ -92,6 +89,17 @@ def _prepare_play(config, world, folder):
     playing.weights_used.append((0, resnet.weights_hash(network)))
     log_name = f"rank-{world.rank:03d}"
     return Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name), network, playing
+
+
+def _share_cache(config, world, evaluate):
+    """Let the ranks of each host use one evaluation cache. Not in deterministic runs: what a rank finds there, and so
+    the batches of its engine, would depend on which rank is faster. Collective."""
+    cached = isinstance(evaluate, CachedEvaluator) and not config.selfplay.deterministic
+    if not all(world.collect(cached)):
+        return
+    memory = host_memory.share(world, evaluate.bytes_of)
+    if memory is not None:
+        evaluate.share(memory, world.local_rank, world.hosts.count(world.host))
 
 
 def _use_cores(cores, deterministic):

@@ -1,5 +1,6 @@
 """The state of a run on one rank: what is fixed, what is this rank's own, and what is made anew when ranks are lost."""
 
+import hashlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -67,7 +68,9 @@ class Playing:
         """Play with this network from now on, in games of `iteration`. digest: the SHA-256 of its weights."""
         self.load(self.engine, network)
         self.weights_used.append((iteration, digest))
-        self.evaluate.clear(f"{iteration} {digest}")  # int8 rounds differently in another iteration
+        # What int8 engines answer depends on the calibration too, and the remark tells whether they fell back to bf16.
+        calibration = b"" if self.calibration is None else self.calibration.tobytes()
+        self.evaluate.clear(f"{digest} {hashlib.sha256(calibration).hexdigest()} {self.engine.remark}")
 
     def load(self, engine: Engine, network: torch.nn.Module) -> None:
         """Give an engine of this rank new weights."""

@@ -14,6 +14,7 @@ from az_mpi.games.base import Game
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator, searched
+from az_mpi.run.state import Playing
 from az_mpi.search.puct import Search
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
@@ -132,13 +133,13 @@ def test_a_full_table_forgets_but_never_lies(num_bytes):
         assert (value == worth).all()
 
 
-def ask_for_ever(game, memory, part, parts, num_bytes, seconds, wrong):
+def ask_for(seconds, game, memory, part, parts, num_bytes, wrong):
     """Evaluate random positions with a table that others write at the same time; count the wrong answers."""
     engine = Equivariant(game)
     cached = CachedEvaluator(game, engine, num_bytes)
     cached.share(memory, part, parts)
     begun, rng = time.monotonic(), np.random.default_rng(part)
-    states = random_states(game, 300, 1, 5)
+    states = random_states(game, 1500, 1, 12)
     expected, worth = searched(engine.evaluate(game.planes(states)))
     while time.monotonic() - begun < seconds:
         some = rng.integers(len(states), size=40)
@@ -146,7 +147,7 @@ def ask_for_ever(game, memory, part, parts, num_bytes, seconds, wrong):
         wrong.value += int((value != worth[some]).sum())
         wrong.value += int(((logits != expected[some]) & game.legal(states[some])).sum())
     asked, evaluated = cached.take_counts()
-    assert 0 < evaluated < asked  # it has answered from the table, and has forgotten
+    assert len(states) < evaluated < asked  # it has forgotten, and has answered from the table
 
 
 @pytest.mark.parametrize("num_bytes", [300, 6000])
@@ -156,8 +157,8 @@ def test_processes_that_write_one_table_at_once_never_get_a_wrong_answer(num_byt
     size = CachedEvaluator(CONNECT4, Counting(CONNECT4), num_bytes).bytes_of(parts)
     memory = np.frombuffer(mmap.mmap(-1, size), np.uint8)
     wrong = [fork.Value("q", 0) for _ in range(parts)]
-    arguments = [(CONNECT4, memory, part, parts, num_bytes, 2.0, wrong[part]) for part in range(parts)]
-    processes = [fork.Process(target=ask_for_ever, args=words) for words in arguments]
+    arguments = [(2.0, CONNECT4, memory, part, parts, num_bytes, wrong[part]) for part in range(parts)]
+    processes = [fork.Process(target=ask_for, args=words) for words in arguments]
     for process in processes:
         process.start()
     for process in processes:
@@ -179,6 +180,19 @@ def test_what_one_process_has_evaluated_another_one_does_not():
     both[1].clear("other weights")  # those of the first are still there
     both[1](states), both[0](states)
     assert len(engines[0].asked) == 1 and len(engines[1].asked) == 1
+
+
+def test_evaluations_are_forgotten_with_the_weights_and_with_the_calibration():
+    engine = Counting(TICTACTOE)
+    engine.load = lambda network: None
+    playing = Playing(None, engine, CachedEvaluator(TICTACTOE, engine, 10_000))
+    asked = []
+    for digest, planes in [("a", 0), ("a", 0), ("b", 0), ("b", 1)]:
+        playing.calibration = np.full((1, *TICTACTOE.planes_shape), planes, np.uint8)
+        playing.load_weights(None, 1, digest)
+        playing.evaluate(TICTACTOE.initial(1))
+        asked.append(len(engine.asked))
+    assert asked == [1, 1, 2, 3]
 
 
 @pytest.mark.parametrize("num_bytes", [10_000, 1_000_000])
@@ -264,7 +278,7 @@ def test_batches_that_overlap_get_their_own_answers(num_bytes):
         under_way = begun
 
 
-def test_a_batch_begun_before_the_table_was_cleared_leaves_nothing_in_it():
+def test_a_batch_begun_before_the_weights_changed_is_not_found_with_the_new_ones():
     engine = Counting(TICTACTOE)
     cached = CachedEvaluator(TICTACTOE, engine, 10_000)
     states = TICTACTOE.play(TICTACTOE.initial(1), np.array([4]))
