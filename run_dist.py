@@ -18,12 +18,12 @@ if __name__ == "__main__":
 
 from az_mpi.config import command_line  # noqa: E402
 from az_mpi.config import load as configuration  # noqa: E402
-from az_mpi.config.schema import Config  # noqa: E402
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE  # noqa: E402
 from az_mpi.core.files import have_home, keep_private, open_plain, passes  # noqa: E402
 from az_mpi.core.problems import Refusal, print_anything  # noqa: E402
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 from az_mpi.liveness import watchdog  # noqa: E402
+from az_mpi.storage.run_folder import config_of  # noqa: E402
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
         arguments = command_line.parse(argv)
         if not arguments.check_config:
             leave(start(arguments))
-        return finish(DONE, configuration.to_json(load_config(arguments)), sys.stdout)
+        return finish(DONE, configuration.to_json(config_of(arguments)), sys.stdout)
     except command_line.PrintAndExit as text:
         return finish(DONE, text, sys.stdout)
     except Refusal as error:
@@ -72,16 +72,6 @@ def finish(status: int, text: object, stream: IO[str]) -> int:
     return status
 
 
-def load_config(arguments: command_line.Arguments) -> Config:
-    """Return the configuration from the file, or from the run's folder where no file is given."""
-    overrides, sources = arguments.overrides, arguments.sources
-    if arguments.config_file:
-        return configuration.load(arguments.config_file, overrides, sources)
-    from az_mpi.storage.run_folder import recorded_config
-
-    return recorded_config(arguments.logdir, overrides, sources)
-
-
 def start(arguments: command_line.Arguments) -> int:
     """Join the MPI job, run the mode and return the exit status. An unexpected exception on a rank ends the job."""
     keep_private()
@@ -99,7 +89,7 @@ def start(arguments: command_line.Arguments) -> int:
     world = World.start()
     watchdog.joined()
     try:
-        config = configuration.loads(world.from_root(lambda: configuration.to_json(load_config(arguments))))
+        config = configuration.loads(world.from_root(lambda: configuration.to_json(config_of(arguments))))
         world.chunk_bytes = config.exchange.chunk_bytes
         if arguments.mode == "train":
             world = root_host.order(world, config.train.root_host)

@@ -75,11 +75,9 @@ class _Start:
         anything is written there. network: of the run; its checkpoints must be of this network."""
         arguments, config, folder = self.arguments, self.config, self.arguments.logdir
         run_folder.check_sources(folder, config, arguments.allow_other_source)
-        try:
+        with run_folder.usable(folder):
             self.newest = checkpoint.refuse_unusable(folder / "checkpoints", arguments.without_checkpoint,
                                                      network.state_dict())
-        except OSError as error:
-            raise run_folder.unusable(folder, error) from error
         if self.newest and checkpoint.added_blocks(self.newest.model, network.state_dict()):
             weights.check_growth(network, config.network.block)
         name = checkpoint.path_of(folder, self.newest.progress).name if self.newest else None
@@ -149,12 +147,10 @@ def selfplay(arguments: Arguments, config: Config, world: World, requests: Reque
 def _prepare(folder):
     """Make a run's folder for games, unless it is there. Raises Refusal if nothing can be written to it."""
     run_folder.check_folders(folder.parent, (folder.name,))
-    try:
+    with run_folder.usable(folder.parent):
         folder.mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise run_folder.unusable(folder.parent, error) from error
 
 
 def _rescue_games(run):

@@ -13,6 +13,11 @@ import numpy as np
 import torch
 
 import az_mpi
+from az_mpi import games
+from az_mpi.config import load as configuration
+from az_mpi.core.arguments import setting
+from az_mpi.network import resnet
+from az_mpi.storage import checkpoint, run_folder
 
 
 def machine():
@@ -27,6 +32,29 @@ def machine():
         "torch": torch.__version__,
         "az_mpi": az_mpi.__version__,
     }
+
+
+def add_network(parser):
+    """Add the options that `network_of` reads."""
+    parser.add_argument("--run", type=Path, help="the folder of a run: its configuration and newest network")
+    parser.add_argument("--config_file", type=Path, default=Path("benchmarks/connect4.json"))
+    parser.add_argument("--set", type=setting, action="append", default=[], metavar="KEY=VALUE",
+                        help="as for run_dist.py")
+
+
+def network_of(arguments):
+    """Return (configuration, game, network): of the run, else of the configuration file, with untrained weights."""
+    overrides = dict(arguments.set)
+    if arguments.run:
+        config = run_folder.recorded_config(arguments.run, overrides)
+    else:
+        config = configuration.load(arguments.config_file, overrides)
+    game = games.make(config.game)
+    network = resnet.build(game, config.network, config.seed)
+    if arguments.run:
+        newest, _ = checkpoint.load_newest(arguments.run / "checkpoints", set_aside=False)
+        network.load_state_dict(newest.model)
+    return config, game, network
 
 
 def take_one_core(index=0):

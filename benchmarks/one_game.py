@@ -16,29 +16,23 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import spread, take_one_core, tell
+from common import add_network, network_of, spread, take_one_core, tell
 
-from az_mpi import games
-from az_mpi.config import load as configuration
-from az_mpi.core.problems import parse_json
 from az_mpi.doctor.trial import play_for
-from az_mpi.network import engines, resnet
+from az_mpi.network import engines
 from az_mpi.network.cache import network_evaluator
 from az_mpi.play.limits import Limit
 from az_mpi.play.loaded_player import LoadedPlayer
 from az_mpi.play.options import CACHE_BYTES
 from az_mpi.play.session import Session
 from az_mpi.selfplay.player import Player
-from az_mpi.storage import checkpoint, run_folder
 
 OPENING_PLIES = 4
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, help="the folder of a run: its configuration and newest network")
-    parser.add_argument("--config_file", type=Path, default=Path("benchmarks/connect4.json"))
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
+    add_network(parser)
     parser.add_argument("--simulations", type=int, default=800, help="for a move of the one game")
     parser.add_argument("--leaves", type=int, default=0, help="at once; by default as many as make the engine fast")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each side in each of the runs")
@@ -46,13 +40,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     take_one_core()
-    overrides = {key: parse_json(value) for key, value in (item.split("=", 1) for item in arguments.set)}
-    config = run_folder.recorded_config(arguments.run, overrides) if arguments.run else (
-        configuration.load(arguments.config_file, overrides))  # fmt: skip
-    game = games.make(config.game)
-    network = resnet.build(game, config.network, config.seed)
-    if arguments.run:
-        network.load_state_dict(checkpoint.load_newest(arguments.run / "checkpoints", set_aside=False)[0].model)
+    config, game, network = network_of(arguments)
     engine, choice = engines.make("auto", network, game, "cpu", 1, "auto")
     player = LoadedPlayer(game, engine, config.search)
     leaves_max = arguments.leaves or player.leaves_at_once()

@@ -21,7 +21,6 @@ from az_mpi.evaluate import rating
 from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.mpi.world import World
-from az_mpi.network.evaluators import NetworkEvaluator
 
 
 def main():
@@ -57,7 +56,7 @@ def play(world, path, arguments, factor):
                                    (arguments.second, arguments.simulations)):  # fmt: skip
         loaded = az_mpi.load_player(path, engine="openvino", precision=precision)
         settings = loaded.settings.model_copy(update={"simulations": round(simulations)})
-        players.append(SearchPlayer(NetworkEvaluator(loaded.game, loaded.engine), settings))
+        players.append(SearchPlayer(loaded.evaluator, settings))
     match = play_match(world, loaded.game, *players, arguments.games, arguments.opening_plies, seed=(1,))
     return rating.summary(match)
 

@@ -20,27 +20,21 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import bare_rate, spread, take_one_core, tell
+from common import add_network, bare_rate, network_of, spread, take_one_core, tell
 
-from az_mpi import games
-from az_mpi.config import load as configuration
-from az_mpi.core.problems import parse_json
 from az_mpi.doctor.trial import play_for
 from az_mpi.mpi.world import World
-from az_mpi.network import engines, resnet
+from az_mpi.network import engines
 from az_mpi.network.cache import network_evaluator
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
-from az_mpi.storage import checkpoint, run_folder
 
 BATCHES = (32, 64, 128, 256, 512)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, help="the folder of a run: its configuration and newest network")
-    parser.add_argument("--config_file", type=Path, default=Path("benchmarks/connect4.json"))
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
+    add_network(parser)
     parser.add_argument("--engine", choices=("auto", "openvino", "torch"), default="auto")
     parser.add_argument("--seconds", type=float, default=15.0, help="of self-play in each of the runs")
     parser.add_argument("--runs", type=int, default=5)
@@ -49,16 +43,7 @@ def main():
     arguments = parser.parse_args()
     world = World.start()
     take_one_core(world.local_rank)
-    overrides = {key: parse_json(value) for key, value in (item.split("=", 1) for item in arguments.set)}
-    if arguments.run:
-        config = run_folder.recorded_config(arguments.run, overrides)
-    else:
-        config = configuration.load(arguments.config_file, overrides)
-    game = games.make(config.game)
-    network = resnet.build(game, config.network, config.seed)
-    if arguments.run:
-        newest, _ = checkpoint.load_newest(arguments.run / "checkpoints", set_aside=False)
-        network.load_state_dict(newest.model)
+    config, game, network = network_of(arguments)
     engine, choice = engines.make(arguments.engine, network, game, "cpu", threads=1, precision=config.network.precision)
     player = Player(config, game, network_evaluator(game, engine, config.network), world.rank)
     ids = itertools.count()

@@ -26,7 +26,6 @@ from az_mpi.evaluate.optimal import optimal_share
 from az_mpi.evaluate.rating import score_interval
 from az_mpi.evaluate.solver import solve_connect4
 from az_mpi.mpi.world import World
-from az_mpi.network.evaluators import NetworkEvaluator
 
 
 def main():
@@ -42,7 +41,7 @@ def main():
     world, rows = World.start(), {}
     loaded = az_mpi.load_player(arguments.network)
     settings = loaded.settings.model_copy(update={"simulations": arguments.simulations})
-    player = SearchPlayer(NetworkEvaluator(loaded.game, loaded.engine), settings)
+    player = SearchPlayer(loaded.evaluator, settings)
     for path in arguments.sets:
         states = positions(loaded.game, path)[: arguments.positions]
         solved = solve_connect4(loaded.game, states[world.rank :: world.size].copy())

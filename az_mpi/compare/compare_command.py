@@ -13,13 +13,13 @@ from argparse import Namespace
 from pathlib import Path
 
 from az_mpi.compare import compare_page, figures
-from az_mpi.compare.jobs import Jobs, Where
+from az_mpi.compare.jobs import Jobs
 from az_mpi.compare.variants import Variant, read
 from az_mpi.core import files
-from az_mpi.core.arguments import Parser, count, positive
+from az_mpi.core.arguments import Parser, count, even, positive
 from az_mpi.core.exit_codes import DONE, RESUMABLE
 from az_mpi.core.problems import Refusal
-from az_mpi.launch import mpi_job
+from az_mpi.launch import hosts, mpi_job
 from az_mpi.report import metrics
 
 PROG = "python -m az_mpi compare"
@@ -48,7 +48,7 @@ def compare(options: Namespace) -> int:
     """Do what is missing of the comparison, print its table and return the exit status. Raises Refusal."""
     variants = read(options.configurations, options.set)
     folder = options.logdir
-    jobs = Jobs(Where(options.np, options.hosts, options.hostfile), folder)
+    jobs = Jobs(options, folder)
     jobs.check()
     state = _open(folder, options)
     runs = [(variant, seed) for seed in range(1, options.seeds + 1) for variant in variants]
@@ -72,7 +72,7 @@ def _parser():
     parser.add_argument("--seeds", type=count, default=1, metavar="S", help="runs of each configuration (default 1)")
     parser.add_argument("--points", type=count, default=4, metavar="P",
                         help="into how many parts the time is divided, each followed by a measurement (default 4)")
-    parser.add_argument("--games", type=count, default=100, metavar="N", help="of each match, an even number (default "
+    parser.add_argument("--games", type=even, default=100, metavar="N", help="of each match, an even number (default "
                         "100)")
     parser.add_argument("--simulations", type=count, default=100, metavar="N", help="a move in all measurements "
                         "(default 100)")
@@ -80,16 +80,12 @@ def _parser():
     parser.add_argument("--logdir", type=Path, default=Path("runs/compare"), metavar="DIR",
                         help="the folder of the comparison, on a file system that all hosts share (default "
                         "runs/compare)")  # fmt: skip
-    parser.add_argument("--np", type=count, help="ranks (default: all slots)")
-    parser.add_argument("--hosts", metavar="LIST", help="as for launch: node1:2,node2:2 (default: this machine)")
-    parser.add_argument("--hostfile", metavar="FILE", help="as for launch")
+    hosts.add_options(parser)
     return parser
 
 
 def _open(folder, options):
     """Return the state of the comparison in `folder`, new if there is none. Raises Refusal if it is another one's."""
-    if options.games % 2:
-        raise Refusal(f"--games {options.games}: an even number is needed, since each opening is played twice")
     mine = {"minutes": options.minutes, "points": options.points, "games": options.games,
             "simulations": options.simulations}  # fmt: skip
     if not (folder / STATE).exists():

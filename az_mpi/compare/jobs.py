@@ -3,9 +3,10 @@
 import json
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from az_mpi.compare.variants import Variant
 from az_mpi.core.exit_codes import DONE, RESUMABLE
@@ -16,22 +17,12 @@ END_CHARACTERS = 3000  # of a failed job's output that are shown
 OPENING_PLIES = 4  # of matches: Connect Four has 49 openings of 2 plies, so half of 200 games would be repetitions
 
 
-class Where(NamedTuple):
-    """Options of launch of the same names; None: not given."""
-
-    np: int | None
-    hosts: str | None
-    hostfile: str | None
-
-    def words(self) -> list[str]:
-        return [word for name, value in self._asdict().items() if value for word in (f"--{name}", str(value))]
-
-
 class Jobs:
     """Each method starts one job and waits for it. It raises Refusal with the end of what the job said if it fails.
     What jobs say is in FOLDER/jobs.log."""
 
-    def __init__(self, where: Where, folder: Path):
+    def __init__(self, where: Namespace, folder: Path):
+        """where: the options of `hosts.add_options`."""
         self.where, self.log = where, folder / "jobs.log"
 
     def check(self) -> None:
@@ -64,13 +55,11 @@ class Jobs:
         return _last_object(said)
 
     def _hosts(self):
-        where = self.where
-        listed = hosts.parse(where.hosts) if where.hosts else hosts.read(Path(where.hostfile)) if where.hostfile else []
-        return hosts.choose(listed, np=where.np)
+        return hosts.choose(hosts.listed(self.where), np=self.where.np)
 
     def _launch(self, words, settings):
         sets = [word for setting in settings for word in ("--set", setting)]
-        return self._run([sys.executable, "-m", "az_mpi", "launch", *self.where.words(), "--", *words, *sets])
+        return self._run([sys.executable, "-m", "az_mpi", "launch", *hosts.words(self.where), "--", *words, *sets])
 
     def _run(self, command):
         """Return (exit status, what was said) of a job that is done, or that can be resumed after max_hours.

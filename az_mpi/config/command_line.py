@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from az_mpi import __version__
 from az_mpi.config.load import KEYS, SECTIONS_ABOUT
-from az_mpi.core.problems import Refusal, escape, nearest, parse_json, show
+from az_mpi.core.arguments import json_or_word, setting
+from az_mpi.core.problems import Refusal, escape, nearest
 
 PROG = "run_dist.py"
 MODES = ("train", "eval", "selfplay")
@@ -106,21 +107,9 @@ class _Set(argparse.Action):
     """Note an override: of `const`, or of the key in KEY=VALUE. The last one for a key counts."""
 
     def __call__(self, parser, namespace, values, option_string=None) -> None:
-        key, text = self.const, values
-        if key is None:
-            key, equals, text = values.partition("=")
-            if not (key and equals):
-                raise argparse.ArgumentError(self, f"{show(values)} is not KEY=VALUE, such as search.simulations=200")
-        namespace.overrides[key] = _value(text)
+        key, value = (self.const, values) if self.const else values
+        namespace.overrides[key] = value
         namespace.sources[key] = option_string
-
-
-def _value(text):
-    """Return the JSON value of `text`, or `text` itself where it is no JSON (so that words need no quotes)."""
-    try:
-        return parse_json(text)
-    except ValueError:
-        return text
 
 
 def _parser():
@@ -140,11 +129,12 @@ def _parser():
     run.add_argument("--allow_other_source", action="store_true", help="go on although a file of your own (a game, an "
                      "evaluator, ...) is not the one that made the run")
     change = parser.add_argument_group("configuration keys", "VALUE is JSON (3, 0.1, true, [\"best\"]) or a word.")
-    change.add_argument("--set", action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; may be repeated")
+    change.add_argument("--set", type=setting, action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; "
+                        "may be repeated")
     for option, key in SHORTCUTS.items():
         name = "{auto,true,false}" if option == "--mixed_precision" else "VALUE"
         about = f"{key}: {KEYS[key].description}".replace("%", "%%")
-        change.add_argument(option, action=_Set, const=key, metavar=name, help=about)
+        change.add_argument(option, type=json_or_word, action=_Set, const=key, metavar=name, help=about)
     for option, (key, value) in FLAGS.items():
         change.add_argument(option, action=_Flag, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
     tell = parser.add_argument_group("information, without a run")

@@ -1,11 +1,13 @@
 """Command lines: the parser that all commands share."""
 
 import argparse
-import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, parse_json, show
+
+MOST = 1_000_000  # of any number that an option takes
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,17 +25,41 @@ class Parser(argparse.ArgumentParser):
         raise Refusal(f"{self.prog}: error: {message}\nAll options: {self.prog} --help")
 
 
+def setting(text: str) -> tuple[str, Any]:
+    """Return (key, value) of an option's text KEY=VALUE. Raises ArgumentTypeError, which the parser tells."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise argparse.ArgumentTypeError(f"{show(text)} is not KEY=VALUE, such as search.simulations=200")
+    return key, json_or_word(value)
+
+
+def json_or_word(text: str) -> Any:
+    """Return the JSON value of `text`, or `text` itself where it is no JSON, so that words need no quotes."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return text
+
+
 def positive(text: str) -> float:
-    """Return an option's text as a finite number above 0. Raises ValueError, which the parser tells."""
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise ValueError
-    return number
+    """Return an option's text as a number above 0, up to MOST. Raises ArgumentTypeError, which the parser tells."""
+    with suppress(ValueError):
+        if 0 < (number := float(text)) <= MOST:
+            return number
+    raise argparse.ArgumentTypeError(f"{show(text)} is no number above 0 and up to {MOST:,}")
 
 
 def count(text: str) -> int:
-    """Return an option's text as a whole number from 1 on. Raises ValueError, which the parser tells."""
-    number = int(text)
-    if number < 1:
-        raise ValueError
+    """Return an option's text as a whole number from 1 to MOST. Raises ArgumentTypeError, which the parser tells."""
+    with suppress(ValueError):
+        if 1 <= (number := int(text)) <= MOST:
+            return number
+    raise argparse.ArgumentTypeError(f"{show(text)} is no whole number from 1 to {MOST:,}")
+
+
+def even(text: str) -> int:
+    """Return an option's text as an even number from 2 to MOST. Raises ArgumentTypeError, which the parser tells."""
+    number = count(text)
+    if number % 2:
+        raise argparse.ArgumentTypeError(f"{number} is no even number")
     return number

@@ -2,7 +2,6 @@
 while a file system fails."""
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -268,15 +267,6 @@ def set_aside(path: Path) -> Path:
     aside = next(name for name in names if not os.path.lexists(name))
     path.rename(aside)
     return aside
-
-
-def sha256(path: str | Path) -> str:
-    """Return the SHA-256 of a file's content, in hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def sync(path: str | Path) -> None:

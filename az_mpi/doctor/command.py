@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from az_mpi import __version__
-from az_mpi.core.arguments import Parser
+from az_mpi.core.arguments import Parser, setting
 from az_mpi.core.exit_codes import DONE, PROBLEMS, USAGE
-from az_mpi.core.problems import Refusal, escape, parse_json, show
+from az_mpi.core.problems import Refusal, escape
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
 from az_mpi.report import console
@@ -52,8 +52,8 @@ def parser() -> Parser:
     made.add_argument("--logdir", metavar="DIR", default="runs", help="the folder that runs are to be in, on a file "
                       "system all hosts share (default: runs)")
     made.add_argument("--config_file", metavar="FILE", help="predict games/s and hours for this configuration")
-    made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of it, as for "
-                      "run_dist.py; may be repeated")
+    made.add_argument("--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="change a key of "
+                      "it, as for run_dist.py; may be repeated")
     made.add_argument("--seconds", type=_seconds, default=SECONDS, metavar="S", help="of self-play, and of "
                       "training, that are measured for the prediction (default: %(default)g)")
     made.add_argument("--json", action="store_true", help="print one JSON object instead of the "
@@ -98,14 +98,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         raise Refusal(f"{PROG}: error: --set changes a configuration: give --config_file FILE")
     if not options.logdir:
         raise Refusal(f"{PROG}: error: argument --logdir: the name is empty")
-    options.overrides = {}
-    for item in options.set:
-        key, equals, value = item.partition("=")
-        if not (key and equals):
-            raise Refusal(f"{PROG}: error: argument --set: {show(item)} is not KEY=VALUE, such as "
-                          "search.simulations=200")
-        parsed, error = attempt(parse_json, value)
-        options.overrides[key] = value if error else parsed  # words need no quotes
     return options
 
 
@@ -116,7 +108,7 @@ def load(options: argparse.Namespace) -> str | None:
     except ImportError:
         return None
     if options.config_file:
-        return configuration.to_json(configuration.load(options.config_file, options.overrides))
+        return configuration.to_json(configuration.load(options.config_file, dict(options.set)))
     return configuration.to_json(configuration.validate(SMALLEST, "the doctor's own configuration"))
 
 

@@ -1,8 +1,8 @@
 """python -m az_mpi suggest: writes a configuration for a game and a time, from speeds measured on these hosts."""
 
 import json
+import shlex
 import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core import files
-from az_mpi.core.arguments import Parser, count, positive
+from az_mpi.core.arguments import Parser, positive
 from az_mpi.core.exit_codes import DONE
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.doctor import check_game, plan, trial
@@ -39,8 +39,7 @@ GIB = 2**30
 def main(arguments: list[str]) -> int:
     """Run the command and return its exit status. Raises Refusal."""
     options = _parser().parse_args(arguments)
-    listed = hosts.parse(options.hosts) if options.hosts else hosts.read(options.hostfile) if options.hostfile else []
-    chosen, ranks_num = hosts.choose(listed, np=options.np)
+    chosen, ranks_num = hosts.choose(hosts.listed(options), np=options.np)
     if options.output.exists() or not options.output.parent.is_dir():
         why = "is there already" if options.output.exists() else "its folder is not there"
         raise Refusal(f"--output {escape(str(options.output))}: {why}\n  give another name")
@@ -55,8 +54,8 @@ def main(arguments: list[str]) -> int:
     if said["hours"] > options.hours:
         raise Refusal(f"--hours {options.hours:g}: one game takes {duration(said['hours'] * 3600)} here")
     files.write_text(options.output, _written(found["config"]))
-    command = f"python -m az_mpi launch{_where(options)} -- --config_file {options.output} --logdir runs/" \
-              f"{options.output.stem}"
+    command = shlex.join(["python", "-m", "az_mpi", "launch", *hosts.words(options), "--", "--config_file",
+                          str(options.output), "--logdir", f"runs/{options.output.stem}"])
     if options.json:
         print(json.dumps({**found, "prediction": said, "file": str(options.output), "next": command}))
     else:
@@ -68,18 +67,11 @@ def _parser():
     parser = Parser(PROG, ABOUT, EPILOG)
     parser.add_argument("game", metavar="GAME", help="as in the configuration's key game")
     parser.add_argument("--hours", type=positive, required=True, metavar="H", help="that the run may take")
-    parser.add_argument("--np", type=count, metavar="N", help="ranks (default: all slots)")
-    parser.add_argument("--hosts", metavar="LIST", help="as for launch: node1:2,node2:2 (default: this machine)")
-    parser.add_argument("--hostfile", metavar="FILE", help="as for launch")
+    hosts.add_options(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", default=Path("suggested.json"),
                         help="the configuration to write (default suggested.json)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print what was measured and chosen as one JSON object")
     return parser
-
-
-def _where(options: Namespace) -> str:
-    given = {"np": options.np, "hosts": options.hosts, "hostfile": options.hostfile}
-    return "".join(f" --{name} {value}" for name, value in given.items() if value)
 
 
 def _rules(name: str) -> plan.Rules:

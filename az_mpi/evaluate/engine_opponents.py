@@ -13,7 +13,7 @@ import numpy as np
 from az_mpi.core.problems import Refusal, nearest
 from az_mpi.evaluate.engine_process import EngineFailed, EngineProcess, words_of
 from az_mpi.evaluate.opponents import RESIGNS, Opponent, Seat
-from az_mpi.games.base import Game, positions
+from az_mpi.games.base import Game, after, positions
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.games.vertices import Vertices
 
@@ -97,13 +97,6 @@ class EnginePlayer(Opponent):
         self.process.answer_s = self.answer_s
         return self.process
 
-    def _state(self, actions):
-        """Return the position after these actions, [S]."""
-        state = self.game.initial(1)
-        for action in actions:
-            state = self.game.play(state, np.array([action]))
-        return state[0]
-
 
 class _EngineSeat(Seat):
     def __init__(self, player: EnginePlayer, game: Game, states: np.ndarray, indices: np.ndarray,
@@ -154,7 +147,7 @@ class GtpPlayer(EnginePlayer):
             self._say(process, "clear_board")
             self._known = []
         before = len(self._known)
-        line = list(positions(self.game, self._state(self._known), [*actions[before:], 0]))
+        line = list(positions(self.game, after(self.game, self._known), [*actions[before:], 0]))
         for state, action in zip(line, actions[before:]):
             self._tell(process, state, action)
         self._known, state = list(actions), line[-1]
@@ -259,7 +252,7 @@ class UciPlayer(EnginePlayer):
         process.send("position startpos" + f" moves {' '.join(words)}" * bool(words))
         process.send(self._go)
         word = (self._wait(process, self._go, "bestmove").split() + ["", ""])[1]
-        action = self.moves.find(self._state(actions), word)
+        action = self.moves.find(after(self.game, actions), word)
         if action is None:
             raise EngineFailed(f"plays {word[:20]!r}, which is no legal move")
         return action

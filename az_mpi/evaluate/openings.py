@@ -34,22 +34,17 @@ def openings(game: Game, num: int, plies: int, seed: int | Sequence[int]) -> Ope
     openings are as long as possible. seed: as for numpy's generators.
     """
     rng, plies = np.random.default_rng(seed), min(plies, game.max_plies)
-    while not len((found := _distinct(game, np.full(num, plies), rng, 1)).moves):
+    while not len((found := distinct(game, np.full(num, plies), rng)).moves):
         plies -= 1
     return found.pick(np.arange(num) % len(found.moves))
 
 
-def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_legal: int = 1) -> np.ndarray:
-    """Return different states in play at the depths `plies`, int [n], drawn by random play: state_dtype [m, S], m <= n.
+def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_legal: int = 1) -> Openings:
+    """Return different states in play at the depths `plies`, int [n], drawn by random play, m <= n, and their moves.
 
     Each has at least `least_legal` legal moves. m < n if some depth has too few such states. A play-out that ends in a
     known state is drawn again, so random play decides how likely a state is.
     """
-    return _distinct(game, plies, rng, least_legal).states
-
-
-def _distinct(game, plies, rng, least_legal):
-    """Return the states of `distinct` with the moves that led to them."""
     missing, seen, states, moves, idle = np.asarray(plies), set(), [], [], 0
     while len(missing) and idle < IDLE_ROUNDS:
         depths = np.resize(missing, max(len(missing), ROUND_LEAST))

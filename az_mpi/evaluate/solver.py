@@ -99,7 +99,7 @@ def positions(game: Game, n: int, seed: int, first_ply: int, last_ply: int) -> n
     depend on `seed` alone."""
     rng = np.random.default_rng(seed)
     plies = rng.permutation(first_ply + np.arange(n) % (last_ply - first_ply + 1))
-    return distinct(game, plies, rng, least_legal=2)
+    return distinct(game, plies, rng, least_legal=2).states
 
 
 def enumerate_all(game: Game, roots: np.ndarray | None = None) -> Solved:

@@ -169,6 +169,14 @@ def positions(game: Game, state: np.ndarray, actions: Iterable[int]) -> Iterator
         state = game.play(state[None], np.array([action]))[0]
 
 
+def after(game: Game, actions: Iterable[int]) -> np.ndarray:
+    """Return the state, [S], after these actions from the initial position."""
+    states = game.initial(1)
+    for action in actions:
+        states = game.play(states, np.array([action]))
+    return states[0]
+
+
 def owners(planes: np.ndarray, mover: int) -> np.ndarray:
     """Return the owner of the piece on each cell, int8 [H, W] as in `Board.players`.
 

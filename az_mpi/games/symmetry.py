@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from az_mpi.games.base import Game
+
 
 def dihedral(rows: int, columns: int) -> np.ndarray:
     """Return the rotations and reflections that map a board to itself, int32 [K, rows * columns] as in
@@ -23,3 +25,9 @@ def permute(values: np.ndarray, tables: np.ndarray, symmetry: np.ndarray) -> np.
             for j in range(values.shape[2]):
                 permuted[i, c, j] = values[i, c, table[j]]
     return permuted
+
+
+def turn_cells(game: Game, planes: np.ndarray, symmetry: np.ndarray) -> np.ndarray:
+    """Return planes [n, C, H, W], position i turned by the game's symmetry number symmetry[i]."""
+    flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
+    return permute(flat, game.symmetry_cells, symmetry).reshape(planes.shape)

@@ -4,10 +4,12 @@ import ipaddress
 import os
 import re
 import stat
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from az_mpi.core.arguments import count
 from az_mpi.core.problems import Refusal, escape
 
 NAME_MAX, LABEL_MAX = 253, 63  # of DNS
@@ -58,11 +60,33 @@ def from_slurm(environment: Mapping[str, str]) -> list[Host]:
         return []
     names = [name for word in re.split(r",(?![^\[]*\])", nodes) for name in _expand(word)]
     slots = []
-    for count, _, times in re.findall(r"(\d+)(\(x(\d+)\))?", environment.get("SLURM_TASKS_PER_NODE", "")):
-        slots += [int(count)] * int(times or 1)
+    for tasks, _, times in re.findall(r"(\d+)(\(x(\d+)\))?", environment.get("SLURM_TASKS_PER_NODE", "")):
+        slots += [int(tasks)] * int(times or 1)
     slots = slots if len(slots) == len(names) else [None] * len(names)
     entries = [("", name, (name, count)) for name, count in zip(names, slots)]
     return _read(entries, "SLURM_JOB_NODELIST", lambda entry: Host(_name(entry[0]), entry[1]), "is this a Slurm job?")
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add --np, --hosts and --hostfile, as launch has them, for `listed` and `words`."""
+    parser.add_argument("--np", type=count, metavar="N", help="ranks (default: all slots)")
+    parser.add_argument("--hosts", metavar="LIST", help="as for launch: node1:2,node2:2 (default: the nodes of the "
+                        "Slurm job, else this machine)")
+    parser.add_argument("--hostfile", metavar="FILE", help="as for launch")
+
+
+def listed(options: Namespace) -> list[Host]:
+    """Return the Hosts that the options name, from the hostfile as it is now; by default those of the Slurm job, [] for
+    this machine alone. Raises Refusal."""
+    if options.hosts is not None:
+        return parse(options.hosts)
+    return from_slurm(os.environ) if options.hostfile is None else read(options.hostfile)
+
+
+def words(options: Namespace) -> list[str]:
+    """Return the options that were given, as words of a command line."""
+    given = {name: getattr(options, name) for name in ("np", "hosts", "hostfile")}
+    return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
 
 
 def choose(hosts: Sequence[Host], nodes: int | None = None, gpus: int | None = None,
@@ -90,10 +114,10 @@ def choose(hosts: Sequence[Host], nodes: int | None = None, gpus: int | None = N
     return hosts, np or total
 
 
-def number(text: str, most: int, what: str) -> int:
-    """Return a text as a whole number from 1 to `most`. Raises ValueError, which says what is wrong."""
-    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
-        raise ValueError(f"'{escape(text)}' {what}: a whole number from 1 to {most} is needed")
+def number(text: str, most: int, what: str, least: int = 1) -> int:
+    """Return a text as a whole number from `least` to `most`. Raises ValueError, which says what is wrong."""
+    if not re.fullmatch("[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise ValueError(f"'{escape(text)}' {what}: a whole number from {least} to {most} is needed")
     return int(text)
 
 

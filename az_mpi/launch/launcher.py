@@ -2,7 +2,6 @@
 
 import argparse
 import ipaddress
-import os
 import re
 import shlex
 import sys
@@ -20,7 +19,7 @@ from az_mpi.launch.host_pool import HostPool
 from az_mpi.launch.rendezvous import node0
 from az_mpi.launch.supervisor import RESTARTS_MAX, Supervisor
 from az_mpi.launch.transport import Ssh
-from az_mpi.storage.run_folder import recorded_config
+from az_mpi.storage.run_folder import config_of
 
 PROG = "python -m az_mpi launch"
 DESCRIPTION = """\
@@ -65,36 +64,27 @@ def _parser():
                      f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {node0.COME_S})")
     how.add_argument("--survive", action="store_true", help="go on with the other ranks when one dies (mpirun "
                      "--with-ft ulfm; MPI then talks over TCP and shared memory only)")
-    how.add_argument("--max_restarts", metavar="N", type=_whole_or_none, default=RESTARTS_MAX, help="give up after so "
-                     f"many restarts in a row without progress (default {RESTARTS_MAX}; 0: never restart)")
+    how.add_argument("--max_restarts", metavar="N", type=_whole(10**6, 0), default=RESTARTS_MAX, help="give up after "
+                     f"so many restarts in a row without progress (default {RESTARTS_MAX}; 0: never restart)")
     how.add_argument("--no_check", action="store_true", help="do not check the hosts, as in a Slurm job whose nodes "
                      "allow no ssh (mpirun needs none there)")
     how.add_argument("--dry_run", action="store_true", help="only print the mpirun line; no host is contacted")
     meet = parser.add_argument_group("without ssh")
     meet.add_argument("--rendezvous", metavar="DIR", help="a folder that all nodes share; only you may have access")
     meet.add_argument("--num_nodes", metavar="N", type=_whole(NODES_MAX), help="how many nodes there are")
-    meet.add_argument("--node_index", metavar="K", type=_index, help="which of them this is; 0 runs mpirun")
+    meet.add_argument("--node_index", metavar="K", type=_whole(NODES_MAX, 0), help="which of them this is; "
+                      "0 runs mpirun")
     return parser
 
 
-def _whole(most):
+def _whole(most, least=1):
     def convert(text):
         try:
-            return hosts.number(text, most, "is not possible")
+            return hosts.number(text, most, "is not possible", least)
         except ValueError as error:
             raise argparse.ArgumentTypeError(error) from None
 
     return convert
-
-
-def _whole_or_none(text):
-    return 0 if text == "0" else _whole(10**6)(text)
-
-
-def _index(text):
-    if not re.fullmatch("[0-9]{1,9}", text):
-        raise argparse.ArgumentTypeError(f"'{escape(text)}' is not possible: a whole number from 0 is needed")
-    return int(text)
 
 
 def _interface(text):
@@ -152,12 +142,9 @@ def read_program(words: list[str]) -> tuple[list[str], Arguments]:
 
 def find_hosts(options: Namespace) -> list[hosts.Host]:
     """Return the Hosts of the options, from the hostfile as it is now; [] for this machine alone. Raises Refusal."""
-    if options.hosts is not None:
-        return hosts.parse(options.hosts)
-    if options.hostfile is not None:
-        return hosts.read(options.hostfile)
-    found = hosts.from_slurm(os.environ)
-    return [host._replace(slots=None) for host in found] if options.gpus else found
+    found = hosts.listed(options)
+    of_slurm = options.hosts is None and options.hostfile is None
+    return [host._replace(slots=None) for host in found] if of_slurm and options.gpus else found
 
 
 def main(arguments: list[str]) -> int:
@@ -170,7 +157,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.rendezvous is not None:
         with mpi_job.interruptible():
-            return node0.run(options, program, given, hours(given) if given.mode == "train" else None)
+            return node0.run(options, program, given, config_of(given).max_hours if given.mode == "train" else None)
     chosen, np = hosts.choose(find_hosts(options), options.nodes, options.gpus, options.np)
     found = mpirun.find()
     if not options.dry_run and given.mode == "train":
@@ -189,15 +176,9 @@ def supervise(options: Namespace, program: list[str], given: Arguments, found: m
     mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
     host_pool = HostPool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
     answers = None if options.no_check else first_look(options, given, found, chosen)
+    max_hours = config_of(given).max_hours
     with mpi_job.interruptible(RESUMABLE):
-        return Supervisor(options, program, given.logdir, found, host_pool, chosen, hours(given), Ssh()).run(answers)
-
-
-def hours(given: Arguments) -> float:
-    """Return the hours that a training may take, 0 for no limit. Raises Refusal."""
-    if given.config_file:
-        return configuration.load(given.config_file, given.overrides, given.sources).max_hours
-    return recorded_config(given.logdir, given.overrides, given.sources).max_hours
+        return Supervisor(options, program, given.logdir, found, host_pool, chosen, max_hours, Ssh()).run(answers)
 
 
 def first_look(options: Namespace, given: Arguments, found: mpirun.Mpirun, chosen: list[hosts.Host]) -> check.Answers:

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.base import Game
-from az_mpi.games.symmetry import permute
+from az_mpi.games.symmetry import permute, turn_cells
 from az_mpi.network.evaluators import Evaluation, Evaluator, NetworkEvaluator, searched
 
 if TYPE_CHECKING:
@@ -133,10 +133,7 @@ class CachedEvaluator(Evaluator):
         self.evaluations_num += len(missing)
         if not len(missing):
             return lambda: (logits.view(np.float32), value.view(np.float32))
-        planes = game.planes(states[missing])
-        flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
-        turned = permute(flat, game.symmetry_cells, symmetry[missing]).reshape(planes.shape)
-        evaluation = self.engine.begin(turned)
+        evaluation = self.engine.begin(turn_cells(game, game.planes(states[missing]), symmetry[missing]))
         legal = game.legal(states[missing]).view(np.uint8)
         turned_legal = permute(legal[:, None, :], game.symmetry_actions, symmetry[missing]).reshape(legal.shape)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from az_mpi.core.files import write_text
 from az_mpi.core.problems import Refusal
-from az_mpi.games.base import Game, positions
+from az_mpi.games.base import Game, after, positions
 from az_mpi.games.hex import Rules as Hex
 from az_mpi.games.uci_moves import ChessMoves, uci_moves
 
@@ -75,17 +75,10 @@ def _sgf_result(game, record):
         return "0"
     points = ""
     if not record.note:
-        lead = game.lead(_end(game, record.moves)[None])
+        lead = game.lead(after(game, record.moves)[None])
         points = "" if lead is None else f"{abs(float(lead[0])):g}"
     how = "F" if record.note else points
     return f"{'B' if record.result > 0 else 'W'}+{how}"
-
-
-def _end(game, moves):
-    state = game.initial(1)
-    for action in moves:
-        state = game.play(state, np.array([action]))
-    return state[0]
 
 
 def _escaped(value):

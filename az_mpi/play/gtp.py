@@ -1,23 +1,21 @@
 """python -m az_mpi gtp RUN: let programs play against the network of a run, by the Go Text Protocol, version 2."""
 
 import math
-import os
 import re
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from az_mpi import __version__
-from az_mpi.core.exit_codes import DONE
 from az_mpi.play import analysis
 from az_mpi.play.drawing import draw
 from az_mpi.play.gtp_arguments import ANY, COLOURS, colour, number, whole
 from az_mpi.play.limits import Clock, Limit
 from az_mpi.play.lines import Lines
-from az_mpi.play.options import end_on_interrupt, make_parser, open_session
+from az_mpi.play.options import make_parser, serve
 
 if TYPE_CHECKING:
     from az_mpi.play.session import Session
@@ -38,18 +36,10 @@ class GtpError(Exception):
     """A command fails, with this message for its sender."""
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> NoReturn:
     """Answer the commands that come in at standard input, then end the process. Raises Refusal."""
     given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
-    lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
-    try:
-        session, limit = open_session(given)
-        end_on_interrupt()
-        GtpEngine(session, limit, lines, _write).run()
-    except KeyboardInterrupt:  # while it loads
-        pass
-    sys.stdout.flush()
-    os._exit(DONE)  # Python would first take torch apart, which takes a second or more on a busy machine
+    serve(given, lambda session, limit, lines: GtpEngine(session, limit, lines, _write))
 
 
 def _write(text):

@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from az_mpi.core import files
-from az_mpi.core.arguments import Parser
+from az_mpi.core.arguments import Parser, count, even
 from az_mpi.core.problems import Refusal, escape
-from az_mpi.play.match import add_strength, even
+from az_mpi.play.match import add_strength
 from az_mpi.play.on_ranks import on_ranks
-from az_mpi.play.options import positive
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
 
 PROG = "python -m az_mpi ladder"
 NAME = "ladder.json"
-Z_95 = 1.96
 PLAYERS_KEPT = 4  # networks in memory
 ABOUT = """\
 Play the networks that a run has kept, its checkpoints and its best networks, against each other, and fit one Elo to
@@ -33,7 +31,7 @@ same command goes on where an earlier one ended, and adds networks that are new.
 def main(arguments: list[str]) -> int:
     """Play a ladder and print its ratings; return the exit status. Raises Refusal."""
     parser = Parser(PROG, ABOUT, EPILOG, run=True)
-    parser.add_argument("--every", type=positive(int), default=1, metavar="K",
+    parser.add_argument("--every", type=count, default=1, metavar="K",
                         help="only every K-th network, and the newest (default 1: all)")
     parser.add_argument("--games", type=even, default=40, metavar="N", help="games of each pair, even (default 40)")
     add_strength(parser)
@@ -120,11 +118,10 @@ class Ladder:
 
     def _load(self, name):
         from az_mpi.evaluate.opponents import SearchPlayer
-        from az_mpi.network.evaluators import NetworkEvaluator
         from az_mpi.play.loaded_player import find_network, load_player
 
         player = load_player(find_network(self.run, name), threads=self._threads)
-        return SearchPlayer(NetworkEvaluator(self.game, player.engine), self._settings)
+        return SearchPlayer(player.evaluator, self._settings)
 
     def meet(self, i: int, j: int, games_num: int, where: str) -> None:
         """Play what is missing of a match between two networks, and save it. Collective."""
@@ -154,7 +151,7 @@ class Ladder:
         removed since are rated too, if games link them to the others. Collective."""
         import numpy as np
 
-        from az_mpi.evaluate.rating import bradley_terry
+        from az_mpi.evaluate.rating import Z_95, bradley_terry
 
         names = self.names[:1]
         while grown := sorted({*names, *(row[end] for row in self.data["pairs"] for end in ("first", "second")

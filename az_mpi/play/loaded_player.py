@@ -42,11 +42,13 @@ class Analysis(NamedTuple):
 
 
 class LoadedPlayer:
-    """A game, a network in an engine, and the search of a run. It keeps no position: every search begins anew."""
+    """A game, a network in an engine, and the search of a run. It keeps no position: every search begins anew.
+
+    evaluator: what a search asks for the network's evaluations, without a cache."""
 
     def __init__(self, game: Game, engine: Engine, settings: "schema.Search"):
         self.game, self.engine, self.settings = game, engine, settings
-        self._evaluate = NetworkEvaluator(game, engine)
+        self.evaluator = NetworkEvaluator(game, engine)
 
     def search(self, state: np.ndarray, simulations: int = 0) -> Analysis:
         """Search one position, [S], without noise: the same position gets the same result.
@@ -68,7 +70,7 @@ class LoadedPlayer:
         """Return a search of one tree, slot 0, with room for `simulations`, which begins when it is `reset`. It keeps
         its tree between moves, whatever the run's self-play did. cache_bytes: memory to remember evaluations in."""
         settings = self.settings.model_copy(update={"simulations": simulations, "reuse_tree": True})
-        evaluate = CachedEvaluator(self.game, self.engine, cache_bytes) if cache_bytes else self._evaluate
+        evaluate = CachedEvaluator(self.game, self.engine, cache_bytes) if cache_bytes else self.evaluator
         return make_search(self.game, evaluate, settings, 1, noise=False)
 
     def leaves_at_once(self) -> int:
@@ -80,7 +82,7 @@ class LoadedPlayer:
             took = []
             for _ in range(4):
                 begun = time.perf_counter()
-                self._evaluate(states[:num])
+                self.evaluator(states[:num])
                 took.append(time.perf_counter() - begun)
             if num > 1 and min(took) > BATCH_S:
                 break
@@ -90,7 +92,7 @@ class LoadedPlayer:
 
     def evaluate(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (logits float32 [n, A], value float32 [n]) of states [n, S]: the network's, without search."""
-        return self._evaluate(np.asarray(states, self.game.state_dtype))
+        return self.evaluator(np.asarray(states, self.game.state_dtype))
 
 
 def load_player(path: str | Path, engine: str = "auto", precision: str = "auto", threads: int = 1) -> LoadedPlayer:

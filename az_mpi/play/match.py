@@ -9,13 +9,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from az_mpi.core.arguments import Parser
+from az_mpi.core.arguments import Parser, count, even, positive
 from az_mpi.core.exit_codes import INTERRUPTED
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import handling
 from az_mpi.play.limits import Limit
 from az_mpi.play.on_ranks import on_ranks
-from az_mpi.play.options import positive
 
 if TYPE_CHECKING:
     from az_mpi.evaluate.arena import Played
@@ -47,7 +46,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--games", type=even, default=100, metavar="N", help="an even number of games, at most N with "
                         "--sprt (default 100)")
     add_strength(parser)
-    parser.add_argument("--seconds", type=positive(float), default=0.0, metavar="S",
+    parser.add_argument("--seconds", type=positive, default=0.0, metavar="S",
                         help="at most S seconds for each move, of networks and of programs; games are then played one "
                         "pair at a time")
     parser.add_argument("--game", metavar="NAME", help="the game, if neither side is a run: as in a configuration")
@@ -62,21 +61,10 @@ def main(arguments: list[str]) -> int:
 
 def add_strength(parser: argparse.ArgumentParser) -> None:
     """Add the options that matches and ladders share."""
-    parser.add_argument("--simulations", type=positive(int), default=0, metavar="N",
+    parser.add_argument("--simulations", type=count, default=0, metavar="N",
                         help="simulations for each move (by default as in each run's own matches)")
     parser.add_argument("--opening_plies", type=int, choices=range(101), default=2, metavar="N",
                         help="random plies before each game (default 2)")
-
-
-def even(text: str) -> int:
-    """Return an even number from 2 on. Raises ValueError."""
-    number = int(text)
-    if number < 2 or number % 2:
-        raise ValueError
-    return number
-
-
-even.__name__ = "even number"
 
 
 def _match(world: "World", given: argparse.Namespace) -> None:

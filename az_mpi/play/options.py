@@ -6,15 +6,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from az_mpi.core.arguments import Parser
+from az_mpi.core.arguments import Parser, count, positive
 from az_mpi.core.exit_codes import DONE
 from az_mpi.play.limits import Limit
+from az_mpi.play.lines import Lines
 
 if TYPE_CHECKING:
+    from az_mpi.play.gtp import GtpEngine
     from az_mpi.play.session import Session
-
+    from az_mpi.play.uci import UciEngine
 
 CACHE_BYTES = 2**26  # for evaluations
 
@@ -24,24 +26,11 @@ def make_parser(prog: str, about: str, epilog: str) -> Parser:
     parser = Parser(prog, about, epilog, run=True)
     parser.add_argument("--checkpoint", default="newest", metavar="NAME",
                         help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012")
-    parser.add_argument("--simulations", type=positive(int), default=0, metavar="N",
+    parser.add_argument("--simulations", type=count, default=0, metavar="N",
                         help="simulations for a move (by default as in the run's matches, or what --seconds allows)")
-    parser.add_argument("--seconds", type=positive(float), default=0.0, metavar="S",
+    parser.add_argument("--seconds", type=positive, default=0.0, metavar="S",
                         help="at most S seconds for a move")
     return parser
-
-
-def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Return a reader of numbers above 0 for an option. kind: int or float."""
-
-    def number(text):
-        value = kind(text)
-        if not 0 < value <= 1_000_000:
-            raise ValueError
-        return value
-
-    number.__name__ = "number above 0"
-    return number
 
 
 def end_on_interrupt() -> None:
@@ -66,3 +55,17 @@ def open_session(given: argparse.Namespace) -> "tuple[Session, Limit]":
     gc.collect()
     gc.freeze()
     return session, Limit(given.simulations, given.seconds)
+
+
+def serve(given: argparse.Namespace,
+          make_engine: "Callable[[Session, Limit, Lines], GtpEngine | UciEngine]") -> NoReturn:
+    """Run an engine that answers what comes in at standard input, then end the process. Raises Refusal."""
+    lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
+    try:
+        session, limit = open_session(given)
+        end_on_interrupt()
+        make_engine(session, limit, lines).run()
+    except KeyboardInterrupt:  # while it loads
+        pass
+    sys.stdout.flush()
+    os._exit(DONE)  # Python would first take torch apart, which takes a second or more on a busy machine

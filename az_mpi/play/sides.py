@@ -13,7 +13,6 @@ from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import OPPONENTS
 from az_mpi.evaluate.opponents import Opponent, SearchPlayer, Seat
 from az_mpi.games.base import Game
-from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.play.limits import Limit
 from az_mpi.play.loaded_player import LoadedPlayer, find_network, load_player
 from az_mpi.play.session import Session
@@ -89,7 +88,7 @@ def _network(text, limit, threads):
         if limit.seconds:
             return TimedPlayer(player, Limit(simulations, limit.seconds))
         settings = player.settings.model_copy(update={"simulations": simulations})
-        return SearchPlayer(NetworkEvaluator(game, player.engine), settings)
+        return SearchPlayer(player.evaluator, settings)
 
     return Side(re.sub(r"/*$", "", text), player.game, make)
 

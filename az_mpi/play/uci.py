@@ -1,19 +1,16 @@
 """python -m az_mpi uci RUN: let chess programs play against the network of a run, by the Universal Chess Interface."""
 
 import math
-import os
 import re
-import sys
 import time
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from az_mpi import __version__
-from az_mpi.core.exit_codes import DONE
 from az_mpi.play.limits import Limit
 from az_mpi.play.lines import Lines
-from az_mpi.play.options import end_on_interrupt, make_parser, open_session
+from az_mpi.play.options import make_parser, serve
 
 if TYPE_CHECKING:
     from az_mpi.games.uci_moves import Moves
@@ -36,18 +33,10 @@ OVERHEAD_MS = 50  # by default, kept for what passes between the programs
 NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "movetime", "nodes", "depth", "mate")  # of "go", with a value
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> NoReturn:
     """Answer the commands that come in at standard input, then end the process. Raises Refusal."""
     given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
-    lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
-    try:
-        session, limit = open_session(given)
-        end_on_interrupt()
-        UciEngine(session, limit, lines, _write).run()
-    except KeyboardInterrupt:  # while it loads
-        pass
-    sys.stdout.flush()
-    os._exit(DONE)  # Python would first take torch apart, which takes a second or more on a busy machine
+    serve(given, lambda session, limit, lines: UciEngine(session, limit, lines, _write))
 
 
 def _write(line):

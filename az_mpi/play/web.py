@@ -71,10 +71,10 @@ def make_game(run: Path, checkpoint: str, simulations: int) -> "WebGame":
     return WebGame(views.open_session, checkpoint, Limit(simulations), about, views.requests)
 
 
-def page_with(*back_end: Path) -> str:
-    """Return the page with scripts that play the game: they define `ask` and call `show`, see served.js."""
-    scripts = "\n".join(path.read_text(encoding="utf-8") for path in back_end)
-    return (HERE / "page.html").read_text(encoding="utf-8").replace("/*BACK END*/", scripts)
+def page_with(back_end: Path) -> str:
+    """Return the page with a script that plays the game: it defines `ask` and calls `show`, see served.js."""
+    script = back_end.read_text(encoding="utf-8")
+    return (HERE / "page.html").read_text(encoding="utf-8").replace("/*BACK END*/", script)
 
 
 class Server(http.server.ThreadingHTTPServer):

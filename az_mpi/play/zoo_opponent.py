@@ -4,7 +4,6 @@ from az_mpi.config import schema
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.games.base import Game
-from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.play.loaded_player import load_player
 
 
@@ -14,4 +13,4 @@ def of_zoo(name: str, game: Game, search: schema.Search) -> SearchPlayer:
     player = load_player(f"zoo:{name}")
     if player.game.name != game.name:
         raise Refusal(f"it plays {player.game.name}, and game is {game.name}")
-    return SearchPlayer(NetworkEvaluator(player.game, player.engine), search)
+    return SearchPlayer(player.evaluator, search)

@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     print(write(options.run))
     if options.png:
-        print(curve.draw(options.run))
+        print(curve.draw(run_data.load(options.run)))
     return 0
 
 
@@ -76,10 +76,10 @@ def document(title: str, content: str, version: str) -> str:
 
 
 def _head(data, name):
-    done, total = _iterations_done(data), data.config["iterations"]
     hosts = data.attempts[-1]["hosts"]
     spent = sum(map(sum, data.phase_seconds().values()))
     last = _last(data)
+    done, total = last.get("iteration", 0), data.config["iterations"]
     cards = [("Iterations", f"{done} of {total}"),
              ("Games", f"{sum(record['games_num'] for record in data.iterations):,}"),
              ("Positions", f"{sum(record['positions_num'] for record in data.iterations):,}"),
@@ -106,7 +106,7 @@ def _verdict(data):
 
 
 def _charts(data):
-    steps, x = [r["step"] for r in data.train], [r["iteration"] for r in data.iterations]
+    x = [record["iteration"] for record in data.iterations]
     loop_marks, train_marks = data.marks(data.iterations, "iteration"), data.marks(data.train, "step")
 
     def loop(title, y_label, **names):
@@ -114,15 +114,14 @@ def _charts(data):
                   for label, key in names.items()]
         return chart.lines(title, "iteration", y_label, series, loop_marks)
 
-    losses = [Series(key.replace("_", " "), steps, [r.get(key) for r in data.train]) for key in loss_names(data.train)]
     evaluation_marks = data.marks(data.evaluations, "iteration")
     idle = [Series(label, x, [100 * share for share in data.idle_shares(kind)])
             for label, kind in (("mean of ranks", "idle"), ("rank that waits most", "idle_max"))]
-    elo = _matches(data, "elo")
+    elo = data.matches("elo")
     figures = [
-        chart.lines("Losses", "optimiser step", "loss", losses, train_marks, empty=_no_losses(data)),
+        chart.lines("Losses", "optimiser step", "loss", data.losses(), train_marks, empty=_no_losses(data)),
         loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
-        chart.lines("Win rate, with 95 % interval", "iteration", "share of games won", _matches(data, "win_rate"),
+        chart.lines("Win rate, with 95 % interval", "iteration", "share of games won", data.matches("win_rate"),
                     evaluation_marks, (0, 1)),
         chart.lines("Elo difference, with 95 % interval", "iteration", "Elo", elo, evaluation_marks,
                     empty="none: one side won every game" if elo else "nothing yet"),
@@ -139,16 +138,6 @@ def _charts(data):
         notes.append("Elo is infinite, and is left out, where one side won every game.")
     note = f"<p>{' '.join(notes)}</p>" if notes else ""
     return f'<h2>Curves</h2>{note}<div class="charts">{"".join(figures)}</div>'
-
-
-def _matches(data, key):
-    """Return a Series for each opponent, without points where the Elo is infinite."""
-    series = []
-    for opponent in dict.fromkeys(name for record in data.evaluations for name in record["matches"]):
-        played = [(r["iteration"], r["matches"][opponent]) for r in data.evaluations if opponent in r["matches"]]
-        values = [[match[f"{key}{end}"] for _, match in played] for end in ("", "_low", "_high")]
-        series.append(Series(f"against {opponent}", [x for x, _ in played], *values))
-    return series
 
 
 def _ladder(data, marks):
@@ -170,12 +159,7 @@ def _no_losses(data):
 
 
 def _solver(data, marks):
-    solved = [record for record in data.evaluations if record.get("solver")]
-    series = [Series(label, [r["iteration"] for r in solved], [r["solver"].get(key) for r in solved])
-              for key, label in (("overall", "all positions"), ("where_moves_differ", "where moves differ"),
-                                 ("random_overall", "random mover, all"),
-                                 ("random_where_moves_differ", "random mover, where moves differ"))]
-    if not solved:
+    if not (series := data.solver()):
         return ""
     return chart.lines("Moves that keep the exact value", "iteration", "share of positions", series, marks, (0, 1))
 
@@ -259,10 +243,6 @@ def _attempts(data):
             for a in data.attempts]
     head = ("attempt", "started", "ranks", "hosts", "commit", "az_mpi", "Python", "torch")
     return "<h2>Attempts</h2>" + html_table(head, body)
-
-
-def _iterations_done(data):
-    return _last(data).get("iteration", 0)
 
 
 def _last(data):

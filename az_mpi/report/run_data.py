@@ -8,6 +8,8 @@ from az_mpi.config import load as configuration
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.report import metrics
+from az_mpi.report.chart import Series
+from az_mpi.report.summary import loss_names
 from az_mpi.storage import plugin_sources
 
 
@@ -25,6 +27,30 @@ class RunData(NamedTuple):
     attempts: list[dict[str, Any]]
     status: dict[str, Any]
     ladder: dict[str, Any]
+
+    def losses(self) -> list[Series]:
+        """Return each head's loss over the optimiser's steps."""
+        steps = [record["step"] for record in self.train]
+        return [Series(name.replace("_", " "), steps, [record.get(name) for record in self.train])
+                for name in loss_names(self.train)]
+
+    def matches(self, key: str) -> list[Series]:
+        """Return a line for each opponent over iterations, with its interval; no point where the Elo is infinite. key:
+        "score", "win_rate" or "elo"."""
+        found = []
+        for opponent in dict.fromkeys(name for record in self.evaluations for name in record["matches"]):
+            played = [(r["iteration"], r["matches"][opponent]) for r in self.evaluations if opponent in r["matches"]]
+            values = [[match[f"{key}{end}"] for _, match in played] for end in ("", "_low", "_high")]
+            found.append(Series(f"against {opponent}", [x for x, _ in played], *values))
+        return found
+
+    def solver(self) -> list[Series]:
+        """Return the shares of moves that keep the exact value, over iterations; [] if nothing was solved."""
+        solved = [record for record in self.evaluations if record.get("solver")]
+        names = {"overall": "all positions", "where_moves_differ": "where moves differ",
+                 "random_overall": "random mover, all", "random_where_moves_differ": "random mover, where moves differ"}
+        return [Series(label, [r["iteration"] for r in solved], [r["solver"].get(key) for r in solved])
+                for key, label in names.items() if solved]
 
     def phases(self) -> list[str]:
         """Return the names of the timed phases, in the order of an iteration."""

@@ -269,7 +269,7 @@ def traces(folder: str | Path) -> list[str]:
     if there:
         return [f"{path}: {_damage_now(path) or 'it is whole'}" for path in there]
     metrics, newest = Path(folder).parent / "metrics.jsonl", None
-    for line in files.read(metrics).splitlines() if files.is_there(metrics) else []:
+    for line in files.read(metrics, files.LINES_BYTES_MAX).splitlines() if files.is_there(metrics) else []:
         # A checkpoint has a record of its own; earlier versions put its seconds into the iteration's record.
         if b'"checkpoint"' in line or b'"save_s"' in line:
             with suppress(ValueError, KeyError, TypeError):  # a line that was cut off

@@ -9,10 +9,10 @@ import re
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from az_mpi import __version__
 from az_mpi.config import load as configuration
@@ -22,6 +22,9 @@ from az_mpi.core.files import claim_text, is_there, names, passes, read_json, re
 from az_mpi.core.host_facts import package_versions
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.storage import lock, plugin_sources
+
+if TYPE_CHECKING:
+    from az_mpi.config.command_line import Arguments
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
 ALL_FOLDERS = (*FOLDERS, "logs", "lock", plugin_sources.FOLDER)
@@ -36,11 +39,9 @@ def look(path: str | Path, config: Config, fresh: bool, say: Callable[[str], Non
     """Check the folder as `check` does, and return the dead locks in it as `lock.look` does. Writes nothing. Raises
     LockHeld, RunFolderError, NotNow."""
     path = Path(path)
-    try:
+    with usable(path):
         check(path, config, fresh)
         return lock.look(path, say, wait)
-    except OSError as error:
-        raise unusable(path, error) from error
 
 
 def start(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, ranks: list[dict[str, Any]],
@@ -51,10 +52,8 @@ def start(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, r
     `prepare` raises.
     """
     path = Path(path)
-    try:
+    with usable(path):
         held = lock.Lock.take(path, ranks, _next_attempt(path / "attempts"), dead, config.fault.hang_s)
-    except OSError as error:
-        raise unusable(path, error) from error
     try:
         return prepare(path, config, hosts, fresh, say, newest), held
     except BaseException:
@@ -111,7 +110,7 @@ def prepare(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool,
     Raises RunFolderError before anything is written; NotNow if there is a run and its file system fails.
     """
     path = Path(path)
-    try:
+    with usable(path):
         check(path, config, fresh)  # again after `look`: another job may have had the folder until now
         for name in FOLDERS:
             (path / name).mkdir(parents=True, exist_ok=True)
@@ -122,8 +121,6 @@ def prepare(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool,
         attempt = _write_attempt(path / "attempts", text)
         if not is_there(path / "config.json"):
             write_text(path / "config.json", text)
-    except OSError as error:
-        raise unusable(path, error) from error
     return attempt
 
 
@@ -132,12 +129,16 @@ def note_attempt(path: str | Path, config: Config, hosts: Sequence[str]) -> int:
     return _write_attempt(Path(path) / "attempts", json.dumps(describe(config, hosts), indent=2) + "\n")
 
 
-def unusable(path: str | Path, error: OSError) -> Refusal:
-    """Return the exception that tells the user why a run's folder cannot be used, from an error of its file system."""
-    text = f"--logdir {path}: {error.strerror}: {error.filename}"
-    if passes(error) and holds_run(path):
-        return NotNow(f"{text}\n  the same command goes on once its file system works")
-    return RunFolderError(f"{text}\n  {files.MAY_NOT}" if error.errno in files.REFUSED else text)
+@contextmanager
+def usable(path: str | Path) -> Iterator[None]:
+    """Turn an OSError in the block into RunFolderError or NotNow, which tell why a run's folder cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        text = f"--logdir {path}: {error.strerror}: {error.filename}"
+        if passes(error) and holds_run(path):
+            raise NotNow(f"{text}\n  the same command goes on once its file system works") from error
+        raise RunFolderError(f"{text}\n  {files.MAY_NOT}" if error.errno in files.REFUSED else text) from error
 
 
 def holds_run(path: str | Path) -> bool:
@@ -176,11 +177,9 @@ def description(path: Path) -> dict[str, Any]:
 def newest_start(path: str | Path) -> tuple[dict[str, Any], Path]:
     """Return (the newest whole description of a start, its path). Raises RunFolderError, NotNow."""
     path = Path(path)
-    try:
+    with usable(path):
         known = [path / "config.json", *attempts(path)]
         found = next(_whole(reversed(known)), None)
-    except OSError as error:
-        raise unusable(path, error) from error
     if found:
         return found
     raise RunFolderError(
@@ -197,6 +196,14 @@ def recorded_config(path: str | Path, overrides: dict | None = None, sources: di
     return configuration.validate(data["config"], str(newest), overrides, sources, [Path.cwd()])
 
 
+def config_of(given: "Arguments") -> Config:
+    """Return the configuration that run_dist.py's arguments name: of the file, or the recorded one of the run's folder.
+    Raises what `recorded_config` raises."""
+    if given.config_file:
+        return configuration.load(given.config_file, given.overrides, given.sources)
+    return recorded_config(given.logdir, given.overrides, given.sources)
+
+
 def check_sources(path: str | Path, config: Config, allowed: bool) -> None:
     """Raise Refusal if the folder holds a run that was made with other files of the user's own, unless that is allowed.
     Raises NotNow."""
@@ -209,12 +216,10 @@ def check_room(path: str | Path, checkpoint_bytes: int, keep: int, games_bytes: 
     checkpoints (one is written before the oldest is removed), less those that are there already. Raises NotNow instead
     if the folder holds a run, and the file system would have room if it were empty."""
     path = Path(path)
-    try:
+    with usable(path):
         there = next(parent for parent in (path.absolute(), *path.absolute().parents) if is_there(parent))
         stored = sum(name[0].isdigit() for name in names(path / "checkpoints"))
         room = os.statvfs(there)
-    except OSError as error:
-        raise unusable(path, error) from error
     missing = max(keep - stored, 0) + 1
     free, needed = room.f_bavail * room.f_frsize, missing * checkpoint_bytes + games_bytes
     if free < needed:
@@ -242,10 +247,8 @@ def describe(config: Config, hosts: Sequence[str]) -> dict[str, Any]:
 
 def check_same_run(path: str | Path, config: Config) -> None:
     """Raise RunFolderError unless `path` holds a run that this configuration may resume. Also raises NotNow."""
-    try:
+    with usable(path):
         check_folders(path)
-    except OSError as error:
-        raise unusable(path, error) from error
     old = recorded_config(path)
     refused = [change for change in configuration.changes(old, config) if not change.may_change]
     if refused:

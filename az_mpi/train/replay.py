@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.base import Game
-from az_mpi.games.symmetry import permute
+from az_mpi.games.symmetry import permute, turn_cells
 from az_mpi.selfplay.record import Record, sparse_policy
 
 if TYPE_CHECKING:
@@ -203,12 +203,6 @@ class Replay:
 def turn(game: Game, planes: np.ndarray, policy: np.ndarray, symmetry: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return planes [n, C, H, W] and policy [n, A], position i turned by the game's symmetry number symmetry[i]."""
     return turn_cells(game, planes, symmetry), permute(policy[:, None, :], game.symmetry_actions, symmetry)[:, 0]
-
-
-def turn_cells(game: Game, planes: np.ndarray, symmetry: np.ndarray) -> np.ndarray:
-    """Return planes [n, C, H, W], position i turned by the game's symmetry number symmetry[i]."""
-    flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
-    return permute(flat, game.symmetry_cells, symmetry).reshape(planes.shape)
 
 
 @njit(cache=True, nogil=True)

@@ -1,5 +1,6 @@
 """Checkpoints that a run may not begin with: gone, damaged, of another network, or made by a stranger."""
 
+import hashlib
 import json
 import logging
 import os
@@ -12,7 +13,6 @@ from helpers import make_config
 
 from az_mpi import games
 from az_mpi.config import schema as models
-from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.network import resnet
 from az_mpi.run import bad_steps, resume
@@ -66,6 +66,14 @@ def test_a_run_whose_checkpoints_are_gone_is_refused_and_one_that_had_none_is_no
     with pytest.raises(Refusal, match="after iteration 4") as caught:
         checkpoint.refuse_unusable(folder, anew=False)
     assert "--without_checkpoint" in str(caught.value) and "--logdir" in str(caught.value)
+
+
+def test_a_checkpoint_that_is_gone_is_noticed_in_a_long_run(tmp_path):
+    """Its metrics.jsonl is larger than other text files may be."""
+    text = record("checkpoint", 4, 60) + (record("iteration", 4, 60, note="x" * 2**20) * 17)
+    (tmp_path / "metrics.jsonl").write_text(text)
+    with pytest.raises(Refusal, match="after iteration 4"):
+        checkpoint.refuse_unusable(tmp_path / "checkpoints", anew=False)
 
 
 def test_a_whole_checkpoint_of_another_network_is_refused_and_left_where_it_is(tmp_path):
@@ -155,9 +163,9 @@ FOREIGN = {
 def test_what_a_stranger_made_with_right_sums_is_refused(tmp_path, state):
     checkpoint.save(tmp_path, make(1), keep=3)
     place = tmp_path / "000001"
-    old = files.sha256(place / "state.json")
+    old, new = (hashlib.sha256(text).hexdigest() for text in ((place / "state.json").read_bytes(), state.encode()))
     (place / "state.json").write_text(state)
-    (place / "sha256").write_text((place / "sha256").read_text().replace(old, files.sha256(place / "state.json")))
+    (place / "sha256").write_text((place / "sha256").read_text().replace(old, new))
     assert checkpoint.damage(place)
 
 

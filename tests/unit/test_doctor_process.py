@@ -50,7 +50,7 @@ def test_wrong_options_are_refused(options, said):
 
 def test_values_are_json_or_words():
     options = command.parse(["--config_file", "x", "--set", "seed=3", "--set", "network.engine=uniform"])
-    assert options.overrides == {"seed": 3, "network.engine": "uniform"}
+    assert dict(options.set) == {"seed": 3, "network.engine": "uniform"}
 
 
 def doctor(*options, **variables):

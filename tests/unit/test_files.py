@@ -1,7 +1,6 @@
 """Files that can be seen are whole."""
 
 import errno
-import hashlib
 import math
 import os
 import subprocess
@@ -139,17 +138,6 @@ def test_every_file_of_a_folder_reaches_the_disk_before_its_name_does(tmp_path, 
             (temporary / name).write_text(name)
     assert sorted(events[:2]) == [str(temporary / "a"), str(temporary / "b")]
     assert events[2:] == [str(temporary), "rename", str(tmp_path)]
-
-
-@pytest.mark.parametrize("content", [b"", b"abc", bytes(range(256)) * 10_000])
-def test_sha256(tmp_path, content):
-    (tmp_path / "a").write_bytes(content)
-    assert files.sha256(tmp_path / "a") == hashlib.sha256(content).hexdigest()
-
-
-def test_sha256_known_answer(tmp_path):
-    (tmp_path / "a").write_bytes(b"abc")
-    assert files.sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
 def test_write_text(tmp_path):

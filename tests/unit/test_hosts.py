@@ -5,6 +5,7 @@ import string
 
 import pytest
 
+from az_mpi.core.arguments import Parser
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import hosts
 from az_mpi.launch.hosts import Host
@@ -136,6 +137,26 @@ def test_what_is_no_file_is_refused(tmp_path):
 def test_the_nodes_of_a_slurm_job(nodes, tasks, expected):
     found = hosts.from_slurm({"SLURM_JOB_NODELIST": nodes, "SLURM_TASKS_PER_NODE": tasks})
     assert ",".join(map(str, found)) == expected
+
+
+def test_options_without_hosts_mean_the_nodes_of_the_slurm_job_and_those_with_hosts_do_not(monkeypatch, tmp_path):
+    """As compare and suggest read them; launch, which they start, must get the same ones."""
+    for name in ("SLURM_JOB_NODELIST", "SLURM_TASKS_PER_NODE"):
+        monkeypatch.delenv(name, raising=False)
+    parser = Parser("compare", "")
+    hosts.add_options(parser)
+    (tmp_path / "hostfile").write_text("c slots=3\n")
+
+    def found(*words):
+        options = parser.parse_args([*words])
+        assert hosts.words(options) == [*words]
+        return ",".join(map(str, hosts.listed(options)))
+
+    assert found() == found("--np", "2") == ""
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "4(x2)")
+    assert found() == found("--np", "2") == "n1:4,n2:4"
+    assert found("--hosts", "a:2,b:1") == "a:2,b:1" and found("--hostfile", str(tmp_path / "hostfile")) == "c:3"
 
 
 @pytest.mark.parametrize("nodes", ["-a", "$(id)", "n[1-999999]", "n[a-b]", "n[1-2", "a;b"])

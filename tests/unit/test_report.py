@@ -271,13 +271,18 @@ def test_the_learning_curve_writes_numbers_where_there_is_one_point(run, monkeyp
     from matplotlib import pyplot
 
     monkeypatch.setattr(pyplot, "close", lambda figure: None)
-    curve.draw(run)
+    curve.draw(run_data.load(run))
     losses, matches, moves = pyplot.gcf().axes
     assert len(losses.lines) == 2 and not matches.lines and not matches.containers and not matches.axison
     assert "against random: 0.750 [0.650, 0.850]" in matches.texts[0].get_text()
     assert "best" not in matches.texts[0].get_text() and not moves.lines
     monkeypatch.undo()
     pyplot.close("all")
+
+
+def test_a_run_without_metrics_yet_has_a_picture_too(run):
+    (run / "metrics.jsonl").unlink()
+    assert commands.main(["report", str(run), "--png"]) == 0 and (run / curve.NAME).exists()
 
 
 @pytest.mark.parametrize("name", ["attempts/002.json", "metrics.jsonl", "status.json"])

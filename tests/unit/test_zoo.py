@@ -14,7 +14,6 @@ from az_mpi.core import registry
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
-from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.play import trained_network
 from az_mpi.play.export import export_command
 from az_mpi.play.loaded_player import find_network, load_player
@@ -44,7 +43,7 @@ def check(path, world):
     assert float(said["hours"]) > 0 and json.loads(said["commit"]) and json.loads(said["config"])["game"]
     evaluation = json.loads(said["evaluation"])
     settings = player.settings.model_copy(update={"simulations": evaluation["simulations"]})
-    ours = SearchPlayer(NetworkEvaluator(player.game, player.engine), settings)
+    ours = SearchPlayer(player.evaluator, settings)
     result = play_match(world, player.game, ours, RandomPlayer((1,)), GAMES_NUM, 2, (1,))
     score = (result.wins + result.draws / 2) / GAMES_NUM
     assert score >= evaluation["matches"]["random"]["score"] - SLACK

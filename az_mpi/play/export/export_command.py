@@ -57,22 +57,22 @@ def onnx(found: "TrainedNetwork") -> bytes:
     from az_mpi.network import graph
     from az_mpi.play.export import onnx_file
 
-    made, outputs = graph_of(found, "torchscript")
+    made, outputs = graph_of(found)
     with torch.inference_mode():
         example = found.network(torch.zeros(1, *found.game.planes_shape))
     shapes = {name: (outputs[name], list(example[name].shape[1:])) for name in outputs}
     return onnx_file.write(graph.needed(made, set(outputs.values())), shapes, found.game.planes_shape, found.about())
 
 
-def graph_of(found: "TrainedNetwork", instead: str) -> tuple[list, dict[str, str]]:
-    """Return `graph.operations` of a network. instead: the format that a refusal recommends."""
+def graph_of(found: "TrainedNetwork") -> tuple[list, dict[str, str]]:
+    """Return `graph.operations` of a network. Raises Refusal."""
     from az_mpi.network import graph
 
     try:
         return graph.operations(found.network)
     except Exception as error:  # a user's own head may compute anything
         raise Refusal(f"the network cannot be written as plain operations: {error}\n"
-                      f"  try --to {instead}") from error
+                      "  try --to torchscript") from error
 
 
 def torchscript(found: "TrainedNetwork") -> bytes:
@@ -96,7 +96,7 @@ def web(found: "TrainedNetwork") -> bytes:
     from az_mpi.play.export import web_page
 
     web_page.spec(found.game)
-    return web_page.page(found, *graph_of(found, "torchscript")).encode()
+    return web_page.page(found, *graph_of(found)).encode()
 
 
 def zoo(found: "TrainedNetwork") -> bytes:

@@ -31,7 +31,7 @@ def write(operations: list[Operation], outputs: dict[str, tuple[str, list[int]]]
     rename = {result: name for name, (result, _) in outputs.items()}
     graph = b""
     for operation in operations:
-        graph += b"".join(_bytes(1, node) for node in _nodes(operation, rename))
+        graph += _bytes(1, _node(operation, rename))
     graph += _bytes(2, "az_mpi")
     for operation in operations:
         for name, array in operation.tensors.items():
@@ -73,8 +73,8 @@ def dict_of(message: bytes) -> dict[int, list[Any]]:
     return found
 
 
-def _nodes(operation, rename):
-    """Yield the ONNX nodes of an operation."""
+def _node(operation, rename):
+    """Return the ONNX node of an operation."""
     kind, settings, inputs = operation.kind, dict(operation.settings), list(operation.inputs)
     if kind == "squeeze":
         settings, inputs = {}, [*inputs, _axes_of(operation)]
@@ -88,7 +88,7 @@ def _nodes(operation, rename):
     output = rename.get(operation.output, operation.output)
     node = b"".join(_bytes(1, name) for name in names) + _bytes(2, output) + _bytes(3, operation.output)
     node += _bytes(4, OPS[kind]) + b"".join(_bytes(5, _attribute(*item)) for item in settings.items())
-    yield node
+    return node
 
 
 def _axes_of(operation):
