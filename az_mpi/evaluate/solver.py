@@ -136,7 +136,7 @@ def solve_connect4(game: Game, states: np.ndarray, on_progress: OnProgress = sil
     from bitbully import Board
 
     solver = _bitbully()
-    planes, second = game.planes(states), game.to_play(states)
+    planes, second = game.planes(states)[:, :2], game.to_play(states)  # a game of one's own may show more
     action_values = np.full((len(states), game.num_actions), np.nan, np.float32)
     for i, (own, other) in enumerate(planes):
         on_progress(i, len(states))

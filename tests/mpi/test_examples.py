@@ -70,6 +70,28 @@ def test_hex_on_drawn_boards():
         assert game.terminal(states)[1][0] == (-1 if ended else 0)
 
 
+def test_planes_of_ones_own_are_what_the_network_sees(run_example):
+    said, run = run_example("own_planes")
+    assert "complete: iteration 2 of 2" in said
+    assert checkpoint.load_newest(run / "checkpoints", False)[0].model["stem.weight"].shape == (8, 4, 3, 3)
+    [evaluation] = records(run, "evaluation")
+    assert evaluation["solver"]["positions_num"] == 20
+
+
+def test_threats_on_drawn_boards():
+    """O is to move. On the first board it has three on each other, and X has b1 c1 d1, open at both ends; on the second
+    one X has the diagonal a1 b2 c3. Rows are counted from the top, columns from the left, both from 0."""
+    game = games.make(f"{EXAMPLES}/own_planes.py:Threats")
+    games.check(game, games_num=32)
+    for columns, ours, theirs in (("2727374", [[2, 6]], [[5, 0], [5, 4]]), ("1223733", [], [[2, 3]])):
+        states = game.initial(1)
+        for column in columns:
+            states = game.play(states, np.array([int(column) - 1]))
+        planes = game.planes(states)
+        assert (planes[:, :2] == games.make("connect4").planes(states)).all()
+        assert np.argwhere(planes[0, 2]).tolist() == ours and np.argwhere(planes[0, 3]).tolist() == theirs
+
+
 def test_an_evaluator_of_ones_own_plays(run_example):
     said, run = run_example("own_evaluator")
     assert said.count("Tactics (as configured)") == 2 and "complete: iteration 2 of 2" in said
