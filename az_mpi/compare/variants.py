@@ -36,15 +36,18 @@ def read(texts: Sequence[str], settings: Sequence[str]) -> list[Variant]:
     """Return the variants that texts such as "configs/a.json train.replay_ratio=3" describe. settings: for all of them.
 
     Raises Refusal: fewer than two, two alike, a mistake in one of them, or different games."""
+    from az_mpi import games
+
     variants = [_variant(text, settings) for text in texts]
     if len(variants) < 2:
         raise Refusal("one configuration alone cannot be compared: give two or more")
     for k, variant in enumerate(variants):
         if variant.run_name(1) in [other.run_name(1) for other in variants[:k]]:
             raise Refusal(f"{escape(variant.label)} is given twice\n  give each configuration a name of its own")
-        if variant.config.game != variants[0].config.game:
-            raise Refusal(f"{escape(variant.label)} is of the game {variant.config.game}, {escape(variants[0].label)} "
-                          f"of {variants[0].config.game}: they cannot play against each other")
+        game, first = (games.make(one.config.game).name for one in (variant, variants[0]))  # planes may differ
+        if game != first:
+            raise Refusal(f"{escape(variant.label)} is of the game {game}, {escape(variants[0].label)} of {first}: "
+                          "they cannot play against each other")
     return variants
 
 

@@ -70,12 +70,16 @@ def test_hex_on_drawn_boards():
         assert game.terminal(states)[1][0] == (-1 if ended else 0)
 
 
-def test_planes_of_ones_own_are_what_the_network_sees(run_example):
+def test_planes_of_ones_own_are_what_the_network_sees(run_example, mpirun):
+    """Also in a match against a network of the same game with other planes."""
     said, run = run_example("own_planes")
     assert "complete: iteration 2 of 2" in said
     assert checkpoint.load_newest(run / "checkpoints", False)[0].model["stem.weight"].shape == (8, 4, 3, 3)
     [evaluation] = records(run, "evaluation")
     assert evaluation["solver"]["positions_num"] == 20
+    options = ["--games", 4, "--simulations", 4, "--json"]
+    match = json.loads(mpirun(1, "-m", "az_mpi", "match", run, "zoo:connect4", *options).stdout)
+    assert match["games_num"] == 4 and match["b"] == "zoo:connect4"
 
 
 def test_threats_on_drawn_boards():
