@@ -175,8 +175,8 @@ MARKDOWN = """\
 
 What each key of a configuration does, its default, the values that it takes, and whether a resumed run may change it.
 
-A configuration is a JSON file, given by `--config_file`; [configs/](../configs) has four. Only `game` is required. A
-key with a dot stands in its section: `{"game": "connect4", "train": {"batch_size": 512}}`. On the command line
+A configuration is a JSON file, given by `--config_file`; [configs/](../configs) has examples. Only `game` is required.
+A key with a dot stands in its section: `{"game": "connect4", "train": {"batch_size": 512}}`. On the command line
 `--set train.batch_size=512` changes any key and beats the file. `--check_config` lists what is wrong with a
 configuration, or prints it with every default filled in.
 
