@@ -11,6 +11,7 @@ from az_mpi.config import command_line
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core.problems import Refusal, escape
+from az_mpi.core.registry import GAMES
 
 NAME_MAX = 200  # characters of a run's name that tell what it is
 
@@ -36,15 +37,13 @@ def read(texts: Sequence[str], settings: Sequence[str]) -> list[Variant]:
     """Return the variants that texts such as "configs/a.json train.replay_ratio=3" describe. settings: for all of them.
 
     Raises Refusal: fewer than two, two alike, a mistake in one of them, or different games."""
-    from az_mpi import games
-
     variants = [_variant(text, settings) for text in texts]
     if len(variants) < 2:
         raise Refusal("one configuration alone cannot be compared: give two or more")
     for k, variant in enumerate(variants):
         if variant.run_name(1) in [other.run_name(1) for other in variants[:k]]:
             raise Refusal(f"{escape(variant.label)} is given twice\n  give each configuration a name of its own")
-        game, first = (games.make(one.config.game).name for one in (variant, variants[0]))  # planes may differ
+        game, first = (GAMES.make(one.config.game).name for one in (variant, variants[0]))  # planes may differ
         if game != first:
             raise Refusal(f"{escape(variant.label)} is of the game {game}, {escape(variants[0].label)} of {first}: "
                           "they cannot play against each other")

@@ -40,7 +40,7 @@ def openings(game: Game, num: int, plies: int, seed: int | Sequence[int]) -> Ope
 
 
 def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_legal: int = 1) -> Openings:
-    """Return different states in play at the depths `plies`, int [n], drawn by random play, m <= n, and their moves.
+    """Return m <= n different openings, all of positions in play, at the depths `plies`, int [n], drawn by random play.
 
     Each has at least `least_legal` legal moves. m < n if some depth has too few such states. A play-out that ends in a
     known state is drawn again, so random play decides how likely a state is.
