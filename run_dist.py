@@ -20,7 +20,8 @@ from az_mpi.config import command_line  # noqa: E402
 from az_mpi.config import load as configuration  # noqa: E402
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE  # noqa: E402
 from az_mpi.core.files import have_home, keep_private, open_plain, passes  # noqa: E402
-from az_mpi.core.problems import Refusal, print_anything  # noqa: E402
+from az_mpi.core.printing import print_anything  # noqa: E402
+from az_mpi.core.problems import Refusal  # noqa: E402
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 from az_mpi.liveness import watchdog  # noqa: E402
 from az_mpi.storage.run_folder import config_of  # noqa: E402

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from az_mpi.core.exit_codes import DONE, USAGE
 from az_mpi.core.files import have_home, keep_private
-from az_mpi.core.problems import Refusal, escape, nearest, print_anything
+from az_mpi.core.printing import print_anything
+from az_mpi.core.problems import Refusal, escape, nearest
 
 PROG = "python -m az_mpi"
 # Each module has main(arguments) -> exit status, which handles --help, and raises Refusal for mistakes of its user.

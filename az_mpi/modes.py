@@ -14,6 +14,7 @@ import torch
 from az_mpi import loop
 from az_mpi.config.command_line import Arguments
 from az_mpi.config.schema import Config
+from az_mpi.core.printing import print_result
 from az_mpi.core.problems import NotNow
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed, deadline
 from az_mpi.liveness import watchdog
@@ -109,7 +110,7 @@ def eval(arguments: Arguments, config: Config, world: World, requests: Requests)
     best = evaluations.load_best(run, before=run.progress.iteration)
     result = evaluations.measure(run, best)
     if world.is_root:
-        print(json.dumps(result))
+        print_result(json.dumps(result))
 
 
 def selfplay(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
@@ -141,7 +142,7 @@ def selfplay(arguments: Arguments, config: Config, world: World, requests: Reque
     result = {"segment": str(written.path), "games_num": games_num, "positions_num": positions_num}
     result |= {"games_per_s": games_num / seconds, "simulations_per_s": simulations / seconds}
     result |= {"cache_hit_rate": 1 - evaluated / asked} if asked else {}
-    print(json.dumps(result))
+    print_result(json.dumps(result))
 
 
 def _prepare(folder):

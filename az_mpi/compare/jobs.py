@@ -42,8 +42,7 @@ class Jobs:
         names = [name for name in variant.config.evaluate.opponents if name != "best"]
         settings = [f"evaluate.opponents={json.dumps(names)}", f"evaluate.games_num={options.games}",
                     f"evaluate.simulations={options.simulations}"]  # fmt: skip
-        _, said = self._launch(["--mode", "eval", "--logdir", str(run)], settings)
-        return _last_object(said)
+        return self._result(self._launch(["--mode", "eval", "--logdir", str(run)], settings))
 
     def match(self, first: Path, second: Path, options: Any) -> dict[str, Any]:
         """Return the result of a match of two runs' newest networks, for the first one."""
@@ -51,8 +50,7 @@ class Jobs:
         program = [sys.executable, "-m", "az_mpi", "match", str(first), str(second), "--games", str(options.games),
                    "--simulations", str(options.simulations), "--opening_plies", str(OPENING_PLIES),
                    "--json"]  # fmt: skip
-        _, said = self._run(mpirun.line(mpirun.find(), chosen, np, program))
-        return _last_object(said)
+        return self._result(self._run(mpirun.line(mpirun.find(), chosen, np, program)))
 
     def _hosts(self):
         return hosts.choose(hosts.listed(self.where), np=self.where.np)
@@ -62,20 +60,21 @@ class Jobs:
         return self._run([sys.executable, "-m", "az_mpi", "launch", *hosts.words(self.where), "--", *words, *sets])
 
     def _run(self, command):
-        """Return (exit status, what was said) of a job that is done, or that can be resumed after max_hours.
-
-        What was said includes its standard error, where mpirun has once put a line of a rank's standard output."""
+        """Return (exit status, standard output) of a job that is done, or that can be resumed after max_hours."""
         before = self.log.stat().st_size if self.log.exists() else 0
         with open(self.log, "a") as log:
             status, said = mpi_job.output(command, log)
             log.write(said)
-        said = self.log.read_bytes()[before:].decode(errors="replace")
         if status not in (DONE, RESUMABLE):
-            raise Refusal(f"a job ended with status {status}: {' '.join(command)}\n{said[-END_CHARACTERS:]}\n"
+            end = self.log.read_bytes()[before:].decode(errors="replace")[-END_CHARACTERS:]
+            raise Refusal(f"a job ended with status {status}: {' '.join(command)}\n{end}\n"
                           f"  all that it said is in {self.log}")
         return status, said
 
-
-def _last_object(said):
-    """Return the last JSON object in a job's lines."""
-    return json.loads([line for line in said.splitlines() if line.startswith("{")][-1])
+    def _result(self, ended):
+        """Return the JSON object that a job printed. ended: what `_run` returned."""
+        found = mpi_job.last_object(ended[1])
+        if found is None:
+            raise Refusal(f"a job printed no result; all that it said is at the end of {self.log}\n"
+                          "  the same command goes on from here")
+        return found

@@ -1,10 +1,7 @@
 """Errors that a user can mend, each as one block of text; and reading a configuration's JSON so that they are clear."""
 
-import codecs
-import io
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from difflib import SequenceMatcher
@@ -75,22 +72,6 @@ def escape(text: str) -> str:
 def readable(path: Path) -> str:
     """Return the last name of a path as text for people: its bytes as UTF-8 in any locale, the others replaced."""
     return os.fsencode(path.name).decode(errors="replace")
-
-
-def print_anything() -> None:
-    """Let standard output take any text from now on: names of folders need not be in the encoding of the locale. Their
-    bytes are printed as they are, other characters that the encoding lacks as escapes."""
-    codecs.register_error("az_mpi", _encode)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # it is not if standard output is closed
-        sys.stdout.reconfigure(errors="az_mpi")
-
-
-def _encode(error):
-    text = error.object[error.start : error.end]
-    try:
-        return text.encode("ascii", "surrogateescape"), error.end
-    except UnicodeEncodeError:
-        return text.encode("ascii", "backslashreplace"), error.end
 
 
 def nearest(key: str, names: Iterable[str]) -> list[str]:

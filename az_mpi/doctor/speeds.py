@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from az_mpi.config import load as configuration
 from az_mpi.core.exit_codes import DONE, INTERNAL
+from az_mpi.core.printing import print_result
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor import facts, job, plan, trial
 
@@ -60,7 +61,7 @@ def main(text: str) -> int:
             world.abort(INTERNAL)
         return INTERNAL
     if world.is_root:
-        print(json.dumps(found), flush=True)
+        print_result(json.dumps(found))
     return DONE
 
 

@@ -86,11 +86,10 @@ def _rules(name: str) -> plan.Rules:
 def _run(command: list[str]) -> dict[str, Any]:
     """Return what the job prints. Raises Refusal if it fails."""
     status, said = mpi_job.output(command)
-    lines = [line for line in said.splitlines() if line.startswith("{")]
-    if status or not lines:
+    found = mpi_job.last_object(said)
+    if status or found is None:
         raise Refusal(f"the measurement ended with status {status}, see above: {' '.join(command)}\n"
                       f"  `{command[0]} -np N python -m az_mpi doctor` says what is wrong with a job here")
-    found = json.loads(lines[-1])
     if "refused" in found:
         raise Refusal(found["refused"])
     return found

@@ -1,6 +1,7 @@
 """mpirun while it runs: launch passes signals on to it, as those that stop a run cleanly."""
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from az_mpi.core.processes import PR_SET_PDEATHSIG
 from az_mpi.core.signals import handling
@@ -49,6 +50,12 @@ def output(command: list[str], stderr: IO[str] | None = None) -> tuple[int, str]
         process.communicate()
         raise
     return process.returncode, said
+
+
+def last_object(said: str) -> dict[str, Any] | None:
+    """Return the last JSON object that is a line of what a job said, or None."""
+    lines = [line for line in said.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines else None
 
 
 class _Signals:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from az_mpi.core.arguments import Parser, count, even, positive
 from az_mpi.core.exit_codes import INTERRUPTED
+from az_mpi.core.printing import print_result
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import handling
 from az_mpi.play.limits import Limit
@@ -184,7 +185,7 @@ class Match:
     def show(self) -> None:
         """Print the result, and save the games; root alone does."""
         if self.world.is_root:
-            print(self._text(), flush=True)
+            print_result(self._text())
             self._save()
 
     def _text(self):

@@ -1,13 +1,15 @@
 """az_mpi compare without its jobs: how configurations are named, and what is told of matches and measurements."""
 
+import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from az_mpi.compare import figures, variants
+from az_mpi.compare import figures, jobs, variants
 from az_mpi.compare.compare_command import main
 from az_mpi.core.problems import Refusal
+from az_mpi.launch import hosts
 
 
 @pytest.fixture
@@ -100,3 +102,18 @@ def test_a_row_has_means_over_the_seeds_and_elo_against_the_first(file):
     assert first["score against random"] == "0.600 [0.500, 0.700]"
     assert "moves that keep the exact value, where moves differ" not in first  # no such positions
     assert second["Elo"].startswith("+0 [-") and "20 games" in second["Elo"] and "Elo" in first
+
+
+@pytest.mark.parametrize("said, result", [('told\n{"a": 1}\nbye\n', {"a": 1}), ('games {"a": 1}\n', None), ("", None)])
+def test_a_job_without_a_result_is_refused_and_its_words_are_kept(said, result, tmp_path, monkeypatch):
+    parser = argparse.ArgumentParser()
+    hosts.add_options(parser)
+    made = jobs.Jobs(parser.parse_args(["--np", "1"]), tmp_path)
+    monkeypatch.setattr(jobs.mpi_job, "output", lambda *_: (0, said))
+    match = argparse.Namespace(games=2, simulations=2)
+    if result:
+        assert made.match(Path("a"), Path("b"), match) == result
+    else:
+        with pytest.raises(Refusal, match="jobs.log"):
+            made.match(Path("a"), Path("b"), match)
+    assert (tmp_path / "jobs.log").read_text() == said
