@@ -69,7 +69,7 @@ class RunViews:
     def _records(self, game):
         """Return the newest segments that can be read."""
         records = []
-        for path in sorted((self.run / "games").glob("[0-9]*-[0-9]*.h5"))[-SEGMENTS:]:
+        for _, path in segment.paths(self.run / "games")[-SEGMENTS:]:
             try:
                 records.append(segment.read(path, game.session.game))
             except (segment.SegmentError, OSError, Refusal):

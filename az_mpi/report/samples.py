@@ -44,7 +44,7 @@ def choose(folder: Path, game_name: str) -> list[Sample]:
     """Return samples of a run: the game of median length of the first segment, and the shortest, the median and the
     longest game of the newest. Raises segment.SegmentError for a damaged file."""
     game = games.make(game_name)
-    paths = sorted((Path(folder) / "games").glob("[0-9]*-[0-9]*.h5"))
+    paths = [path for _, path in segment.paths(Path(folder) / "games")]
     records = [(path, segment.read(path, game)) for path in dict.fromkeys([*paths[:1], *paths[-1:]])]
     samples = []
     for path, record in records:

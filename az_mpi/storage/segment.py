@@ -119,8 +119,8 @@ def find(folder: str | Path, iteration: int | None = None,
 
 
 def paths(folder: str | Path) -> list[tuple[int, Path]]:
-    """Return (iteration, path) of all segments of a folder, oldest first, without opening them."""
-    return [(number, Path(folder) / name) for number, _, name in _names(folder)]
+    """Return (iteration, path) of all segments of a folder, oldest first, without opening them. None if it is not there."""
+    return [(number, Path(folder) / name) for number, _, name in _names(folder)] if files.is_there(folder) else []
 
 
 def linked(path: Path) -> list[str]:

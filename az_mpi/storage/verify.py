@@ -185,7 +185,7 @@ class Findings:
         from az_mpi.storage import segment
 
         folder, seen, before = self.run / "games", {}, Counter()
-        paths = segment.paths(folder) if files.is_there(folder) else []
+        paths = segment.paths(folder)
         for iteration, path in paths:
             try:
                 record = segment.read(path, self.game)

@@ -169,6 +169,18 @@ def test_sample_games_are_games_of_the_run(run, played):
         assert sample.numbers() == {divmod(action, 3): k for k, action in enumerate(actions, 1)}
 
 
+def test_the_newest_games_are_those_of_the_highest_number(tmp_path, played):
+    game, folder = games.make("tictactoe"), tmp_path / "games"
+    folder.mkdir()
+    for index, number in ((1000, 1), (2, 2), (999, 3)):
+        segment.write(folder, 0, game, played.select(played.games["id"] == played.games["id"][number]), {},
+                      folder / f"000000-{index:03d}.h5")
+    newest = [sample for sample in samples.choose(tmp_path, "tictactoe") if "newest" in sample.title]
+    actions = played.positions["action"][played.positions["game"] == played.games["id"][1]]
+    assert newest and all(sample.numbers() == {divmod(int(action), 3): k for k, action in enumerate(actions, 1)}
+                          for sample in newest)
+
+
 def test_a_sample_that_began_elsewhere_counts_its_moves_from_the_initial_position(tmp_path):
     game = games.make("tictactoe")
     config = make_config(search={"simulations": 4}, selfplay={"parallel_games": 16, "random_plies": 4})
