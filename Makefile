@@ -81,5 +81,5 @@ lint: setup ## check the style (ruff) and the types (mypy)
 	mypy
 
 clean: ## remove .venv and caches; runs, and wheels already built, stay
-	rm -rf .venv .venv-mpich .pytest_cache .ruff_cache build *.egg-info
+	rm -rf .venv .venv-mpich .pytest_cache .ruff_cache .mypy_cache build *.egg-info
 	find . -name __pycache__ -type d -not -path './runs/*' -prune -exec rm -rf {} +

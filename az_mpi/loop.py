@@ -139,7 +139,8 @@ def finished(run: Run) -> bool:
 def evaluation_due(run: Run) -> bool:
     """Return whether the run is at the end of an iteration that gets an evaluation."""
     every, done = run.setup.config.evaluate.every, run.progress.iteration
-    return done > 0 and (finished(run) or bool(every and done % every == 0))
+    is_over = run.progress.phase == "play" and bool(every) and done % every == 0  # not while the next one is trained
+    return done > 0 and (finished(run) or is_over)
 
 
 def already_complete(run: Run) -> None:
@@ -161,7 +162,7 @@ def complete(run: Run) -> None:
 def show(run: Run) -> None:
     """Write the report. If that fails, the run is complete all the same."""
     try:
-        page.write(run.setup.folder)
+        page.write(run.setup.folder, complete=True)
     except Exception as error:
         expected = isinstance(error, (OSError, Refusal))
         run.report.logger.warning("the report could not be written: %s; python -m az_mpi report %s tries again", error,

@@ -121,13 +121,10 @@ def selfplay(arguments: Arguments, config: Config, world: World, requests: Reque
     world.from_root(lambda: _prepare(folder))
     begun, player = time.perf_counter(), run.playing.player
     shown = ProgressBar(run.report.logger, world.is_root, "self-play", "games")
-    if config.selfplay.deterministic:
-        quota.play_share(player, run.control, index, np.arange(config.selfplay.games_num), [1] * world.size,
-                         shown.update)
-    else:
-        # Ids of games contain the number of the attempt. Training counts attempts from 1, this mode from 0x800.
-        call = 0x800 + world.share(len(list(folder.glob("*.h5"))))
-        quota.play_until(player, run.control, index, call, 0, config.selfplay.games_num, shown.update)
+    # Ids of games contain the number of the attempt. Training counts attempts from 1, this mode from 0x800.
+    call = 0x800 + world.share(len(list(folder.glob("*.h5"))))
+    games = quota.Quota(config.selfplay, world, index, np.empty(0, np.uint64))
+    games.play(player, run.control, call, 0, shown.update, every_s=0.0)
     shown.close()
     seconds = time.perf_counter() - begun
     record = player.take()

@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from common import spread, take_one_core, tell
+from common import make_parser, spread, take_one_core, tell
 from wide_game import SIZES
 
 from az_mpi.config import load as configuration
@@ -39,9 +39,8 @@ MIB = 2**20
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--actions", nargs="+", type=int, default=list(SIZES), choices=SIZES)
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", type=int, help=argparse.SUPPRESS)  # in this process
     arguments = parser.parse_args()
     if arguments.only:

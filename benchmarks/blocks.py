@@ -7,7 +7,6 @@ keep it. Networks take turns of a second, and seconds are of the processor, so t
 alike. `loss` is of positions that are not trained on: the policy's cross entropy and the value's squared error.
 """
 
-import argparse
 import math
 import sys
 import time
@@ -17,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
-from common import spread, take_one_core, tell
+from common import make_parser, spread, take_one_core, tell
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -31,7 +30,7 @@ LEARNING_RATE, FINAL, TURN_S = 0.002, 0.05, 1.0
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, runs=7)
     parser.add_argument("--networks", nargs="+", metavar="BLOCK:BxC", default=(
         "residual:4x48", "global_pooling:4x48", "squeeze_excitation:4x48", "bottleneck:7x48", "bottleneck:4x64"))
     parser.add_argument("--positions", type=int, default=12_000)
@@ -39,8 +38,6 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=(1,))
     parser.add_argument("--batch_size", type=int, default=256)
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     take_one_core()
     data, rows = labelled(arguments.positions), {}

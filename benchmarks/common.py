@@ -1,5 +1,6 @@
 """What the benchmarks share: medians with their spread, where they were measured, and the bare engine's rate."""
 
+import argparse
 import json
 import os
 import platform
@@ -32,6 +33,15 @@ def machine():
         "torch": torch.__version__,
         "az_mpi": az_mpi.__version__,
     }
+
+
+def make_parser(about, runs=None):
+    """Return a parser with what every benchmark takes. runs: of each measurement, by default; None: no such option."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if runs:
+        parser.add_argument("--runs", type=int, default=runs, help=f"of each measurement (default {runs})")
+    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
+    return parser
 
 
 def add_network(parser):

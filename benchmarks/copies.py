@@ -8,7 +8,6 @@ one job; each pair of neighbours gives a ratio: of the seconds a step takes, and
 meanwhile.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import mpirun, spread, tell
+from common import make_parser, mpirun, spread, tell
 
 ROOT = Path(__file__).resolve().parents[1]
 SAME = ("train.ranks=1", "evaluate.every=0", "evaluate.opponents=[]", "evaluate.solver_positions=0",
@@ -26,13 +25,12 @@ SAME = ("train.ranks=1", "evaluate.every=0", "evaluate.opponents=[]", "evaluate.
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--batch_size", type=int, default=256, help="a small one, so that copies show")
     parser.add_argument("--replay_ratio", type=float, default=6.0, help="more makes more steps of a training")
     parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, ROOT / "benchmarks" / "programs" / "alternating_copies.py", f"{folder}/lines",

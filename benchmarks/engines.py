@@ -5,14 +5,13 @@
 `new_weights_s` is from the trained network to the first evaluation with it.
 """
 
-import argparse
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import bare_rate, spread, take_one_core, tell
+from common import bare_rate, make_parser, spread, take_one_core, tell
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -24,15 +23,13 @@ HERE = tuple(kind for kind, (_, precision) in KINDS.items() if precision != "int
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, runs=5)
     parser.add_argument("--game", default="connect4", choices=games.NAMES)
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--block", default="residual", help="network.block")
     parser.add_argument("--engines", nargs="+", choices=KINDS, default=HERE)
     parser.add_argument("--batches", nargs="+", type=int, default=(1, 8, 32, 64, 100, 256))
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     take_one_core()
     game = games.make(arguments.game)

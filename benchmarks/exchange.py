@@ -8,7 +8,6 @@ or gather) a second. Each rank gives `bytes` to a gather or an exchange; a broad
 in which they are sent, which spins where World sleeps.
 """
 
-import argparse
 import os
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 
 import numpy as np
-from common import spread, tell
+from common import make_parser, spread, tell
 from mpi4py import MPI
 
 from az_mpi.doctor.bandwidth import bulk_calls, measure
@@ -28,9 +27,7 @@ AGAINST_MPI = (1 << 16, 1 << 24)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--json", action="store_true")
+    parser = make_parser(__doc__, runs=7)
     arguments = parser.parse_args()
     world = World.start()
     rows = {}

@@ -8,7 +8,6 @@ the other one is stopped, so that both meet the same moods of the machine. An it
 metrics.jsonl to the next, of the time that its job was let run; the first one compiles and is left out.
 """
 
-import argparse
 import json
 import math
 import signal
@@ -25,7 +24,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import mpirun, spread, tell
+from common import make_parser, mpirun, spread, tell
 
 from az_mpi.liveness import watchdog
 
@@ -103,11 +102,10 @@ class Job:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--config_file", type=Path, default=ROOT / "benchmarks" / "connect4.json")
     parser.add_argument("--iterations", type=int, default=15, help="to compare, 2 or more (default: %(default)s)")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leaves no stopped ranks
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

@@ -11,7 +11,6 @@ from the number of its positions and what those of the newest segment take. `slo
 the end over that at --settled.
 """
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -25,7 +24,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import mpirun, spread, tell
+from common import make_parser, mpirun, spread, tell
 
 from az_mpi import games
 from az_mpi.network.heads.value import Value
@@ -41,7 +40,7 @@ POLL_S = 0.1
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--engines", nargs="+", choices=("openvino", "torch"), default=("openvino", "torch"))
     parser.add_argument("--iterations", type=int, default=2000)
     parser.add_argument("--settled", type=int, default=100, help="the iteration with which the last one is compared")
@@ -52,7 +51,6 @@ def main():
     parser.add_argument("--samples", type=Path, help="write the samples to this file, for --draw")
     parser.add_argument("--draw", nargs="+", type=Path, default=[], help="measure nothing; draw these samples")
     parser.add_argument("--plot", type=Path, help="draw the samples into this file")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     jobs = [job for file in arguments.draw for job in json.loads(file.read_text())]
     if not jobs:

@@ -6,7 +6,6 @@
 `single_ratio` is the same with one leaf at a time and no cache. In all of them only new simulations count.
 """
 
-import argparse
 import itertools
 import sys
 import time
@@ -16,28 +15,25 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import add_network, network_of, spread, take_one_core, tell
+from common import add_network, make_parser, network_of, spread, take_one_core, tell
 
 from az_mpi.doctor.trial import play_for
 from az_mpi.network import engines
 from az_mpi.network.cache import network_evaluator
 from az_mpi.play.limits import Limit
 from az_mpi.play.loaded_player import LoadedPlayer
-from az_mpi.play.options import CACHE_BYTES
-from az_mpi.play.session import Session
+from az_mpi.play.session import CACHE_BYTES, Session
 from az_mpi.selfplay.player import Player
 
 OPENING_PLIES = 4
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, runs=5)
     add_network(parser)
     parser.add_argument("--simulations", type=int, default=800, help="for a move of the one game")
     parser.add_argument("--leaves", type=int, default=0, help="at once; by default as many as make the engine fast")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each side in each of the runs")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     take_one_core()
     config, game, network = network_of(arguments)

@@ -7,14 +7,13 @@ openings: at equal simulations, and with `--gain` times as many for the first on
 (benchmarks/engines.py), which is equal time. Elo is of the first one, with its 95 % interval.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from common import tell
+from common import make_parser, tell
 
 import az_mpi
 from az_mpi.evaluate import rating
@@ -24,7 +23,7 @@ from az_mpi.mpi.world import World
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("networks", nargs="+", help="runs, checkpoints or files of weights")
     parser.add_argument("--first", default="int8")
     parser.add_argument("--second", default="bf16")
@@ -32,7 +31,6 @@ def main():
     parser.add_argument("--opening_plies", type=int, default=6)
     parser.add_argument("--simulations", type=int, default=100)
     parser.add_argument("--gain", type=float, default=1.6)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     world, rows = World.start(), {}

@@ -8,7 +8,6 @@ that is spent in the game's own methods, with the network of --blocks and --chan
 simulations/s of the same search if every position is worth the same and no network is asked.
 """
 
-import argparse
 import itertools
 import sys
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import spread, take_one_core, tell
+from common import make_parser, spread, take_one_core, tell
 
 from az_mpi import games
 from az_mpi.config import load as configuration
@@ -31,14 +30,12 @@ METHODS = "play", "legal", "terminal", "to_play", "planes", "key", "canonical_ke
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, runs=3)
     parser.add_argument("--games", nargs="+", default=NATIVE, metavar="NAME")
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--parallel_games", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each turn")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     take_one_core()
     rows = {}

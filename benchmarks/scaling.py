@@ -14,7 +14,6 @@ communication: `queued_s` is how long a rank's main thread was ready and had no 
 queues (see `alone`).
 """
 
-import argparse
 import itertools
 import json
 import math
@@ -27,7 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from common import launch, machine, spread
+from common import launch, machine, make_parser, spread
 
 ROOT = Path(__file__).resolve().parents[1]
 TERMS = ("search_s", "play_tail_s", "exchange_s", "allreduce_s", "train_rest_s", "broadcast_s", "save_s", "report_s")
@@ -38,14 +37,13 @@ FAR = 1024
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--ranks", default="1,2,4,8,16,32,64", help="which numbers of ranks, the first one 1")
     parser.add_argument("--strong", action="store_true", help="the work of --games for all ranks together")
     parser.add_argument("--games", type=int, default=24, help="games an iteration, of each rank or (strong) in all")
     parser.add_argument("--batch_s", type=float, default=0.25, help="seconds that a batch of evaluations takes")
     parser.add_argument("--step_s", type=float, default=0.4, help="seconds that one rank's step of 16 samples takes")
     parser.add_argument("--runs", type=int, default=5, help="iterations measured")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     table = {}
     for ranks in map(int, arguments.ranks.split(",")):

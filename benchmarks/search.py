@@ -3,7 +3,6 @@
     python benchmarks/search.py --game connect4 --algorithm gumbel
 """
 
-import argparse
 import sys
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from common import spread, take_one_core, tell
+from common import make_parser, spread, take_one_core, tell
 
 from az_mpi import games
 from az_mpi.config.schema import Search as Settings
@@ -20,13 +19,11 @@ from az_mpi.search import make_search
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, runs=7)
     parser.add_argument("--game", default="connect4", choices=games.NAMES)
     parser.add_argument("--algorithm", default="puct")
     parser.add_argument("--trees", type=int, default=256)
     parser.add_argument("--simulations", type=int, default=100)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     take_one_core()
     game = games.make(arguments.game)

@@ -14,7 +14,6 @@ Bytes are those of the arrays; `segment_bytes` and `plain_bytes` are the files'.
 Games are random Connect Four; sides take turns in each of the runs, so that a machine whose speed drifts slows both.
 """
 
-import argparse
 import os
 import sys
 import tempfile
@@ -25,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import h5py
 import numpy as np
-from common import spread, take_one_core, tell
+from common import make_parser, spread, take_one_core, tell
 
 from az_mpi import games
 from az_mpi.config import schema
@@ -40,13 +39,11 @@ PROVENANCE = {"weights": "0" * 64, "host": "benchmark", "ranks": 1}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, runs=9)
     parser.add_argument("--games_num", type=int, default=1000, help="of a segment")
     parser.add_argument("--window", type=int, default=500_000, help="positions to sample from")
     parser.add_argument("--batch_size", type=int, default=1024, help="positions of a sample")
-    parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--folder", type=Path, help="where the segments are written")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     take_one_core()
     game = games.make("connect4")

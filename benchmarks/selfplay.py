@@ -11,7 +11,6 @@ mpirun each rank has a core: `ranks_over_one` is what all ranks play at the same
 the others wait. All sides take turns, so that a machine whose speed drifts slows each of them.
 """
 
-import argparse
 import itertools
 import json
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import add_network, bare_rate, network_of, spread, take_one_core, tell
+from common import add_network, bare_rate, make_parser, network_of, spread, take_one_core, tell
 
 from az_mpi.doctor.trial import play_for
 from az_mpi.mpi.world import World
@@ -33,13 +32,11 @@ BATCHES = (32, 64, 128, 256, 512)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, runs=5)
     add_network(parser)
     parser.add_argument("--engine", choices=("auto", "openvino", "torch"), default="auto")
     parser.add_argument("--seconds", type=float, default=15.0, help="of self-play in each of the runs")
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--counts", action="store_true", help="play for ever and print totals, for others/turns.py")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     world = World.start()
     take_one_core(world.local_rank)

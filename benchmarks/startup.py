@@ -7,7 +7,6 @@ the first phase of self-play directly. Cold: kernels are compiled into a new NUM
 find filled. The system's own cache of file contents is warm in both. Files are counted in runs of their own.
 """
 
-import argparse
 import shutil
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import launch, spread, tell
+from common import launch, make_parser, spread, tell
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = ("iterations=1", "evaluate.opponents=[]", "evaluate.solver_positions=0", "report.tensorboard=false")
@@ -32,12 +31,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--config_file", type=Path, default=ROOT / "configs" / "smoke.json")
     parser.add_argument("--cold_runs", type=int, default=5)
     parser.add_argument("--runs", type=int, default=5, help="with warm caches")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)

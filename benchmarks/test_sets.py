@@ -10,7 +10,6 @@ A move is an error if it turns a won position into a draw or a loss, or a drawn 
 `--policy` tells the errors of the network without a search as well. `random` is a player who draws legal moves.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -18,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
-from common import tell
+from common import make_parser, tell
 
 import az_mpi
 from az_mpi.evaluate.opponents import SearchPlayer
@@ -29,13 +28,12 @@ from az_mpi.mpi.world import World
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("network", help="a run, a checkpoint, a file of weights or a name of the zoo")
     parser.add_argument("sets", nargs="+", type=Path, help="files of positions")
     parser.add_argument("--simulations", type=int, default=600, help="of each search")
     parser.add_argument("--positions", type=int, help="of each set, the first ones; by default all")
     parser.add_argument("--policy", action="store_true", help="the errors without search too")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     world, rows = World.start(), {}

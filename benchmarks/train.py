@@ -13,7 +13,6 @@ batch; `peak_share` is the first over the second. `sample_s` is what one batch t
 part of a step in which a rank waits in the optimiser's `synchronize`. On several ranks each figure is their mean.
 """
 
-import argparse
 import copy
 import os
 import sys
@@ -24,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
-from common import spread, take_one_core, tell
+from common import make_parser, spread, take_one_core, tell
 from torch.utils.flop_counter import FlopCounterMode
 
 from az_mpi import games
@@ -42,7 +41,7 @@ PEAK_BATCHES, PEAK_TIMES = (32, 64, 128, 256, 1024), 20
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, runs=7)
     parser.add_argument("--game", default="connect4", choices=games.NAMES)
     parser.add_argument("--backend", nargs="+", default=["horovod"], choices=backends.KINDS, help="one or more")
     parser.add_argument("--settings", nargs="+", default=[""], metavar="NAME=VALUE", help="an environment "
@@ -50,8 +49,6 @@ def main():
     parser.add_argument("--size", default="5x64", metavar="BxC", help="blocks and channels of the tower")
     parser.add_argument("--batch_size", type=int, default=1024, help="a total over all ranks")
     parser.add_argument("--steps", type=int, default=10, help="in each turn")
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     world = World.start()
     take_one_core(world.local_rank)

@@ -7,7 +7,6 @@ one core; `.pays_below_gbit_per_s`, the speed of a network on which packing, sen
 long as sending float32. All but bf16 are exact. `delta` is against the weights `--steps` optimiser steps before.
 """
 
-import argparse
 import sys
 import time
 import zlib
@@ -17,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
-from common import spread, take_one_core, tell
+from common import make_parser, spread, take_one_core, tell
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -29,12 +28,10 @@ PLANES_NUM = 4  # bytes of a float32
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, runs=5)
     parser.add_argument("--networks", nargs="+", default=("4x48", "5x64", "10x128", "20x256"), metavar="BxC",
                         help="blocks x channels")
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     take_one_core()
     for name in arguments.networks:

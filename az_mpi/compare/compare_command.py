@@ -15,10 +15,11 @@ from pathlib import Path
 from az_mpi.compare import compare_page, figures
 from az_mpi.compare.jobs import Jobs
 from az_mpi.compare.variants import Variant, read
+from az_mpi.config import load as configuration
 from az_mpi.core import files
 from az_mpi.core.arguments import Parser, count, even, positive
 from az_mpi.core.exit_codes import DONE, RESUMABLE
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch import hosts, mpi_job
 from az_mpi.report import metrics
 
@@ -32,7 +33,7 @@ A configuration is a file, or a quoted text of a file and keys with their values
 compared with. Stopped by Ctrl-C or killed, the same command goes on. Give --seeds more, or further configurations, and
 only what is missing is done. DIR/compare.html has the curves."""
 STATE = "compare.json"
-WARM_UP = ("iterations=1", "selfplay.games_num=2", "search.simulations=2", "train.batch_size=32",
+WARM_UP = ("iterations=1", "selfplay.games_num=2", "search.simulations=2",
            "evaluate.games_num=2", "evaluate.solver_positions=0", "evaluate.simulations=2",
            'evaluate.opponents=["random"]')  # fmt: skip
 
@@ -49,8 +50,8 @@ def compare(options: Namespace) -> int:
     variants = read(options.configurations, options.set)
     folder = options.logdir
     jobs = Jobs(options, folder)
-    jobs.check()
-    state = _open(folder, options)
+    jobs.ranks_num()
+    state = _open(folder, options, variants)
     runs = [(variant, seed) for seed in range(1, options.seeds + 1) for variant in variants]
     _warm_up(folder, variants, jobs, state)
     for part in range(1, options.points + 1):
@@ -67,16 +68,17 @@ def compare(options: Namespace) -> int:
 def _parser():
     parser = Parser(PROG, ABOUT, EPILOG)
     parser.add_argument("configurations", nargs="+", metavar="CONFIGURATION", help="two or more")
-    parser.add_argument("--minutes", type=positive, required=True, help="that each run may train; its learning rate "
-                        "falls over them")
+    parser.add_argument("--minutes", type=positive, required=True, help="minutes of training for each run; the "
+                        "learning rate falls over them")
     parser.add_argument("--seeds", type=count, default=1, metavar="S", help="runs of each configuration (default 1)")
     parser.add_argument("--points", type=count, default=4, metavar="P",
                         help="into how many parts the time is divided, each followed by a measurement (default 4)")
-    parser.add_argument("--games", type=even, default=100, metavar="N", help="of each match, an even number (default "
-                        "100)")
-    parser.add_argument("--simulations", type=count, default=100, metavar="N", help="a move in all measurements "
+    parser.add_argument("--games", type=even, default=100, metavar="N", help="games of each match, an even number "
                         "(default 100)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all configurations")
+    parser.add_argument("--simulations", type=count, default=100, metavar="N", help="simulations for each move in all "
+                        "measurements (default 100)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key in all "
+                        "configurations")
     parser.add_argument("--logdir", type=Path, default=Path("runs/compare"), metavar="DIR",
                         help="the folder of the comparison, on a file system that all hosts share (default "
                         "runs/compare)")  # fmt: skip
@@ -84,19 +86,28 @@ def _parser():
     return parser
 
 
-def _open(folder, options):
+def _open(folder, options, variants):
     """Return the state of the comparison in `folder`, new if there is none. Raises Refusal if it is another one's."""
+    asked = {variant.label: variant.config.model_dump() for variant in variants}
     mine = {"minutes": options.minutes, "points": options.points, "games": options.games,
             "simulations": options.simulations}  # fmt: skip
     if not (folder / STATE).exists():
         if folder.exists() and any(folder.iterdir()):
             raise Refusal(f"--logdir {folder}: holds something else than a comparison\n  give a new folder")
         folder.mkdir(parents=True, exist_ok=True)
-        return {"options": mine, "warm": [], "runs": {}, "matches": {}}
+        state = {"options": mine, "configurations": asked, "warm": [], "runs": {}, "matches": {}}
+        _save(folder, state)
+        return state
     state = files.read_json(folder / STATE)
     if state["options"] != mine:
         given = ", ".join(f"--{name} {value:g}" for name, value in state["options"].items())
         raise Refusal(f"--logdir {folder}: holds a comparison with {given}\n  give the same, or another --logdir")
+    before = state.setdefault("configurations", {})  # older states have none
+    for variant in variants:
+        old = configuration.validate(before.setdefault(variant.label, asked[variant.label]), f"{folder / STATE}")
+        if different := [change.key for change in configuration.changes(old, variant.config)]:
+            raise Refusal(f"--logdir {folder}: holds a comparison in which {escape(variant.label)} has another value "
+                          f"of {', '.join(different)}\n  give the same --set and file, or another --logdir")
     return state
 
 
@@ -116,7 +127,7 @@ def _warm_up(folder, variants, jobs, state):
         _say(f"trying {variant.label}")
         run = folder / "trial"
         shutil.rmtree(run, ignore_errors=True)
-        jobs.train(variant, run, 1, WARM_UP)
+        jobs.train(variant, run, 1, (*WARM_UP, f"train.batch_size={max(32, jobs.ranks_num())}"))
         shutil.rmtree(run)
         state["warm"].append(variant.label)
         _save(folder, state)
@@ -128,8 +139,9 @@ def _train(folder, variant: Variant, seed, part, options, jobs, state):
     run, mine = folder / name, state["runs"].setdefault(name, {"seconds": 0.0, "begun": None, "points": []})
     if len(mine["points"]) >= part:
         return
+    began = (run / "metrics.jsonl").exists()
     if mine["begun"] is not None:  # this program was killed: count what the run trained until then
-        newest = [record["time"] for record in metrics.read(run / "metrics.jsonl")]
+        newest = [record["time"] for record in metrics.read(run / "metrics.jsonl")] if began else []
         mine["seconds"] += max([0.0, *(at - mine["begun"] for at in newest)])
         mine["begun"] = None
     due = 60 * options.minutes * part / options.points - mine["seconds"]
@@ -139,7 +151,7 @@ def _train(folder, variant: Variant, seed, part, options, jobs, state):
         mine["begun"] = time.time()
         _save(folder, state)
         took, complete = jobs.train(variant, run, seed, ("evaluate.every=0", f"max_hours={due / 3600:.6f}",
-                                                         f"train.hours={options.minutes / 60:.6f}"))
+                                                         f"train.hours={options.minutes / 60:.6f}"), due / 2)
         mine["seconds"], mine["begun"] = mine["seconds"] + took, None
         _save(folder, state)
     measured = jobs.measure(variant, run, options)

@@ -18,7 +18,8 @@ NAME = "compare.html"
 def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], options: Namespace) -> Path:
     """Write the page and return its path."""
     found = figures.rows(state, variants, options.seeds)
-    table = page.html_table(list(found[0]), [list(row.values()) for row in found])
+    head = sorted(dict.fromkeys(name for row in found for name in row), key="Elo".__eq__)  # Elo last
+    table = page.html_table(head, [[row.get(name, "-") for name in head] for row in found])
     about = (f"Each configuration trained {options.minutes:g} minutes with each of {options.seeds} seeds, in turn on "
              f"the same cores. Measured with {options.simulations} simulations a move. Numbers are means over the "
              f"seeds, with the least and the largest; Elo is of matches of {options.games} games against "
@@ -31,20 +32,26 @@ def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], opti
 
 
 def _charts(state, variants, seeds):
-    names = figures.scores(state["runs"][variants[0].run_name(1)]["points"][-1])
     drawn = []
-    for name in names:
+    for name in dict.fromkeys(name for variant in variants for point in _points(state, variant, 1)
+                              for name in figures.scores(point)):  # fmt: skip
         for axis in ("minutes", "simulations"):
             series = [_series(state, variant, seeds, name, axis) for variant in variants]
             drawn.append(chart.lines(name, axis, "share", series, limits=(0, 1)))
     return "".join(drawn)
 
 
+def _points(state, variant, seed):
+    return state["runs"][variant.run_name(seed)]["points"]
+
+
 def _series(state, variant, seeds, name, axis):
     """Return the curve of a variant: means over its seeds, the band from the least to the largest."""
-    runs = [state["runs"][variant.run_name(seed)]["points"] for seed in range(1, seeds + 1)]
     x, y, low, high = [], [], [], []
-    for points in zip(*runs):
+    for points in zip(*(_points(state, variant, seed) for seed in range(1, seeds + 1))):
+        points = [point for point in points if name in figures.scores(point)]
+        if not points:
+            continue
         values = [figures.scores(point)[name][0] for point in points]
         x.append(sum(point[axis] for point in points) / len(points))
         y.append(sum(values) / len(values))

@@ -16,7 +16,8 @@ def point(run: Path, seconds: float, measured: dict[str, Any], complete: bool) -
 
     complete: whether it has done all iterations of its configuration."""
     iterations = metrics.newest(metrics.read(run / "metrics.jsonl"), "iteration", "iteration")
-    simulations = sum(row.get("simulations_per_s", 0) * row.get("play_s", 0) for row in iterations)
+    simulations = sum(row.get(f"{when}simulations_per_s", 0) * row.get(timed, 0) for row in iterations
+                      for when, timed in (("", "play_s"), ("meanwhile_", "train_s")))
     return {"minutes": seconds / 60, "iteration": len(iterations), "complete": complete,
             "games": sum(row["games_num"] for row in iterations), "simulations": simulations,
             "matches": measured["matches"], "solver": measured.get("solver")}  # fmt: skip
@@ -59,8 +60,9 @@ def rows(state: dict[str, Any], variants: Sequence[Variant], seeds: int) -> list
                "iterations": _mean(last, lambda p: p["iteration"], ".0f"),
                "games": _mean(last, lambda p: p["games"], ",.0f"),
                "simulations": _mean(last, lambda p: p["simulations"], ",.0f")}  # fmt: skip
-        for name in scores(last[0]):
-            row[name] = _mean(last, lambda p, name=name: scores(p)[name][0], ".3f")
+        for name in dict.fromkeys(name for one in last for name in scores(one)):
+            measured = [scores(one)[name][0] for one in last if name in scores(one)]
+            row[name] = _mean(measured, lambda share: share, ".3f")
         matches = [state["matches"][name] for name in names if name in state["matches"]]
         row["Elo"] = _elo(matches) if matches else "0 (the others' opponent)"
         found.append(row)
@@ -68,7 +70,7 @@ def rows(state: dict[str, Any], variants: Sequence[Variant], seeds: int) -> list
 
 
 def table(state: dict[str, Any], variants: Sequence[Variant], seeds: int) -> str:
-    """Return the rows as text, one heading a line: names of configurations are long."""
+    """Return the rows as text, a heading on each line, as names of configurations are long."""
     found = rows(state, variants, seeds)
     width = max(len(heading) for row in found for heading in row)
     blocks = ["\n".join(f"{heading:<{width}}  {text}" for heading, text in row.items()) for row in found]

@@ -25,16 +25,22 @@ class Jobs:
         """where: the options of `hosts.add_options`."""
         self.where, self.log = where, folder / "jobs.log"
 
-    def check(self) -> None:
-        """Raise Refusal if the hosts are given wrongly."""
-        self._hosts()
+    def ranks_num(self) -> int:
+        """Return how many ranks each job has. Raises Refusal if the hosts are given wrongly."""
+        return self._hosts()[1]
 
-    def train(self, variant: Variant, run: Path, seed: int, settings: Sequence[str]) -> tuple[float, bool]:
-        """Start or resume a training; return (seconds that it took, whether it is complete)."""
+    def train(self, variant: Variant, run: Path, seed: int, settings: Sequence[str],
+              least_s: float = 0.0) -> tuple[float, bool]:
+        """Start or resume a training; return (seconds that it took, whether it is complete). Raises Refusal too if it
+        is not complete, but ended after less than least_s seconds: a full disk, for example."""
         words = ["--config_file", str(variant.file), "--logdir", str(run)]
         begun = time.monotonic()
         status, _ = self._launch(words, [*variant.settings, f"seed={seed}", *settings])
-        return time.monotonic() - begun, status == DONE
+        took = time.monotonic() - begun
+        if status == RESUMABLE and took < least_s:
+            raise Refusal(f"{run.name} stopped after {took:.0f} s; why is at the end of {self.log}\n"
+                          "  the same command goes on from here")
+        return took, status == DONE
 
     def measure(self, variant: Variant, run: Path, options: Any) -> dict[str, Any]:
         """Return what `--mode eval` finds: matches against opponents other than the run's own best network, and the

@@ -48,8 +48,8 @@ exit codes:
   0    done
   2    usage or configuration: nothing was started
   70   internal error
-  75   stopped by a signal or --max_hours, with everything finished stored; or storage failed, or denied access,
-       for storage.give_up_s or when a run was to be resumed: start the same command again to go on
+  75   stopped by a signal or --max_hours; or the file system failed, or refused access, at a resume or for
+       storage.give_up_s. Start the same command again to go on
   130  interrupted twice (SIGINT)
 mpirun passes them on, but may also end with 0 when it has lost a host: python -m az_mpi status DIR tells.
 

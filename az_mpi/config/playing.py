@@ -57,8 +57,9 @@ class Search(Section):
     forced_playouts: float = fixed(0.0, "k: in self-play a move at the root that was tried gets sqrt(k P(a) N) visits "
                                     "at least, which are taken off the policy target again (KataGo: 2); 0: none. Not "
                                     "Gumbel.", ge=0)
-    full_share: float = fixed(1.0, "Share of the moves of self-play with a search of simulations (KataGo: 0.25). The "
-                               "others have a fast one, without noise, which makes no policy target.", gt=0, le=1)
+    full_share: float = fixed(1.0, "Share of self-play moves that get a full search, of search.simulations (KataGo: "
+                               "0.25). The others get search.fast_simulations without noise: they train the value, not "
+                               "the policy.", gt=0, le=1)
     fast_simulations: whole(1, 100_000) = fixed(20, "Simulations of a fast search, with full_share below 1.")
     temperature: float = fixed(1.0, "tau in self-play: a move is drawn in proportion to N(a)^(1/tau); 0: the most "
                                 "visited move. Gumbel search has the improved policy in place of N, and no tau above "
@@ -99,5 +100,5 @@ class Selfplay(Section):
     surprise_share: float = fixed(0.0, "Share of a game's weight in training that goes to its positions in proportion "
                                    "to how far the search's policy is from the network's (KataGo: 0.5).", ge=0, le=1)
     weights: dict[str, Annotated[float, Field(gt=0)]] = free({}, (
-        'With selfplay.deterministic: the share of games of each rank of a host, such as {"node2": 2.0} for twice as '
-        'many as elsewhere. A host that is not named counts 1.'))
+        'With selfplay.deterministic: how many games each rank of a host plays, relative to the others, such as '
+        '{"node2": 2.0} for twice as many on node2. A host that is not named counts 1.'))

@@ -17,15 +17,15 @@ class Evaluate(Section):
                              "that one.")
     games_num: whole(2, multiple_of=2) = free(100, "Games against each opponent, half with each colour: a TOTAL over "
                                                 "all ranks.")
-    simulations: whole(0) = free(0, "Simulations for each move in matches, and in play if nobody says how many; 0: "
-                                  "search.simulations.")
+    simulations: whole(0, 1_000_000) = free(0, "Simulations for each move in matches, and in play if nobody says "
+                                           "how many; 0: search.simulations.")
     opponents: list_of(OPPONENTS) = free(
         ("best", "random", "rollout"), 'Who is played: the "best" network so far, "random" moves, a search on '
         '"rollout" values; "zoo:NAME", a network that comes with az_mpi; in games of OpenSpiel "mcts_bot", its own '
         "search. Other programs: \"gtp(command='gnugo --mode gtp')\", \"uci(command='stockfish', seconds=0.1)\"; "
         "docs/play.md has their arguments.",
         strict=False)  # strict would refuse JSON's list for a tuple
-    rollout_simulations: whole(1) = free(400, 'Simulations for each move of the "rollout" opponent.')
+    rollout_simulations: whole(1, 1_000_000) = free(400, 'Simulations for each move of the "rollout" opponent.')
     opening_plies: whole(0) = free(2, "Random plies before a match game; each opening is played with both colours.")
     solver: named(SOLVERS) = free("auto", 'The exact solver; "auto": the one that the game names, if it names one.')
     solver_positions: whole(0) = free(500, "Positions (the same ones in every run) on which moves are compared with "

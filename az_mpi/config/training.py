@@ -66,9 +66,9 @@ class Train(Section):
     gradient_clip: float = fixed(1.0, "Largest global L2 norm of the gradient; a longer one is scaled down.", gt=0)
     value_loss_weight: float = fixed(1.0, "Weight of the value loss (z - v)^2 beside the policy loss -pi log p; z and "
                                       "v are for the player to move, in [-1, 1].", gt=0)
-    ema_decay: float = free(0.0, "What plays, is evaluated and exported is an exponential average of the weights: this "
-                             "share of the average before a step, and for the rest the weights after it, such as 0.99. "
-                             "Training goes on from the weights. 0: no average, the newest weights play.", ge=0,
+    ema_decay: float = free(0.0, "Decay d of an average of the weights, such as 0.99: after each step average = d "
+                             "average + (1 - d) weights. The average plays, is evaluated and exported; training goes "
+                             "on from the weights. 0: no average.", ge=0,
                              le=0.9999)
     mixed_precision: Literal["auto"] | bool = free("auto", (
         'Train in bf16 autocast. "auto": where the processor or GPU has bf16; false: in fp32, on GPUs with TF32 '
@@ -76,7 +76,7 @@ class Train(Section):
     bad_steps_max: whole(1) = free(3, "A step whose loss or gradient is not finite is skipped. After so many in a "
                                      "row training goes back to the last good checkpoint with half the learning rate, "
                                      "at most 3 times in a run.")
-    hours: float = free(0.0, "Hours of the whole run, all starts of it together: the learning rate and the batch size "
-                         "follow them, and the run ends with the iteration that reaches them, if it has not done its "
-                         "iterations before. 0: iterations alone.", ge=0)
+    hours: float = free(0.0, "Hours of the whole run, summed over its starts. Learning rate and batch size follow this "
+                         "clock. The run ends after the iteration in which the hours are used up, or after "
+                         "`iterations` if that is sooner. 0: iterations alone.", ge=0)
     max_steps: whole(0) = free(0, "The run ends with the iteration that reaches so many steps; 0: no limit.")

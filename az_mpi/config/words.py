@@ -44,7 +44,7 @@ def _number(kind, limits):
     limit = {name: getattr(item, name) for item in limits for name in names if hasattr(item, name)}
     words = "a whole number" if kind is int else "a finite number"
     if "gt" in limit:
-        return f"{words} above {limit['gt']}"
+        return f"{words} above {limit['gt']}" + (f", at most {limit['le']}" if "le" in limit else "")
     if "le" not in limit:
         return f"{words}, at least {limit['ge']}"
     step = {None: "", 2: ", even"}.get(limit.get("multiple_of"), f", a multiple of {limit.get('multiple_of')}")

@@ -49,12 +49,18 @@ def positive(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{show(text)} is no number above 0 and up to {MOST:,}")
 
 
-def count(text: str) -> int:
-    """Return an option's text as a whole number from 1 to MOST. Raises ArgumentTypeError, which the parser tells."""
+def count(text: str, least: int = 1) -> int:
+    """Return an option's text as a whole number from `least` to MOST. Raises ArgumentTypeError, which the parser
+    tells."""
     with suppress(ValueError):
-        if 1 <= (number := int(text)) <= MOST:
+        if least <= (number := int(text)) <= MOST:
             return number
-    raise argparse.ArgumentTypeError(f"{show(text)} is no whole number from 1 to {MOST:,}")
+    raise argparse.ArgumentTypeError(f"{show(text)} is no whole number from {least} to {MOST:,}")
+
+
+def count_from_0(text: str) -> int:
+    """Return an option's text as a whole number from 0 to MOST. Raises ArgumentTypeError, which the parser tells."""
+    return count(text, 0)
 
 
 def even(text: str) -> int:

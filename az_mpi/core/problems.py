@@ -74,6 +74,14 @@ def readable(path: Path) -> str:
     return os.fsencode(path.name).decode(errors="replace")
 
 
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file that a user asked for. Raises Refusal if it cannot be written."""
+    try:
+        files.write_bytes(path, content.encode(errors="replace") if isinstance(content, str) else content)
+    except OSError as error:
+        raise Refusal(f"{escape(str(path))} cannot be written: {error.strerror}") from error
+
+
 def nearest(key: str, names: Iterable[str]) -> list[str]:
     """Return the dotted `names` most similar to `key`, for "did you mean": at most three, about equally similar."""
     section, _, last = key[:80].lower().replace("-", "_").rpartition(".")

@@ -72,7 +72,10 @@ def begun() -> float:
 
 @contextmanager
 def handling(handlers: Mapping[signal.Signals, Callable[[int, Any], object]]) -> Iterator[None]:
-    """Handle signals within the block. handlers: {signal: function, see `signal.signal`}."""
+    """Handle signals within the block. handlers: {signal: function, see `signal.signal`}. HUP stays ignored under
+    nohup."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        handlers = {number: handler for number, handler in handlers.items() if number != signal.SIGHUP}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

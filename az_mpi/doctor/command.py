@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from az_mpi import __version__
-from az_mpi.core.arguments import Parser, setting
+from az_mpi.core.arguments import Parser, positive, setting
 from az_mpi.core.exit_codes import DONE, PROBLEMS, USAGE
-from az_mpi.core.problems import Refusal, escape
+from az_mpi.core.problems import Refusal
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
 from az_mpi.report import console
@@ -26,7 +26,7 @@ LAST_WORDS_S, OTHERS_WAIT_S = 1.0, 10.0
 SECONDS, SHORT_S = 5.0, 0.2  # of the trial: with a configuration of the user, and without
 # The trial without a configuration tells whether a run starts, not how fast it is.
 SMALLEST = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 8},
-            "selfplay": {"parallel_games": 8}, "train": {"batch_size": 256}}
+            "selfplay": {"parallel_games": 8}}
 DESCRIPTION = """\
 Say whether a run would start here, and how fast it would be. Checks the MPI and its launchers, Horovod, torch and
 devices, cores and memory, versions on every rank, the shared folder, and the network between the ranks; then tries the
@@ -54,18 +54,11 @@ def parser() -> Parser:
     made.add_argument("--config_file", metavar="FILE", help="predict games/s and hours for this configuration")
     made.add_argument("--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="change a key of "
                       "it, as for run_dist.py; may be repeated")
-    made.add_argument("--seconds", type=_seconds, default=SECONDS, metavar="S", help="of self-play, and of "
+    made.add_argument("--seconds", type=positive, default=SECONDS, metavar="S", help="seconds of self-play, and of "
                       "training, that are measured for the prediction (default: %(default)g)")
     made.add_argument("--json", action="store_true", help="print one JSON object instead of the "
                       "report, and what is being done on standard error")
     return made
-
-
-def _seconds(text):
-    value, error = attempt(float, text)
-    if error or not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError(f"{escape(text)} is no number of seconds above 0 and up to 3600")
-    return value
 
 
 def main(arguments: list[str]) -> int:
@@ -76,7 +69,7 @@ def main(arguments: list[str]) -> int:
         launcher = job.started_by()
         with job.watch("starting MPI"):
             world, why_alone = job.join()
-            text = world.from_root(lambda: load(options))
+            text = world.from_root(lambda: load(options, world.size))
     except Refusal:
         if job.speaks():
             raise
@@ -101,7 +94,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def load(options: argparse.Namespace) -> str | None:
+def load(options: argparse.Namespace, ranks_num: int) -> str | None:
     """Return the configuration as JSON text, None if libraries for it are missing. Raises Refusal."""
     try:
         from az_mpi.config import load as configuration
@@ -109,7 +102,8 @@ def load(options: argparse.Namespace) -> str | None:
         return None
     if options.config_file:
         return configuration.to_json(configuration.load(options.config_file, dict(options.set)))
-    return configuration.to_json(configuration.validate(SMALLEST, "the doctor's own configuration"))
+    smallest = SMALLEST | {"train": {"batch_size": max(256, ranks_num)}}
+    return configuration.to_json(configuration.validate(smallest, "the doctor's own configuration"))
 
 
 def tell_only(why_alone: str) -> int:
@@ -193,12 +187,12 @@ def try_run(world: "World", ranks: list[dict[str, Any]], options: argparse.Names
         with job.watch("playing and training", report.progress, job.HANG_S + 20 * seconds):
             figures, table = trial.measure(world, config, seconds)
     except Refusal as refusal:  # on every rank
-        return report.add("Trial", [Check("start", PROBLEM, str(refusal), "as it says")])
+        return report.add("Trial", [Check("start", PROBLEM, str(refusal))])
     except Exception as error:
         words = f"rank {world.rank} on {world.host}: {in_words(error)}"
         if world.size > 1:  # the others wait for this rank
             print(f"doctor: the trial fails on {words}; a run would not start here", file=sys.stderr, flush=True)
             world.abort(PROBLEMS)
-        return report.add("Trial", [Check("start", PROBLEM, f"the trial fails on {words}", "as it says")])
+        return report.add("Trial", [Check("start", PROBLEM, f"the trial fails on {words}")])
     found, lines, more = trial.examine(ranks, config, figures, bool(options.config_file))
     report.add("Trial", found, [*table, *lines] if options.config_file else [], **more)

@@ -5,6 +5,7 @@ It uses a new folder within --logdir, and removes it, and the folders on the way
 
 import contextlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -55,7 +56,8 @@ def make(logdir: Path) -> tuple[str, list[str]]:
 
 
 def _examine(world, logdir, folder):
-    place, error = world.share(attempt(lambda: [mount_of(logdir), free_bytes(logdir)]) if world.is_root else None)
+    place, error = world.share(
+        attempt(lambda: [mount_of(logdir), shutil.disk_usage(logdir).free]) if world.is_root else None)
     found = [_kind(*place) if place else Check("space", WARNING, f"its file system cannot be told: {error}")]
     _, unseen = attempt(wait_for, folder.exists)
     steps = {} if unseen else write_steps(folder, world.rank)
@@ -83,12 +85,6 @@ def mount_of(path: str | Path, mounts: str | Path = "/proc/self/mounts") -> list
     rows = [line.split()[1:4] for line in Path(mounts).read_text().splitlines()]
     rows = [row for row in rows if Path(path).is_relative_to(row[0].replace("\\040", " "))]
     return max(rows, key=lambda row: len(row[0]), default=["/", "unknown", ""])
-
-
-def free_bytes(path: str | Path) -> int:
-    """Return how many bytes may still be written where a path lies."""
-    about = os.statvfs(path)
-    return about.f_bavail * about.f_frsize
 
 
 def _kind(mount, free):
@@ -138,7 +134,7 @@ def _visible(world, folder, logdir):
     if blind := [rank for rank, (missing, _) in enumerate(everyone) if missing]:
         return [Check("visible", PROBLEM, f"{_where(world, blind)} does not see in {logdir} what "
                       f"{ranks_in_words(everyone[blind[0]][0])} wrote", SAME_FOLDER)]
-    longest = max(waited for _, waited in everyone)
+    longest = max(SEEN_S if waited is None else waited for _, waited in everyone)
     return [Check("visible", OK, f"every rank sees the files of all {world.size}, after {longest:.1f} s at most")
             if world.size > 1 else Check("visible", OK, "one rank: nothing to compare")]
 

@@ -11,10 +11,9 @@ import numpy as np
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
-from az_mpi.core import files
 from az_mpi.core.arguments import Parser, positive
 from az_mpi.core.exit_codes import DONE
-from az_mpi.core.problems import Refusal, escape
+from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.doctor import check_game, plan, trial
 from az_mpi.launch import hosts, mpi_job, mpirun
 from az_mpi.report import console
@@ -53,7 +52,7 @@ def main(arguments: list[str]) -> int:
     said = trial.predict(config, found["figures"])
     if said["hours"] > options.hours:
         raise Refusal(f"--hours {options.hours:g}: one game takes {duration(said['hours'] * 3600)} here")
-    files.write_text(options.output, _written(found["config"]))
+    write_file(options.output, _written(found["config"]))
     command = shlex.join(["python", "-m", "az_mpi", "launch", *hosts.words(options), "--", "--config_file",
                           str(options.output), "--logdir", f"runs/{options.output.stem}"])
     if options.json:
@@ -66,7 +65,7 @@ def main(arguments: list[str]) -> int:
 def _parser():
     parser = Parser(PROG, ABOUT, EPILOG)
     parser.add_argument("game", metavar="GAME", help="as in the configuration's key game")
-    parser.add_argument("--hours", type=positive, required=True, metavar="H", help="that the run may take")
+    parser.add_argument("--hours", type=positive, required=True, metavar="H", help="hours that the run may take")
     hosts.add_options(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", default=Path("suggested.json"),
                         help="the configuration to write (default suggested.json)")  # fmt: skip

@@ -29,14 +29,14 @@ class EnginePlayer(Opponent):
     protocol = ""
 
     def __init__(self, game: Game, command: str, seconds: float, answer_s: float, memory_gb: float):
-        """seconds: for each move. answer_s: a program that takes longer to answer loses. memory_gb: of address space;
-        0: no limit."""
-        for name, value, low in (("seconds", seconds, 0), ("answer_s", answer_s, seconds), ("memory_gb", memory_gb, 0)):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value < 1e6:
-                raise ValueError(f"{name} is {value!r}; allowed: a number of at least {low:g}")
+        """seconds: for each move. answer_s: a program that takes so much longer to answer loses. memory_gb: of address
+        space; 0: no limit."""
+        for name, value in (("seconds", seconds), ("answer_s", answer_s), ("memory_gb", memory_gb)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e6:
+                raise ValueError(f"{name} is {value!r}; allowed: a number of at least 0")
         if not isinstance(command, str):
             raise ValueError(f"command is {command!r}; allowed: a text such as 'gnugo --mode gtp'")
-        self.game, self.command, self.seconds, self.answer_s = game, command, float(seconds), float(answer_s)
+        self.game, self.command, self.seconds, self.answer_s = game, command, float(seconds), float(seconds + answer_s)
         self.memory_bytes = int(memory_gb * 2**30)
         self.process: EngineProcess | None = None
         self.lost: dict[int, str] = {}  # why, by the index of the game
@@ -57,8 +57,8 @@ class EnginePlayer(Opponent):
             process = self._start()
             self.ask(process, [])
         except (EngineFailed, ValueError) as error:
-            raise Refusal(f"evaluate.opponents: {self.protocol}(command={self.command!r}) cannot play {self.game.name}"
-                          f"\n  {error}") from error
+            side = f"{self.protocol}(command={self.command!r})"
+            raise Refusal(f"{side} cannot play {self.game.name}\n  {error}") from error
         finally:
             self.stop()
 

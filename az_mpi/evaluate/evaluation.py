@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from az_mpi.config.schema import Config
+from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import OPPONENTS, SOLVERS, parse
 from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.opponents import Opponent, SearchPlayer
@@ -49,7 +50,10 @@ def check_opponents(config: Config, game: Game) -> None:
     """Raise Refusal if an opponent of `evaluate.opponents` cannot play this game, or is not to be had on this host."""
     for opponent in opponents(config, game).values():
         if opponent is not None:
-            opponent.check()
+            try:
+                opponent.check()
+            except Refusal as error:
+                raise Refusal(f"evaluate.opponents: {error}") from error
 
 
 def opponents(config: Config, game: Game, iteration: int = 0, rank: int = 0,

@@ -18,7 +18,7 @@ from az_mpi.core import files, host_facts
 from az_mpi.core.files import parse_json
 from az_mpi.core.host_facts import HostFacts
 from az_mpi.core.problems import NotNow, Refusal, escape
-from az_mpi.launch import host_probe
+from az_mpi.launch import host_probe, mpi_job
 from az_mpi.launch.hosts import Host
 from az_mpi.launch.mpirun import Mpirun
 from az_mpi.mpi.root_host import is_here
@@ -51,17 +51,14 @@ def check(hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path, shell: Shel
     Refusal, which lists every problem.
     """
     answers, problems = ask(hosts, mpirun, logdir, shell, timeout_s, gpus)
-    if None not in answers:
-        raise Refusal(block(problems, 1))
     if problems:
-        raise Refusal(block(problems, len({problem.host for problem in problems})))
+        raise Refusal(block(problems))
     return answers
 
 
 def ask(hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path, shell: Shell, timeout_s: float, gpus: bool = False,
         end: str | None = None) -> tuple[Answers, list[Problem]]:
-    """Return (answers as `check` does, Problems); only those of this machine if it does not answer. Raises Refusal if
-    the run's folder cannot be used.
+    """Return (answers as `check` does, Problems). Raises Refusal if the run's folder cannot be used.
 
     end: id of a launch whose ranks are killed wherever they are found, see `host_probe.LAUNCH`.
     """
@@ -137,7 +134,7 @@ def look_at(names: Sequence[str | None], asked: dict[str, Any], shell: Shell,
                     else:
                         answers[name] = answer
             if running and time.monotonic() >= say_at:
-                print(f"launch: waiting for {len(waiting) + len(running)} of {len(names)} machines", file=sys.stderr)
+                mpi_job.say(f"waiting for {len(waiting) + len(running)} of {len(names)} machines")
                 say_at += SAY_EVERY_S
             time.sleep(0.02)
     finally:
@@ -196,7 +193,7 @@ def _try(name):
 
 
 NO_SSH = """\
-launch: there is no ssh on PATH, which checks and starts other hosts; nothing was started
+launch: ssh is not on PATH: launch checks the other hosts and starts ranks there with it; nothing was started
   apt install openssh-client here, and openssh-server on the other hosts
   without ssh: --rendezvous needs only a folder that all nodes share; in a Slurm job --no_check needs neither"""
 CURES = {  # words of ssh or of the remote shell -> the cure
@@ -243,7 +240,8 @@ def compare(here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any],
         yield f"other sources in {checkout}: {', '.join(map(escape, paths[:FILES_SHOWN]))}{more}", (
             "share one checkout, or bring both to the same commit")
     if ours.uid != theirs.uid:
-        yield f"the user's number is {theirs.uid}, here {ours.uid}", "files of one could not be read by the other"
+        yield f"the numeric user id (uid) is {theirs.uid}, here {ours.uid}", (
+            "files of one could not be read by the other: give the user the same id on every host")
     if not there["cwd"]:
         yield f"there is no folder {asked['cwd']}", "start from a folder that every host has, such as the checkout"
     if there["token"]:
@@ -266,12 +264,12 @@ def same_machine(hosts: Iterable[Host], answers: Answers) -> Iterator[Problem]:
             seen.setdefault(own, host.name)
 
 
-def block(problems: Sequence[Problem], hosts_num: int) -> str:
+def block(problems: Sequence[Problem]) -> str:
     """Return Problems as text."""
-    lines = [f"launch: {hosts_num} host{'s' * (hosts_num != 1)} cannot take part; nothing was started"]
     by_host = {}
     for problem in problems:
         by_host.setdefault(problem.host, []).append(problem)
+    lines = [f"launch: {len(by_host)} host{'s' * (len(by_host) != 1)} cannot take part; nothing was started"]
     for host, found in by_host.items():
         lines.append(f"  {host}:")
         for k, problem in enumerate(found):

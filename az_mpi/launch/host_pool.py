@@ -21,7 +21,7 @@ class HostPool:
     def __init__(self, read: Callable[[], list[Host]], nodes: int | None = None, gpus: int | None = None,
                  np: int | None = None, clock: Callable[[], float] = time.monotonic):
         self.read, self.nodes, self.gpus, self.np, self.clock = read, nodes, gpus, np, clock
-        self.given = read()
+        self.given = self._slotted(read())
         self.seen: list[Host] | None = None  # by the newest `reread`
         self.added, self.removed = {}, set()
         self.losses = {}  # by name: (how often, when last)
@@ -45,11 +45,11 @@ class HostPool:
         """Use the hostfile as it is now, once two reads were equal: then nobody is writing it."""
         try:
             now = self.read()
-            listed.choose(now, self.nodes and min(self.nodes, len(now)), self.gpus)
+            slotted = self._slotted(now)
         except Refusal:
             return
         if now == self.seen:
-            self.given = now
+            self.given = slotted
         self.seen = now
 
     def lose(self, names: Iterable[str]) -> None:
@@ -71,17 +71,22 @@ class HostPool:
                 raise Refusal(f"--remove {escape(name)}: not among the hosts of this run: {shown}")
         if not set(names) - set(remove) | {host.name for host in add}:
             raise Refusal(f"--remove: no host would be left of {shown}\n  to stop the run: kill -TERM its launch")
-        for host in add:
+        for host in self.with_slots(add):
             if host in self.wanted():
                 raise Refusal(f"--add {host}: it is among the hosts already: {', '.join(map(str, self.wanted()))}")
-        self.with_slots(add)
 
     def with_slots(self, add: Sequence[Host]) -> list[Host]:
-        """Return Hosts with the slots that they get. Raises Refusal where --gpus says otherwise."""
-        return listed.choose(add, gpus=self.gpus)[0] if add else []
+        """Return Hosts with the slots that they get: where none are given, as many as now. Raises Refusal where --gpus
+        says otherwise."""
+        now = {host.name: host for host in self.wanted()}
+        return self._slotted([host if host.slots else now.get(host.name, host) for host in add])
+
+    def _slotted(self, hosts):
+        return listed.choose(hosts, gpus=self.gpus)[0] if hosts else []
 
     def change(self, add: Sequence[Host], remove: Sequence[str]) -> None:
         """Add Hosts and remove names for good. After hosts were added, --nodes and --np no longer limit the job."""
+        add = self.with_slots(add)
         for name in remove:
             self.added.pop(name, None)
             self.removed.add(name)

@@ -13,6 +13,7 @@ from az_mpi.launch.request_files import RequestFiles
 from az_mpi.report import status_command
 
 PROG = "python -m az_mpi hosts"
+ABOUT = "Show the hosts of a run that launch supervises; add and remove hosts while it runs."
 WAIT_S, POLL_S = 30, 0.2  # for launch's answer; it checks a host before it adds it
 EPILOG = """\
 examples:
@@ -30,7 +31,7 @@ exit codes:
 
 def main(arguments: list[str]) -> int:
     """Show or change the hosts of the run that `arguments` name and return the exit status. Raises Refusal."""
-    parser = Parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG, run=True)
+    parser = Parser(PROG, ABOUT, EPILOG, run=True)
     parser.add_argument("--add", metavar="HOST:SLOTS", action="append", default=[], help="take these hosts in too, "
                         '"node4:2,node5:2"; one that is there gets these slots')
     parser.add_argument("--remove", metavar="HOST", action="append", default=[], help="go on without these hosts")
@@ -90,5 +91,5 @@ def ask(requests: RequestFiles, state: dict[str, Any], change: dict[str, Any], n
         time.sleep(POLL_S)
     took = "has taken the request and not answered" if not requests.withdraw(request["id"]) else "does not answer"
     raise Refusal(f"{PROG}: error: within {WAIT_S} s the launch of this run, process {state['pid']} on "
-                  f"{escape(state['host'])}, {took}\n  is it there? Does it start the job again just now? Then try "
-                  "again")
+                  f"{escape(state['host'])}, {took}\n  it may be gone, or be starting the job again; then try "
+                  "again in a minute")

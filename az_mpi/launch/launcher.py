@@ -37,9 +37,9 @@ INT and TERM stop a run cleanly (exit code 75: start the same command again to g
 USR1 makes it write a checkpoint.
 
 A training that loses a host, a rank or mpirun is started again from its last commit, on the hosts that answer. Hosts
-that come back, and new lines in the hostfile, are used too; see also python -m az_mpi hosts --help. A job that fails by
-itself is not started again. A node of a rendezvous that was lost comes back when the same command is started there. If
-node 0 is lost, all of them end (exit code 75).
+that come back, and new lines in the hostfile, are used too; see also python -m az_mpi hosts --help. A program that
+fails by itself while all hosts answer is not started again. A node of a rendezvous that was lost comes back when the
+same command is started there. If node 0 is lost, all of them end (exit code 75).
 
 The exit code is mpirun's; 2: refused, nothing was started; 75: stopped or given up, the same command goes on.
 """

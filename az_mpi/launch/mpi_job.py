@@ -42,7 +42,7 @@ def run(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = lambd
 def output(command: list[str], stderr: IO[str] | None = None) -> tuple[int, str]:
     """Return (exit status, standard output) of a command. If this process is told to stop meanwhile, so is the command.
     stderr: where its standard error goes; by default to ours."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    process = _start(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         said, _ = process.communicate()
     except BaseException:
@@ -93,12 +93,9 @@ def follow(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = la
     INT, TERM and HUP become USR2 (the run stops cleanly, status 75), the second time TERM, the third time KILL; USR1
     is passed on as it is. tick() is called every LOOK_EVERY_S; the signals that it returns are sent.
     """
-    signals, prctl, lost = _Signals(), ctypes.CDLL(None).prctl, threading.Event()
+    signals, lost = _Signals(), threading.Event()
     with handling(signals.handlers):
-        # In a session of its own: on a terminal's Ctrl-C, which is for launch, mpirun would kill the ranks at once.
-        # mpirun ends with launch, even if launch is killed.
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
-                                   preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
+        process = _start(command, stderr=subprocess.PIPE)
         errors = threading.Thread(target=copy, args=(process.stderr.fileno(), lost), daemon=True)
         errors.start()
         try:
@@ -115,6 +112,14 @@ def follow(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = la
             if process.poll() is None:  # tick failed
                 process.terminate()
                 process.wait()
+
+
+def _start(command, **streams):
+    """Start a job. It is told to stop when this process ends, even if that is killed."""
+    # In a session of its own: a terminal's Ctrl-C is for this process. mpirun would kill the ranks at once.
+    prctl = ctypes.CDLL(None).prctl
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True,
+                            preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM), **streams)
 
 
 def copy(descriptor: int, lost: threading.Event) -> None:

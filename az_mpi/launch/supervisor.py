@@ -86,7 +86,8 @@ class Supervisor:
                     self.wait(seconds)
                     answers, missing = self.ask()
                     self.publish()
-                    if failed and not missing:
+                    failed = failed and not missing
+                    if failed:
                         return INTERNAL  # the program itself failed, and would fail again
                     if self.chosen:
                         break
@@ -202,7 +203,7 @@ class Supervisor:
         if self.note() and not self.stops:
             self.look_after(now)
         if self.began:
-            self.up = self.up or self.state() != self.before
+            self.up = self.up or self.state() not in ({}, self.before)
             self.publish()
         due = [number for at, number in self.stops if now >= at]
         self.stops = [(at, number) for at, number in self.stops if now < at]
@@ -246,7 +247,8 @@ class Supervisor:
         """Restart if the available hosts are others than those of the job, or if the job has survived lost ranks (then
         not too often)."""
         hosts, np = self.host_pool.choose(self.there)
-        lost_num = self.np - len(self.state().get("ranks", ())) if self.options.survive else 0
+        ranks = self.state().get("ranks") if self.options.survive and self.up else None
+        lost_num = self.np - len(ranks) if ranks else 0
         if hosts and (hosts, np) != (self.chosen, self.np):
             self.change(f"restarting on {shown(hosts)}")
         elif lost_num > 0 and time.monotonic() - self.started >= min(LOOK_S * 2**self.narrow_num, RETURN_MAX_S):

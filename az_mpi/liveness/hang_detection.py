@@ -1,10 +1,10 @@
 """Hang detection: finds out that this rank hangs, or that it alone can no longer use the run's folder.
 
-Outside of steps a rank may be silent for long, while it compiles, loads, or waits for others. But then its main thread
-does not sleep in one single wait of its own while no other thread works. And when a file system hangs for every rank,
-the run waits for it (`storage.give_up_s`); but if it answers other ranks and not this one, this rank leaves. To find
-that out, all ranks try to create a file as soon as one of them is held up, and exchange the results by heartbeats.
-MPI cannot be used for that, since the main threads hang, or wait for the one that does.
+Outside of steps a rank may be silent for long, while it compiles, loads, or waits for others. It hangs if its main
+thread sleeps in one wait (other than a wait for other ranks) while no other thread of the process works. When a file
+system hangs for every rank, the run waits for it (`storage.give_up_s`); but if it answers other ranks and not this one,
+this rank leaves. To find that out, all ranks try to create a file as soon as one of them is held up, and exchange the
+results by heartbeats. MPI cannot be used for that, since the main threads hang, or wait for the one that does.
 """
 
 import errno

@@ -101,9 +101,9 @@ class Monitor:
 
     def _end_job_without(self, rank):
         """End the job, so that it is resumed: nothing is heard of a rank, which may be alive or dead."""
-        self._end_job(f"rank {self._world.rank} on {self._world.host}: nothing is heard of rank {rank} on "
-                      f"{self._world.hosts[rank]} any more, longer than fault.hang_s: the job ends; start the same "
-                      "command again to go on")
+        self._end_job(f"rank {self._world.rank} on {self._world.host} has heard nothing from rank {rank} on "
+                      f"{self._world.hosts[rank]} for longer than fault.hang_s; the job ends. Start the same command "
+                      "again to go on")
 
     def _end_job(self, text):
         watchdog.say(os.getpid(), f"{text}\n")
@@ -111,4 +111,4 @@ class Monitor:
             thread = threading.Thread(target=self._on_end, args=(text,), daemon=True)
             thread.start()
             thread.join(LEAVE_S)
-        self._world.give_up(RESUMABLE)
+        self._world.abort(RESUMABLE)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
+KNOWN_S = 2.0  # for a loss to become known
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -39,9 +40,9 @@ def is_lost(comm: "MPI.Comm") -> bool:
     return False
 
 
-def lost(comm: "MPI.Comm", within_s: float = 2.0) -> bool:
-    """Return whether a rank of a communicator is known to be dead; wait at most `within_s` seconds for it."""
-    end = time.monotonic() + within_s
+def lost(comm: "MPI.Comm") -> bool:
+    """Return whether a rank of a communicator is known to be dead; wait at most KNOWN_S for it."""
+    end = time.monotonic() + KNOWN_S
     while time.monotonic() < end:
         if is_lost(comm):
             return True

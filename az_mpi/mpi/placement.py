@@ -20,7 +20,7 @@ def place(config: "Config", world: World, device: str) -> tuple[World, int]:
     """Return (the run's world, trainers first; the number of trainers). Raises Refusal on every rank.
 
     device: the torch device of this rank."""
-    places = world.collect([world.host, str(device)])
+    places = world.collect([world.host, gpu_of(device) or "cpu"])
     chosen = trainers(config.train.ranks, places)
     if not any(chosen):
         raise Refusal('train.ranks: "gpu", but no rank sees a GPU\n'
@@ -33,7 +33,7 @@ def place(config: "Config", world: World, device: str) -> tuple[World, int]:
 
 
 def trainers(ranks: str | int, places: Sequence[Sequence[str]]) -> list[bool]:
-    """Return for each rank whether it trains. ranks: `train.ranks`; places: [host, device] of each rank."""
+    """Return for each rank whether it trains. ranks: `train.ranks`; places: [host, GPU or "cpu"] of each rank."""
     if ranks == "root_host":
         return [host == places[0][0] for host, _ in places]
     if ranks == "gpu":  # one rank a GPU; others that share it play
@@ -44,6 +44,11 @@ def trainers(ranks: str | int, places: Sequence[Sequence[str]]) -> list[bool]:
 def choose_device(world: World) -> str:
     """Return the torch device of this rank: a GPU of its host, chosen by local rank, or "cpu"."""
     return f"cuda:{world.local_rank % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
+
+
+def gpu_of(device: str) -> str | None:
+    """Return the UUID of a torch device, None for a CPU. Ranks that each see one GPU of a host all call it "cuda:0"."""
+    return str(torch.cuda.get_device_properties(device).uuid) if torch.device(device).type == "cuda" else None
 
 
 def open_device(world: World, device: str) -> None:

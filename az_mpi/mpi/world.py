@@ -284,14 +284,10 @@ class World:
         sharing = sum(host == self.host and bool(set(allowed) & set(cores)) for host, cores in everyone)
         return max(1, len(allowed) // sharing)
 
-    def abort(self, code: int) -> None:
-        """End the whole job at once with exit status `code`. Any rank may call it alone."""
-        self._mpi.COMM_WORLD.Abort(code)
-
-    def give_up(self, code: int) -> NoReturn:
+    def abort(self, code: int) -> NoReturn:
         """End the whole job with exit status `code`, and this process even if MPI fails to end the others. Any thread
         of any rank may call it alone."""
-        threading.Thread(target=self.abort, args=(code,), daemon=True).start()
+        threading.Thread(target=self._mpi.COMM_WORLD.Abort, args=(code,), daemon=True).start()
         time.sleep(ABORT_S)
         os._exit(code)
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from az_mpi.core.files import write_text
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, write_file
 from az_mpi.games.base import Game, after, positions
 from az_mpi.games.hex import Rules as Hex
 from az_mpi.games.uci_moves import ChessMoves, uci_moves
@@ -36,11 +35,17 @@ def check_suffix(path: Path, game: Game) -> None:
         raise Refusal(f"{path}: SGF has no form for {game.name}\n  write .pgn, which takes every game")
 
 
+def check_folder(path: Path) -> None:
+    """Raise Refusal if there is no folder for a file."""
+    if not path.parent.is_dir():
+        raise Refusal(f"{path}: there is no folder {path.parent}")
+
+
 def write(path: Path, game: Game, records: Sequence[GameRecord]) -> None:
-    """Write games to a new or an old file, as its suffix says. Raises Refusal, OSError."""
+    """Write games to a new or an old file, as its suffix says. Raises Refusal."""
     check_suffix(path, game)
     to_text = to_sgf if path.suffix == ".sgf" else to_pgn
-    write_text(path, "\n".join(to_text(game, record, number) for number, record in enumerate(records, 1)))
+    write_file(path, "\n".join(to_text(game, record, number) for number, record in enumerate(records, 1)))
 
 
 def to_sgf(game: Game, record: GameRecord, number: int = 1) -> str:
@@ -77,7 +82,7 @@ def _sgf_result(game, record):
     if not record.note:
         lead = game.lead(after(game, record.moves)[None])
         points = "" if lead is None else f"{abs(float(lead[0])):g}"
-    how = "F" if record.note else points
+    how = "R" if record.note == "resigned" else "F" if record.note else points
     return f"{'B' if record.result > 0 else 'W'}+{how}"
 
 

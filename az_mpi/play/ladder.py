@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from az_mpi.core import files
 from az_mpi.core.arguments import Parser, count, even
-from az_mpi.core.problems import Refusal, escape
+from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.play.match import add_strength
 from az_mpi.play.on_ranks import on_ranks
 
@@ -107,21 +107,19 @@ class Ladder:
     """The matches between the networks of a run. data: what RUN/ladder.json has."""
 
     def __init__(self, world: "World", run: Path, data: dict[str, Any]):
-        from az_mpi.play.loaded_player import find_network, load_player
+        from az_mpi.play.loaded_player import find_network, load_player, on_rank
 
         self.world, self.run, self.data, self.names = world, run, data, data["networks"]
-        self._threads = world.cores()
-        first = load_player(find_network(run, self.names[0]), threads=self._threads)
+        where = on_rank(world)
+        self._load = functools.lru_cache(PLAYERS_KEPT)(lambda name: load_player(find_network(run, name), **where))
+        first = self._load(self.names[0])
         self.game = first.game
         self._settings = first.settings.model_copy(update={"simulations": data["simulations"]})
-        self._player = functools.lru_cache(PLAYERS_KEPT)(self._load)
 
-    def _load(self, name):
+    def _player(self, name):
         from az_mpi.evaluate.opponents import SearchPlayer
-        from az_mpi.play.loaded_player import find_network, load_player
 
-        player = load_player(find_network(self.run, name), threads=self._threads)
-        return SearchPlayer(player.evaluator, self._settings)
+        return SearchPlayer(self._load(name).evaluator, self._settings)
 
     def meet(self, i: int, j: int, games_num: int, where: str) -> None:
         """Play what is missing of a match between two networks, and save it. Collective."""
@@ -174,14 +172,7 @@ class Ladder:
 
     def _save(self):
         text = json.dumps(self.data, indent=1) + "\n"
-        self.world.from_root(lambda: _write(self.run / NAME, text))
-
-
-def _write(path, text):
-    try:
-        files.write_text(path, text)
-    except OSError as error:
-        raise Refusal(f"{escape(str(path))} cannot be written: {error.strerror}") from error
+        self.world.from_root(lambda: write_file(self.run / NAME, text))
 
 
 def table(data: dict[str, Any]) -> str:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 class Limit(NamedTuple):
     """Where thinking about one move ends: at the first of these that is reached. 0: no such limit.
 
-    simulations: through the root, those that an earlier search left there included. seconds: a search ends before, if
-    one simulation takes no longer."""
+    simulations: visits of the root, including those that an earlier search left. seconds: no simulation begins that is
+    expected to end later."""
 
     simulations: int = 0
     seconds: float = 0.0

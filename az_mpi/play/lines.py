@@ -39,8 +39,8 @@ class Lines:
         return self.wait(0.0)
 
     def ends(self, last: str) -> bool:
-        """Return, at once, whether no line is to come any more, or none before a line that is the word `last`, perhaps
-        with a number before it."""
+        """Return at once whether input has ended, or the next line is the word `last`, perhaps with a number before
+        it."""
         while b"\n" not in self._bytes and not self._ended and len(self._bytes) <= LINE_BYTES_MAX:
             if not select.select([self.descriptor], [], [], 0)[0]:
                 return False

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from az_mpi.storage import checkpoint
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
+    from az_mpi.mpi.world import World
     from az_mpi.search.puct import Search
 
 
@@ -95,22 +96,31 @@ class LoadedPlayer:
         return self.evaluator(np.asarray(states, self.game.state_dtype))
 
 
-def load_player(path: str | Path, engine: str = "auto", precision: str = "auto", threads: int = 1) -> LoadedPlayer:
-    """Return a player with a network of a run, on the first GPU if there is one.
+def load_player(path: str | Path, engine: str = "auto", precision: str = "auto", threads: int = 1,
+                device: str = "") -> LoadedPlayer:
+    """Return a player with a network of a run.
 
     path: a run's folder, for its newest checkpoint; a checkpoint (RUN/checkpoints/NNNNNN); a file of weights, such as
     RUN/best/NNNNNN.safetensors, in a run's folder, which has the configuration; an ONNX or safetensors file that
     `python -m az_mpi export` wrote; or the name of a network that comes with az_mpi, such as "zoo:connect4".
-    engine, precision: as `network.engine` and `network.precision`. threads: of engines on a CPU.
+    engine, precision: as `network.engine` and `network.precision`. threads: of engines on a CPU. device: of torch, such
+    as "cuda:1" or "cpu"; "": the first GPU if there is one.
     Raises Refusal if there is no such run or file, or the run has no whole checkpoint.
     """
     config, game, network, *_ = trained_network.read(path)
-    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
     made, _ = engines.make(engine, network, game, device, threads, precision)
     if precision == "int8":
         made.calibrate(game.planes(int8.random_states(game)))
         made.load(network)
     return LoadedPlayer(game, made, config.match_search())
+
+
+def on_rank(world: "World") -> dict[str, Any]:
+    """Return the arguments for `load_player` on a rank of an MPI job: its own GPU, or all its cores. Collective."""
+    from az_mpi.mpi import placement  # not at the top: `load_player` needs no MPI
+
+    return {"threads": world.cores(), "device": placement.choose_device(world)}
 
 
 def find_network(run: Path, name: str) -> Path:

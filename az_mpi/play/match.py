@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from az_mpi.core.arguments import Parser, count, even, positive
+from az_mpi.core.arguments import Parser, count, count_from_0, even, positive
 from az_mpi.core.exit_codes import INTERRUPTED
 from az_mpi.core.printing import print_result
 from az_mpi.core.problems import Refusal
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PROG = "python -m az_mpi match"
 PAIRS_AT_ONCE, PAIRS_IN_TEST, PAIRS_TIMED = 64, 4, 1  # of each rank in a round; with --sprt; with --seconds
 TELL_EVERY_S = 10.0
+ELO_MOST = 4000  # of --sprt
 STOPS = signal.SIGINT, signal.SIGTERM  # of a terminal, and of mpirun
 ABOUT = "Play a match between A and B, every opening twice, once with each colour."
 EPILOG = """\
@@ -51,7 +52,8 @@ def main(arguments: list[str]) -> int:
                         help="at most S seconds for each move, of networks and of programs; games are then played one "
                         "pair at a time")
     parser.add_argument("--game", metavar="NAME", help="the game, if neither side is a run: as in a configuration")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the openings and of random moves")
+    parser.add_argument("--seed", type=count_from_0, default=0, metavar="N", help="seed of the openings and of random "
+                        "moves")
     parser.add_argument("--sprt", type=float, nargs=2, metavar=("ELO0", "ELO1"), help="stop as soon as it is decided, "
                         "at 5 %% error, whether A is rather ELO0 or rather ELO1 better than B")
     parser.add_argument("--games_file", type=Path, metavar="FILE", help="save all games: FILE.sgf for Go, Othello, Hex "
@@ -70,21 +72,25 @@ def add_strength(parser: argparse.ArgumentParser) -> None:
 
 def _match(world: "World", given: argparse.Namespace) -> None:
     """Collective over world."""
-    if given.sprt and not given.sprt[0] < given.sprt[1]:
-        raise Refusal(f"{PROG}: error: --sprt takes the smaller Elo first, such as --sprt 0 20")
+    if given.sprt and not -ELO_MOST <= given.sprt[0] < given.sprt[1] <= ELO_MOST:
+        raise Refusal(f"{PROG}: error: --sprt takes two Elo from {-ELO_MOST} to {ELO_MOST}, the smaller one first, "
+                      "such as --sprt 0 20")
     from az_mpi.mpi.agreement import everywhere
-    from az_mpi.play.game_records import check_suffix
+    from az_mpi.play.game_records import check_folder, check_suffix
+    from az_mpi.play.loaded_player import on_rank
     from az_mpi.play.sides import common_game, read_side
 
-    limit, seed, threads = Limit(given.simulations, given.seconds), (given.seed,), world.cores()
+    limit, seed, where = Limit(given.simulations, given.seconds), (given.seed,), on_rank(world)
 
     def prepare():
-        sides = [read_side(text, limit, (*seed, k), world.rank, threads) for k, text in enumerate((given.a, given.b))]
+        sides = [read_side(text, limit, (*seed, k), world.rank, where) for k, text in enumerate((given.a, given.b))]
         game = common_game(sides, given.game)
         if given.games_file:
             check_suffix(given.games_file, game)
         return game, [side.name for side in sides], [side.make(game) for side in sides]
 
+    if given.games_file:
+        world.from_root(lambda: check_folder(given.games_file))  # root writes it
     game, names, players = everywhere(world, prepare)
     if names[0] == names[1]:
         names = [f"{name} ({letter})" for name, letter in zip(names, "AB")]
@@ -141,7 +147,7 @@ class Match:
 
         self._told = time.monotonic()
         signs = [int(np.sign(one.result)) for one in (*self.played, *self.round)]
-        others = " (of this round root's alone)" if self.round and self.world.size > 1 else ""
+        others = " (of the current round, only root's games)" if self.round and self.world.size > 1 else ""
         self._say(f"  {len(signs)} of {self.given.games} games: {self.names[0]} won {signs.count(1)}, drew "
                   f"{signs.count(0)}, lost {signs.count(-1)}{others}")
 
@@ -238,8 +244,9 @@ def table(result: dict[str, Any]) -> str:
     if result["forfeits_num"]:
         lines.append(f"games lost or resigned before their end: {result['forfeits_num']}")
     if sprt := result.get("sprt"):
-        known = {"H0": f"A is rather {sprt['elo0']:g} Elo better than B (H0)",
-                 "H1": f"A is rather {sprt['elo1']:g} Elo better than B (H1)"}  # fmt: skip
+        low, high = f"{sprt['elo0']:g}", f"{sprt['elo1']:g}"
+        known = {"H0": f"the difference is closer to {low} Elo than to {high} (H0)",
+                 "H1": f"the difference is closer to {high} Elo than to {low} (H1)"}  # fmt: skip
         lines.append(f"SPRT: {known.get(sprt['accepted'], 'not decided')}; log-likelihood ratio "
                      f"{sprt['log_likelihood_ratio']:.2f}, decided at -{sprt['bound']:.2f} or {sprt['bound']:.2f}")
     return "\n".join([f"A {result['a']}", f"B {result['b']}", *lines])

@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from az_mpi.play.session import Session
     from az_mpi.play.uci import UciEngine
 
-CACHE_BYTES = 2**26  # for evaluations
 
-
-def make_parser(prog: str, about: str, epilog: str) -> Parser:
-    """Return a parser with the options that every command here takes."""
+def make_parser(prog: str, about: str, epilog: str, timed: bool = True) -> Parser:
+    """Return a parser with the options that every command here takes. timed: with --seconds."""
     parser = Parser(prog, about, epilog, run=True)
     parser.add_argument("--checkpoint", default="newest", metavar="NAME",
                         help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012")
     parser.add_argument("--simulations", type=count, default=0, metavar="N",
-                        help="simulations for a move (by default as in the run's matches, or what --seconds allows)")
-    parser.add_argument("--seconds", type=positive, default=0.0, metavar="S",
-                        help="at most S seconds for a move")
+                        help="simulations for a move (by default as in the run's matches"
+                        + (", or what --seconds allows)" if timed else ")"))
+    if timed:
+        parser.add_argument("--seconds", type=positive, default=0.0, metavar="S", help="at most S seconds for a move")
     return parser
 
 
@@ -46,11 +45,9 @@ def open_session(given: argparse.Namespace) -> "tuple[Session, Limit]":
     Says on standard error what it loads. Raises Refusal."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     from az_mpi.play.loaded_player import find_network, load_player
-    from az_mpi.play.session import Session
+    from az_mpi.play.session import ready_session
 
-    player = load_player(find_network(given.run, given.checkpoint))
-    session = Session(player, player.leaves_at_once(), CACHE_BYTES)
-    session.warm_up()
+    session = ready_session(load_player(find_network(given.run, given.checkpoint)))
     # The garbage collector looks no more at what was loaded, which would make somebody wait for a move.
     gc.collect()
     gc.freeze()

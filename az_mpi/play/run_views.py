@@ -8,7 +8,7 @@ import numpy as np
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.play.loaded_player import find_network, load_player
-from az_mpi.play.session import Session
+from az_mpi.play.session import Session, ready_session
 from az_mpi.storage import segment
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ class RunViews:
 
     def open_session(self, name: str) -> Session:
         """Return a new game against a network of the run. Raises Refusal."""
-        session = Session(load_player(find_network(self.run, name)))
-        session.warm_up()
-        return session
+        return ready_session(load_player(find_network(self.run, name)))
 
     def checkpoints(self) -> list[str]:
         """Return the names of the checkpoints, oldest first."""

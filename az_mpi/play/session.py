@@ -15,17 +15,25 @@ from az_mpi.search.tree import EDGE, NODE
 TREE_BYTES = 2**29  # a search ends when its tree is as large as this
 SIMULATIONS_MAX = 1_000_000
 RESERVE, RESERVE_S = 0.1, 0.2  # of the time for a move: the smaller of the two is kept for what is no simulation
-# On a busy machine that has to wait for a core as simulations do: the longest wait is kept, forgotten slowly, move by
-# move, up to a part of the time.
+# The longest wait for a core so far counts as a reserve. It shrinks with each move, and takes at most STALL_MAX of the
+# time.
 STALL_KEPT, STALL_MAX = 0.98, 0.5
+CACHE_BYTES = 2**26  # for evaluations
 LEAST = 1  # simulation for a move: without it there is nothing to choose from
 GROWTH = 8  # simulations in the tree for each leaf that is evaluated at once
 _SLOT = np.arange(1)
 
 
+def ready_session(player: LoadedPlayer) -> "Session":
+    """Return a new game for a player that thinks as fast as it can here, and does not wait in its first moves."""
+    session = Session(player, player.leaves_at_once(), CACHE_BYTES)
+    session.warm_up()
+    return session
+
+
 class Session:
-    """A game in progress. Its search tree stays between moves: what was thought about the
-    moves that were played counts. Not for several threads at once.
+    """A game in progress. Its search tree stays between moves: what was thought about the moves that were played
+    counts. Not for several threads at once.
 
     leaves_max: leaves that are evaluated at once, fewer in a small tree. cache_bytes: to remember evaluations in."""
 
@@ -128,9 +136,9 @@ class Session:
         """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree
         takes TREE_BYTES or `stop` returns true, which is asked after every step, of one simulation or several.
 
-        Time: no step begins that would end after limit.seconds if it took twice as long as the slowest so far, or if it
-        waited for a core as long as others lately have. A part of the time is kept on top of that, for the same wait.
-        One step is run in any case."""
+        Time: a step begins only if it would end in time, even at twice the slowest step so far or after the longest
+        recent wait for a core. A part of limit.seconds is kept in reserve for the same wait. At least one step is run
+        if the tree is empty."""
         end = time.monotonic() + limit.seconds - self._reserve_s(limit.seconds)
         self._follow()
         self._search.target[:] = limit.simulations or self.player.settings.simulations  # Gumbel search plans with it

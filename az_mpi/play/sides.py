@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from az_mpi.evaluate.opponents import Opponent, SearchPlayer, Seat
 from az_mpi.games.base import Game
 from az_mpi.play.limits import Limit
 from az_mpi.play.loaded_player import LoadedPlayer, find_network, load_player
-from az_mpi.play.session import Session
+from az_mpi.play.session import CACHE_BYTES, Session
 from az_mpi.play.trained_network import zoo_file
 
 PROTOCOLS = ("gtp", "uci")
@@ -33,7 +33,7 @@ class TimedPlayer(Opponent):
     """A network that thinks for a time about each move, one game after the other; its trees stay between moves."""
 
     def __init__(self, player: LoadedPlayer, limit: Limit):
-        self.player, self.limit = player, limit
+        self.player, self.limit, self.leaves_max = player, limit, player.leaves_at_once()
 
     def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
         return _TimedSeat(self, moves)
@@ -41,7 +41,8 @@ class TimedPlayer(Opponent):
 
 class _TimedSeat(Seat):
     def __init__(self, player: TimedPlayer, moves: list[list[int]]):
-        self.limit, self.sessions = player.limit, [Session(player.player) for _ in moves]
+        self.limit = player.limit
+        self.sessions = [Session(player.player, player.leaves_max, CACHE_BYTES) for _ in moves]
         for session, opening in zip(self.sessions, moves):
             for action in opening:
                 session.play(action)
@@ -56,18 +57,18 @@ class _TimedSeat(Seat):
             self.sessions[slot].play(action)
 
 
-def read_side(text: str, limit: Limit, seed: tuple[int, ...], rank: int, threads: int) -> Side:
+def read_side(text: str, limit: Limit, seed: tuple[int, ...], rank: int, where: dict[str, Any]) -> Side:
     """Return the side that `text` names. Raises Refusal.
 
     A path or a name that `load_player` takes, such as a run's folder; RUN@NAME with a name as in RUN/checkpoints or
     RUN/best, or best; gtp:COMMAND or uci:COMMAND; or an opponent as in `evaluate.opponents`. limit: for each move; 0
-    simulations: as in the run's matches. threads: of engines on a CPU."""
+    simulations: as in the run's matches. where: `on_rank` of this rank."""
     protocol, _, command = text.partition(":")
     if protocol in PROTOCOLS and command:
         seconds = f", seconds={limit.seconds:g}" * bool(limit.seconds)
         return _opponent(f"{protocol}(command={command!r}{seconds})", command, limit, seed, rank)
     is_network = zoo_file(text) or _place(text)[0].exists() or OPPONENTS.problem(text) is not None
-    return _network(text, limit, threads) if is_network else _opponent(text, text, limit, seed, rank)
+    return _network(text, limit, where) if is_network else _opponent(text, text, limit, seed, rank)
 
 
 def _place(text):
@@ -76,12 +77,12 @@ def _place(text):
     return (Path(run), name) if at and not Path(text).exists() else (Path(text), "newest")
 
 
-def _network(text, limit, threads):
+def _network(text, limit, where):
     path, name = _place(text)
     if not zoo_file(text) and not path.exists():
         raise Refusal(f"{text}: there is no such run, nor an opponent of this name\n  a side of a match is RUN, "
                       f"RUN@NAME, gtp:COMMAND, uci:COMMAND, or {OPPONENTS.allowed}")
-    player = load_player(text if name == "newest" else find_network(path, name), threads=threads)
+    player = load_player(text if name == "newest" else find_network(path, name), **where)
     simulations = limit.simulations or (0 if limit.seconds else player.settings.simulations)
 
     def make(game: Game) -> Opponent:

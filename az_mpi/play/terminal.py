@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from az_mpi.play.session import Session
 
 PROG = "python -m az_mpi play"
+ABOUT = "Play against the network of a run in the terminal."
 SIDES = {"first": 0, "black": 0, "second": 1, "white": 1}
 LISTED_MAX = 40  # legal moves shown without being asked for
 HINTS = 5
@@ -42,7 +43,7 @@ class Quit(Exception):
 
 def main(arguments: list[str]) -> int:
     """Play with the person at the terminal; return the exit status. Raises Refusal."""
-    parser = make_parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG + HELP)
+    parser = make_parser(PROG, ABOUT, EPILOG + HELP)
     parser.add_argument("--colour", choices=SIDES, default="first", help="your side: first (by default), or black: you "
                         "begin; second, or white: the network begins")
     given = parser.parse_args(arguments)
@@ -153,17 +154,17 @@ class Terminal:
 
     def _save(self, name):
         path = Path(name)
-        if not name:
-            print("save what? Type save FILE.")
-        elif path.exists() and path.resolve() not in self._saved:
-            print(f"{escape(name)} is there already; nothing was written. Name another file.")
-        else:
-            try:
+        try:
+            if not name:
+                print("save what? Type save FILE.")
+            elif path.exists() and path.resolve() not in self._saved:
+                print(f"{escape(name)} is there already; nothing was written. Name another file.")
+            else:
                 files.write_text(path, self._record())
                 self._saved.add(path.resolve())
                 print(f"Saved in {escape(name)}.")
-            except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-                print(f"{escape(name)} cannot be written: {getattr(error, 'strerror', None) or error}")
+        except (OSError, ValueError) as error:  # a name too long, or with a zero byte
+            print(f"{escape(name)} cannot be written: {getattr(error, 'strerror', None) or error}")
 
     def _record(self):
         """Return the game as the lines of a file: what it is, who began, the moves, the result."""

@@ -30,7 +30,7 @@ MOVES_TO_GO = 30  # for how many moves the time is to last, if nobody says
 INCREMENT_SHARE = 0.8  # of an increment, to use for each move
 LEFT_SHARE = 0.5  # of the time left, to use for one move at most
 OVERHEAD_MS = 50  # by default, kept for what passes between the programs
-NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "movetime", "nodes", "depth", "mate")  # of "go", with a value
+NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "movetime", "nodes")  # of "go", with a value
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -44,7 +44,8 @@ def _write(line):
 
 
 class UciEngine:
-    """What answers UCI. limit: for every move, on top of what "go" says; none: as in the run's matches."""
+    """What answers UCI. limit: for every move, in addition to what "go" says. With neither: the simulations of the
+    run's matches."""
 
     def __init__(self, session: "Session", limit: Limit, lines: Lines, write: Callable[[str], None]):
         from az_mpi.games.uci_moves import uci_moves

@@ -36,25 +36,27 @@ HEADERS = {
 
 def main(arguments: list[str]) -> int:
     """Serve the page until Ctrl-C ends it; return the exit status. Raises Refusal."""
-    parser = make_parser(PROG, ABOUT, EPILOG)
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="of the page (by default a free one)")
+    parser = make_parser(PROG, ABOUT, EPILOG, timed=False)
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the page (by default a free one)")
     parser.add_argument("--address", default="127.0.0.1", metavar="IP", help="where to listen (by default 127.0.0.1, "
                         "this machine only; from elsewhere use ssh -L N:127.0.0.1:N with --port N)")
     given = parser.parse_args(arguments)
     try:
-        is_own = ipaddress.ip_address(given.address).is_loopback
+        address = ipaddress.ip_address(given.address)
+        if address.is_unspecified:
+            raise ValueError("the page needs one address")
         server = Server((given.address, given.port))
     except (OSError, OverflowError, ValueError) as error:
         raise Refusal(f"{PROG}: cannot listen at {given.address}, port {given.port}: {error}\n"
                       "  name an address of this machine and a free port, or leave both out") from error
+    end_on_interrupt()
     with contextlib.closing(server.socket):
         server.game = make_game(given.run, given.checkpoint, given.simulations)
         server.game.start()
-        if not is_own:
+        if not address.is_loopback:
             print(f"warning: {given.address} can be reached from other machines. Whoever learns the address below can "
                   "play, and nothing is encrypted.", file=sys.stderr)
         print(f"the page is at {server.url}\nCtrl-C ends it", flush=True)
-        end_on_interrupt()
         server.serve_forever()
     return DONE
 

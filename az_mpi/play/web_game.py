@@ -7,8 +7,9 @@ is made there replaces what followed.
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, TimeoutError
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,10 @@ class WebGame(threading.Thread):
         """Have something done; return what is wrong with it, or None. Called by other threads."""
         answer: Future = Future()
         self._asked.put((what, argument, answer))
-        return answer.result(ASK_S)
+        try:
+            return answer.result(ASK_S)
+        except TimeoutError:
+            return "still at work; the page shows the result when it is there"
 
     def state(self, version: int, wait_s: float) -> dict[str, Any]:
         """Return the newest state, JSON-able, once it is newer than `version`, or after wait_s. Called by other
@@ -67,17 +71,27 @@ class WebGame(threading.Thread):
         self._asked.put(("", None, Future()))
 
     def run(self) -> None:
+        failed = False
         while not self._is_over:
             try:
-                what, argument, answer = self._asked.get(block=not self._has_to_think())
-            except queue.Empty:
-                self._think()
-                continue
-            try:
-                answer.set_result(self._obey(what, argument))
-            except Exception as error:
-                answer.set_result(f"{type(error).__name__}: {error}")
-            self._publish()
+                self._step(failed)
+                failed = False
+            except Exception:  # of a user's own rules, for example; try again after the next request
+                traceback.print_exc()
+                failed = True
+
+    def _step(self, wait):
+        """Do what is asked, or else think; or wait until something is asked, if `wait` or nothing is to think about."""
+        try:
+            what, argument, answer = self._asked.get(block=wait or not self._has_to_think())
+        except queue.Empty:
+            self._think()
+            return
+        try:
+            answer.set_result(self._obey(what, argument))
+        except Exception as error:
+            answer.set_result(f"{type(error).__name__}: {error}")
+        self._publish()
 
     # What can be asked.
 
@@ -222,7 +236,7 @@ class WebGame(threading.Thread):
             "move": session.line([move.action])[0], "visits": move.visits, "share": move.share, "value": move.value,
             "exact": move.exact, "prior": move.prior, "line": session.line(move.variation[:SHOWN_LINE])}
             for move in moves if move.visits][:SHOWN_MOVES]  # fmt: skip
-        words = session.played() + self._words_ahead()
+        words = session.played() + session.line(self.line[len(session.actions) :])
         state = self.about | self._position | {
             "game": session.game.name,
             "checkpoint": self.checkpoint, "humans": sorted(self.humans), "analysing": self.is_analysing,
@@ -232,10 +246,6 @@ class WebGame(threading.Thread):
         with self._changed:
             self._state = state | {"version": self._state["version"] + 1}
             self._changed.notify_all()
-
-    def _words_ahead(self):
-        """Return the moves after the shown position, in the game's notation."""
-        return self.session.line(self.line[len(self.session.actions) :])
 
 
 def _described(board: Board) -> dict[str, Any]:

@@ -4,8 +4,7 @@ import io
 import math
 from pathlib import Path
 
-from az_mpi.core.files import write_bytes
-from az_mpi.core.problems import readable
+from az_mpi.core.problems import readable, write_file
 from az_mpi.report.run_data import RunData
 
 NAME = "learning_curve.png"
@@ -30,7 +29,7 @@ def draw(data: RunData) -> Path:
     figure.suptitle(readable(data.folder.resolve()), parse_math=False)
     picture = io.BytesIO()
     figure.savefig(picture, dpi=110, format="png")
-    write_bytes(data.folder / NAME, picture.getbuffer())
+    write_file(data.folder / NAME, picture.getvalue())
     pyplot.close(figure)
     return data.folder / NAME
 

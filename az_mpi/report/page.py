@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core.arguments import Parser
-from az_mpi.core.files import write_text
-from az_mpi.core.problems import Refusal, readable
+from az_mpi.core.problems import Refusal, readable, write_file
 from az_mpi.core.registry import parse
 from az_mpi.report import board, chart, curve, run_data
 from az_mpi.report.chart import Series
@@ -51,18 +50,19 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def write(folder: str | Path) -> Path:
-    """Write RUN/report.html and return its path. Raises Refusal where there is no run."""
+def write(folder: str | Path, complete: bool = False) -> Path:
+    """Write RUN/report.html and return its path. complete: the run has just come to its end. Raises Refusal where there
+    is no run."""
     path = Path(folder) / NAME
-    write_text(path, render(run_data.load(folder)))
+    write_file(path, render(run_data.load(folder), complete))
     return path
 
 
-def render(data: run_data.RunData) -> str:
+def render(data: run_data.RunData, complete: bool = False) -> str:
     """Return the page of a `RunData`."""
     name = escape(readable(data.folder.resolve()))
-    sections = [_head(data, name), _verdict(data), _charts(data), _ranks(data), _games(data), _configuration(data),
-                _iterations(data), _attempts(data)]
+    sections = [_head(data, name, complete), _verdict(data), _charts(data), _ranks(data), _games(data),
+                _configuration(data), _iterations(data), _attempts(data)]
     return document(name, "\n".join(sections), data.attempts[-1]["az_mpi"])
 
 
@@ -75,11 +75,12 @@ def document(title: str, content: str, version: str) -> str:
             f"az_mpi {escape(version)}; made {time.strftime('%Y-%m-%d %H:%M:%S')}</footer>\n</body></html>\n")
 
 
-def _head(data, name):
+def _head(data, name, complete):
     hosts = data.attempts[-1]["hosts"]
     spent = sum(map(sum, data.phase_seconds().values()))
     last = _last(data)
     done, total = last.get("iteration", 0), data.config["iterations"]
+    complete = complete or done >= total or data.status.get("job") == "finished"  # by train.hours, for example
     cards = [("Iterations", f"{done} of {total}"),
              ("Games", f"{sum(record['games_num'] for record in data.iterations):,}"),
              ("Positions", f"{sum(record['positions_num'] for record in data.iterations):,}"),
@@ -89,7 +90,7 @@ def _head(data, name):
     places = f"{_plural(len(hosts), 'rank')} on {_plural(len(set(hosts)), 'host')}"
     attempts = _plural(len(data.attempts), "attempt")
     return (f"<header><h1>{name}</h1><p>{escape(parse(data.config['game']).short())}, {places}, {attempts}; "
-            f"{'complete' if done >= total else 'not complete'}</p></header>\n<dl class=\"cards\">{tiles}</dl>")
+            f"{'complete' if complete else 'not complete'}</p></header>\n<dl class=\"cards\">{tiles}</dl>")
 
 
 def _verdict(data):

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core.arguments import Parser
-from az_mpi.core.files import Foreign, read_json, retry_while_unavailable
+from az_mpi.core.files import read_json, retry_while_unavailable
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.core.silence import SilenceTimer
 from az_mpi.report.status_text import render
 
 PROG = "python -m az_mpi status"
+ABOUT = "Show how far a run is and what each of its ranks does, from RUN/status.json."
 STALLED_S = 6.0  # root writes every 2 s; if the count stands still for so long, root is taken for dead
 LOOK_EVERY_S, WATCH_EVERY_S = 0.25, 2.0
 EPILOG = """\
@@ -26,7 +27,7 @@ Without Python: watch cat RUN/status.txt
 
 def main(arguments: list[str]) -> int:
     """Show the status of the run that `arguments` name; return the exit status. Raises Refusal."""
-    parser = Parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG, run=True)
+    parser = Parser(PROG, ABOUT, EPILOG, run=True)
     parser.add_argument("--watch", action="store_true", help="show it again every 2 s until the run ends or Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print the status as JSON, one object a line")
     given = parser.parse_args(arguments)
@@ -76,8 +77,6 @@ def read(folder: str | Path) -> dict[str, Any]:
                                          unavailable=lambda error: isinstance(error, FileNotFoundError))
         render(values)  # whole and of this version
         return values
-    except Foreign as error:
-        raise Refusal(_refusal(folder, error.strerror)) from error
     except OSError as error:
         raise Refusal(_refusal(folder, error.strerror or error)) from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:

@@ -15,6 +15,7 @@ from az_mpi.core import files
 from az_mpi.evaluate import evaluation
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.control_channel import Total
+from az_mpi.network import resnet
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.report.console import ProgressBar
 from az_mpi.report.metrics import Timers
@@ -25,9 +26,17 @@ from az_mpi.storage import checkpoint
 
 
 def is_done(run: Run) -> bool:
-    """Return whether the present network has been evaluated already, perhaps before a restart."""
-    file = _evaluation_file(run)
-    return run.world.share(run.world.is_root and bool(run.files.read(file, lambda: files.is_there(file))))
+    """Return whether the present network has been evaluated already, perhaps before a restart. A network of the same
+    iteration that was lost, and trained again, has other weights."""
+    file, mine = _evaluation_file(run), resnet.weights_hash(run.training.network)
+
+    def look():
+        try:
+            return files.is_there(file) and files.read_json(file).get("weights", mine) == mine
+        except ValueError:  # damaged: evaluate again
+            return False
+
+    return run.world.share(run.world.is_root and bool(run.files.read(file, look)))
 
 
 def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
@@ -41,6 +50,7 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
         result = measure(run, best, answer)
     times = timers.take()
     if run.world.is_root:
+        result["weights"] = resnet.weights_hash(run.training.network)
         match = result["matches"].get("best")
         result["promoted"] = match is None or match["score"] >= 0.5
         copy, write = run.setup.folder / "best" / f"{run.progress.iteration:06d}.safetensors", run.files.writer.do

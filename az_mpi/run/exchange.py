@@ -1,6 +1,6 @@
 """The exchange: finished games go to segments on disk, and their positions to the trainers' windows in memory.
 
-Every function here but `provenance` and `oldest` is collective: every rank calls it.
+Every function here but `provenance`, `oldest` and `committed` is collective: every rank calls it.
 """
 
 from typing import Any

@@ -62,8 +62,8 @@ def compile_missing(world: World, config: Config, game: Game, threads: int, say:
 
 
 def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
-    """Call every kernel that self-play, matches and training use, with the same types, in PARTS parts of a second or
-    two each. parallel: also the kernels of a search with several threads."""
+    """Call the kernels that self-play, matches and training use by default, with the same types, in PARTS parts of a
+    second or two each. parallel: also the kernels of a search with several threads."""
     settings = config.search.model_copy(update={"simulations": 4, "reuse_tree": True})
     evaluate = CachedEvaluator(game, _Blank(game), num_bytes=0)
     threads = [1, 2] if parallel else [1]

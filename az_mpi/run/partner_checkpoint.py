@@ -106,7 +106,7 @@ class PartnerCheckpoint:
             future.set_exception(error)
             if not isinstance(error, PeerLost) and not self.pair.is_root:  # root would wait for this rank for ever
                 traceback.print_exc()
-                self.pair.give_up(INTERNAL)
+                self.pair.abort(INTERNAL)
 
     def _carry(self, content):
         self.pair.broadcast(content)

@@ -12,6 +12,7 @@ import torch
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
+from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
 from az_mpi.evaluate import evaluation
@@ -79,16 +80,25 @@ def _prepare_play(config, world, folder):
     _share_cache(config, world, evaluate)
     if evaluate.describe:  # self-play uses this evaluator instead of the network
         choice = f"{evaluate.describe} (as configured)"
-    agreement.everywhere(world, functools.partial(evaluation.check_opponents, config, game))  # first of all
+    agreement.everywhere(world, functools.partial(evaluation.check_opponents, config, game))  # not after hours of play
     callbacks = agreement.everywhere(world, lambda: Callbacks(config.callbacks, folder, world.rank, game))
     groups_num = 2 if evaluate.in_background else 1
-    player = Player(config, game, evaluate, world.rank, cores, groups_num, world.size)
+    player = agreement.everywhere(
+        world, functools.partial(_make_player, config, game, evaluate, world, cores, groups_num))
     if not evaluate.describe:  # this is for the network
         engine.prepare(player.batch_max)
     playing = Playing(player, engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
     log_name = f"rank-{world.rank:03d}"
     return Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name), network, playing
+
+
+def _make_player(config, game, evaluate, world, cores, groups_num):
+    try:
+        return Player(config, game, evaluate, world.rank, cores, groups_num, world.size)
+    except MemoryError as error:
+        raise Refusal(f"there is not enough memory for the trees of self-play: {error}\n"
+                      "  lower selfplay.parallel_games or search.simulations") from error
 
 
 def _share_cache(config, world, evaluate):
@@ -158,7 +168,9 @@ def say_ranks(run: Run) -> None:
 def _say_start(run):
     """Print what the run is and which ranks take part in it. Collective."""
     world, config, say, game = run.world, run.setup.config, run.report.say, run.setup.game
-    gpus = dict(world.collect([world.host, torch.cuda.device_count()]))
+    num = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    seen = world.collect([world.host, [placement.gpu_of(f"cuda:{k}") for k in range(num)]])
+    gpus = {host: len({gpu for where, found in seen if where == host for gpu in found}) for host, _ in seen}
     backend = run.training.learner.backend.describe() if run.training.learner else "nothing trained"
     say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, game.name, config.seed, run.setup.folder)
     say_ranks(run)

@@ -168,7 +168,7 @@ class Run:
 
     @property
     def games_iteration(self) -> int:
-        """The iteration of games that begin now: while one iteration is trained, games are played for the next."""
+        """The iteration that finished games are stored for: i, or i + 1 while iteration i is trained."""
         return self.progress.iteration + (self.progress.phase == "train")
 
     def hours(self) -> float:

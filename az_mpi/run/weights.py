@@ -28,8 +28,8 @@ def check_growth(network: resnet.ResNet, name: str) -> None:
 
 
 def grown(run: Run, model: checkpoint.Tensors) -> checkpoint.Tensors:
-    """Return the tensors of an earlier network of the run with the blocks that its tower has got since, as they begin:
-    as the identity, so that it computes the same (Chen, Goodfellow, Shlens 2016, "Net2Net"). Not collective."""
+    """Return `model`, of an earlier, smaller network of the run, with the blocks that its tower lacks. New blocks begin
+    as the identity, so it computes the same (Chen, Goodfellow, Shlens 2016, "Net2Net"). Not collective."""
     setup = run.setup
     if not checkpoint.added_blocks(model, run.training.network.state_dict()):
         return model

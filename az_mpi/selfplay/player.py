@@ -87,8 +87,8 @@ class Player:
         return int((self.ply - self.first_ply)[self.live].sum())
 
     def allow(self, finished_num: float = math.inf) -> None:
-        """Let this player finish games until `finished_num` have been finished since it was made. A further game that
-        ends keeps its slot; it counts as finished once more games are allowed."""
+        """Count games as finished only up to `finished_num` in all, since this player was made. Games that end beyond
+        that wait in their slots until a later call allows more."""
         self._allowed = finished_num
         self._finish()
 

@@ -224,8 +224,8 @@ def _damage_now(path):
 
 
 def added_blocks(tensors: Tensors, ours: Tensors) -> Tensors:
-    """Return what of a network's tensors `ours` an earlier network of the same run lacks, which had fewer blocks in its
-    tower: the tensors of the blocks after its last one. {} if it lacks none."""
+    """Return the tensors in `ours` of the tower's blocks after the last block in `tensors`: the blocks by which a run's
+    tower has grown. {} if it has not grown."""
     before = 1 + max((int(match[1]) for match in map(_BLOCK.match, tensors) if match), default=-1)
     blocks = {name: int(match[1]) for name in ours if (match := _BLOCK.match(name))}
     return {name: ours[name] for name, block in blocks.items() if 0 < before <= block}

@@ -82,7 +82,7 @@ def check_folders(path: str | Path, names: Iterable[str] = ALL_FOLDERS) -> None:
     path = Path(path)
     if found := [place for place in (*path.parents, path, *(path / name for name in names)) if _is_no_folder(place)]:
         raise RunFolderError("\n".join([
-            f"--logdir {path}: what should be a folder is none:",
+            f"--logdir {path}: these paths must be folders, or not be there:",
             *(f"  {place} is a link to {os.readlink(place)}, where there is no folder" if place.is_symlink() else
               f"  {place} is a file" for place in found),
             "  allowed are a folder, a link to a folder, or nothing (the folder is made then)",
@@ -218,7 +218,7 @@ def check_room(path: str | Path, checkpoint_bytes: int, keep: int, games_bytes: 
     path = Path(path)
     with usable(path):
         there = next(parent for parent in (path.absolute(), *path.absolute().parents) if is_there(parent))
-        stored = sum(name[0].isdigit() for name in names(path / "checkpoints"))
+        stored = sum(name.replace("-", "").isdecimal() for name in names(path / "checkpoints"))
         room = os.statvfs(there)
     missing = max(keep - stored, 0) + 1
     free, needed = room.f_bavail * room.f_frsize, missing * checkpoint_bytes + games_bytes

@@ -119,7 +119,8 @@ def find(folder: str | Path, iteration: int | None = None,
 
 
 def paths(folder: str | Path) -> list[tuple[int, Path]]:
-    """Return (iteration, path) of all segments of a folder, oldest first, without opening them. None if it is not there."""
+    """Return (iteration, path) of all segments of a folder, oldest first, without opening them; none if there is no
+    such folder."""
     return [(number, Path(folder) / name) for number, _, name in _names(folder)] if files.is_there(folder) else []
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from az_mpi.games.base import Game
 
 PROG = "python -m az_mpi verify"
+ABOUT = "Check every file of a run, and with --repair mend what can be mended."
 EPILOG = """\
 checked: the sums, schema and content of checkpoints; the sum, schema, columns and counts of every segment; that no game
 is stored twice; that segments hold the games and positions that the newest whole checkpoint counts; the links of
@@ -29,7 +30,7 @@ games.h5; the networks in best/; that every JSON file can be read; what killed w
 
 --repair sets damaged files aside (NAME.damaged), and segments whose games are all in another; writes games.h5 anew, and
 config.json, from the first start that can be read; and removes what killed writers left. A run that is under way is not
-repaired.
+repaired; what it writes just now can look wrong.
 
 exit codes:
   0    everything is whole (--repair: is whole now)
@@ -41,7 +42,7 @@ exit codes:
 
 def main(arguments: list[str]) -> int:
     """Check the run that `arguments` name and return the exit status. Raises Refusal."""
-    parser = Parser(PROG, __doc__.partition(": ")[2].capitalize(), EPILOG, run=True)
+    parser = Parser(PROG, ABOUT, EPILOG, run=True)
     parser.add_argument("--repair", action="store_true", help="set damaged files aside and mend the rest")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)

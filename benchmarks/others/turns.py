@@ -13,7 +13,6 @@ stopped, in turns. A turn's rate is that between the first and the last line of 
 networks at equal stages of training: what is played decides how many simulations need an evaluation.
 """
 
-import argparse
 import json
 import os
 import re
@@ -30,7 +29,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import mpirun, spread, tell
+from common import make_parser, mpirun, spread, tell
 
 NAMES = "simulations", "moves", "evaluations"
 STALE_S = 0.3  # after a turn begins: lines from before it may still come
@@ -102,7 +101,7 @@ class Side:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("other", help="the other program, a command of the shell")
     parser.add_argument("--pattern", help="of the other program's lines, with groups such as (?P<simulations>[0-9,]+)")
     parser.add_argument("--run", type=Path, help="as for benchmarks/selfplay.py")
@@ -112,7 +111,6 @@ def main():
     parser.add_argument("--warm_up", type=float, default=60.0, metavar="S")
     parser.add_argument("--turn_s", type=float, default=10.0, metavar="S")
     parser.add_argument("--turns", type=int, default=9)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     cores = set(sorted(os.sched_getaffinity(0))[: arguments.cores])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leaves no stopped processes

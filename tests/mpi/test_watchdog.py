@@ -103,7 +103,7 @@ def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_pa
     output = process.communicate(timeout=240)[0]
     for one in watchdogs:  # whose parent is no more
         one.kill()
-    assert process.returncode == 75 and f"nothing is heard of rank {victim} on " in output
+    assert process.returncode == 75 and f"has heard nothing from rank {victim} on " in output
     process = start(*PLAY, mpirun=mpirun)
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi.compare import figures, jobs, variants
+from az_mpi.compare import compare_command, figures, jobs, variants
 from az_mpi.compare.compare_command import main
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import hosts
@@ -117,3 +117,91 @@ def test_a_job_without_a_result_is_refused_and_its_words_are_kept(said, result, 
         with pytest.raises(Refusal, match="jobs.log"):
             made.match(Path("a"), Path("b"), match)
     assert (tmp_path / "jobs.log").read_text() == said
+
+
+class FakeJobs:
+    """Jobs whose networks only draw. stops: how many trainings are stopped before they record anything."""
+
+    stops = 0
+
+    def __init__(self, where, folder):
+        pass
+
+    def ranks_num(self):
+        return 1
+
+    def train(self, variant, run, seed, settings, least_s=0.0):
+        if run.name != "trial" and FakeJobs.stops:
+            FakeJobs.stops -= 1
+            raise SystemExit(75)
+        run.mkdir()
+        row = {"kind": "iteration", "iteration": 0, "games_num": 5, "simulations_per_s": 10, "play_s": 3,
+               "meanwhile_simulations_per_s": 7, "train_s": 2, "time": 0}  # fmt: skip
+        (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+        return 60.0, True
+
+    def measure(self, variant, run, options):
+        found = {"games_num": 2, "as_first": [0, 1, 0], "as_second": [0, 1, 0], "wins": 0, "draws": 2, "losses": 0,
+                 "score": 0.5, "score_low": 0.1, "score_high": 0.9, "elo": 0.0, "elo_low": -9.0, "elo_high": 9.0}
+        return {"matches": {name: found for name in variant.config.evaluate.opponents}}
+
+    def match(self, first, second, options):
+        return {"as_first": [0, 1, 0], "as_second": [0, 1, 0], "elo": 0.0}
+
+
+@pytest.fixture
+def fake_jobs(monkeypatch):
+    monkeypatch.setattr(compare_command, "Jobs", FakeJobs)
+    monkeypatch.setattr(FakeJobs, "stops", 0)
+
+
+def test_configurations_with_different_opponents_share_one_table(file, tmp_path, fake_jobs, capsys):
+    both = [file("a", evaluate={"opponents": ["random", "rollout"]}), file("b", evaluate={"opponents": ["random"]})]
+    for names, folder in ((both, tmp_path / "ab"), (both[::-1], tmp_path / "ba")):
+        assert main([*names, "--minutes", "1", "--points", "1", "--logdir", str(folder)]) == 0
+        table = (folder / "compare.html").read_text().partition("</table>")[0]
+        head, *rows = [line for line in table.split("<tr>") if "</tr>" in line]
+        heads = head.split("</t")
+        place = next(k for k, cell in enumerate(heads) if "against rollout" in cell)
+        cells = {row.split("</t")[0].rpartition(">")[2]: row.split("</t")[place].rpartition(">")[2] for row in rows}
+        assert cells == {"a": "0.500", "b": "-"}
+        assert json.loads((folder / "compare.json").read_text())["runs"]["a-seed1"]["points"][0]["simulations"] == 44
+
+
+def test_a_training_that_was_stopped_before_its_first_record_goes_on(file, tmp_path, fake_jobs, monkeypatch):
+    monkeypatch.setattr(FakeJobs, "stops", 1)
+    command = [file("a"), file("b"), "--minutes", "1", "--points", "1", "--logdir", str(tmp_path / "comparison")]
+    with pytest.raises(SystemExit):
+        main(command)
+    assert main(command) == 0
+
+
+def test_a_first_start_that_fails_can_be_repeated(file, tmp_path, fake_jobs, monkeypatch):
+    command = [file("a"), file("b"), "--minutes", "1", "--points", "1", "--logdir", str(tmp_path / "comparison")]
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeJobs, "train", lambda *_: (tmp_path / "comparison" / "jobs.log").write_text("no") / 0)
+        with pytest.raises(ZeroDivisionError):
+            main(command)
+    assert main(command) == 0
+
+
+def test_a_changed_configuration_is_not_shown_with_old_results(file, tmp_path, fake_jobs):
+    folder = tmp_path / "comparison"
+    command = [file("a"), file("b"), "--minutes", "1", "--points", "1", "--logdir", str(folder)]
+    assert main(command) == 0
+    with pytest.raises(Refusal, match="train.learning_rate"):
+        main([*command, "--set", "train.learning_rate=0.5"])
+    before = json.loads((folder / "compare.json").read_text())
+    (folder / "compare.json").write_text(json.dumps({k: v for k, v in before.items() if k != "configurations"}))
+    assert main(command) == 0  # of a version that kept no configurations
+
+
+def test_a_training_that_ends_too_early_is_no_point(file, tmp_path, monkeypatch):
+    parser = argparse.ArgumentParser()
+    hosts.add_options(parser)
+    made = jobs.Jobs(parser.parse_args(["--np", "1"]), tmp_path)
+    monkeypatch.setattr(jobs.mpi_job, "output", lambda *_: (75, "no room on the disk"))
+    variant = variants.read([file("a"), file("b")], [])[0]
+    assert made.train(variant, tmp_path / "run", 1, ())[1] is False
+    with pytest.raises(Refusal, match="jobs.log"):
+        made.train(variant, tmp_path / "run", 1, (), 60.0)

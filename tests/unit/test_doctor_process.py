@@ -37,8 +37,8 @@ def test_what_was_written_is_removed_also_when_the_process_is_killed(tmp_path):
 
 @pytest.mark.parametrize("options, said", [
     (["--jason"], "unrecognized arguments: --jason"),
-    (["--seconds", "0"], "0 is no number of seconds"),
-    (["--seconds", "nan"], "nan is no number of seconds"),
+    (["--seconds", "0"], "no number above 0"),
+    (["--seconds", "nan"], "no number above 0"),
     (["--logdir", ""], "the name is empty"),
     (["--set", "seed=1"], "give --config_file"),
     (["--config_file", "x.json", "--set", "seed"], "is not KEY=VALUE"),

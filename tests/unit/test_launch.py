@@ -257,6 +257,19 @@ def test_a_stop_is_clean(noting, number):
     assert f"launch: {number.name}: stopping cleanly" in process.stderr.read()
 
 
+def test_under_nohup_a_closed_terminal_does_not_stop_the_run(noting, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does; a child inherits it
+    try:
+        process, note = noting()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGUSR1)
+    assert note() == "SIGUSR1"
+    process.send_signal(signal.SIGTERM)
+    assert note() == "SIGUSR2" and process.wait(30) == 75
+
+
 def test_the_second_stop_ends_at_once(noting):
     process, note = noting("stubborn")
     process.send_signal(signal.SIGINT)

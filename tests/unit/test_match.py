@@ -211,7 +211,7 @@ def test_a_sequential_test_stops_early(run, capsys):
     (["random", "rollout"], "add --game"), (["nothing/here", "random"], "no such run"),
     (["RUN@000009", "random"], "has no network"), (["RUN", "random", "--game", "connect4"], "plays tictactoe"),
     (["RUN", "best"], "RUN@best"), (["RUN", "random", "--games", "3"], "even number"),
-    (["RUN", "random", "--sprt", "5", "0"], "smaller Elo first"), (["RUN", "gtp:no_such_engine"], "no program"),
+    (["RUN", "random", "--sprt", "5", "0"], "the smaller one first"), (["RUN", "gtp:no_such_engine"], "no program"),
     (["RUN", "mcts_bot"], "plays games of OpenSpiel"), (["RUN", "random", "--games_file", "x.doc"], ".sgf or .pgn"),
 ])  # fmt: skip
 def test_what_is_no_match_is_refused(run, capsys, arguments, why):

@@ -24,7 +24,7 @@ class Pair:
     def broadcast(self, array, into=None):
         raise self.error
 
-    def give_up(self, code):
+    def abort(self, code):
         self.given_up.append(code)
 
 

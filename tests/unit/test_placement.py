@@ -42,6 +42,22 @@ class Ranks:
         return SimpleNamespace(came_first=first)
 
 
+@pytest.fixture(autouse=True)
+def gpus(monkeypatch):
+    """GPUs whose UUID is their name in `places`."""
+    monkeypatch.setattr(placement, "gpu_of", lambda device: None if device == "cpu" else device)
+
+
+def test_ranks_that_each_see_their_own_gpu_all_train(monkeypatch):
+    """All call it cuda:0, as with CUDA_VISIBLE_DEVICES or srun --gpus-per-task=1."""
+    places = [["a", "GPU-1"], ["a", "GPU-2"], ["b", "GPU-3"]]
+    config = make_config("connect4", train={"ranks": "gpu"})
+    for rank, (_, gpu) in enumerate(places):
+        monkeypatch.setattr(placement, "gpu_of", lambda device, gpu=gpu: gpu)
+        world, trainers_num = place(config, Ranks(places, rank), "cuda:0")
+        assert world.came_first and trainers_num == 3
+
+
 def test_place_puts_the_trainers_first():
     config = make_config("connect4", train={"ranks": "gpu"})
     got = [place(config, Ranks(MIXED, rank), MIXED[rank][1]) for rank in range(5)]

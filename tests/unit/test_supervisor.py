@@ -205,6 +205,14 @@ def test_lost_ranks_come_back_under_survive(launch, monkeypatch):
     assert launch([GOES_ON, FINISHES], "a:2", survive=True) == (0, [("a:2", 2)] * 2)
 
 
+def test_a_job_that_has_told_nothing_yet_has_lost_no_ranks(launch, monkeypatch, capfd):
+    """The second job writes no status, so that of the first one, with one rank of two, is still there."""
+    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+    (launch.folder / "mpirun").write_text(MPIRUN.replace("* np", "* (1 if does.get('runs') else np)"))
+    assert launch([GOES_ON, {"seconds": 4}, FINISHES], "a:2", survive=True)[0] == 0
+    assert capfd.readouterr().err.count("1 of 2 ranks are lost") == 1
+
+
 def test_a_signal_between_two_jobs_ends_the_launch(launch, tmp_path):
     """By the real process, which has refused nothing and begun nothing yet: 143; and in a pause: 75."""
     (tmp_path / "run").mkdir()
@@ -322,7 +330,7 @@ def test_widths(host_pool):
 
 @pytest.mark.parametrize("add, remove, says", [
     ("", ["c"], "not among the hosts of this run: a, b"), ("", ["a", "b"], "no host would be left"),
-    ("a:2", [], "among the hosts already"),
+    ("a:2", [], "among the hosts already"), ("a", [], "among the hosts already"),
 ])  # fmt: skip
 def test_changes_that_cannot_be(host_pool, add, remove, says):
     with pytest.raises(Refusal, match=says):
@@ -397,3 +405,15 @@ def test_what_is_said_of_hosts_while_the_job_is_started_again(launch, monkeypatc
     told = [(content["up"], [row["state"] for row in content["hosts"]]) for content in said]
     assert (False, ["in the next job"] * 2) in told
     assert all(up == ("in the job" in states) for up, states in told)
+
+
+def test_hosts_have_slots_from_the_start():
+    """Each host is asked for a GPU for each of them."""
+    made = HostPool(lambda: hosts.parse("a,b"), gpus=4)
+    assert made.wanted() == [hosts.Host("a", 4), hosts.Host("b", 4)]
+
+
+def test_a_host_that_is_added_again_keeps_its_slots():
+    made = HostPool(lambda: hosts.parse("a:2,b:4"))
+    made.change([hosts.Host("b", None), hosts.Host("c", None)], [])
+    assert made.wanted() == [hosts.Host("a", 2), hosts.Host("b", 4), hosts.Host("c", 1)]

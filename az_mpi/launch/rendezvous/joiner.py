@@ -41,7 +41,7 @@ def serve(node: Node, waiting_s: float) -> int:
             elif content is None:
                 pass  # the file is being rewritten
             elif not mine:
-                mpi_job.say(f"node {node.index}: node 0 took this node for lost and goes on without it: ending")
+                mpi_job.say(f"node {node.index}: node 0 counts this node as lost and goes on without it: ending")
                 return RESUMABLE  # start the same command again, on every node or on this one
             elif end := content.get("end"):
                 if end["text"]:
@@ -76,13 +76,14 @@ def _try_work(node, children, failed):
         if failed != str(error):
             mpi_job.say(f"node {node.index}: a command of node 0 cannot be done now: {error}")
         return str(error)
-    return failed
+    return None
 
 
 def listen(caught: list[int]) -> None:
     """From now on note the signals of the user or a scheduler, which node 0 is to get."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, lambda number, _: caught.append(number))
+        if (number, signal.getsignal(number)) != (signal.SIGHUP, signal.SIG_IGN):  # nohup
+            signal.signal(number, lambda number, _: caught.append(number))
 
 
 def pass_on(node: Node, caught: list[int]) -> None:

@@ -49,7 +49,8 @@ class Node:
             if other.lives:
                 raise Refusal(taken(self.index, other.content))
             if other.blind_s() > STALE_S:
-                raise NotNow("--rendezvous: the folder cannot be read now")
+                raise NotNow("--rendezvous: the folder cannot be read now\n"
+                             "  the same command goes on once its file system works")
             time.sleep(POLL_S)
         try:
             self._write()

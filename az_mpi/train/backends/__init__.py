@@ -1,8 +1,7 @@
 """The back ends that sum gradients over the trainers, by their names in the configuration."""
 
-import torch
-
 from az_mpi.core.problems import Refusal
+from az_mpi.mpi.placement import gpu_of
 from az_mpi.mpi.world import World
 from az_mpi.train.backends.ddp_backend import DdpBackend
 from az_mpi.train.backends.horovod_backend import HorovodBackend
@@ -19,13 +18,8 @@ def make(name: str, world: World, trainers: World | None, device: str) -> Backen
     device: the torch device that this rank trains on. Raises Refusal, on every rank, if a rank cannot use the backend.
     """
     kind = LocalBackend if trainers and trainers.size == 1 else KINDS[name]
-    backend = kind(trainers, trainers.collect(_gpu(device))) if trainers else None
+    backend = kind(trainers, trainers.collect(gpu_of(device))) if trainers else None
     problems = world.collect(backend and backend.problem)
     if ranks := [rank for rank, problem in enumerate(problems) if problem]:
         raise Refusal(f'train.backend: "{name}" cannot be used on rank {ranks}: {problems[ranks[0]]}')
     return backend
-
-
-def _gpu(device):
-    device = torch.device(device)
-    return str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else None

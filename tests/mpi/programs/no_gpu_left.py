@@ -15,4 +15,5 @@ def place(config, world, device, function=placement.place):
 
 
 placement.place = place
+placement.gpu_of = lambda device: None if device == "cpu" else device
 sys.exit(run_dist.main(sys.argv[1:]))
