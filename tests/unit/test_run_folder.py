@@ -279,7 +279,7 @@ def test_what_should_be_a_folder_and_is_none_is_told_with_all_of_it(tmp_path, na
         place.symlink_to({"link to nothing": "/nowhere", "link to itself": place}.get(kind, tmp_path / "a file"))
     text = refused(run, make_config())
     assert f"{place} is a {kind.split()[0]}" in text and "File exists" not in text and "--logdir" in text
-    with pytest.raises(RunFolderError, match="should be a folder"):
+    with pytest.raises(RunFolderError, match="must be folders"):
         run_folder.check_same_run(run, make_config())
 
 
