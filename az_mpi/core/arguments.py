@@ -1,6 +1,8 @@
 """Command lines: the parser that all commands share."""
 
 import argparse
+import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -49,18 +51,18 @@ def positive(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{show(text)} is no number above 0 and up to {MOST:,}")
 
 
-def count(text: str, least: int = 1) -> int:
-    """Return an option's text as a whole number from `least` to MOST. Raises ArgumentTypeError, which the parser
-    tells."""
-    with suppress(ValueError):
-        if least <= (number := int(text)) <= MOST:
-            return number
-    raise argparse.ArgumentTypeError(f"{show(text)} is no whole number from {least} to {MOST:,}")
+def whole(most: int = MOST, least: int = 1) -> Callable[[str], int]:
+    """Return the type of an option that takes whole numbers from `least` to `most`: a function of its text. It raises
+    ArgumentTypeError, which the parser tells."""
+    def convert(text):
+        if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{show(text)} is no whole number from {least} to {most:,}")
+
+    return convert
 
 
-def count_from_0(text: str) -> int:
-    """Return an option's text as a whole number from 0 to MOST. Raises ArgumentTypeError, which the parser tells."""
-    return count(text, 0)
+count = whole()
 
 
 def even(text: str) -> int:

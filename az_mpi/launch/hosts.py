@@ -4,12 +4,12 @@ import ipaddress
 import os
 import re
 import stat
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from az_mpi.core.arguments import count
+from az_mpi.core.arguments import whole
 from az_mpi.core.problems import Refusal, escape
 
 NAME_MAX, LABEL_MAX = 253, 63  # of DNS
@@ -67,12 +67,13 @@ def from_slurm(environment: Mapping[str, str]) -> list[Host]:
     return _read(entries, "SLURM_JOB_NODELIST", lambda entry: Host(_name(entry[0]), entry[1]), "is this a Slurm job?")
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Add --np, --hosts and --hostfile, as launch has them, for `listed` and `words`."""
-    parser.add_argument("--np", type=count, metavar="N", help="ranks (default: all slots)")
-    parser.add_argument("--hosts", metavar="LIST", help="as for launch: node1:2,node2:2 (default: the nodes of the "
-                        "Slurm job, else this machine)")
-    parser.add_argument("--hostfile", metavar="FILE", help="as for launch")
+def add_options(parser: Any) -> None:
+    """Give a parser, or a group of one, the options --hosts, --hostfile and --np, for `listed` and `words`."""
+    parser.add_argument("--hosts", metavar="LIST", help='hosts and how many ranks each takes, "10.0.0.1:2,node2:2" '
+                        "(default: the nodes of the Slurm job, else this machine)")
+    parser.add_argument("--hostfile", metavar="FILE", help="a file with a line for each host: node1 slots=2, or "
+                        "node1:2")
+    parser.add_argument("--np", type=whole(SLOTS_MAX * HOSTS_MAX), metavar="N", help="ranks (default: all slots)")
 
 
 def listed(options: Namespace) -> list[Host]:
@@ -112,13 +113,6 @@ def choose(hosts: Sequence[Host], nodes: int | None = None, gpus: int | None = N
         raise Refusal(f"--np {np}: the hosts have {_count(total, 'slot')}: {_shown(hosts)}\n"
                       f"  ask for at most {total}, or give the hosts more slots, such as {hosts[0].name}:{np}")
     return hosts, np or total
-
-
-def number(text: str, most: int, what: str, least: int = 1) -> int:
-    """Return a text as a whole number from `least` to `most`. Raises ValueError, which says what is wrong."""
-    if not re.fullmatch("[0-9]{1,9}", text) or not least <= int(text) <= most:
-        raise ValueError(f"'{escape(text)}' {what}: a whole number from {least} to {most} is needed")
-    return int(text)
 
 
 def _read(entries, source, make, form):
@@ -175,10 +169,9 @@ def _line(text):
 
 
 def _slots(text):
-    try:
-        return number(text, SLOTS_MAX, "is no number of slots")
-    except ValueError as error:
-        raise _Bad(error) from None
+    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= SLOTS_MAX:
+        raise _Bad(f"'{escape(text)}' is no number of slots: a whole number from 1 to {SLOTS_MAX} is needed")
+    return int(text)
 
 
 def _name(name):

@@ -11,7 +11,7 @@ from pathlib import Path
 from az_mpi.config import command_line
 from az_mpi.config import load as configuration
 from az_mpi.config.command_line import Arguments
-from az_mpi.core.arguments import Parser
+from az_mpi.core.arguments import Parser, whole
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.problems import Refusal, escape, nearest
 from az_mpi.launch import check, hosts, mpi_job, mpirun
@@ -49,42 +49,28 @@ TIMEOUT_MAX_S = 86400
 
 def _parser():
     parser = Parser(PROG, DESCRIPTION, EPILOG, usage=f"{PROG} [options] -- OPTIONS OF run_dist.py")
-    where = parser.add_argument_group("where", "Without --hosts and --hostfile: the nodes of the Slurm job, if this is "
-                                      "one, else this machine.")
-    where.add_argument("--hosts", metavar="LIST", help='hosts and how many ranks each takes, "10.0.0.1:2,node2:2"')
-    where.add_argument("--hostfile", metavar="FILE", help="a file with a line for each host: node1 slots=2, or node1:2")
-    where.add_argument("--nodes", metavar="N", type=_whole(NODES_MAX), help="use the first N of the hosts")
-    where.add_argument("--gpus", metavar="N", type=_whole(hosts.SLOTS_MAX), help="ranks on each host, one for each GPU")
-    where.add_argument("--np", metavar="N", type=_whole(hosts.SLOTS_MAX * NODES_MAX),
-                       help="the number of ranks; default: all slots")
+    where = parser.add_argument_group("where")
+    hosts.add_options(where)
+    where.add_argument("--nodes", metavar="N", type=whole(NODES_MAX), help="use the first N of the hosts")
+    where.add_argument("--gpus", metavar="N", type=whole(hosts.SLOTS_MAX), help="ranks on each host, one for each GPU")
     how = parser.add_argument_group("how")
     how.add_argument("--interface", metavar="NAME|CIDR", type=_interface, help="the network to use, eth0 or "
                      "10.0.0.0/24; default: those that all hosts share")
-    how.add_argument("--timeout", metavar="S", type=_whole(TIMEOUT_MAX_S), help="seconds for a host to answer (default "
+    how.add_argument("--timeout", metavar="S", type=whole(TIMEOUT_MAX_S), help="seconds for a host to answer (default "
                      f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {node0.COME_S})")
     how.add_argument("--survive", action="store_true", help="go on with the other ranks when one dies (mpirun "
                      "--with-ft ulfm; MPI then talks over TCP and shared memory only)")
-    how.add_argument("--max_restarts", metavar="N", type=_whole(10**6, 0), default=RESTARTS_MAX, help="give up after "
+    how.add_argument("--max_restarts", metavar="N", type=whole(10**6, 0), default=RESTARTS_MAX, help="give up after "
                      f"so many restarts in a row without progress (default {RESTARTS_MAX}; 0: never restart)")
     how.add_argument("--no_check", action="store_true", help="do not check the hosts, as in a Slurm job whose nodes "
                      "allow no ssh (mpirun needs none there)")
     how.add_argument("--dry_run", action="store_true", help="only print the mpirun line; no host is contacted")
     meet = parser.add_argument_group("without ssh")
     meet.add_argument("--rendezvous", metavar="DIR", help="a folder that all nodes share; only you may have access")
-    meet.add_argument("--num_nodes", metavar="N", type=_whole(NODES_MAX), help="how many nodes there are")
-    meet.add_argument("--node_index", metavar="K", type=_whole(NODES_MAX, 0), help="which of them this is; "
+    meet.add_argument("--num_nodes", metavar="N", type=whole(NODES_MAX), help="how many nodes there are")
+    meet.add_argument("--node_index", metavar="K", type=whole(NODES_MAX, 0), help="which of them this is; "
                       "0 runs mpirun")
     return parser
-
-
-def _whole(most, least=1):
-    def convert(text):
-        try:
-            return hosts.number(text, most, "is not possible", least)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(error) from None
-
-    return convert
 
 
 def _interface(text):

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from az_mpi.core.arguments import Parser, count, count_from_0, even, positive
+from az_mpi.core.arguments import Parser, count, even, positive, whole
 from az_mpi.core.exit_codes import INTERRUPTED
 from az_mpi.core.printing import print_result
 from az_mpi.core.problems import Refusal
@@ -52,8 +52,8 @@ def main(arguments: list[str]) -> int:
                         help="at most S seconds for each move, of networks and of programs; games are then played one "
                         "pair at a time")
     parser.add_argument("--game", metavar="NAME", help="the game, if neither side is a run: as in a configuration")
-    parser.add_argument("--seed", type=count_from_0, default=0, metavar="N", help="seed of the openings and of random "
-                        "moves")
+    parser.add_argument("--seed", type=whole(least=0), default=0, metavar="N", help="seed of the openings and of "
+                        "random moves")
     parser.add_argument("--sprt", type=float, nargs=2, metavar=("ELO0", "ELO1"), help="stop as soon as it is decided, "
                         "at 5 %% error, whether A is rather ELO0 or rather ELO1 better than B")
     parser.add_argument("--games_file", type=Path, metavar="FILE", help="save all games: FILE.sgf for Go, Othello, Hex "

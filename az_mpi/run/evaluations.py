@@ -28,11 +28,11 @@ from az_mpi.storage import checkpoint
 def is_done(run: Run) -> bool:
     """Return whether the present network has been evaluated already, perhaps before a restart. A network of the same
     iteration that was lost, and trained again, has other weights."""
-    file, mine = _evaluation_file(run), resnet.weights_hash(run.training.network)
+    file, mine = _evaluation_file(run), _stem_hash(run)
 
     def look():
         try:
-            return files.is_there(file) and files.read_json(file).get("weights", mine) == mine
+            return files.is_there(file) and files.read_json(file).get("stem", mine) == mine
         except ValueError:  # damaged: evaluate again
             return False
 
@@ -50,7 +50,7 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
         result = measure(run, best, answer)
     times = timers.take()
     if run.world.is_root:
-        result["weights"] = resnet.weights_hash(run.training.network)
+        result["stem"] = _stem_hash(run)
         match = result["matches"].get("best")
         result["promoted"] = match is None or match["score"] >= 0.5
         copy, write = run.setup.folder / "best" / f"{run.progress.iteration:06d}.safetensors", run.files.writer.do
@@ -138,6 +138,12 @@ def _newest_best(folder, before, network, logger):
                 raise
             logger.warning("damaged: %s: %s; an older best network is played, if there is one", path, error)
     return None
+
+
+def _stem_hash(run):
+    """Return what tells the present network from others. A tower that has grown since computes the same: no part of
+    it counts."""
+    return resnet.weights_hash(run.training.network.stem)
 
 
 def _evaluation_file(run):

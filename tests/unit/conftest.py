@@ -1,6 +1,7 @@
 """Fixtures of the unit tests."""
 
 import logging
+import signal
 
 import pytest
 
@@ -11,6 +12,14 @@ def world():
     from az_mpi.mpi.world import World
 
     return World.start()
+
+
+@pytest.fixture
+def hang_ups():
+    """Children get SIGHUP, also where the tests themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(autouse=True)

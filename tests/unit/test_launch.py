@@ -134,20 +134,20 @@ BAD_OPTIONS = [
     (["--np"], "--np"), (["--np", "0"], "from 1"), (["--np", "-2"], "--np"), (["--np", "two"], "from 1"),
     (["--np", "1.5"], "from 1"), (["--np", "99999999999"], "from 1"), (["--np", ""], "from 1"),
     (["--np", "\u0664"], "from 1"), (["--np", "2", "--hosts", "a:1"], "the hosts have 1 slot"),
-    (["--gpus", "0"], "from 1 to 1024"), (["--gpus", "1025"], "from 1 to 1024"), (["--gpus", "all"], "from 1 to 1024"),
-    (["--gpus", "2", "--hosts", "a:4"], "--gpus 2 asks for 2 ranks"), (["--nodes", "0"], "from 1 to 4096"),
+    (["--gpus", "0"], "from 1 to 1,024"), (["--gpus", "1025"], "from 1 to 1,024"), (["--gpus", "all"], "from 1 to 1,024"),
+    (["--gpus", "2", "--hosts", "a:4"], "--gpus 2 asks for 2 ranks"), (["--nodes", "0"], "from 1 to 4,096"),
     (["--nodes", "2"], "the hosts are not known"), (["--nodes", "3", "--hosts", "a,b"], "only 2 hosts"),
     (["--interface", ""], "is no interface's name"), (["--interface=-x"], "is no interface's name"),
     (["--interface", "eth0;id"], "is no interface's name"), (["--interface", "eth0,eth1"], "is no interface's name"),
     (["--interface", "a" * 16], "is no interface's name"), (["--interface", "10.0.0.0/33"], "is no network"),
     (["--interface", "10.0.0/24"], "is no network"), (["--interface", "fe80::/10"], "is no network"),
-    (["--interface", "/"], "is no network"), (["--timeout", "0"], "from 1 to 86400"), (["--timeout", "inf"], "from 1"),
+    (["--interface", "/"], "is no network"), (["--timeout", "0"], "from 1 to 86,400"), (["--timeout", "inf"], "from 1"),
     (["--timeout", "-1"], "--timeout"), (["--num_nodes", "2"], "goes with --rendezvous"),
     (["--node_index", "0"], "goes with --rendezvous"), (["--rendezvous", "meet"], "--num_nodes and --node_index"),
     (["--rendezvous", "meet", "--num_nodes", "2"], "needs --node_index"),
     (["--rendezvous", "meet", "--num_nodes", "2", "--node_index", "2"], "from 0 to 1"),
     (["--rendezvous", "meet", "--num_nodes", "2", "--node_index", "-1"], "--node_index"),
-    (["--rendezvous", "meet", "--num_nodes", "0", "--node_index", "0"], "from 1 to 4096"),
+    (["--rendezvous", "meet", "--num_nodes", "0", "--node_index", "0"], "from 1 to 4,096"),
     (["--rendezvous", "meet", "--num_nodes", "2", "--node_index", "x"], "from 0"),
     (["--rendezvous", "meet", "--num_nodes", "1", "--node_index", "0", "--hosts", "a:1"], "--hosts does not go with"),
     (["--rendezvous", "meet", "--num_nodes", "1", "--node_index", "0", "--dry_run"], "--dry_run does not go with"),
@@ -248,7 +248,7 @@ def noting(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_stop_is_clean(noting, number):
+def test_a_stop_is_clean(hang_ups, noting, number):
     process, note = noting()
     process.send_signal(signal.SIGUSR1)
     assert note() == "SIGUSR1"

@@ -212,7 +212,7 @@ def test_the_machines_that_are_waited_for_are_counted(look, capsys, monkeypatch)
 
 def test_without_an_ssh_client_there_is_one_block(look, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refusal, match="no ssh on PATH") as refused:
+    with pytest.raises(Refusal, match="ssh is not on PATH") as refused:
         look("good:1,better:1")
     assert refused.value.status == 2 and "apt install openssh-client" in str(refused.value)
     assert "localhost" in look("localhost:1")  # which needs none

@@ -239,7 +239,7 @@ def test_nobody_waits_for_ever(start, tmp_path, index, says):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("index", [0, 1])
-def test_who_waits_can_be_stopped(start, tmp_path, number, index):
+def test_who_waits_can_be_stopped(hang_ups, start, tmp_path, number, index):
     node = start(index)
     node.says("waiting for")
     node.process.send_signal(number)

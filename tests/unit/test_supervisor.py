@@ -372,8 +372,9 @@ def test_what_a_user_asks_for(launch):
     finally:
         os.kill(child, signal.SIGTERM)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 75, status
     widths = json.loads((launch.folder / "widths").read_text())
-    assert status == 75 and widths == [["a:1,b:1", 2], ["a:1", 1], ["a:1,c:2", 3], ["a:1,c:2", 3]]
+    assert widths == [["a:1,b:1", 2], ["a:1", 1], ["a:1,c:2", 3], ["a:1,c:2", 3]]
 
 
 def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
