@@ -121,6 +121,14 @@ def test_a_program_may_resign():
     assert [one.result for one in played] == [1.0, 1.0] and played[0].note == "resigned"
 
 
+def test_a_program_may_answer_after_its_time():
+    """answer_s counts from then on, so any number of seconds goes with it."""
+    name = f"gtp(command={command('gtp', 'plays')!r}, seconds=90, answer_s=5)"
+    config = load.validate({"game": "tictactoe", "evaluate": {"opponents": [name]}}, "test")
+    [opponent] = evaluation.opponents(config, TICTACTOE).values()
+    assert opponent.answer_s == 95
+
+
 def test_what_cannot_play_is_refused_at_the_start(tmp_path):
     own = command("gtp", "refuses")
     for name, why in (

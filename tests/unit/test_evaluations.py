@@ -1,5 +1,6 @@
 """The best network so far, as it is found on disk."""
 
+import json
 import logging
 import os
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from az_mpi.core import files
+from az_mpi.network import resnet
 from az_mpi.network.engines.engine import Engine
 from az_mpi.run import evaluations
 from az_mpi.run.run_files import RunFiles
@@ -73,3 +75,24 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
         save_file({"weight": torch.full((1, 1), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
         assert evaluations.load_best(run, before=number + 1).engine.weight == number
     assert len(made) == 1
+
+
+def test_a_network_that_was_lost_and_trained_again_is_evaluated_again(tmp_path, world):
+    """A tower that has grown since computes the same."""
+    (tmp_path / "evaluations").mkdir()
+    network = torch.nn.ModuleDict({"stem": torch.nn.Linear(1, 1), "tower": torch.nn.Linear(1, 1)})
+    network.stem = network["stem"]
+    run = SimpleNamespace(world=world, files=SimpleNamespace(read=lambda path, look: look()),
+                          setup=SimpleNamespace(folder=tmp_path), training=SimpleNamespace(network=network),
+                          progress=SimpleNamespace(iteration=3))  # fmt: skip
+    file = tmp_path / "evaluations" / "000003.json"
+    assert not evaluations.is_done(run)
+    file.write_text(json.dumps({"stem": resnet.weights_hash(network.stem)}))
+    torch.nn.init.zeros_(network["tower"].weight)
+    assert evaluations.is_done(run)
+    torch.nn.init.ones_(network.stem.bias)
+    assert not evaluations.is_done(run)
+    file.write_text("{}")  # of a version that kept nothing of the kind
+    assert evaluations.is_done(run)
+    file.write_text("{")
+    assert not evaluations.is_done(run)

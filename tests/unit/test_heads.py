@@ -87,6 +87,15 @@ def test_the_heads_are_the_outputs_in_their_order(configured):
     assert names[-2:] == ["heads.owners.conv.weight", "heads.owners.conv.bias"]
 
 
+def test_a_head_without_a_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("bare.py").write_text("from az_mpi.network.heads.head import Head\nclass Bare(Head):\n"
+                               "    def __init__(self, game, channels):\n        super().__init__()\n")
+    config = make_config(network={"heads": ("policy", "value", "bare.py:Bare")})
+    with pytest.raises(Refusal, match="bare.py:Bare has no name"):
+        resnet.build(TICTACTOE, config.network, 1)
+
+
 @pytest.mark.parametrize("heads", [("policy",), ("value",), ("policy", "value", "own.py:Twice"), ()])
 def test_a_network_that_the_search_cannot_use_is_refused(heads, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -139,6 +139,7 @@ def test_sgf_of_other_games(name, words, shown):
 def test_a_game_that_was_given_up_says_why():
     record = GameRecord([4], 1.0, ("x", 'y"'), "gtp engine has ended")
     assert all(part in game_records.to_sgf(TICTACTOE, record) for part in ("RE[B+F]", "GC[gtp engine has ended]"))
+    assert "RE[B+R]" in game_records.to_sgf(TICTACTOE, record._replace(note="resigned"))
     text = game_records.to_pgn(TICTACTOE, record)
     assert '[Termination "gtp engine has ended"]' in text and '[Black "y\\""]' in text and text.endswith("1. b2 1-0\n")
 
@@ -212,6 +213,9 @@ def test_a_sequential_test_stops_early(run, capsys):
     (["RUN@000009", "random"], "has no network"), (["RUN", "random", "--game", "connect4"], "plays tictactoe"),
     (["RUN", "best"], "RUN@best"), (["RUN", "random", "--games", "3"], "even number"),
     (["RUN", "random", "--sprt", "5", "0"], "the smaller one first"), (["RUN", "gtp:no_such_engine"], "no program"),
+    (["RUN", "random", "--sprt", "-1000000", "0"], "from -4000 to 4000"),
+    (["RUN", "random", "--seed", "-1"], "from 0 to"),
+    (["RUN", "random", "--games_file", "no/x.sgf"], "there is no folder no"),
     (["RUN", "mcts_bot"], "plays games of OpenSpiel"), (["RUN", "random", "--games_file", "x.doc"], ".sgf or .pgn"),
 ])  # fmt: skip
 def test_what_is_no_match_is_refused(run, capsys, arguments, why):

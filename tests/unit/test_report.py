@@ -99,6 +99,14 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
     assert "against random: 3 won, 1 drawn, 0 lost; score 0.750 [0.650, 0.850], Elo +100 [+50, -]" in text
 
 
+def test_a_run_that_ended_before_its_last_iteration_is_complete(run):
+    """By train.hours, for example: its last job wrote that it had finished."""
+    assert "not complete" in page.write(run).read_text()
+    assert "not complete" not in page.write(run, complete=True).read_text()
+    (run / "status.json").write_text(json.dumps({"job": "finished"}))
+    assert "not complete" not in page.write(run).read_text()
+
+
 def test_points_of_the_curves_are_those_of_the_metrics(run):
     text = page.render(run_data.load(run))
     for shown in ("policy loss, 10: 0.1818", "policy loss, 20: 0.09524", "policy loss, 30: 0.09091",
