@@ -139,9 +139,9 @@ def _train(folder, variant: Variant, seed, part, options, jobs, state):
     run, mine = folder / name, state["runs"].setdefault(name, {"seconds": 0.0, "begun": None, "points": []})
     if len(mine["points"]) >= part:
         return
-    began = (run / "metrics.jsonl").exists()
     if mine["begun"] is not None:  # this program was killed: count what the run trained until then
-        newest = [record["time"] for record in metrics.read(run / "metrics.jsonl")] if began else []
+        file = run / "metrics.jsonl"
+        newest = [record["time"] for record in metrics.read(file)] if file.exists() else []
         mine["seconds"] += max([0.0, *(at - mine["begun"] for at in newest)])
         mine["begun"] = None
     due = 60 * options.minutes * part / options.points - mine["seconds"]

@@ -33,7 +33,7 @@ def is_done(run: Run) -> bool:
     def look():
         try:
             return files.is_there(file) and files.read_json(file).get("stem", mine) == mine
-        except ValueError:  # damaged: evaluate again
+        except (ValueError, AttributeError):  # damaged: evaluate again
             return False
 
     return run.world.share(run.world.is_root and bool(run.files.read(file, look)))

@@ -94,5 +94,6 @@ def test_a_network_that_was_lost_and_trained_again_is_evaluated_again(tmp_path, 
     assert not evaluations.is_done(run)
     file.write_text("{}")  # of a version that kept nothing of the kind
     assert evaluations.is_done(run)
-    file.write_text("{")
-    assert not evaluations.is_done(run)
+    for damaged in ("{", "[]"):
+        file.write_text(damaged)
+        assert not evaluations.is_done(run)
