@@ -16,7 +16,7 @@ from common import bare_rate, make_parser, spread, take_one_core, tell
 from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.network import engines, resnet
-from az_mpi.network.engines.torch_engine import has_int8
+from az_mpi.network.engines.int8 import has_int8
 
 KINDS = {"openvino": ("openvino", "auto"), "openvino_int8": ("openvino", "int8"), "torch": ("torch", "auto")}
 HERE = tuple(kind for kind, (_, precision) in KINDS.items() if precision != "int8" or has_int8())

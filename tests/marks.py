@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from az_mpi.network.engines.torch_engine import has_int8
+from az_mpi.network.engines.int8 import has_int8
 
 
 def slow(*values):
@@ -21,7 +21,7 @@ def _lacks_int8():
     """Return why no network is evaluated in int8 here, or ""."""
     if importlib.util.find_spec("openvino") is None:
         return "OpenVINO could not be installed here"
-    return "" if has_int8() else "this processor lacks AVX512-VNNI and AMX"
+    return "" if has_int8() else "this processor lacks AVX2, AVX512-VNNI and AMX"
 
 
 needs_int8 = pytest.mark.skipif(bool(_lacks_int8()), reason=_lacks_int8() or "-")

@@ -46,23 +46,39 @@ def counted(*cells):
 def test_a_quantised_convolution_is_what_one_computes_by_hand():
     """The range is [0, 4], a step 4/255: 1 is 63.75 steps, hence 64, 0.5 is 32, 3 is 191, 1.5 is 96, 9 becomes 4.
     The first output's scale is 0.5/127: 0.3 is 76.2 of it, hence 76; the second's is 0.04/127: 0.01 is 31.75, hence 32.
+    In 64 steps of weights, 0.3 is 38.4 of 0.5/64, hence 38, and 0.01 is 16 of 0.04/64.
     """
-    network = Tiny([[0.5, 0.3], [-0.04, 0.01]], [0.25, -1.0])
-    calibration = counted(*[4, 1, 0, 2] * (CALIBRATION_NUM // 4))
-    one_cell = SimpleNamespace(planes_shape=(1, 1, 1), planes_dtype=np.dtype(np.uint8))
-    engine = Int8Engine(network, one_cell, 1, "fp32", calibration)
-    step, first, second = 4 / 255, 0.5 / 127, 0.04 / 127
-    expected = [[0.25 + step * first * (127 * a + 76 * b), -1 + step * second * (-127 * a + 32 * b)]
+    engine = one_cell_engine([[0.5, 0.3], [-0.04, 0.01]], [0.25, -1.0])
+    most, third, fourth = {127: (127, 76, 32), 64: (64, 38, 16)}[int8.weight_steps()]
+    step, first, second = 4 / 255, 0.5 / most, 0.04 / most
+    expected = [[0.25 + step * first * (most * a + third * b), -1 + step * second * (-most * a + fourth * b)]
                 for a, b in ((0, 0), (64, 32), (191, 96), (255, 255))]  # fmt: skip
     found = engine.evaluate(counted(0, 1, 3, 9))["policy"]
     assert found == pytest.approx(np.array(expected), abs=1e-6)
 
 
+def one_cell_engine(weights, bias):
+    """Return an engine of Tiny, calibrated with planes whose maximum is 4."""
+    calibration = counted(*[4, 1, 0, 2] * (CALIBRATION_NUM // 4))
+    one_cell = SimpleNamespace(planes_shape=(1, 1, 1), planes_dtype=np.dtype(np.uint8))
+    return Int8Engine(Tiny(weights, bias), one_cell, 1, "fp32", calibration)
+
+
+@needs_int8
+def test_the_largest_products_are_not_cut_off():
+    """Two activations at the end of the range, 4, with two weights of the largest absolute value: 4 + 4 and -4 - 4."""
+    found = one_cell_engine([[1.0, 1.0], [-1.0, -1.0]], [0.25, -1.0]).evaluate(counted(9))["policy"]
+    assert found == pytest.approx(np.array([[8.25, -9.0]]), abs=1e-5)
+
+
 def test_weights_are_rounded_by_channel_and_a_channel_of_zeros_stays_zero():
     weight = torch.tensor([[1.0, -127.0], [0.0, 0.0], [0.5, -0.25]]).reshape(3, 2, 1, 1)
-    rounded, scale = int8.quantised(weight)
+    rounded, scale = int8.quantised(weight, 127)
     assert rounded.dtype == np.int8 and rounded.reshape(3, 2).tolist() == [[1, -127], [0, 0], [127, -64]]
     assert scale.ravel() == pytest.approx([1, 1, 0.5 / 127])
+    rounded, scale = int8.quantised(weight, 64)
+    assert rounded.reshape(3, 2).tolist() == [[1, -64], [0, 0], [64, -32]]
+    assert scale.ravel() == pytest.approx([127 / 64, 1, 0.5 / 64])
 
 
 def exact(network, states):
@@ -161,7 +177,7 @@ def test_int8_is_refused_where_it_cannot_be_had(monkeypatch):
     assert "only OpenVINO on a processor has it" in lacking("torch")
     assert "there is a GPU" in lacking("auto", "cuda:0")
     pytest.importorskip("openvino", reason="optional; it could not be installed here")
-    monkeypatch.setattr(engines, "has_int8", lambda: False)
+    monkeypatch.setattr(int8, "has_int8", lambda: False)
     assert "no 8-bit multiplications on this processor" in lacking("auto") == lacking("openvino")
 
 
@@ -174,7 +190,7 @@ def test_auto_is_int8_only_where_it_may_measure_and_int8_is_faster(monkeypatch, 
         engine, text = choice(name, "auto", timed)
         assert isinstance(engine, Int8Engine) == (engine.precision == "int8") == bool(expected)
         assert (expected or "int8 is no faster here" * timed) in text
-    monkeypatch.setattr(engines, "has_int8", lambda: False)
+    monkeypatch.setattr(int8, "has_int8", lambda: False)
     assert choice("auto", "auto", timed)[0].precision in ("bf16", "fp32")
 
 

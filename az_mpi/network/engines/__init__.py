@@ -13,7 +13,7 @@ from az_mpi.games.base import Game
 from az_mpi.network.engines import int8, openvino_engine
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
-from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16, has_int8
+from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16
 
 CONFIGURED = "as configured"
 AS_SET = f" ({CONFIGURED})"
@@ -51,13 +51,13 @@ def with_openvino(network: torch.nn.Module, game: Game, threads: int, precision:
     if problem := openvino_engine.missing(network, game):
         raise Refusal(f'network.engine = "openvino"\n  {problem}\n'
                       "  make setup installs it; or let each rank choose with --set network.engine=auto")
-    if precision == "int8" and not has_int8():
-        raise _lacking("int8", "no 8-bit multiplications on this processor (AVX512-VNNI or AMX)")
+    if precision == "int8" and not int8.has_int8():
+        raise _lacking("int8", "no 8-bit multiplications on this processor (AVX2, AVX512-VNNI or AMX)")
     rest, why = _precision(torch.device("cpu"), "auto" if precision == "int8" else precision)
     if precision == "int8":
         return _chosen(Int8Engine(network, game, threads, rest, int8.random_bits(game)), "int8", AS_SET, reason)
     engine = OpenVinoEngine(network, game, threads, rest)
-    if precision == "auto" and timed and has_int8():
+    if precision == "auto" and timed and int8.has_int8():
         planes = int8.random_bits(game)
         in_int8 = Int8Engine(network, game, threads, rest, planes)
         gain = _gain(in_int8, engine, planes[:TIMED_NUM])

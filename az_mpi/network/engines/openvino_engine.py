@@ -140,7 +140,7 @@ def _conv(ops, layer, x):
 
 
 def _int8_conv(ops, layer, x):
-    weight, scale = int8.quantised(layer.weight)
+    weight, scale = int8.quantised(layer.weight, int8.weight_steps())
     return _convolved(ops, layer, x, ops.multiply(ops.convert(ops.constant(weight), np.float32), ops.constant(scale)))
 
 

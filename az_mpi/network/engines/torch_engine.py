@@ -20,11 +20,6 @@ def has_bf16(device: torch.device) -> bool:
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
-def has_int8() -> bool:
-    """Return whether the processor multiplies 8-bit integers in hardware: with AVX512-VNNI or AMX."""
-    return torch.cpu._is_vnni_supported() or torch.cpu._is_amx_tile_supported()
-
-
 class TorchEngine(Engine):
     """PyTorch on the CPU, with as many threads as torch is set to."""
 
