@@ -22,7 +22,7 @@ class Jobs:
     What jobs say is in FOLDER/jobs.log."""
 
     def __init__(self, where: Namespace, folder: Path):
-        """where: the options of `hosts.add_options`."""
+        """where: the options of `hosts.add_options`, and no_check as `launch` has it."""
         self.where, self.log = where, folder / "jobs.log"
 
     def ranks_num(self) -> int:
@@ -63,7 +63,8 @@ class Jobs:
 
     def _launch(self, words, settings):
         sets = [word for setting in settings for word in ("--set", setting)]
-        return self._run([sys.executable, "-m", "az_mpi", "launch", *hosts.words(self.where), "--", *words, *sets])
+        options = [*hosts.words(self.where), *["--no_check"] * self.where.no_check]
+        return self._run([sys.executable, "-m", "az_mpi", "launch", *options, "--", *words, *sets])
 
     def _run(self, command):
         """Return (exit status, standard output) of a job that is done, or that can be resumed after max_hours."""

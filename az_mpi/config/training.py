@@ -42,8 +42,9 @@ class Train(Section):
     root_host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=253)] = free("", (
         'The host of root, the rank that writes the files of the run: its name or IPv4 address. Its ranks come first, '
         'so train.ranks "root_host" and numbers begin there. "": the first host listed to mpirun or launch.'))
-    backend: Literal["horovod", "ddp"] = free("horovod", 'What sums gradients over the train ranks. "ddp" is '
-                                               'torch.distributed, for where Horovod cannot be built.')
+    backend: Literal["auto", "horovod", "ddp"] = free("auto", (
+        'What sums gradients over the train ranks. "ddp" is torch.distributed. "auto": Horovod, or torch.distributed '
+        'where a rank cannot use Horovod, as without a build for GPUs; a note at the start says why.'))
     batch_size: whole(1) = free(1024, "Samples in one optimiser step: a TOTAL over all train ranks.")
     batch_growth: float = fixed(1.0, (
         "The batch of the last iteration, in units of batch_size; it grows by the same factor in each iteration. With "

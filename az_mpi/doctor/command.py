@@ -128,7 +128,7 @@ def examine(world: "World", why_alone: str | None, launcher: str | None, options
     agree, table = diagnosis.versions(ranks)
     if len({rank["sources"] for rank in ranks}) > 1:  # different programs would call different collectives
         return report.add("Versions", agree, console.table(table), ranks=ranks)
-    backend = json.loads(text)["train"]["backend"] if text else "horovod"
+    backend = json.loads(text)["train"]["backend"] if text else "auto"
     report.say(f"az_mpi {__version__} in {ranks[0]['folder']}, Python {ranks[0]['python']}")
     report.say()
     report.add("MPI", diagnosis.mpi(ranks, why_alone), ranks=ranks)

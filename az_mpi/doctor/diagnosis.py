@@ -13,7 +13,7 @@ REQUIRED = ("numpy", "numba", "h5py", "pydantic", "safetensors", "matplotlib", "
 CURES = {
     "mpi4py": "make setup, or pip install mpi4py with an MPI on PATH; `which python` should be that of .venv",
     "torch": "make setup installs the version of requirements.txt; the C library and the processor must fit it",
-    "horovod": "make setup builds it (INSTALL.md, By hand)",
+    "horovod": "make setup builds it (INSTALL.md, By hand); without it train.backend \"auto\" takes torch.distributed",
 }
 # Ranks must agree in these; other differences are only reported.
 MUST_AGREE = ("az_mpi", "sources", "python", "mpi4py", "MPI", "torch", "horovod")

@@ -47,20 +47,14 @@ def started_by() -> str | None:
 
 def join() -> tuple[Any, str | None]:
     """Return (the World of this job, None), or (a world of this rank alone, the reason)."""
-    launcher = started_by()
     try:
         from az_mpi.mpi.world import World
 
-        world = World.start()
+        return World.start(), None
     except Refusal as error:
         return Alone(), str(error)
     except Exception as error:  # mpi4py or numpy missing, no MPI library, ...
         return Alone(), f"MPI cannot be started: {in_words(error)}"
-    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
-    if launcher == "srun" and world.size != tasks:
-        return Alone(), (f"srun started {tasks} tasks, MPI sees {world.size} rank(s): each is a job of its own; "
-                         "start them with srun --mpi=pmix")
-    return world, None
 
 
 def speaks() -> bool:

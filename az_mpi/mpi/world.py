@@ -67,14 +67,18 @@ class World:
             os.environ.setdefault("OMPI_MCA_btl", "^ofi")
         from mpi4py import MPI
 
-        size = MPI.COMM_WORLD.Get_size()
-        for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+        size, names = MPI.COMM_WORLD.Get_size(), ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+        for name in names:
             started = int(os.environ.get(name, size))
             if started != size:
                 raise Refusal(
                     f"{name} says that {started} ranks were started, MPI sees {size}: the launcher is of another MPI\n"
                     f"  this program uses {MPI.Get_library_version().splitlines()[0]}; start it with that mpirun"
                 )
+        tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))  # under mpirun, its daemons
+        if size == 1 < tasks and not any(name in os.environ for name in names):
+            raise Refusal(f"srun started {tasks} tasks, MPI sees one rank: each would be a job of its own\n"
+                          "  start them with srun --mpi=pmix, if srun --mpi=list names it, or with mpirun")
         return cls(MPI.COMM_WORLD)
 
     @classmethod

@@ -89,6 +89,14 @@ def test_train_multinode(queue, checkout):
     assert "complete: iteration 1 of 1" in said
 
 
+def test_srun_that_starts_ranks_without_mpi_is_told(queue, checkout):
+    """The tests' Slurm has no PMIx: each task finds itself alone."""
+    python = f"srun --ntasks=2 .venv/bin/python run_dist.py {' '.join(SMOKE)} --logdir run"
+    _, said = queue.finish(*SMALL, "--ntasks=2", f"--wrap={python}", status=2)
+    assert "srun started 2 tasks, MPI sees one rank" in said and "srun --mpi=pmix" in said
+    assert not (checkout / "run").exists()
+
+
 def test_each_seed_of_an_array_has_its_run(queue, checkout):
     queue.finish(*SMALL, "--array=3-4", "slurm/array_seeds.sh", *SMOKE, *SHORT, "--logdir", "runs/many")
     runs = sorted((checkout / "runs/many").iterdir())

@@ -47,7 +47,7 @@ def test_a_subset_of_the_ranks_trains(mpirun, backend, tmp_path):
     assert ("has no ULFM here: a lost rank ends the job" in done.stdout) == ("az_mpi on Open MPI" not in done.stdout)
 
 
-def test_without_horovod_the_refusal_names_ddp_and_ddp_trains(mpirun, tmp_path):
+def test_without_horovod_torchs_own_trains_and_horovod_is_refused(mpirun, tmp_path):
     (tmp_path / "horovod").mkdir()
     (tmp_path / "horovod" / "__init__.py").write_text("raise ImportError('libhorovod.so: not here')\n")
     launch = ["-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import run_dist; "
@@ -55,6 +55,7 @@ def test_without_horovod_the_refusal_names_ddp_and_ddp_trains(mpirun, tmp_path):
     refused = mpirun(2, *launch, "--logdir", tmp_path / "refused", "--set", "train.backend=horovod", status=2)
     assert refused.stderr.count('train.backend: "horovod" cannot be used on rank [0, 1]: libhorovod.so') == 1
     assert "--set train.backend=ddp" in refused.stderr and "Traceback" not in refused.stderr
-    mpirun(2, *launch, "--logdir", tmp_path / "run", "--set", "train.backend=ddp")
+    done = mpirun(2, *launch, "--logdir", tmp_path / "run")
+    assert "torch.distributed 2" in done.stdout and done.stdout.count("note: ddp sums the gradients") == 1
     state = json.loads((tmp_path / "run" / "checkpoints" / "000002" / "state.json").read_text())
     assert state["step"] > 10

@@ -100,11 +100,11 @@ def test_a_run_of_another_configuration_in_the_folder_is_a_problem(mpirun, tmp_p
 def test_one_rank_without_horovod_and_a_folder_that_takes_nothing(different, sees):
     done = different(sees("horovod", "raise ImportError('made up')"), "--logdir", "/proc/runs")
     said = words(done.stdout)
-    assert "problem horovod cannot be imported on rank 1" in said and "ImportError: made up" in said
+    assert "warning horovod cannot be imported on rank 1" in said and "ImportError: made up" in said
     seen = done.stdout.partition("Libraries")[2]
     assert "ranks differ in horovod" in said and "! horovod" in done.stdout, seen
     assert "problem /proc/runs cannot be written to" in said
-    assert "2 warnings, 3 problems" in said or "1 warning, 3 problems" in said  # a busy machine is one more
+    assert "3 warnings, 2 problems" in said or "2 warnings, 2 problems" in said  # a busy machine is one more
     assert said.endswith("a run would not start here") and "Traceback" not in done.stdout + done.stderr
 
 

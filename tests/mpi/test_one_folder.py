@@ -46,6 +46,15 @@ def test_of_jobs_that_start_at_once_one_runs(tmp_path):
     assert not (run / "lock").exists()
 
 
+def test_tasks_that_srun_started_without_mpi_are_refused(tmp_path):
+    """Each would be a job of its own, and all but one would find the folder taken."""
+    environment = os.environ | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}
+    done = subprocess.run([sys.executable, *QUICK, "--logdir", tmp_path / "run"], cwd=ROOT, env=environment,
+                          capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2 and "srun --mpi=pmix" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_second_job_leaves_everything_as_it_is(tmp_path, mpirun):
     run = tmp_path / "run"
     first = begin(2, *LONG, "--logdir", run)

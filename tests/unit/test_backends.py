@@ -75,6 +75,20 @@ def test_a_problem_is_refused_by_name(world, monkeypatch):
     assert backends.make("horovod", world, None, "cpu") is None  # this rank does not train
 
 
+def test_auto_is_horovod_or_torchs_own_where_a_rank_cannot_use_that(world, monkeypatch):
+    two = SimpleNamespace(size=2, collect=lambda item: [item, item])
+    kinds = {"horovod": HorovodBackend, "ddp": lambda world, gpus: SimpleNamespace(problem=None, remark="")}
+    monkeypatch.setattr(backends, "KINDS", kinds)
+    made = backends.make("auto", world, two, "cpu")
+    assert isinstance(made, HorovodBackend) and made.remark == ""
+    monkeypatch.setattr("az_mpi.train.backends.horovod_backend._problem", lambda gpus: "of this test\n  a cure")
+    assert backends.make("auto", world, two, "cpu").remark == (
+        'ddp sums the gradients: "horovod" cannot be used on rank [0]: of this test')
+    kinds["ddp"] = lambda world, gpus: SimpleNamespace(problem="nor this")
+    with pytest.raises(Refusal, match=r'(?s)"horovod" cannot .*: of this test.*"ddp" cannot .*: nor this'):
+        backends.make("auto", world, two, "cpu")
+
+
 class Hosts:
     """Root of a world of two hosts, as far as `meeting_address` asks; `arrive` is what the other host does."""
 

@@ -104,11 +104,25 @@ def test_a_row_has_means_over_the_seeds_and_elo_against_the_first(file):
     assert second["Elo"].startswith("+0 [-") and "20 games" in second["Elo"] and "Elo" in first
 
 
-@pytest.mark.parametrize("said, result", [('told\n{"a": 1}\nbye\n', {"a": 1}), ('games {"a": 1}\n', None), ("", None)])
-def test_a_job_without_a_result_is_refused_and_its_words_are_kept(said, result, tmp_path, monkeypatch):
+def where(**options):
+    """Return options that name this machine and one rank."""
     parser = argparse.ArgumentParser()
     hosts.add_options(parser)
-    made = jobs.Jobs(parser.parse_args(["--np", "1"]), tmp_path)
+    return argparse.Namespace(**vars(parser.parse_args(["--np", "1"])), **{"no_check": False} | options)
+
+
+@pytest.mark.parametrize("no_check", [True, False])
+def test_launch_looks_at_the_hosts_unless_it_is_told_not_to(file, tmp_path, monkeypatch, no_check):
+    started = []
+    monkeypatch.setattr(jobs.mpi_job, "output", lambda command, *_: started.append(command) or (0, ""))
+    variant = variants.read([file("a"), file("b")], [])[0]
+    jobs.Jobs(where(no_check=no_check), tmp_path).train(variant, tmp_path / "run", 1, [])
+    assert ("--no_check" in started[0][: started[0].index("--")]) == no_check
+
+
+@pytest.mark.parametrize("said, result", [('told\n{"a": 1}\nbye\n', {"a": 1}), ('games {"a": 1}\n', None), ("", None)])
+def test_a_job_without_a_result_is_refused_and_its_words_are_kept(said, result, tmp_path, monkeypatch):
+    made = jobs.Jobs(where(), tmp_path)
     monkeypatch.setattr(jobs.mpi_job, "output", lambda *_: (0, said))
     match = argparse.Namespace(games=2, simulations=2)
     if result:
@@ -197,9 +211,7 @@ def test_a_changed_configuration_is_not_shown_with_old_results(file, tmp_path, f
 
 
 def test_a_training_that_ends_too_early_is_no_point(file, tmp_path, monkeypatch):
-    parser = argparse.ArgumentParser()
-    hosts.add_options(parser)
-    made = jobs.Jobs(parser.parse_args(["--np", "1"]), tmp_path)
+    made = jobs.Jobs(where(), tmp_path)
     monkeypatch.setattr(jobs.mpi_job, "output", lambda *_: (75, "no room on the disk"))
     variant = variants.read([file("a"), file("b")], [])[0]
     assert made.train(variant, tmp_path / "run", 1, ())[1] is False

@@ -65,7 +65,7 @@ BAD_VALUES = [
     ("replay", "window_growth", 1.01, "a finite number from 0 to 1"),
     ("train", "ranks", 0, '"all" or "root_host" or "gpu" or a whole number from 1 to 2^63-1'),
     ("train", "ranks", "al", 'whole number from 1 to 2^63-1; did you mean all?'),
-    ("train", "backend", "mpi", 'allowed: "horovod" or "ddp"'),
+    ("train", "backend", "mpi", 'allowed: "auto" or "horovod" or "ddp"'),
     ("train", "learning_rate", False, "a finite number above 0"),
     ("train", "schedule", "cosin", 'allowed: "constant" or "cosine"; did you mean cosine?'),
     ("train", "mixed_precision", "TRUE", 'allowed: "auto" or true or false; did you mean true?'),

@@ -119,7 +119,7 @@ def test_without_mpirun_srun_will_do():
     assert "mpirun" not in levels(found) and "slurm 23" in words(found, OK)
 
 
-@pytest.mark.parametrize("backend, level", [("horovod", PROBLEM), ("ddp", WARNING)])
+@pytest.mark.parametrize("backend, level", [("horovod", PROBLEM), ("ddp", WARNING), ("auto", WARNING)])
 def test_horovod_must_be_there_where_it_is_used(backend, level):
     broken = rank()
     broken["libraries"]["horovod"] = {"error": "ImportError: none here"}

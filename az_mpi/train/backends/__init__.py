@@ -8,18 +8,28 @@ from az_mpi.train.backends.horovod_backend import HorovodBackend
 from az_mpi.train.backends.local_backend import LocalBackend
 
 Backend = HorovodBackend | DdpBackend | LocalBackend
-KINDS: dict[str, type[Backend]] = {"horovod": HorovodBackend, "ddp": DdpBackend}
+KINDS: dict[str, type[HorovodBackend] | type[DdpBackend]] = {"horovod": HorovodBackend, "ddp": DdpBackend}
 
 
 def make(name: str, world: World, trainers: World | None, device: str) -> Backend | None:
     """Return the backend called `name` over the world `trainers`; None if that is None. A single trainer has nothing to
     sum and gets `LocalBackend`. Collective over world.
 
-    device: the torch device that this rank trains on. Raises Refusal, on every rank, if a rank cannot use the backend.
+    name: of KINDS, or "auto": the first of them that every rank can use; the backend's `remark` says why it is not the
+    first one. device: the torch device that this rank trains on. Raises Refusal, on every rank, if a rank cannot use
+    the backend.
     """
-    kind = LocalBackend if trainers and trainers.size == 1 else KINDS[name]
-    backend = kind(trainers, trainers.collect(gpu_of(device))) if trainers else None
-    problems = world.collect(backend and backend.problem)
-    if ranks := [rank for rank, problem in enumerate(problems) if problem]:
-        raise Refusal(f'train.backend: "{name}" cannot be used on rank {ranks}: {problems[ranks[0]]}')
-    return backend
+    problems: list[str] = []
+    for kind in KINDS if name == "auto" else (name,):
+        backend = None
+        if trainers:
+            gpus = trainers.collect(gpu_of(device))
+            backend = LocalBackend(trainers) if trainers.size == 1 else KINDS[kind](trainers, gpus)
+        found = world.collect(backend and backend.problem)
+        ranks = [rank for rank, problem in enumerate(found) if problem]
+        if not ranks:
+            if backend and problems:
+                backend.remark = f"{kind} sums the gradients: {problems[0].splitlines()[0]}"
+            return backend
+        problems.append(f'"{kind}" cannot be used on rank {ranks}: {found[ranks[0]]}')
+    raise Refusal("train.backend: " + "\n".join(problems))

@@ -42,6 +42,8 @@ class DdpBackend:
     problem: why it cannot be used, or None; the same on every rank.
     """
 
+    remark = ""  # why it is used in place of another one
+
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
         self.world, self.problem, self._group = world, None, None
         self.carrier = "nccl" if gpus and all(gpus) and len(set(gpus)) == len(gpus) else "gloo"

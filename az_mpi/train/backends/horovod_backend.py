@@ -25,6 +25,8 @@ class HorovodBackend:
     problem: why it cannot be used, or None.
     """
 
+    remark = ""  # why it is used in place of another one
+
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
         self.world, self.problem = world, _problem(gpus)
 

@@ -1,6 +1,6 @@
 """Training on one rank alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -16,7 +16,9 @@ class LocalBackend:
     problem: None, as for the other backends if they can be used.
     """
 
-    def __init__(self, world: World, gpus: Sequence[str | None] = ()):
+    remark = ""  # see the other backends
+
+    def __init__(self, world: World):
         self.world, self.problem = world, None
 
     def session(self) -> AbstractContextManager[None]:
