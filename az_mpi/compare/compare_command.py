@@ -107,9 +107,10 @@ def _open(folder, options, variants):
     before = state.setdefault("configurations", {})  # older states have none
     for variant in variants:
         old = configuration.validate(before.setdefault(variant.label, asked[variant.label]), f"{folder / STATE}")
-        if different := [change.key for change in configuration.changes(old, variant.config)]:
-            raise Refusal(f"--logdir {folder}: holds a comparison in which {escape(variant.label)} has another value "
-                          f"of {', '.join(different)}\n  give the same --set and file, or another --logdir")
+        if different := [f"{change.key} {json.dumps(change.old)}, now {json.dumps(change.new)}"
+                         for change in configuration.changes(old, variant.config)]:  # fmt: skip
+            raise Refusal(f"--logdir {folder}: holds a comparison in which {escape(variant.label)} has "
+                          f"{'; '.join(different)}\n  give the same --set and file, or another --logdir")
     return state
 
 

@@ -125,10 +125,10 @@ def examine(world: "World", why_alone: str | None, launcher: str | None, options
     if failed := [k for k, (_, error) in enumerate(outcomes) if error]:
         text = f"{ranks_in_words(failed)} cannot look at itself: {outcomes[failed[0]][1]}"
         return report.add("Ranks", [Check("ranks", PROBLEM, text)])
-    agree, table = diagnosis.versions(ranks)
+    backend = json.loads(text)["train"]["backend"] if text else "auto"
+    agree, table = diagnosis.versions(ranks, backend)
     if len({rank["sources"] for rank in ranks}) > 1:  # different programs would call different collectives
         return report.add("Versions", agree, console.table(table), ranks=ranks)
-    backend = json.loads(text)["train"]["backend"] if text else "auto"
     report.say(f"az_mpi {__version__} in {ranks[0]['folder']}, Python {ranks[0]['python']}")
     report.say()
     report.add("MPI", diagnosis.mpi(ranks, why_alone), ranks=ranks)

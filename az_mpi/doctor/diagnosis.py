@@ -147,8 +147,9 @@ def horovod(ranks: Ranks, backend: str) -> list[Check]:
     return found
 
 
-def versions(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
-    """Check whether the versions of all ranks agree; return (checks, rows of a table, the heading first)."""
+def versions(ranks: Ranks, backend: str) -> tuple[list[Check], list[tuple]]:
+    """Check whether the versions of all ranks agree; return (checks, rows of a table, the heading first). backend:
+    `train.backend`: Horovod may be missing where it is not needed."""
     kinds, all_rows = [], [version_rows(rank) for rank in ranks]
     for rows in all_rows:
         if rows not in kinds:
@@ -157,7 +158,8 @@ def versions(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
     differing = [name for name in kinds[0] if len({kind[name] for kind in kinds}) > 1]
     table: list[tuple] = [("", *map(ranks_in_words, alike))]
     table += [(f"{'!' if name in differing else ' '} {name}", *[kind[name] for kind in kinds]) for name in kinds[0]]
-    fatal = [name for name in differing if name in MUST_AGREE]
+    fatal = [name for name in differing if name in MUST_AGREE and not (
+        name == "horovod" != backend and "missing" in [kind[name] for kind in kinds])]  # fmt: skip
     if fatal:
         cure = "the same checkout and the same .venv under the same path on every host; mpirun -x PATH -x PYTHONPATH"
         return [Check("versions", PROBLEM, f"ranks differ in {', '.join(fatal)} (marked ! below)", cure)], table

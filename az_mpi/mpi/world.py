@@ -78,7 +78,7 @@ class World:
         tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))  # under mpirun, its daemons
         if size == 1 < tasks and not any(name in os.environ for name in names):
             raise Refusal(f"srun started {tasks} tasks, MPI sees one rank: each would be a job of its own\n"
-                          "  start them with srun --mpi=pmix, if srun --mpi=list names it, or with mpirun")
+                          "  srun --mpi=pmix joins them, if Slurm and this MPI have it; or mpirun (-np 1 for one rank)")
         return cls(MPI.COMM_WORLD)
 
     @classmethod

@@ -163,6 +163,8 @@ def say_ranks(run: Run) -> None:
     run.report.status.begin(run, [(host, place, does) for _, host, _, place, *_, does in rows])
     for line in console.table([("rank", "host", "cores", "device", "self-play engine", "training", "roles"), *rows]):
         run.report.say("  %s", line)
+    if training.learner and training.learner.backend.remark:
+        run.report.say("  note: %s", training.learner.backend.remark)
 
 
 def _say_start(run):
@@ -171,12 +173,9 @@ def _say_start(run):
     num = torch.cuda.device_count() if torch.cuda.is_available() else 0
     seen = world.collect([world.host, [placement.gpu_of(f"cuda:{k}") for k in range(num)]])
     gpus = {host: len({gpu for where, found in seen if where == host for gpu in found}) for host, _ in seen}
-    backend = run.training.learner and run.training.learner.backend
-    trained = backend.describe() if backend else "nothing trained"
-    say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), trained, game.name, config.seed, run.setup.folder)
+    backend = run.training.learner.backend.describe() if run.training.learner else "nothing trained"
+    say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, game.name, config.seed, run.setup.folder)
     say_ranks(run)
-    if backend and backend.remark:
-        say("  note: %s", backend.remark)
     for line in placement.remarks(world.hosts, gpus):
         say("  note: %s", line)
     if unknown := sorted(config.selfplay.weights.keys() - set(world.hosts)):

@@ -16,7 +16,7 @@ TRAIN, PLAY = "play, train", "play, also while others train"
 # By the last part of --logdir in docs/coming-from.md: what ranks 0 and 1 on node1, 2 and 3 on node2 do, and keys.
 EXPECTED = {
     "native": ([TRAIN, TRAIN, PLAY, PLAY], {"train.ranks": "root_host", "selfplay.games_num": 100}),
-    "horovod": ([TRAIN] * 4, {"train.ranks": "all", "selfplay.games_num": 100, "train.backend": "horovod"}),
+    "horovod": ([TRAIN] * 4, {"train.ranks": "all", "selfplay.games_num": 100, "train.backend": "auto"}),
     "ddp": ([TRAIN] * 4, {"train.backend": "ddp", "train.batch_size": 1024, "train.mixed_precision": False}),
     "workers": ([TRAIN] * 4, {"selfplay.games_num": 64}),
     "workflow": ([TRAIN] * 4, {"train.batch_size": 512}),

@@ -104,7 +104,7 @@ def test_one_rank_without_horovod_and_a_folder_that_takes_nothing(different, see
     seen = done.stdout.partition("Libraries")[2]
     assert "ranks differ in horovod" in said and "! horovod" in done.stdout, seen
     assert "problem /proc/runs cannot be written to" in said
-    assert "3 warnings, 2 problems" in said or "2 warnings, 2 problems" in said  # a busy machine is one more
+    assert "4 warnings, 1 problem" in said or "3 warnings, 1 problem" in said  # a busy machine is one more
     assert said.endswith("a run would not start here") and "Traceback" not in done.stdout + done.stderr
 
 

@@ -10,7 +10,7 @@ from az_mpi.mpi.peers import PeerLost
 from az_mpi.train import backends
 from az_mpi.train.backends import ddp_backend, tcp_address
 from az_mpi.train.backends.ddp_backend import DdpBackend, NcclSum
-from az_mpi.train.backends.horovod_backend import HorovodBackend
+from az_mpi.train.backends.horovod_backend import MIXED, HorovodBackend
 
 
 def test_gpus_of_their_own_are_needed_for_nccl(world):
@@ -51,7 +51,8 @@ def test_a_sum_over_gpus_ends_waits_for_nobody_who_is_dead_and_tells_errors(monk
 
 @pytest.mark.parametrize("gpus", [["GPU-1", "GPU-1"], ["GPU-1", None], [None, None]])
 def test_ranks_that_share_a_gpu_or_have_none_take_gloo(world, gpus):
-    assert DdpBackend(world, gpus).carrier == "gloo"
+    backend = DdpBackend(world, gpus)
+    assert backend.carrier == "gloo" and ("train.ranks=gpu" in backend.describe()) == (gpus != [None, None])
 
 
 def test_horovod_refuses_gpus_it_cannot_reduce_on(world, monkeypatch):
@@ -64,6 +65,8 @@ def test_horovod_refuses_gpus_it_cannot_reduce_on(world, monkeypatch):
     monkeypatch.setattr(hvd, "cuda_built", lambda: True)
     assert HorovodBackend(world, ["GPU-1", "GPU-2"]).problem is None
     assert "two ranks are to train on one GPU" in HorovodBackend(world, ["GPU-1", "GPU-1"]).problem
+    monkeypatch.setattr(hvd, "mpi_built", lambda: False)
+    assert "without MPI" in HorovodBackend(world, [None, None]).problem
 
 
 def test_a_problem_is_refused_by_name(world, monkeypatch):
@@ -84,6 +87,10 @@ def test_auto_is_horovod_or_torchs_own_where_a_rank_cannot_use_that(world, monke
     monkeypatch.setattr("az_mpi.train.backends.horovod_backend._problem", lambda gpus: "of this test\n  a cure")
     assert backends.make("auto", world, two, "cpu").remark == (
         'ddp sums the gradients: "horovod" cannot be used on rank [0]: of this test')
+    monkeypatch.setattr("az_mpi.train.backends.horovod_backend._problem", lambda gpus: f"{MIXED}: of this test")
+    with pytest.raises(Refusal, match=f'"horovod" cannot be used on rank .0.: {MIXED}'):
+        backends.make("auto", world, two, "cpu")  # two MPI libraries are loaded
+    monkeypatch.setattr("az_mpi.train.backends.horovod_backend._problem", lambda gpus: "of this test\n  a cure")
     kinds["ddp"] = lambda world, gpus: SimpleNamespace(problem="nor this")
     with pytest.raises(Refusal, match=r'(?s)"horovod" cannot .*: of this test.*"ddp" cannot .*: nor this'):
         backends.make("auto", world, two, "cpu")

@@ -59,7 +59,7 @@ def words(found, level):
 def test_ranks_where_all_is_well_have_no_warning():
     ranks = [rank(), rank()]
     found = diagnosis.mpi(ranks, None) + diagnosis.launcher(ranks, "mpirun") + diagnosis.libraries(ranks, "horovod")
-    found += diagnosis.horovod(ranks, "horovod") + diagnosis.versions(ranks)[0] + machine.devices(ranks)[0]
+    found += diagnosis.horovod(ranks, "horovod") + diagnosis.versions(ranks, "auto")[0] + machine.devices(ranks)[0]
     found += machine.cores(ranks) + machine.memory(ranks)
     assert set(levels(found).values()) == {OK}
     assert {"mpi", "thread_level", "ulfm", "mpirun", "horovod_mpi", "versions", "devices", "cores", "memory"} <= set(
@@ -144,12 +144,21 @@ def test_missing_openvino_is_no_problem_and_a_slow_import_a_warning():
 
 def test_differing_versions_are_marked_in_a_table_of_groups():
     ranks = [rank(), rank("node2", torch__version="2.0"), rank()]
-    [check], table = diagnosis.versions(ranks)
+    [check], table = diagnosis.versions(ranks, "auto")
     assert check.level == PROBLEM and "torch" in check.text
     assert table[0] == ("", "ranks 0, 2", "rank 1")
     assert [row for row in table if row[0].startswith("!")] == [("! torch", "1.0", "2.0")]
-    [check], _ = diagnosis.versions([rank(), rank(processor="Xeon")])
+    [check], _ = diagnosis.versions([rank(), rank(processor="Xeon")], "auto")
     assert check.level == WARNING and "processor" in check.text
+
+
+@pytest.mark.parametrize("backend, other, level", [("auto", None, WARNING), ("ddp", None, WARNING),
+                                                   ("horovod", None, PROBLEM), ("auto", "0.27", PROBLEM)])  # fmt: skip
+def test_ranks_may_lack_horovod_where_another_library_would_do(backend, other, level):
+    second = rank("node2")
+    second["libraries"]["horovod"] = {"version": other} if other else {"error": "ImportError: none here"}
+    [check], _ = diagnosis.versions([rank(), second], backend)
+    assert check.level == level and "horovod" in check.text
 
 
 def test_devices_are_tables_and_broken_or_shared_ones_are_told():

@@ -101,7 +101,7 @@ def test_without_mpi_and_torch_the_rest_is_still_told(tmp_path):
     ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
      "2 ranks were started, MPI sees 1: the launcher is of another MPI"),
     ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"},
-     "srun started 2 tasks, MPI sees one rank: each would be a job of its own start them with srun --mpi=pmix"),
+     "srun started 2 tasks, MPI sees one rank: each would be a job of its own srun --mpi=pmix joins them"),
 ])  # fmt: skip
 def test_a_launcher_of_another_mpi_is_told_by_its_first_rank(variables, said):
     done = doctor("--logdir", "/proc/runs", **variables)

@@ -71,6 +71,15 @@ def test_the_largest_products_are_not_cut_off():
     assert found == pytest.approx(np.array([[8.25, -9.0]]), abs=1e-5)
 
 
+@pytest.mark.parametrize("vnni, avx2, steps", [(True, True, 127), (True, False, 127), (False, True, 64),
+                                               (False, False, 0)])  # fmt: skip
+def test_processors_without_vnni_have_smaller_weights(monkeypatch, vnni, avx2, steps):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: vnni)
+    monkeypatch.setattr(torch.cpu, "_is_avx2_supported", lambda: avx2)
+    assert int8.has_int8() == bool(steps) and (not steps or int8.weight_steps() == steps)
+
+
 def test_weights_are_rounded_by_channel_and_a_channel_of_zeros_stays_zero():
     weight = torch.tensor([[1.0, -127.0], [0.0, 0.0], [0.5, -0.25]]).reshape(3, 2, 1, 1)
     rounded, scale = int8.quantised(weight, 127)

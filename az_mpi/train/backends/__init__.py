@@ -4,7 +4,7 @@ from az_mpi.core.problems import Refusal
 from az_mpi.mpi.placement import gpu_of
 from az_mpi.mpi.world import World
 from az_mpi.train.backends.ddp_backend import DdpBackend
-from az_mpi.train.backends.horovod_backend import HorovodBackend
+from az_mpi.train.backends.horovod_backend import MIXED, HorovodBackend
 from az_mpi.train.backends.local_backend import LocalBackend
 
 Backend = HorovodBackend | DdpBackend | LocalBackend
@@ -17,7 +17,7 @@ def make(name: str, world: World, trainers: World | None, device: str) -> Backen
 
     name: of KINDS, or "auto": the first of them that every rank can use; the backend's `remark` says why it is not the
     first one. device: the torch device that this rank trains on. Raises Refusal, on every rank, if a rank cannot use
-    the backend.
+    the backend, or if loading Horovod has loaded another MPI.
     """
     problems: list[str] = []
     for kind in KINDS if name == "auto" else (name,):
@@ -32,4 +32,6 @@ def make(name: str, world: World, trainers: World | None, device: str) -> Backen
                 backend.remark = f"{kind} sums the gradients: {problems[0].splitlines()[0]}"
             return backend
         problems.append(f'"{kind}" cannot be used on rank {ranks}: {found[ranks[0]]}')
+        if found[ranks[0]].startswith(MIXED):
+            break
     raise Refusal("train.backend: " + "\n".join(problems))

@@ -1,4 +1,4 @@
-"""Data-parallel training with torch.distributed, set up over MPI: for machines where Horovod cannot be built.
+"""Data-parallel training with torch.distributed, set up over MPI: where Horovod cannot be built or used.
 
 NCCL sums gradients if every trainer has a GPU of its own, gloo (TCP) otherwise. An idle process group costs nothing,
 unlike idle Horovod, so one group serves all training phases, until the backend is closed or a session fails.
@@ -46,6 +46,7 @@ class DdpBackend:
 
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
         self.world, self.problem, self._group = world, None, None
+        self._on_gpus = any(gpus)
         self.carrier = "nccl" if gpus and all(gpus) and len(set(gpus)) == len(gpus) else "gloo"
         self._address = tcp_address.meeting_address(world)
         self._interface = self._address and tcp_address.interface_towards(self._address)
@@ -93,6 +94,8 @@ class DdpBackend:
     def describe(self) -> str:
         """Return torch.distributed's version and what carries its reductions, one line."""
         over = f" over {self._interface}" if self._interface and self.carrier == "gloo" else ""
+        if self.carrier == "gloo" and self._on_gpus:
+            over += ", since ranks share a GPU or have none: train.ranks=gpu trains with one rank a GPU, by NCCL"
         return f"torch.distributed {torch.__version__} ({self.carrier}{over})"
 
     def _sum(self, tensor):

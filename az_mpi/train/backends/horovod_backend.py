@@ -17,6 +17,8 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi.peers import PeerLost, lost
 from az_mpi.mpi.world import World
 
+MIXED = "Horovod and mpi4py use different MPI libraries"  # both are loaded then: nothing may go on with them
+
 
 class HorovodBackend:
     """Horovod over the ranks of `world`. Every method is collective over that world.
@@ -81,8 +83,10 @@ def _problem(gpus):
         return f"{error}\n  build it with make setup, or train without it: --set train.backend=ddp"
     libraries = sorted(set(re.findall(r"\S*/libmpi(?:_cray|ch)?\.so\S*", Path("/proc/self/maps").read_text())))
     if len(libraries) > 1:
-        return (f"Horovod and mpi4py use different MPI libraries: {', '.join(libraries)}\n"
+        return (f"{MIXED}: {', '.join(libraries)}\n"
                 "  build it against this one with make setup MPI_HOME=..., or --set train.backend=ddp")
+    if not hvd.mpi_built():
+        return "this Horovod was built without MPI\n  make setup builds it with MPI; or --set train.backend=ddp"
     on_gpus = [gpu for gpu in gpus if gpu]
     if len(gpus) > 1 and on_gpus and not hvd.cuda_built():
         return ("this Horovod reduces gradients on processors only, and several ranks are to train on GPUs\n"
