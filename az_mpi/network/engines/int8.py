@@ -18,8 +18,8 @@ from az_mpi.network.evaluators import searched
 RANGES_NUM = 64  # of the calibration positions give the ranges; the errors are measured on the others
 RANDOM_GAMES = 32
 # Five times what was seen with weights in 127 steps. 5 x 64 for Connect Four after 1 to 8 iterations: KL 0.00001 to
-# 0.0001 and value error 0.002 to 0.006 in the mean over 2,000 positions; over the 32 that are measured at most 0.0009 and
-# 0.006, since a position beyond the ranges, about 1 of 2,000, has a KL of 0.02.
+# 0.0001 and value error 0.002 to 0.006 in the mean over 2,000 positions; over the 32 that are measured at most 0.0009
+# and 0.006, since a position beyond the ranges, about 1 of 2,000, has a KL of 0.02.
 KL_MAX, VALUE_ERROR_MAX = 0.005, 0.03
 
 
