@@ -32,6 +32,6 @@ def make(name: str, world: World, trainers: World | None, device: str) -> Backen
                 backend.remark = f"{kind} sums the gradients: {problems[0].splitlines()[0]}"
             return backend
         problems.append(f'"{kind}" cannot be used on rank {ranks}: {found[ranks[0]]}')
-        if found[ranks[0]].startswith(MIXED):
+        if any(problem and problem.startswith(MIXED) for problem in found):
             break
     raise Refusal("train.backend: " + "\n".join(problems))
