@@ -6,10 +6,9 @@ import logging
 import os
 import signal
 import sys
-import time
 import traceback
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 # Signals that come while the modules below load are held back until `start` handles them.
 HELD = (signal.SIGUSR1, signal.SIGUSR2)
@@ -20,7 +19,7 @@ from az_mpi.config import command_line  # noqa: E402
 from az_mpi.config import load as configuration  # noqa: E402
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE  # noqa: E402
 from az_mpi.core.files import have_home, keep_private, open_plain, passes  # noqa: E402
-from az_mpi.core.printing import print_anything  # noqa: E402
+from az_mpi.core.printing import environment_rank, print_anything, print_once  # noqa: E402
 from az_mpi.core.problems import Refusal  # noqa: E402
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 from az_mpi.liveness import watchdog  # noqa: E402
@@ -29,21 +28,20 @@ from az_mpi.storage.run_folder import config_of  # noqa: E402
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
 
-LAST_WORDS_S = 1.0  # for rank 0 to print, before the other ranks fail
-
 
 def main(argv: list[str]) -> int:
     """Run the program and return its exit status; once it has joined an MPI job, `leave` ends the process instead."""
     print_anything()
+    rank = environment_rank()
     try:
         arguments = command_line.parse(argv)
         if not arguments.check_config:
-            leave(start(arguments))
-        return finish(DONE, configuration.to_json(config_of(arguments)), sys.stdout)
+            leave(start(arguments, rank))
+        return print_once(configuration.to_json(config_of(arguments)), sys.stdout, DONE, rank)
     except command_line.PrintAndExit as text:
-        return finish(DONE, text, sys.stdout)
+        return print_once(text, sys.stdout, DONE, rank)
     except Refusal as error:
-        return finish(error.status, f"{error}\n", sys.stderr)
+        return print_once(f"{error}\n", sys.stderr, error.status, rank)
 
 
 def leave(status: int) -> None:
@@ -63,24 +61,15 @@ def leave(status: int) -> None:
         os._exit(status)
 
 
-def finish(status: int, text: object, stream: IO[str]) -> int:
-    """Print a text that every rank has, on rank 0 alone and without MPI; return the exit status."""
-    if command_line.environment_rank() == 0:
-        print(text, end="", file=stream, flush=True)
-    elif status:
-        # mpirun ends all ranks when the first one fails: give rank 0 the time to print.
-        time.sleep(LAST_WORDS_S)
-    return status
-
-
-def start(arguments: command_line.Arguments) -> int:
-    """Join the MPI job, run the mode and return the exit status. An unexpected exception on a rank ends the job."""
+def start(arguments: command_line.Arguments, rank: int) -> int:
+    """Join the MPI job, run the mode and return the exit status. An unexpected exception on a rank ends the job. rank:
+    what the launcher's environment says."""
     keep_private()
     have_home()
     requests = Requests()
     if arguments.mode == "train":
         requests.listen()  # before MPI and torch load, which can take long
-        watchdog.start(command_line.environment_rank())
+        watchdog.start(rank)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
     from az_mpi.mpi import root_host

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from az_mpi.network.evaluators import Evaluator
+from az_mpi.network.evaluators import Evaluator, searched
 
 
 class Tactics(Evaluator):
@@ -17,8 +17,7 @@ class Tactics(Evaluator):
 
     def __call__(self, states):
         """states [n, S] -> (logits float32 [n, A], value float32 [n] for the player to move)."""
-        outputs = self.engine.evaluate(self.game.planes(states))
-        logits, value = outputs["policy"], outputs["value"]
+        logits, value = searched(self.engine.evaluate(self.game.planes(states)))
         rows, actions = np.nonzero(self.game.legal(states))
         after = self.game.play(states[rows], actions)
         ended, worth = self.game.terminal(after)

@@ -19,7 +19,7 @@ from az_mpi.config import load as configuration
 from az_mpi.core import files
 from az_mpi.core.arguments import Parser, count, even, positive
 from az_mpi.core.exit_codes import DONE, RESUMABLE
-from az_mpi.core.problems import Refusal, escape
+from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.launch import hosts, mpi_job
 from az_mpi.report import metrics
 
@@ -47,21 +47,19 @@ def main(arguments: list[str]) -> int:
 
 def compare(options: Namespace) -> int:
     """Do what is missing of the comparison, print its table and return the exit status. Raises Refusal."""
-    variants = read(options.configurations, options.set)
-    folder = options.logdir
-    jobs = Jobs(options, folder)
-    jobs.ranks_num()
-    state = _open(folder, options, variants)
-    runs = [(variant, seed) for seed in range(1, options.seeds + 1) for variant in variants]
-    _warm_up(folder, variants, jobs, state)
+    comparison = Comparison(options)
+    first, *others = comparison.variants
+    seeds = range(1, options.seeds + 1)
+    comparison.warm_up()
     for part in range(1, options.points + 1):
-        for variant, seed in runs:
-            _train(folder, variant, seed, part, options, jobs, state)
-    for variant, seed in runs:
-        if variant is not variants[0]:
-            _match(folder, variant, variants[0], seed, options, jobs, state)
-    print(figures.table(state, variants, options.seeds))
-    print(compare_page.write(folder, state, variants, options))
+        for seed in seeds:
+            for variant in (first, *others):
+                comparison.train(variant, seed, part)
+    for seed in seeds:
+        for variant in others:
+            comparison.match(variant, first, seed)
+    print(figures.table(comparison.state, comparison.variants, options.seeds))
+    print(compare_page.write(comparison.folder, comparison.state, comparison.variants, options))
     return DONE
 
 
@@ -88,84 +86,94 @@ def _parser():
     return parser
 
 
-def _open(folder, options, variants):
-    """Return the state of the comparison in `folder`, new if there is none. Raises Refusal if it is another one's."""
-    asked = {variant.label: variant.config.model_dump() for variant in variants}
-    mine = {"minutes": options.minutes, "points": options.points, "games": options.games,
-            "simulations": options.simulations}  # fmt: skip
-    if not (folder / STATE).exists():
-        if folder.exists() and any(folder.iterdir()):
-            raise Refusal(f"--logdir {folder}: holds something else than a comparison\n  give a new folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        state = {"options": mine, "configurations": asked, "warm": [], "runs": {}, "matches": {}}
-        _save(folder, state)
+class Comparison:
+    """What is compared, and what is done of it. `state` is the content of DIR/compare.json."""
+
+    def __init__(self, options: Namespace):
+        """options: of the command line. Raises Refusal."""
+        self.options, self.folder = options, options.logdir
+        self.variants = read(options.configurations, options.set)
+        self.jobs = Jobs(options, self.folder)
+        self.jobs.ranks_num()  # raises Refusal if the hosts are given wrongly
+        self.state = self._opened()
+
+    def _opened(self):
+        """Return the state of the comparison in the folder, new if there is none. Raises Refusal if it is another
+        one's."""
+        folder, options = self.folder, self.options
+        asked = {variant.label: variant.config.model_dump() for variant in self.variants}
+        mine = {"minutes": options.minutes, "points": options.points, "games": options.games,
+                "simulations": options.simulations}  # fmt: skip
+        if not (folder / STATE).exists():
+            if folder.exists() and any(folder.iterdir()):
+                raise Refusal(f"--logdir {folder}: holds something else than a comparison\n  give a new folder")
+            folder.mkdir(parents=True, exist_ok=True)
+            return {"options": mine, "configurations": asked, "warm": [], "runs": {}, "matches": {}}
+        state = files.read_json(folder / STATE)
+        if state["options"] != mine:
+            given = ", ".join(f"--{name} {value:g}" for name, value in state["options"].items())
+            raise Refusal(f"--logdir {folder}: holds a comparison with {given}\n  give the same, or another --logdir")
+        before = state.setdefault("configurations", {})  # older states have none
+        for variant in self.variants:
+            old = configuration.validate(before.setdefault(variant.label, asked[variant.label]), f"{folder / STATE}")
+            if different := [f"{change.key} {json.dumps(change.old)}, now {json.dumps(change.new)}"
+                             for change in configuration.changes(old, variant.config)]:  # fmt: skip
+                raise Refusal(f"--logdir {folder}: holds a comparison in which {escape(variant.label)} has "
+                              f"{'; '.join(different)}\n  give the same --set and file, or another --logdir")
         return state
-    state = files.read_json(folder / STATE)
-    if state["options"] != mine:
-        given = ", ".join(f"--{name} {value:g}" for name, value in state["options"].items())
-        raise Refusal(f"--logdir {folder}: holds a comparison with {given}\n  give the same, or another --logdir")
-    before = state.setdefault("configurations", {})  # older states have none
-    for variant in variants:
-        old = configuration.validate(before.setdefault(variant.label, asked[variant.label]), f"{folder / STATE}")
-        if different := [f"{change.key} {json.dumps(change.old)}, now {json.dumps(change.new)}"
-                         for change in configuration.changes(old, variant.config)]:  # fmt: skip
-            raise Refusal(f"--logdir {folder}: holds a comparison in which {escape(variant.label)} has "
-                          f"{'; '.join(different)}\n  give the same --set and file, or another --logdir")
-    return state
 
+    def _save(self):
+        write_file(self.folder / STATE, json.dumps(self.state, indent=1))
 
-def _save(folder, state):
-    files.write_text(folder / STATE, json.dumps(state, indent=1))
+    def warm_up(self) -> None:
+        """Start each configuration once for a moment: mistakes show at once, and no run pays for compiling kernels."""
+        self._save()
+        for variant in self.variants:
+            if variant.label in self.state["warm"]:
+                continue
+            _say(f"trying {variant.label}")
+            run = self.folder / "trial"
+            shutil.rmtree(run, ignore_errors=True)
+            self.jobs.train(variant, run, 1, (*WARM_UP, f"train.batch_size={max(32, self.jobs.ranks_num())}"))
+            shutil.rmtree(run)
+            self.state["warm"].append(variant.label)
+            self._save()
+
+    def train(self, variant: Variant, seed: int, part: int) -> None:
+        """Train one run until `part` of its parts of the time are over, and measure it."""
+        name, options = variant.run_name(seed), self.options
+        run = self.folder / name
+        mine = self.state["runs"].setdefault(name, {"seconds": 0.0, "begun": None, "points": []})
+        if len(mine["points"]) >= part:
+            return
+        if mine["begun"] is not None:  # this program was killed: count what the run trained until then
+            file = run / "metrics.jsonl"
+            newest = [record["time"] for record in metrics.read(file)] if file.exists() else []
+            mine["seconds"] += max([0.0, *(at - mine["begun"] for at in newest)])
+            mine["begun"] = None
+        due = 60 * options.minutes * part / options.points - mine["seconds"]
+        complete = bool(mine["points"]) and mine["points"][-1]["complete"]
+        if due > 1 and not complete:
+            _say(f"{name}: training until minute {options.minutes * part / options.points:g} of {options.minutes:g}")
+            mine["begun"] = time.time()
+            self._save()
+            settings = ("evaluate.every=0", f"max_hours={due / 3600:.6f}", f"train.hours={options.minutes / 60:.6f}")
+            took, complete = self.jobs.train(variant, run, seed, settings, due / 2)
+            mine["seconds"], mine["begun"] = mine["seconds"] + took, None
+            self._save()
+        measured = self.jobs.measure(variant, run)
+        mine["points"].append(figures.point(run, mine["seconds"], measured, complete))
+        self._save()
+        _say(figures.line(name, mine["points"][-1]))
+
+    def match(self, variant: Variant, base: Variant, seed: int) -> None:
+        """Let the networks of two configurations with one seed play each other."""
+        name, other = variant.run_name(seed), base.run_name(seed)
+        if name not in self.state["matches"]:
+            _say(f"{name}: a match against {other}")
+            self.state["matches"][name] = self.jobs.match(self.folder / name, self.folder / other)
+            self._save()
 
 
 def _say(text):
     print(text, file=sys.stderr, flush=True)
-
-
-def _warm_up(folder, variants, jobs, state):
-    """Start each configuration once for a moment: mistakes show at once, and no run pays for compiling kernels."""
-    for variant in variants:
-        if variant.label in state["warm"]:
-            continue
-        _say(f"trying {variant.label}")
-        run = folder / "trial"
-        shutil.rmtree(run, ignore_errors=True)
-        jobs.train(variant, run, 1, (*WARM_UP, f"train.batch_size={max(32, jobs.ranks_num())}"))
-        shutil.rmtree(run)
-        state["warm"].append(variant.label)
-        _save(folder, state)
-
-
-def _train(folder, variant: Variant, seed, part, options, jobs, state):
-    """Train one run until `part` of its parts of the time are over, and measure it."""
-    name = variant.run_name(seed)
-    run, mine = folder / name, state["runs"].setdefault(name, {"seconds": 0.0, "begun": None, "points": []})
-    if len(mine["points"]) >= part:
-        return
-    if mine["begun"] is not None:  # this program was killed: count what the run trained until then
-        file = run / "metrics.jsonl"
-        newest = [record["time"] for record in metrics.read(file)] if file.exists() else []
-        mine["seconds"] += max([0.0, *(at - mine["begun"] for at in newest)])
-        mine["begun"] = None
-    due = 60 * options.minutes * part / options.points - mine["seconds"]
-    complete = bool(mine["points"]) and mine["points"][-1]["complete"]
-    if due > 1 and not complete:
-        _say(f"{name}: training until minute {options.minutes * part / options.points:g} of {options.minutes:g}")
-        mine["begun"] = time.time()
-        _save(folder, state)
-        took, complete = jobs.train(variant, run, seed, ("evaluate.every=0", f"max_hours={due / 3600:.6f}",
-                                                         f"train.hours={options.minutes / 60:.6f}"), due / 2)
-        mine["seconds"], mine["begun"] = mine["seconds"] + took, None
-        _save(folder, state)
-    measured = jobs.measure(variant, run, options)
-    mine["points"].append(figures.point(run, mine["seconds"], measured, complete))
-    _save(folder, state)
-    _say(figures.line(name, mine["points"][-1]))
-
-
-def _match(folder, variant, base, seed, options, jobs, state):
-    name = variant.run_name(seed)
-    if name not in state["matches"]:
-        _say(f"{name}: a match against {base.run_name(seed)}")
-        state["matches"][name] = jobs.match(folder / name, folder / base.run_name(seed), options)
-        _save(folder, state)

@@ -9,7 +9,7 @@ from typing import Any
 from az_mpi import __version__
 from az_mpi.compare import figures
 from az_mpi.compare.variants import Variant
-from az_mpi.core.files import write_text
+from az_mpi.core.problems import write_file
 from az_mpi.report import chart, page
 
 NAME = "compare.html"
@@ -27,7 +27,7 @@ def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], opti
     content = (f"<header><h1>{escape(str(folder.resolve()))}</h1><p>{escape(about)}</p></header>"
                f"<h2>After {options.minutes:g} minutes</h2>{table}<h2>On the way there</h2>"
                f'<div class="charts">{_charts(state, variants, options.seeds)}</div>')  # fmt: skip
-    write_text(folder / NAME, page.document(f"{escape(folder.name)}: comparison", content, __version__))
+    write_file(folder / NAME, page.document(f"{escape(folder.name)}: comparison", content, __version__))
     return folder / NAME
 
 

@@ -22,7 +22,8 @@ class Jobs:
     What jobs say is in FOLDER/jobs.log."""
 
     def __init__(self, where: Namespace, folder: Path):
-        """where: the options of `hosts.add_options`, and no_check as `launch` has it."""
+        """where: the options of `hosts.add_options`, no_check as `launch` has it, and the games and simulations of
+        measurements."""
         self.where, self.log = where, folder / "jobs.log"
 
     def ranks_num(self) -> int:
@@ -42,19 +43,19 @@ class Jobs:
                           "  the same command goes on from here")
         return took, status == DONE
 
-    def measure(self, variant: Variant, run: Path, options: Any) -> dict[str, Any]:
+    def measure(self, variant: Variant, run: Path) -> dict[str, Any]:
         """Return what `--mode eval` finds: matches against opponents other than the run's own best network, and the
         exact solver's judgement."""
         names = [name for name in variant.config.evaluate.opponents if name != "best"]
-        settings = [f"evaluate.opponents={json.dumps(names)}", f"evaluate.games_num={options.games}",
-                    f"evaluate.simulations={options.simulations}"]  # fmt: skip
+        settings = [f"evaluate.opponents={json.dumps(names)}", f"evaluate.games_num={self.where.games}",
+                    f"evaluate.simulations={self.where.simulations}"]  # fmt: skip
         return self._result(self._launch(["--mode", "eval", "--logdir", str(run)], settings))
 
-    def match(self, first: Path, second: Path, options: Any) -> dict[str, Any]:
+    def match(self, first: Path, second: Path) -> dict[str, Any]:
         """Return the result of a match of two runs' newest networks, for the first one."""
         chosen, np = self._hosts()
-        program = [sys.executable, "-m", "az_mpi", "match", str(first), str(second), "--games", str(options.games),
-                   "--simulations", str(options.simulations), "--opening_plies", str(OPENING_PLIES),
+        program = [sys.executable, "-m", "az_mpi", "match", str(first), str(second), "--games", str(self.where.games),
+                   "--simulations", str(self.where.simulations), "--opening_plies", str(OPENING_PLIES),
                    "--json"]  # fmt: skip
         return self._result(self._run(mpirun.line(mpirun.find(), chosen, np, program)))
 

@@ -2,17 +2,16 @@
 
 import argparse
 import json
-import os
 import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from az_mpi import __version__
 from az_mpi.config.load import KEYS, SECTIONS_ABOUT
-from az_mpi.core.arguments import json_or_word, setting
-from az_mpi.core.problems import Refusal, escape, nearest
+from az_mpi.core.arguments import Parser, json_or_word, setting
+from az_mpi.core.problems import escape, nearest
 
-PROG = "run_dist.py"
+PROG = "python run_dist.py"
 MODES = ("train", "eval", "selfplay")
 # Options for the keys that are changed most often; --set does the same for every key.
 SHORTCUTS = {
@@ -58,10 +57,6 @@ what is finished and leave with status 75. mpirun ends its ranks by force when T
 """
 
 
-class UsageError(Refusal):
-    """The command line is not valid. str() is one block for the user; the exit code is 2."""
-
-
 class PrintAndExit(Exception):
     """The user asked for information only: print str() on stdout, exit code 0."""
 
@@ -83,11 +78,6 @@ class Arguments(NamedTuple):
     allow_other_source: bool = False
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UsageError(f"{PROG}: error: {message}\nAll options: python {PROG} --help")
-
-
 class _Print(argparse.Action):
     """Stop with the text that `const` makes of the parser."""
 
@@ -95,27 +85,19 @@ class _Print(argparse.Action):
         raise PrintAndExit(self.const(parser))
 
 
-class _Flag(argparse.Action):
-    """Note an override, `const` = (key, value)."""
-
-    def __call__(self, parser, namespace, values, option_string=None) -> None:
-        key, namespace.overrides[self.const[0]] = self.const
-        namespace.sources[key] = option_string
-
-
 class _Set(argparse.Action):
-    """Note an override: of `const`, or of the key in KEY=VALUE. The last one for a key counts."""
+    """Note an override, key and value. `const` is both for an option without a value, the key for one with a value, and
+    None for KEY=VALUE. The last one for a key counts."""
 
     def __call__(self, parser, namespace, values, option_string=None) -> None:
-        key, value = (self.const, values) if self.const else values
+        key, value = self.const if values == [] else (self.const, values) if self.const else values
         namespace.overrides[key] = value
         namespace.sources[key] = option_string
 
 
 def _parser():
-    parser = _Parser(prog=PROG, usage=f"[mpirun -n RANKS] python {PROG} --config_file FILE [options]",
-                     description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False, add_help=False,
-                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(PROG, DESCRIPTION, EPILOG, usage=f"[mpirun -n RANKS] {PROG} --config_file FILE [options]",
+                    add_help=False)
     run = parser.add_argument_group("what to run")
     run.add_argument("--config_file", metavar="FILE", help="the configuration, JSON; only needed by --mode train, "
                      "the other modes find it in --logdir")
@@ -136,7 +118,7 @@ def _parser():
         about = f"{key}: {KEYS[key].description}".replace("%", "%%")
         change.add_argument(option, type=json_or_word, action=_Set, const=key, metavar=name, help=about)
     for option, (key, value) in FLAGS.items():
-        change.add_argument(option, action=_Flag, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
+        change.add_argument(option, action=_Set, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
     tell = parser.add_argument_group("information, without a run")
     tell.add_argument("--check_config", action="store_true", help="list the problems of the configuration, or print "
                       "it with every default filled in")
@@ -201,7 +183,7 @@ def help_config_markdown() -> str:
 
 
 def _check_unknown(parser, extras):
-    """Raise UsageError for arguments that no option takes; suggest the most similar option for each."""
+    """Raise Refusal for arguments that no option takes; suggest the most similar option for each."""
     options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
     extras = [argument for argument in extras if argument != "--"]
     unknown = [argument.partition("=")[0] for argument in extras if argument.startswith("-")]
@@ -212,12 +194,13 @@ def _check_unknown(parser, extras):
             told.append(f"there is no option {escape(argument)}" + "".join(f"; did you mean --{n}?" for n in near[:1]))
         parser.error(f"\n{PROG}: error: ".join(told))
     if extras:
-        parser.error(f"{escape(extras[0])} belongs to no option" + "; did you mean --config_file "
-                     f"{escape(extras[0])}?" * extras[0].endswith(".json"))
+        first = escape(extras[0])
+        hint = f"; did you mean --config_file {first}?" if first.endswith(".json") else ""
+        parser.error(f"{first} belongs to no option{hint}")
 
 
 def parse(argv: list[str]) -> Arguments:
-    """Return the Arguments of `argv` (without the program's name). Raises UsageError or PrintAndExit; never prints."""
+    """Return the Arguments of `argv` (without the program's name). Raises Refusal or PrintAndExit; never prints."""
     parser = _parser()
     given, extras = parser.parse_known_args(argv, argparse.Namespace(overrides={}, sources={}))
     _check_unknown(parser, extras)
@@ -232,12 +215,3 @@ def parse(argv: list[str]) -> Arguments:
     logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
     return Arguments(config_file, logdir, given.mode, given.fresh, given.check_config, given.overrides, given.sources,
                      given.without_checkpoint, given.allow_other_source)
-
-
-def environment_rank() -> int:
-    """Return this process's rank from its launcher's environment, 0 without one. It only decides which rank prints
-    before MPI has started."""
-    for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
-        if os.environ.get(name, "").isdecimal():
-            return int(os.environ[name])
-    return 0

@@ -40,7 +40,8 @@ def _known(registry, name):
 def list_of(registry: Registry) -> Any:
     """Return the type of a list of names that are looked up in a registry."""
     item: Any = named(registry)
-    return Annotated[tuple[item, ...], AfterValidator(_distinct)]
+    # strict=False: a list of JSON is not a tuple
+    return Annotated[tuple[item, ...], Field(strict=False), AfterValidator(_distinct)]
 
 
 def _distinct(items):

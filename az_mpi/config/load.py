@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from az_mpi.config.schema import NOT_MORE, Config, contradict, flat
+from az_mpi.config.schema import Config, flat
 from az_mpi.config.words import allowed, choices, registry_of
 from az_mpi.core.problems import ConfigError, Problem, escape, nearest, read_json, read_text, show
 from az_mpi.core.registry import Registry, parse
@@ -151,18 +151,38 @@ def _flatten(data, problems):
     return given
 
 
+def without_folders(config: Config) -> dict[str, Any]:
+    """Return {dotted key: value} of a configuration, with users' own files without their folders."""
+    return map_names(flat(config), lambda key, name: parse(name).short())
+
+
+def nested(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of {dotted key: value} in their sections, as `Config` and JSON have them; the inverse of
+    `flat`."""
+    sections: dict[str, Any] = {}
+    for key, value in values.items():
+        section, _, name = key.rpartition(".")
+        (sections.setdefault(section, {}) if section else sections)[name] = value
+    return sections
+
+
 def _broken(given):
     """Return (keys whose values are missing or not allowed, the Config); the Config is None if there are such keys."""
-    nested = {}
-    for key, value in given.items():
-        section, _, name = key.rpartition(".")
-        (nested.setdefault(section, {}) if section else nested)[name] = value
     try:
-        return [], Config.model_validate(nested)
+        return [], Config.model_validate(nested(given))
     except ValidationError as error:
         places = [item["loc"] for item in error.errors(include_url=False, include_context=False, include_input=False)]
-    keys = [place[0] if place[0] in KEYS else f"{place[0]}.{place[1]}" for place in places if place]
+    keys = [place[0] if place[0] in KEYS else f"{place[0]}.{place[1]}" for place in places]
     return list(dict.fromkeys(keys)), None  # a list or a choice of types has several errors for one key
+
+
+# Pairs of keys: the value of the first must not be more than that of the second.
+NOT_MORE = (("replay.window_min", "replay.window_max"), ("train.ranks", "train.batch_size"))
+
+
+def _contradict(low, high):
+    """Return whether `low` is more than `high`. A word ("all") or a missing value contradicts nothing."""
+    return isinstance(low, int) and isinstance(high, int) and low > high
 
 
 def validate(data: Any, name: str, overrides: dict | None = None, sources: dict | None = None,
@@ -184,7 +204,7 @@ def validate(data: Any, name: str, overrides: dict | None = None, sources: dict 
     problems += [_invalid(key, given.get(key, ...), origin.get(key, "")) for key in broken]
     values = {key: given.get(key, row.default) for key, row in KEYS.items() if key not in broken}
     for low, high in NOT_MORE:
-        if contradict(low, high, values):
+        if _contradict(values.get(low), values.get(high)):
             source = origin.get(low, "" if low in given else "the default")
             message = f"must not be more than {high}, which is {values[high]}" + (" by default" * (high not in given))
             problems.append(Problem(low, show(values[low]), message, source))
@@ -213,6 +233,6 @@ def to_json(config: Config) -> str:
 def changes(old: Config, new: Config) -> list[Change]:
     """Return the Change of every key whose value differs between two configurations. The folder of a user's own file
     does not count; `storage.plugin_sources` compares the file's content."""
-    before, after = (map_names(flat(config), lambda key, name: parse(name).short()) for config in (old, new))
+    before, after = without_folders(old), without_folders(new)
     return [Change(key, before[key], after[key], row.may_change or (row.may_rise and after[key] > before[key]))
             for key, row in KEYS.items() if before[key] != after[key]]  # fmt: skip

@@ -22,8 +22,7 @@ class Network(Section):
     heads: list_of(HEADS) = fixed(("policy", "value"), (
         'The network\'s outputs; the search needs a policy and a value. "wdl" is a value too, in three numbers: win, '
         "draw and loss, for games with draws. The names after that are of outputs that only train the network: "
-        "docs/learning.md."),
-                                    strict=False)  # strict would refuse JSON's list for a tuple
+        "docs/learning.md."))
     engine: named(ENGINES) = free("auto", (
         'What runs the network in self-play and matches. "auto": the fastest there is (a GPU, else OpenVINO, else '
         'torch).'))
@@ -94,7 +93,7 @@ class Selfplay(Section):
     random_plies: whole(0, 10_000) = fixed(0, "Each game begins with 0 to so many random moves, each number as likely, "
                                       "which are not searched, stored or trained on.")
     resign_threshold: float = fixed(1.0, "In self-play the player to move resigns, and loses, if the root's value is "
-                                     "below minus this (AlphaGo Zero: 0.9); 1: nobody resigns.", gt=0, le=1)
+                                     "below minus this (0.9, for example); 1: nobody resigns.", gt=0, le=1)
     resign_play_on: float = fixed(0.1, "Share of the games in which nobody resigns. The metric false_resign_rate says "
                                    "in how many of these the player who would have resigned did not lose.", gt=0, le=1)
     surprise_share: float = fixed(0.0, "Share of a game's weight in training that goes to its positions in proportion "

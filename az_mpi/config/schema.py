@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from pydantic import model_validator
-
 from az_mpi.config.fields import Section, fixed, free, list_of, named, whole
 from az_mpi.config.playing import Network, Search, Selfplay
 from az_mpi.config.training import Exchange, Replay, Train
@@ -23,8 +21,7 @@ class Evaluate(Section):
         ("best", "random", "rollout"), 'Who is played: the "best" network so far, "random" moves, a search on '
         '"rollout" values; "zoo:NAME", a network that comes with az_mpi; in games of OpenSpiel "mcts_bot", its own '
         "search. Other programs: \"gtp(command='gnugo --mode gtp')\", \"uci(command='stockfish', seconds=0.1)\"; "
-        "docs/play.md has their arguments.",
-        strict=False)  # strict would refuse JSON's list for a tuple
+        "docs/play.md has their arguments.")
     rollout_simulations: whole(1, 1_000_000) = free(400, 'Simulations for each move of the "rollout" opponent.')
     opening_plies: whole(0) = free(2, "Random plies before a match game; each opening is played with both colours.")
     solver: named(SOLVERS) = free("auto", 'The exact solver; "auto": the one that the game names, if it names one.')
@@ -63,8 +60,7 @@ class Report(Section):
     summary_frequency: whole(1) = free(50, "Optimiser steps between summaries, which show the mean loss of "
                                     "their batches; 1: the loss of each batch.")
     tensorboard: bool = free(True, "Write TensorBoard files beside metrics.jsonl.")
-    sinks: list_of(SINKS) = free((), "Further sinks of the metrics, beside metrics.jsonl and TensorBoard.",
-                                   strict=False)
+    sinks: list_of(SINKS) = free((), "Further sinks of the metrics, beside metrics.jsonl and TensorBoard.")
 
 
 class Config(Section):
@@ -75,8 +71,7 @@ class Config(Section):
     iterations: whole(1) = free(40, "Iterations of the run; each is one round of self-play and training.")
     max_hours: float = free(0.0, "Hours that one start of the run may take: at 0.99 of them it stores what is "
                              "finished and leaves with status 75, to be started again; 0: no limit.", ge=0)
-    callbacks: list_of(CALLBACKS) = free((), "Classes that see every finished game, iteration and evaluation.",
-                                           strict=False)
+    callbacks: list_of(CALLBACKS) = free((), "Classes that see every finished game, iteration and evaluation.")
     network: Network = Network()
     search: Search = Search()
     selfplay: Selfplay = Selfplay()
@@ -93,17 +88,6 @@ class Config(Section):
         """Return the settings of the search in matches and in play: `search`, with `evaluate.simulations` if given."""
         return self.search.model_copy(update={"simulations": self.evaluate.simulations or self.search.simulations})
 
-    @model_validator(mode="after")
-    def _agree(self):
-        for low, high in NOT_MORE:
-            if contradict(low, high, flat(self)):
-                raise ValueError(f"{low} must not be more than {high}")
-        return self
-
-
-# Pairs of keys: the value of the first must not be more than that of the second.
-NOT_MORE = (("replay.window_min", "replay.window_max"), ("train.ranks", "train.batch_size"))
-
 
 def flat(config: Section) -> dict[str, Any]:
     """Return {dotted key: value} of a configuration."""
@@ -111,9 +95,3 @@ def flat(config: Section) -> dict[str, Any]:
     for name, value in config:
         rows |= {f"{name}.{key}": item for key, item in value} if isinstance(value, Section) else {name: value}
     return rows
-
-
-def contradict(low: str, high: str, values: dict[str, Any]) -> bool:
-    """Return whether key `low` is more than key `high`. A word ("all") or a missing value contradicts nothing."""
-    pair = [values.get(key) for key in (low, high)]
-    return all(isinstance(value, int) for value in pair) and pair[0] > pair[1]

@@ -10,7 +10,9 @@ import re
 import socket
 from dataclasses import asdict, dataclass
 
-PACKAGES = ("torch", "mpi4py", "horovod", "numpy", "numba", "h5py", "openvino", "safetensors")
+# The hosts of a run must have the same versions of these. A host may lack Horovod, unless train.backend asks for it.
+SAME_PACKAGES = ("torch", "mpi4py", "horovod", "numpy", "numba", "h5py")
+PACKAGES = (*SAME_PACKAGES, "openvino", "safetensors")
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,33 @@
-"""What is printed on standard output."""
+"""What is printed, and by which of the ranks before MPI has started."""
 
 import codecs
 import io
+import os
 import sys
 import time
+from typing import TextIO
 
 APART_S = 0.3  # mpirun can put what a rank writes to both streams at once on the wrong one, also within a line
+LAST_WORDS_S = 1.0  # for one rank to print, before mpirun ends all ranks since another one has failed
+
+
+def environment_rank() -> int:
+    """Return this process's rank from its launcher's environment, 0 without one. It only decides which rank prints
+    before MPI has started."""
+    for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
+        if os.environ.get(name, "").isdecimal():
+            return int(os.environ[name])
+    return 0
+
+
+def print_once(text: object, stream: TextIO, status: int, rank: int) -> int:
+    """Print a text that every rank has, on rank 0 alone; return the exit status. If it is a failure, the other ranks
+    wait, since mpirun ends all ranks when the first one fails."""
+    if rank == 0:
+        print(text, end="", file=stream, flush=True)
+    elif status:
+        time.sleep(LAST_WORDS_S)
+    return status
 
 
 def print_result(text: str) -> None:

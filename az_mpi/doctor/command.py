@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from az_mpi import __version__
 from az_mpi.core.arguments import Parser, positive, setting
-from az_mpi.core.exit_codes import DONE, PROBLEMS, USAGE
+from az_mpi.core.exit_codes import DONE, PROBLEMS
+from az_mpi.core.printing import environment_rank, print_once
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from az_mpi.mpi.world import World
 
 PROG = "python -m az_mpi doctor"
-LAST_WORDS_S, OTHERS_WAIT_S = 1.0, 10.0
+OTHERS_WAIT_S = 10.0
 SECONDS, SHORT_S = 5.0, 0.2  # of the trial: with a configuration of the user, and without
 # The trial without a configuration tells whether a run starts, not how fast it is.
 SMALLEST = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 8},
@@ -63,20 +64,18 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> int:
     """Run the checks on every rank and return the exit status."""
+    rank = environment_rank()
     try:
-        with contextlib.redirect_stdout(sys.stdout if job.speaks() else io.StringIO()):  # --help
+        with contextlib.redirect_stdout(io.StringIO() if rank else sys.stdout):  # --help
             options = parse(arguments)
         launcher = job.started_by()
         with job.watch("starting MPI"):
             world, why_alone = job.join()
             text = world.from_root(lambda: load(options, world.size))
-    except Refusal:
-        if job.speaks():
-            raise
-        time.sleep(LAST_WORDS_S)
-        return USAGE
-    if why_alone and not job.speaks():
-        return tell_only(why_alone)
+    except Refusal as error:
+        return print_once(f"{error}\n", sys.stderr, error.status, rank)
+    if why_alone and rank:
+        return tell_only(why_alone, rank)
     report = Report(world.is_root, options.json)
     examine(world, why_alone, launcher, options, text, report)
     report.finish()
@@ -106,11 +105,9 @@ def load(options: argparse.Namespace, ranks_num: int) -> str | None:
     return configuration.to_json(configuration.validate(smallest, "the doctor's own configuration"))
 
 
-def tell_only(why_alone: str) -> int:
+def tell_only(why_alone: str, rank: int) -> int:
     """Be a rank without MPI beside the launcher's rank 0: say why, and give rank 0 the time to report."""
-    from az_mpi.config.command_line import environment_rank
-
-    print(f"rank {environment_rank()} on {socket.gethostname()} ({sys.executable}): {why_alone}", file=sys.stderr)
+    print(f"rank {rank} on {socket.gethostname()} ({sys.executable}): {why_alone}", file=sys.stderr)
     facts.import_libraries(0)  # as long as it takes rank 0
     time.sleep(OTHERS_WAIT_S)
     return PROBLEMS

@@ -3,20 +3,20 @@
 import re
 from typing import Any
 
+from az_mpi.core.host_facts import SAME_PACKAGES
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
 
 SLOW_IMPORT_S = 60.0
 # A survivor that makes a communicator when it hears of a loss crashes in these versions: ompi_comm_revoke_local uses
 # collectives (c_coll) that the communicator does not have yet. Other versions of 5.0 were not seen to crash.
 CRASHING_OPEN_MPI = ("5.0.10", "5.0.11")
-REQUIRED = ("numpy", "numba", "h5py", "pydantic", "safetensors", "matplotlib", "tqdm", "mpi4py", "torch")
+REQUIRED = ("numpy", "numba", "h5py", "pydantic", "safetensors", "psutil", "tqdm", "mpi4py", "torch")
 CURES = {
     "mpi4py": "make setup, or pip install mpi4py with an MPI on PATH; `which python` should be that of .venv",
     "torch": "make setup installs the version of requirements.txt; the C library and the processor must fit it",
     "horovod": "make setup builds it (INSTALL.md, By hand); without it train.backend \"auto\" takes torch.distributed",
 }
-# Ranks must agree in these; other differences are only reported.
-MUST_AGREE = ("az_mpi", "sources", "python", "mpi4py", "MPI", "torch", "horovod")
+MUST_AGREE = ("az_mpi", "sources", "python", "MPI", *SAME_PACKAGES)  # other differences are only reported
 
 
 def same_mpi(vendor: str, version: str, words: str) -> bool | None:
@@ -27,7 +27,9 @@ def same_mpi(vendor: str, version: str, words: str) -> bool | None:
         return vendor == "Intel MPI"
     if found := re.search(r"HYDRA.*?Version:\s*([\d.]+)", words):
         # Relatives of MPICH have version numbers of their own.
-        return found[1].startswith(version) if vendor == "MPICH" else None if vendor != "Open MPI" else False
+        if vendor == "MPICH":
+            return found[1].startswith(version)
+        return False if vendor == "Open MPI" else None
     return None
 
 
@@ -159,7 +161,7 @@ def versions(ranks: Ranks, backend: str) -> tuple[list[Check], list[tuple]]:
     table: list[tuple] = [("", *map(ranks_in_words, alike))]
     table += [(f"{'!' if name in differing else ' '} {name}", *[kind[name] for kind in kinds]) for name in kinds[0]]
     fatal = [name for name in differing if name in MUST_AGREE and not (
-        name == "horovod" != backend and "missing" in [kind[name] for kind in kinds])]  # fmt: skip
+        name == "horovod" and backend != name and "missing" in [kind[name] for kind in kinds])]  # fmt: skip
     if fatal:
         cure = "the same checkout and the same .venv under the same path on every host; mpirun -x PATH -x PYTHONPATH"
         return [Check("versions", PROBLEM, f"ranks differ in {', '.join(fatal)} (marked ! below)", cure)], table

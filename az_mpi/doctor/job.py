@@ -57,15 +57,6 @@ def join() -> tuple[Any, str | None]:
         return Alone(), f"MPI cannot be started: {in_words(error)}"
 
 
-def speaks() -> bool:
-    """Return whether this process is the launcher's rank 0, which prints where there is no MPI."""
-    try:
-        from az_mpi.config.command_line import environment_rank
-    except ImportError:  # pydantic is missing: better all ranks print than none
-        return True
-    return environment_rank() == 0
-
-
 @contextlib.contextmanager
 def watch(what: str, said_to: TextIO | None = None, limit_s: float = HANG_S) -> Iterator[None]:
     """Print what begins to the stream `said_to`. End this process, and with it the job, if the block takes longer than

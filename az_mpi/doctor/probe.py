@@ -13,8 +13,8 @@ import time
 from typing import Any
 
 MPI_LIBRARY = re.compile(r"/libmpi(?:ch|_cray|_gnu\w*|_intel\w*)?\.so[^/]*$")
-LIBRARIES = ("numpy", "numba", "h5py", "pydantic", "safetensors", "matplotlib", "tqdm", "mpi4py", "torch", "horovod",
-             "openvino")
+LIBRARIES = ("numpy", "numba", "h5py", "pydantic", "safetensors", "psutil", "tqdm", "mpi4py", "torch", "horovod",
+             "openvino", "matplotlib")
 
 
 def look(name: str, local_rank: int) -> dict[str, Any]:

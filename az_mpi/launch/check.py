@@ -28,7 +28,6 @@ ANSWER_S = 30  # for a host to answer, unless --timeout says otherwise
 AT_ONCE = 64  # hosts that are asked at the same time
 ANSWER_BYTES_MAX = 2**20
 FILES_SHOWN = 4
-MUST_AGREE = ("torch", "mpi4py", "horovod", "numpy", "numba", "h5py")  # packages; the others may differ or be missing
 SAY_EVERY_S = 10
 Answers = dict[str | None, dict[str, Any]]  # by host's name; None: this machine
 Shell = Callable[[str, list[str]], list[str]]  # (host's name, words) -> the command that runs words there
@@ -227,7 +226,9 @@ def compare(here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any],
     same = "install the same on every host, or share one .venv"
     pairs = {"python": (theirs.python, ours.python), "machine": (theirs.machine, ours.machine),
              asked["mpirun"]: (there["mpirun"], here["mpirun"])}  # fmt: skip
-    pairs |= {name: (theirs.packages[name], ours.packages[name]) for name in MUST_AGREE}
+    pairs |= {name: (theirs.packages[name], ours.packages[name]) for name in host_facts.SAME_PACKAGES}
+    if None in pairs["horovod"]:
+        del pairs["horovod"]  # the run says so if it needs it, and can do without
     for what, (found, wanted) in pairs.items():
         if found != wanted:
             yield f"{what} is {_said(found)}, here {_said(wanted)}", same

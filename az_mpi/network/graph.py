@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 INPUT = "planes"
-LAYOUT = "contiguous"  # a method that changes the order in memory alone
+SAME = ("contiguous", "float")  # methods that change no number: the order in memory, and the type in training
 
 
 class Operation(NamedTuple):
@@ -34,14 +34,14 @@ def operations(network: torch.nn.Module) -> tuple[list[Operation], dict[str, str
     for node in fx.Tracer().trace(network).nodes:
         if node.op == "output":
             outputs = {name: _name(result) for name, result in node.args[0].items()}
-        elif node.op != "placeholder" and node.target != LAYOUT:
+        elif node.op != "placeholder" and node.target not in SAME:
             made.append(_operation(node, network))
     return made, outputs
 
 
 def _name(node):
     """Return the name of a result. A point in it keeps it apart from the names of outputs."""
-    if node.target == LAYOUT:
+    if node.target in SAME:
         return _name(node.args[0])
     return INPUT if node.op == "placeholder" else f"{node.name}.out"
 

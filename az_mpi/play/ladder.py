@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from az_mpi.core import files
 from az_mpi.core.arguments import Parser, count, even
 from az_mpi.core.problems import Refusal, escape, write_file
+from az_mpi.mpi.on_ranks import on_ranks
 from az_mpi.play.match import add_strength
-from az_mpi.play.on_ranks import on_ranks
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World

@@ -14,8 +14,8 @@ from az_mpi.core.exit_codes import INTERRUPTED
 from az_mpi.core.printing import print_result
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import handling
+from az_mpi.mpi.on_ranks import on_ranks
 from az_mpi.play.limits import Limit
-from az_mpi.play.on_ranks import on_ranks
 
 if TYPE_CHECKING:
     from az_mpi.evaluate.arena import Played

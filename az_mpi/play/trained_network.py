@@ -39,10 +39,12 @@ class TrainedNetwork(NamedTuple):
 
     def about(self) -> dict[str, str]:
         """Return what a file says of the network: {name: text}, all but the version and the game as JSON."""
-        config = {name: value for name, value in _plain(self.config).items() if name in KEPT}
+        config = self.config.model_copy(update={"search": self.config.match_search()})
+        values = configuration.nested(configuration.without_folders(config))  # it may be read on another machine
+        kept = {name: value for name, value in values.items() if name in KEPT}
         outputs = list(self.network.heads)
         rows = {"iteration": self.iteration, "planes_shape": self.game.planes_shape, "heads": outputs,
-                "actions": self._names_of_actions(), "config": config}  # fmt: skip
+                "actions": self._names_of_actions(), "config": kept}  # fmt: skip
         return {"az_mpi": __version__, "game": self.game.name} | {name: json.dumps(row) for name, row in rows.items()}
 
     def _names_of_actions(self):
@@ -54,12 +56,6 @@ class TrainedNetwork(NamedTuple):
         first = game.initial(1)
         second = game.play(first, np.argmax(game.legal(first), axis=1))
         return [[_text(game, states[0], action) for action in range(game.num_actions)] for states in (first, second)]
-
-
-def _plain(config):
-    """Return a configuration as JSON has it, users' own files without their folders."""
-    values = json.loads(configuration.to_json(config))
-    return values | {"game": parse(config.game).short()}
 
 
 def _text(game, state, action):

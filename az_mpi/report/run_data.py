@@ -10,7 +10,7 @@ from az_mpi.core.problems import Refusal, escape
 from az_mpi.report import metrics
 from az_mpi.report.chart import Series
 from az_mpi.report.summary import loss_names
-from az_mpi.storage import plugin_sources
+from az_mpi.storage import plugin_sources, run_folder
 
 
 class RunData(NamedTuple):
@@ -100,8 +100,8 @@ class RunData(NamedTuple):
 def load(folder: str | Path) -> RunData:
     """Return the RunData of a run's folder. Raises Refusal where there is no run."""
     folder = Path(folder)
-    attempts = [_read(path) | {"number": int(path.stem)} for path in sorted(folder.glob("attempts/[0-9]*.json"),
-                                                                            key=lambda path: int(path.stem))]
+    attempts = [_read(path, run_folder.description) | {"number": int(path.stem)}
+                for path in _read(folder, run_folder.attempts)]
     if not attempts:
         raise Refusal(f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no attempts/NNN.json)\n"
                       "  name the folder of a run (--logdir of run_dist.py)")
@@ -113,11 +113,19 @@ def load(folder: str | Path) -> RunData:
     train, iterations, evaluations = (
         metrics.newest(records, kind, key)
         for kind, key in (("train", "step"), ("iteration", "iteration"), ("evaluation", "iteration")))
-    status, ladder = (_read(path) if path.exists() else {} for path in (folder / "status.json", folder / "ladder.json"))
+    status, ladder = (_read(path, _object) if path.exists() else {}
+                      for path in (folder / "status.json", folder / "ladder.json"))
     return RunData(folder, config, train, iterations, evaluations, attempts, status, ladder)
 
 
-def _read(path, read=files.read_json):
+def _object(path):
+    content = files.read_json(path)
+    if not isinstance(content, dict):
+        raise ValueError("no JSON object")
+    return content
+
+
+def _read(path, read):
     """Return read(path). Raises Refusal."""
     try:
         return read(path)

@@ -98,7 +98,10 @@ def _take_off_forced(trees, b, rule, visits):
     top = trees.edge[b, node.first_edge + best]
     if top.edge_visits == 0:
         return
-    highest = top.edge_value_sum / top.edge_visits + scale * top.edge_prior / (1 + top.edge_visits)
+    known, value = tree.exact_edge(trees, b, np.int64(0), node.first_edge + best)
+    if not known:
+        value = top.edge_value_sum / top.edge_visits
+    highest = value + scale * top.edge_prior / (1 + top.edge_visits)
     for k in range(len(visits)):
         edge = trees.edge[b, node.first_edge + k]
         if k == best or visits[k] == 0 or edge.edge_exact:

@@ -93,7 +93,7 @@ def repaired(run: Path, game: Game) -> Findings:
         if before.leftovers:
             files.remove_leftovers(run)
             done.append(f"{len(before.leftovers)} files of killed writers removed")
-        if before.damaged or before.links_wrong:
+        if (before.damaged or before.links_wrong) and (run / "games").is_dir():
             segment.link_all(run / "games", run / "games.h5")
             done.append(f"{run / 'games.h5'} links to all segments")
     finally:
@@ -156,7 +156,7 @@ class Findings:
         if files.unavailable(error):
             self._wrong(path, unreadable(error))
         else:
-            self._wrong(path, f"{type(error).__name__}: {error}", damaged)
+            self._wrong(path, f"{type(error).__name__}: {error}".removeprefix("ValueError: "), damaged)
 
     def _checkpoints(self):
         from az_mpi.storage import checkpoint
@@ -164,14 +164,13 @@ class Findings:
         self.newest, readable = None, True
         for path in reversed(checkpoint.find(self.run / "checkpoints")):
             try:
-                problem, damaged = checkpoint.damage(path), True
-            except OSError as error:
-                problem, damaged, readable = unreadable(error), False, False
-            if problem:
-                self._wrong(path, problem, damaged)
+                found = checkpoint.read(path)
+            except (OSError, ValueError) as error:
+                self._unusable(path, error, damaged=True)
+                readable = readable and not files.unavailable(error)
                 continue
             self.counts["checkpoints_num"] += 1
-            self.newest = self.newest or checkpoint.read(path).progress
+            self.newest = self.newest or found.progress
         folder = self.run / "checkpoints"
         if self.newest is None and readable and (lines := checkpoint.traces(folder)):
             self._wrong(folder, f"no checkpoint is whole ({lines[-1]}): put a copy of one there, or train on with "
@@ -271,7 +270,3 @@ class Findings:
             if isinstance(error, FileNotFoundError):
                 self.missing.append(path)
             return False
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

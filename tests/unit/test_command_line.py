@@ -1,12 +1,14 @@
-"""The command line: what it makes of good arguments, and that bad ones raise UsageError and print nothing."""
+"""The command line: what it makes of good arguments, and that bad ones raise Refusal and print nothing."""
 
 from pathlib import Path
 
 import pytest
 
 import az_mpi
-from az_mpi.config.command_line import SHORTCUTS, PrintAndExit, UsageError, environment_rank, parse
+from az_mpi.config.command_line import SHORTCUTS, PrintAndExit, parse
 from az_mpi.config.load import KEYS, ConfigError, loads
+from az_mpi.core.printing import environment_rank
+from az_mpi.core.problems import Refusal
 
 FILE = ["--config_file", "configs/smoke.json"]
 
@@ -103,14 +105,14 @@ BAD_USAGE = [
 
 @pytest.mark.parametrize("arguments, said", BAD_USAGE)
 def test_arguments_that_cannot_be_used(arguments, said):
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(Refusal) as caught:
         parse(arguments)
     assert said in str(caught.value)
     assert str(caught.value).endswith("\nAll options: python run_dist.py --help")
 
 
 def test_all_unknown_options_are_told_at_once():
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(Refusal) as caught:
         parse(["--confg_file", "x", "--lgdir", "y"])
     assert "--confg_file" in str(caught.value) and "did you mean --logdir?" in str(caught.value)
 

@@ -108,7 +108,8 @@ def where(**options):
     """Return options that name this machine and one rank."""
     parser = argparse.ArgumentParser()
     hosts.add_options(parser)
-    return argparse.Namespace(**vars(parser.parse_args(["--np", "1"])), **{"no_check": False} | options)
+    more = {"no_check": False, "games": 2, "simulations": 2} | options
+    return argparse.Namespace(**vars(parser.parse_args(["--np", "1"])), **more)
 
 
 @pytest.mark.parametrize("no_check", [True, False])
@@ -124,12 +125,11 @@ def test_launch_looks_at_the_hosts_unless_it_is_told_not_to(file, tmp_path, monk
 def test_a_job_without_a_result_is_refused_and_its_words_are_kept(said, result, tmp_path, monkeypatch):
     made = jobs.Jobs(where(), tmp_path)
     monkeypatch.setattr(jobs.mpi_job, "output", lambda *_: (0, said))
-    match = argparse.Namespace(games=2, simulations=2)
     if result:
-        assert made.match(Path("a"), Path("b"), match) == result
+        assert made.match(Path("a"), Path("b")) == result
     else:
         with pytest.raises(Refusal, match="jobs.log"):
-            made.match(Path("a"), Path("b"), match)
+            made.match(Path("a"), Path("b"))
     assert (tmp_path / "jobs.log").read_text() == said
 
 
@@ -154,12 +154,12 @@ class FakeJobs:
         (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
         return 60.0, True
 
-    def measure(self, variant, run, options):
+    def measure(self, variant, run):
         found = {"games_num": 2, "as_first": [0, 1, 0], "as_second": [0, 1, 0], "wins": 0, "draws": 2, "losses": 0,
                  "score": 0.5, "score_low": 0.1, "score_high": 0.9, "elo": 0.0, "elo_low": -9.0, "elo_high": 9.0}
         return {"matches": {name: found for name in variant.config.evaluate.opponents}}
 
-    def match(self, first, second, options):
+    def match(self, first, second):
         return {"as_first": [0, 1, 0], "as_second": [0, 1, 0], "elo": 0.0}
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ import torch
 from helpers import make_config, make_run, positions, trained
 
 from az_mpi import __main__, __version__, games
+from az_mpi.config.schema import Evaluate
 from az_mpi.core.problems import Refusal
 from az_mpi.network import graph
 from az_mpi.play import trained_network
-from az_mpi.play.export import export_command, onnx_file
+from az_mpi.play.export import export_command, onnx_file, web_page
 from az_mpi.play.loaded_player import load_player
 
 NETWORK = {"blocks": 2, "channels": 16}
@@ -71,6 +73,21 @@ def test_what_an_onnx_file_says_of_itself():
     first, second = found("hex(size=3)")._names_of_actions()  # each as the player sees it
     assert first[:3] == ["a1", "b1", "c1"] and second[:3] == ["a1", "a2", "a3"]
     assert found("go(size=19,komi=7)")._names_of_actions()[0][:1] == ["A19"]
+
+
+def test_a_file_thinks_as_the_matches_and_finds_a_users_files_beside_it(tmp_path):
+    """The files may be at another place than where the run found them."""
+    for place in ("run", "elsewhere"):
+        (tmp_path / place).mkdir()
+        shutil.copy("examples/own_head.py", tmp_path / place)
+    network = found("tictactoe", ("policy", "value", f"{tmp_path}/run/own_head.py:MovesLeft"))
+    network = network._replace(config=network.config.model_copy(update={"evaluate": Evaluate(simulations=70)}))
+    (tmp_path / "elsewhere" / "network.onnx").write_bytes(export_command.onnx(network))
+    shutil.rmtree(tmp_path / "run")
+    config = trained_network.read(tmp_path / "elsewhere" / "network.onnx").config
+    assert config.network.heads[2] == f"{tmp_path}/elsewhere/own_head.py:MovesLeft"
+    assert config.search.simulations == 70
+    assert web_page.pack(network, *graph.operations(network.network))["settings"]["simulations"] == 70
 
 
 @pytest.mark.parametrize("heads", [("policy", "value"), ("policy", "wdl")])

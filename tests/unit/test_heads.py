@@ -321,3 +321,21 @@ def test_pooling_and_rows_by_hand_with_their_gradients(mode, layout):
         assert x.grad.tolist() == [[[[1, 0], [3, 4]], [[0, 0], [0, 0]]]]
     finally:
         torch.set_deterministic_debug_mode("default")
+
+
+@pytest.mark.parametrize("heads, bias, wanted", [
+    (("policy", "value"), [5.0], [-1.0]),  # tanh(5) is 1 in bf16, where its gradient is 0
+    (("policy", "value", "short_term_value"), [5.0], [-1.0]),
+    (("policy", "wdl"), [60.0, 0.0, 0.0], [[0.0, 0.0, 1.0]]),
+])
+@pytest.mark.parametrize("bf16", [True, False])
+def test_a_sure_but_wrong_value_learns(heads, bias, wanted, bf16):
+    network = trained(3, make_config(network={"blocks": 1, "channels": 8, "heads": heads}).network, TICTACTOE)
+    *_, head = network.heads.values()
+    with torch.no_grad():
+        head.out.weight.zero_()
+        head.out.bias.copy_(torch.tensor(bias))
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        output = network(torch.zeros(1, *TICTACTOE.planes_shape))[head.name]
+    head.loss(output, torch.tensor(wanted)).sum().backward()
+    assert head.out.bias.grad.abs().max() > 1e-5

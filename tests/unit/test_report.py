@@ -330,6 +330,13 @@ def test_nesting_that_python_does_not_read_is_no_record(run, capsys):
     assert "status.json: cannot be read: it is nested too deeply" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["attempts/002.json", "status.json"])
+def test_json_of_another_shape_is_refused(run, capsys, name):
+    (run / name).write_text("[]")
+    assert commands.main(["report", str(run)]) == 2
+    assert f"{name}: cannot be read: no " in capsys.readouterr().err
+
+
 NAME = "ä 中文 $x ".encode() + b"\xff"
 
 

@@ -173,6 +173,13 @@ def test_links_are_made_anew(run, capsys):
     assert told(run, capsys, "--repair")[0] == 0 and len(segment.linked(run / "games.h5")) == 2
 
 
+def test_a_run_without_its_games_is_told_of_what_was_mended(run, capsys):
+    shutil.rmtree(run / "games")
+    (run / "config.json").write_text("flipped")
+    status, values = told(run, capsys, "--repair")
+    assert status == 1 and "config.json" in str(values["repaired"])
+
+
 def test_a_run_under_way_is_not_repaired(run, capsys):
     held = lock.Lock.take(run, [lock.me()], 5)  # by a job
     assert __main__.main(["verify", str(run), "--repair"]) == 2

@@ -179,5 +179,6 @@ OPERATIONS = {
     "amax": lambda ops, x, dim, keepdim=False: ops.reduce_max(x, ops.constant(np.array(dim)), keepdim),
     "adaptive_max_pool2d": _maxima,
     "contiguous": lambda ops, x: x,
+    "float": lambda ops, x: x,
     "mean": lambda ops, x, dim, keepdim=False: ops.reduce_mean(x, ops.constant(np.array(dim)), keepdim),
 }

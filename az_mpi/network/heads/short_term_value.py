@@ -24,7 +24,7 @@ class ShortTermValue(Scalar):
         self.name, self.horizon = f"short_term_value_{horizon}", horizon
 
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(super().forward(tower))
+        return torch.tanh(super().forward(tower).float())  # not in bf16, see `Value`
 
     def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
         lengths, last = record.games["length"], last_positions(record)

@@ -38,7 +38,8 @@ class Value(Head):
         zero(self.out)
 
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(self.out(self.last_hidden(tower))).squeeze(1)
+        # Not in bf16, where it is 1 from 3.5 on: a sure but wrong value would have no gradient.
+        return torch.tanh(self.out(self.last_hidden(tower)).float()).squeeze(1)
 
     def last_hidden(self, tower: torch.Tensor) -> torch.Tensor:
         """Return the last hidden layer, float [B, HIDDEN]."""

@@ -34,7 +34,7 @@ class WinDrawLoss(Value):
         return (1 - share) * _parts(z) + share * np.where((np.abs(z) == 1)[:, None], decided, _parts(q))
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return -(target * output.float().clamp_min(1e-9).log()).sum(dim=1)
+        return -(target * output.float().clamp_min(1e-30).log()).sum(dim=1)
 
 
 def _parts(value):

@@ -49,11 +49,12 @@ def pack(found: "TrainedNetwork", operations: list[graph.Operation], outputs: di
     tensors = [tensor.astype("<f4") for one in needed for tensor in one.tensors.values()]
     rows = [{"kind": one.kind, "output": one.output, "inputs": one.inputs, "settings": one.settings,
              "tensors": [tensor.shape for tensor in one.tensors.values()]} for one in needed]  # fmt: skip
+    search = found.config.match_search()
     return {
         "game": spec(found.game),
         "network": {"operations": rows, "outputs": searched, "shape": found.game.planes_shape},
         "weights": base64.b64encode(np.concatenate([tensor.reshape(-1) for tensor in tensors]).tobytes()).decode(),
-        "settings": {name: getattr(found.config.search, name) for name in SETTINGS},
+        "settings": {name: getattr(search, name) for name in SETTINGS},
         "about": {"game": found.game.name, "run": "az_mpi", "checkpoint": f"iteration {found.iteration}"},
     }
 

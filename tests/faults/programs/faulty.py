@@ -17,7 +17,7 @@ from pathlib import Path
 
 import run_dist
 from az_mpi import loop, modes
-from az_mpi.config.command_line import environment_rank
+from az_mpi.core.printing import environment_rank
 from az_mpi.core.signals import Stopped
 from az_mpi.mpi import placement
 from az_mpi.mpi.world import World

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 import run_dist
-from az_mpi.config.command_line import environment_rank
+from az_mpi.core.printing import environment_rank
 from az_mpi.train.replay import Replay
 
 RANK, FIRST, LAST = map(int, sys.argv[1:4])

@@ -8,7 +8,7 @@ import signal
 import sys
 
 import run_dist
-from az_mpi.config.command_line import environment_rank
+from az_mpi.core.printing import environment_rank
 from az_mpi.mpi.world import World
 
 VICTIM = 1

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import run_dist
-from az_mpi.config.command_line import environment_rank, parse
+from az_mpi.config.command_line import parse
+from az_mpi.core.printing import environment_rank
 from az_mpi.selfplay.player import Player
 from az_mpi.train.learner import Learner
 

@@ -7,7 +7,7 @@ import os
 import sys
 
 import run_dist
-from az_mpi.config.command_line import environment_rank
+from az_mpi.core.printing import environment_rank
 from az_mpi.run import weights
 from az_mpi.train.learner import Learner
 

@@ -6,7 +6,7 @@ It trains on the processor all the same; nothing else is changed.
 import sys
 
 import run_dist
-from az_mpi.config.command_line import environment_rank
+from az_mpi.core.printing import environment_rank
 from az_mpi.mpi import placement
 
 

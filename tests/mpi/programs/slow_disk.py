@@ -11,7 +11,7 @@ import threading
 import time
 
 import run_dist
-from az_mpi.config.command_line import environment_rank
+from az_mpi.core.printing import environment_rank
 from az_mpi.train.learner import Learner
 
 fsync = os.fsync

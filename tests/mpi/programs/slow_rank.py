@@ -4,7 +4,7 @@ import sys
 import time
 
 import run_dist
-from az_mpi.config.command_line import environment_rank
+from az_mpi.core.printing import environment_rank
 from az_mpi.selfplay.player import Player
 
 LAST = 2

@@ -2,34 +2,27 @@
 
 import argparse
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE
+from az_mpi.core.printing import environment_rank, print_once
 from az_mpi.core.problems import Refusal
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
-
-LAST_WORDS_S = 1.0  # for root to print, before mpirun ends all ranks since one has failed
 
 
 def on_ranks(parser: Parser, arguments: list[str], do: "Callable[[World, argparse.Namespace], None]") -> int:
     """Read the command line, join the job, call do(world, what was given) on every rank, and return the exit status.
 
     A Refusal that all ranks raise is printed once. Any other exception ends the whole job."""
-    from az_mpi.config.command_line import environment_rank
-
     try:
         given = parser.parse_args(arguments)
     except Refusal as error:
-        if environment_rank() == 0:
-            raise
-        time.sleep(LAST_WORDS_S)
-        return error.status
+        return print_once(f"{error}\n", sys.stderr, error.status, environment_rank())
     from az_mpi.mpi.peers import PeerLost
     from az_mpi.mpi.world import World
 
@@ -38,11 +31,7 @@ def on_ranks(parser: Parser, arguments: list[str], do: "Callable[[World, argpars
         do(world, given)
         return DONE
     except Refusal as error:
-        if world.is_root:
-            print(error, file=sys.stderr, flush=True)
-        else:
-            time.sleep(LAST_WORDS_S)
-        return error.status
+        return print_once(f"{error}\n", sys.stderr, error.status, world.rank)
     except PeerLost as error:
         print(f"rank {world.rank} of {world.size} on {world.host}: another rank was lost: {error}", file=sys.stderr)
         return _abort(world, RESUMABLE)
