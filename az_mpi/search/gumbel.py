@@ -22,21 +22,18 @@ from az_mpi.search import puct, root, simulation, streams, tree
 TINY = 1e-30  # the least prior, so that its logarithm is finite
 LEAST = 1e-6  # smaller parts of the largest probability are left out of the training target
 
-# Of each tree: the round of sequential halving under way. In a sweep each of the `width` best actions gets a visit.
+# Of each tree: the round of sequential halving under way. What it visits next follows from the visits alone, so that
+# several descents can be begun, or taken back, before one is completed.
 ROUND = np.dtype(
     [
-        ("left", np.int32),  # simulations of the round; 0: none is under way
-        ("length", np.int32),  # simulations in all
+        ("begun", np.int32),  # simulations of the root before the round
+        ("length", np.int32),  # simulations of the round; 0: none was begun
         ("num", np.int32),  # of actions considered
-        ("width", np.int32),
-        ("sweep_left", np.int32),  # visits of the sweep that are to come
-        ("sweeps_left", np.int32),  # sweeps until the width is halved, this one included
-        ("level", np.int32),  # visits in the round that an action of this sweep has before it
     ],
     align=True,
 )
-# An action that the round considers: its edge, counted from the root's first; its Gumbel number; visits in the round.
-CONSIDERED = np.dtype([("gumbel", np.float64), ("edge", np.int32), ("visits", np.int32)], align=True)
+# An action that the round considers: its edge, counted from the root's first; its Gumbel number; visits before it.
+CONSIDERED = np.dtype([("gumbel", np.float64), ("edge", np.int32), ("before", np.int32)], align=True)
 
 
 class Rule(NamedTuple):
@@ -64,7 +61,7 @@ class Search(puct.Search):
     def _begin_search(self, slots):
         super()._begin_search(slots)
         self._noise_due[slots] = False  # Dirichlet noise
-        self._rule.round["left"][slots] = self._rule.round["num"][slots] = 0
+        self._rule.round[slots] = 0
 
     def _policy(self, slots):
         return _policy(self.trees, slots, self._rule)
@@ -171,43 +168,30 @@ def _inner_edge(trees, b, n, rule):
     return best
 
 
+@overload(simulation.prepare_root)
+def _prepare_for_gumbel(trees, b, rule):
+    if rule.instance_class is Rule:
+        return lambda trees, b, rule: _prepare(trees, b, rule)
+    return None
+
+
 @njit(cache=True, nogil=True)
-def _root_edge(trees, b, rule):
-    """Return the root's edge that sequential halving visits next, and count the visit."""
-    this = rule.round[b]
+def _prepare(trees, b, rule):
+    """Begin a round if none is under way, or all actions of this one are proven losses."""
+    node, this, open_ones = trees.node[b, 0], rule.round[b], 0
+    if node.edge_count == 0 or node.exact:
+        return
+    for i in range(this.num):
+        open_ones += root.playable(trees, b, np.int64(0), node.first_edge + rule.considered[b, i].edge)
+    if open_ones == 0 or node.visits - 1 - this.begun >= this.length:
+        _begin_round(trees, b, rule)
+
+
+@njit(cache=True, nogil=True)
+def _begin_round(trees, b, rule):
+    """Draw the actions that a round considers, in the order of the edges."""
+    node, this = trees.node[b, 0], rule.round[b]
     logits = _logits(trees, b, np.int64(0), rule, completed(trees, b, np.int64(0)))
-    best = -1
-    while best < 0:
-        if this.left == 0:
-            _begin_round(trees, b, rule, logits)
-        elif this.sweep_left == 0:
-            _next_sweep(this)
-        best = _best_considered(rule.considered[b], this.num, logits, this.level)
-        if best < 0:
-            this.left = 0  # all of them are proven losses: consider others
-    this.left -= 1
-    this.sweep_left -= 1
-    rule.considered[b, best].visits += 1
-    return np.int64(trees.node[b, 0].first_edge + rule.considered[b, best].edge)
-
-
-@njit(cache=True, nogil=True)
-def _best_considered(considered, num, logits, level, temperature=1.0):
-    """Return which of the actions considered has the largest temperature * Gumbel number + logit, of those with
-    `level` visits if there are any; -1 if none is playable."""
-    best, best_score, best_fits = -1, -np.inf, False
-    for i in range(num):
-        score = temperature * considered[i].gumbel + logits[considered[i].edge]
-        fits = considered[i].visits == level
-        if score > -np.inf and (best < 0 or fits > best_fits or (fits == best_fits and score > best_score)):
-            best, best_score, best_fits = i, score, fits
-    return best
-
-
-@njit(cache=True, nogil=True)
-def _begin_round(trees, b, rule, logits):
-    """Draw the actions that a round considers, in the order of the edges, and set the round to its first sweep."""
-    this, done = rule.round[b], trees.node[b, 0].visits - 1
     numbers, chosen, num = np.zeros(len(logits)), np.zeros(len(logits), np.bool_), 0
     if rule.explores[b]:
         for k in range(len(logits)):
@@ -225,52 +209,77 @@ def _begin_round(trees, b, rule, logits):
     for k in range(len(logits)):
         if chosen[k]:
             considered = rule.considered[b, at]
-            considered.gumbel, considered.edge, considered.visits = numbers[k], k, 0
+            considered.gumbel, considered.edge = numbers[k], k
+            considered.before = trees.edge[b, node.first_edge + k].edge_visits
             at += 1
-    this.left = this.length = rule.target[b] - done if rule.target[b] > done else max(done, 1)
-    this.num = this.width = this.sweep_left = num
-    this.sweeps_left, this.level = _sweeps(this), 0
+    this.begun, this.num = node.visits - 1, num
+    this.length = rule.target[b] - this.begun if rule.target[b] > this.begun else max(this.begun, 1)
 
 
 @njit(cache=True, nogil=True)
-def _sweeps(this):
-    """Return how many sweeps a round makes with its width: each width gets an equal share of the simulations."""
-    halvings = max(math.ceil(math.log2(this.num)), 1)
-    return max(this.length // (halvings * this.width), 1)
+def level(num: int, length: int, k: int) -> int:
+    """Return how many visits in the round an action has that simulation k of it, from 0 on, visits next. The round has
+    `length` simulations and considers `num` actions.
+
+    Sequential halving: in a sweep each of the best `width` actions gets a visit. The width is num at first, and is
+    halved until it is 2; each width gets an equal share of the simulations (Danihelka et al. 2022, section 3.3)."""
+    width, visits, halvings = num, 0, max(math.ceil(math.log2(num)), 1)
+    while True:
+        sweeps = max(length // (halvings * width), 1)
+        if k < sweeps * width:
+            return visits + k // width
+        k -= sweeps * width
+        visits += sweeps
+        width = max(width // 2, min(width, 2))
 
 
 @njit(cache=True, nogil=True)
-def _next_sweep(this):
-    this.level += 1
-    this.sweeps_left -= 1
-    if this.sweeps_left == 0:
-        this.width = max(this.width // 2, min(this.width, 2))
-        this.sweeps_left = _sweeps(this)
-    this.sweep_left = this.width
+def _root_edge(trees, b, rule):
+    """Return the root's edge that sequential halving visits next. Descents beyond the round's end, of several that were
+    begun together, belong to its last sweep."""
+    node, this = trees.node[b, 0], rule.round[b]
+    logits = _logits(trees, b, np.int64(0), rule, completed(trees, b, np.int64(0)))
+    k = min(node.visits - 1 - this.begun, this.length - 1)
+    best = _best_considered(trees, b, rule, logits, level(this.num, this.length, k))
+    return np.int64(node.first_edge + rule.considered[b, best].edge)
+
+
+@njit(cache=True, nogil=True)
+def _visits(trees, b, rule, i):
+    """Return the visits in the round of action i of those considered."""
+    considered = rule.considered[b, i]
+    return trees.edge[b, trees.node[b, 0].first_edge + considered.edge].edge_visits - considered.before
+
+
+@njit(cache=True, nogil=True)
+def _best_considered(trees, b, rule, logits, visits, temperature=1.0):
+    """Return which of the actions considered has the largest temperature * Gumbel number + logit, of those with so many
+    `visits` in the round if there are any; -1 if none is playable."""
+    best, best_score, best_fits = -1, -np.inf, False
+    for i in range(rule.round[b].num):
+        considered = rule.considered[b, i]
+        score = temperature * considered.gumbel + logits[considered.edge]
+        fits = _visits(trees, b, rule, i) == visits
+        if score > -np.inf and (best < 0 or fits > best_fits or (fits == best_fits and score > best_score)):
+            best, best_score, best_fits = i, score, fits
+    return best
 
 
 @njit(cache=True, nogil=True)
 def _policy(trees, slots, rule):
     """See `root.policy`."""
-    most, m = 0, 0
-    for i in range(len(slots)):
-        most += trees.node[slots[i], 0].edge_count
-    nums, actions, probabilities = np.zeros(len(slots), np.int32), np.empty(most, np.int32), np.empty(most, np.float32)
+    nums, actions, probabilities = root.policy_room(trees, slots)
+    m = 0
     for i in range(len(slots)):
         b, n = slots[i], np.int64(0)
         if trees.node[b, n].edge_count == 0:
             continue
         policy = _improved(trees, b, n, rule, completed(trees, b, n))
-        highest, total = policy.max(), 0.0
+        highest = policy.max()
         for k in range(len(policy)):
             policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
-            total += policy[k]
-        for k in range(len(policy)):
-            if policy[k] > 0:
-                actions[m] = trees.edge[b, trees.node[b, n].first_edge + k].edge_action
-                probabilities[m] = policy[k] / total
-                nums[i] += 1
-                m += 1
+        nums[i] = root.write_policy(trees, b, policy, actions[m:], probabilities[m:])
+        m += nums[i]
     return nums, actions[:m], probabilities[:m]
 
 
@@ -296,14 +305,13 @@ def _choose(trees, slots, rule, temperature):
     for i in range(len(slots)):
         b, n = slots[i], np.int64(0)
         logits = _logits(trees, b, n, rule, completed(trees, b, n))
-        chosen, considered, most = np.argmax(logits), rule.considered[b], 0  # the best one if no round considers any
+        chosen, most = np.argmax(logits), 0  # the best one if no round considers any
         for j in range(rule.round[b].num):
-            if logits[considered[j].edge] > -np.inf:
-                most = max(most, considered[j].visits)
+            if logits[rule.considered[b, j].edge] > -np.inf:
+                most = max(most, _visits(trees, b, rule, j))
         cold = rule.explores[b] and temperature[i] < 1
-        best = _best_considered(considered, rule.round[b].num, logits, -1 if cold else most,
-                                temperature[i] if cold else 1.0)
+        best = _best_considered(trees, b, rule, logits, -1 if cold else most, temperature[i] if cold else 1.0)
         if best >= 0:
-            chosen = considered[best].edge
+            chosen = rule.considered[b, best].edge
         actions[i] = trees.edge[b, trees.node[b, n].first_edge + chosen].edge_action
     return actions

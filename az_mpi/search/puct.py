@@ -17,7 +17,7 @@ from numba import njit
 from numba.extending import overload
 
 from az_mpi.search import root, simulation, streams, tree
-from az_mpi.search.tree import WIN
+from az_mpi.search.tree import NO_CHILD, WIN
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
@@ -210,7 +210,7 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
     first, last = node.first_edge, node.first_edge + node.edge_count
     visited = 0.0
     for e in range(first, last):
-        if trees.edge[b, e].edge_visits > 0:
+        if trees.edge[b, e].edge_child != NO_CHILD:  # a visit under way, of several, has no child yet
             visited += trees.edge[b, e].edge_prior
     unvisited_q = node.value_sum / node.visits - fpu_reduction * math.sqrt(visited)
     scale = exploration[node.visits]
@@ -218,7 +218,7 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
     for e in range(first, last):
         edge = trees.edge[b, e]
         q, visits = unvisited_q, edge.edge_visits
-        if visits > 0:
+        if edge.edge_child != NO_CHILD:
             q = edge.edge_value_sum / visits
             known, value = tree.exact_edge(trees, b, n, e)
             if known:
@@ -227,6 +227,11 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
         if score > best_score:
             best, best_score = e, score
     return best
+
+
+@overload(simulation.prepare_root)
+def _prepare_for_puct(trees, b, rule):
+    return (lambda trees, b, rule: None) if rule.instance_class is Rule else None
 
 
 @overload(simulation.choose_edge)

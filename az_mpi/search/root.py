@@ -60,7 +60,9 @@ def playable(trees: tree.Trees, b: int, n: int, e: int) -> bool:
     reaches that; else it is no proven loss."""
     known, value = tree.exact_edge(trees, b, n, e)
     node = trees.node[b, n]
-    return known and value >= node.exact_value if node.exact else not known or value > -WIN
+    if node.exact:
+        return known and value >= node.exact_value
+    return not known or value > -WIN
 
 
 @njit(cache=True, nogil=True)
@@ -115,25 +117,39 @@ def _take_off_forced(trees, b, rule, visits):
 
 
 @njit(cache=True, nogil=True)
+def policy_room(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what `policy` returns, with zeros as numbers, and room for all edges of these roots."""
+    edges_num = 0
+    for i in range(len(slots)):
+        edges_num += trees.node[slots[i], 0].edge_count
+    return np.zeros(len(slots), np.int32), np.empty(edges_num, np.int32), np.empty(edges_num, np.float32)
+
+
+@njit(cache=True, nogil=True)
+def write_policy(trees: tree.Trees, b: int, weights: np.ndarray, actions: np.ndarray,
+                 probabilities: np.ndarray) -> int:
+    """Write the root's actions whose weights, [edges], are above 0, and their shares of all weights; return their
+    number."""
+    num, total = 0, 0.0
+    for k in range(len(weights)):
+        total += weights[k]
+    for k in range(len(weights)):
+        if weights[k] > 0:
+            actions[num] = trees.edge[b, trees.node[b, 0].first_edge + k].edge_action
+            probabilities[num] = weights[k] / total
+            num += 1
+    return num
+
+
+@njit(cache=True, nogil=True)
 def policy(trees: tree.Trees, slots: np.ndarray, rule: Rule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (the number of actions with a probability, int32 [n]; these actions, int32 [M], in order, slot by slot;
     their shares of `counts`, float32 [M])."""
-    n, most, m = len(slots), 0, 0
-    for i in range(n):
-        most += trees.node[slots[i], 0].edge_count
-    nums, actions, probabilities = np.zeros(n, np.int32), np.empty(most, np.int32), np.empty(most, np.float32)
-    for i in range(n):
-        b = slots[i]
-        visits = counts(trees, b, rule)
-        total = 0
-        for k in range(len(visits)):
-            total += visits[k]
-        for k in range(len(visits)):
-            if visits[k] > 0:
-                actions[m] = trees.edge[b, trees.node[b, 0].first_edge + k].edge_action
-                probabilities[m] = visits[k] / total
-                nums[i] += 1
-                m += 1
+    nums, actions, probabilities = policy_room(trees, slots)
+    m = 0
+    for i in range(len(slots)):
+        nums[i] = write_policy(trees, slots[i], counts(trees, slots[i], rule), actions[m:], probabilities[m:])
+        m += nums[i]
     return nums, actions[:m], probabilities[:m]
 
 

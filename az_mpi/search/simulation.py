@@ -13,6 +13,13 @@ from az_mpi.search.tree import NO_CHILD
 
 KNOWN = -2  # in place of an action: the descent ended at a node whose result is known
 
+
+def prepare_root(trees: tree.Trees, b: int, rule: tuple) -> None:
+    """Get the root of tree b ready for descents that begin together. For compiled code: a search adds an `overload` for
+    the type of its rule."""
+    raise NotImplementedError
+
+
 def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
     """Return the edge of node n, int64, to descend in the simulation under way. For compiled code: a search adds an
     `overload` for the type of its rule."""
@@ -42,6 +49,7 @@ def _descend(trees, b, rule, noise):
 @njit(cache=True, nogil=True)
 def _select_one(trees, b, rule, noise):
     """Return what `_descend` does; but a known result is backed up, and node is NO_CHILD."""
+    prepare_root(trees, b, rule)
     n, action = _descend(trees, b, rule, noise)
     if action == KNOWN:
         tree.backup(trees, b, n, trees.node[b, n].exact_value)
@@ -160,6 +168,7 @@ def select_several(trees: tree.Trees, b: int, leaves_max: int, rule: tuple, nois
     most, depth = 2 * leaves_max, trees.path.shape[1]
     nodes, actions, paths = np.empty(most, np.int64), np.empty(most, np.int64), np.empty((most, depth + 1), np.int32)
     saved, counted, num, found = np.empty((most, depth, 2)), np.zeros(most, np.bool_), 0, 0
+    prepare_root(trees, b, rule)
     while found < leaves_max and num < most:
         nodes[num], actions[num] = _descend(trees, b, rule, noise)
         paths[num, 0], paths[num, 1:] = trees.tree[b].path_length, trees.path[b]

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from helpers import Hashed, board, check_tree, loaded_player, searching, tree_as_dict, visits_of
+from helpers import Hashed, board, check_tree, loaded_player, positions, searching, tree_as_dict, visits_of
 
 from az_mpi import games
 from az_mpi.evaluate import solver
+from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.play.limits import Limit
 from az_mpi.play.session import Session
 from az_mpi.search import simulation
@@ -42,6 +43,30 @@ def test_trees_stay_sound_through_a_game(game, simulations, algorithm):
         search.advance(slots, action)
         state = game.play(state, action)
     assert max(evaluate.sizes) == 8 and np.mean(evaluate.sizes) > 3
+
+
+@pytest.mark.parametrize("m, simulations, visits", [(16, 32, [4] * 4 + [2] * 4 + [1] * 8), (4, 8, [3, 3, 1, 1])])
+def test_halving_gives_the_same_visits_with_several_leaves(m, simulations, visits):
+    """All moves are alike, and no two descents of a batch meet: test_gumbel.py has these visits by hand."""
+    game = games.make("mnk(m=4,n=4,k=4)")
+    search, slots = searching(game, UniformEvaluator(game), game.initial(1), simulations=40, algorithm="gumbel",
+                              gumbel_actions=m)  # fmt: skip
+    search.target[:] = simulations
+    search.step(slots)
+    while not search.done(slots)[0]:
+        search.step_several(0, min(8, simulations + 1 - search.trees.visits[0, 0]))
+    assert visits_of(search, slots)[0].tolist() == visits + [0] * (16 - len(visits))
+
+
+def test_gumbel_chooses_one_of_its_most_visited_actions_however_many_leaves_it_takes():
+    """Descents that meet are taken back; they must not end the round."""
+    for state in positions(20, CONNECT4):
+        search, slots = searching(CONNECT4, Hashed(CONNECT4), state[None], simulations=200, algorithm="gumbel")
+        search.target[:] = 64
+        while not search.done(slots)[0]:
+            search.step_several(0, 16)
+        visits = visits_of(search, slots)[0]
+        assert search.trees.exact[0, 0] or visits[search.choose(slots, np.zeros(1))[0]] == visits.max()
 
 
 @BOTH
