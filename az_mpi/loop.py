@@ -51,10 +51,8 @@ def iteration(run: Run) -> None:
         progress.phase = "train"
     with timers("train"):
         outcome = learning.learn(run, functools.partial(save_now, run))
-    if outcome.failure:
-        resume.give_up(run, outcome.failure)
-    if outcome.stop:
-        resume.leave(run)
+    if outcome.stop or outcome.failure:
+        resume.leave(run, outcome.failure)
     with timers("broadcast"):
         weights.broadcast_weights(run)
         archive.renew(run)

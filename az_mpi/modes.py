@@ -5,8 +5,6 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +23,6 @@ from az_mpi.run import evaluations, exchange, kernels, resume, weights
 from az_mpi.run.setup import assemble
 from az_mpi.selfplay import quota
 from az_mpi.storage import checkpoint, lock, run_folder, segment
-from az_mpi.storage.checkpoint import Checkpoint
 from az_mpi.storage.run_folder import RunFolderError
 
 
@@ -42,17 +39,23 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
             raise NotNow("stopped, as a signal asked, before the run began; start the same command again to go on")
 
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
-    start = _Start(arguments, config, world.hosts, ranks, dead)
+    held: lock.Lock | None = None  # by root, on the folder
+
+    def take(network):
+        nonlocal held
+        check_network(arguments, config, network)
+        attempt, held = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
+        return attempt
+
     try:
-        run = assemble(config, world, folder, start.take, trainers_num, requests)
+        run = assemble(config, world, folder, take, trainers_num, requests)
     except BaseException:
-        if start.lock:
-            start.lock.release()
+        if held:
+            held.release()
         raise
     try:
         if world.is_root:
-            run.files.hold(start.lock)
-            run.files.newest = start.newest
+            run.files.hold(held)
         run.files.ranks, run.files.token = ranks, world.share(run.files.lock and run.files.lock.token)
         kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
         _train(run)
@@ -61,30 +64,15 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
             run.files.lock.release()
 
 
-class _Start:
-    """How root takes a run's folder. lock: on the folder; newest: its newest checkpoint; both None until `take`."""
-
-    def __init__(self, arguments: Arguments, config: Config, hosts: Sequence[str], ranks: list[dict[str, Any]],
-                 dead: dict[str, str]):
-        """ranks, dead: see `Lock.take`."""
-        self.arguments, self.config, self.hosts, self.ranks, self.dead = arguments, config, hosts, ranks, dead
-        self.lock: lock.Lock | None = None
-        self.newest: Checkpoint | None = None
-
-    def take(self, network: torch.nn.Module) -> int:
-        """Take the lock of the folder, prepare the folder and return the number of this start. Raises Refusal before
-        anything is written there. network: of the run; its checkpoints must be of this network."""
-        arguments, config, folder = self.arguments, self.config, self.arguments.logdir
-        run_folder.check_sources(folder, config, arguments.allow_other_source)
-        with run_folder.usable(folder):
-            self.newest = checkpoint.refuse_unusable(folder / "checkpoints", arguments.without_checkpoint,
-                                                     network.state_dict())
-        if self.newest and checkpoint.added_blocks(self.newest.model, network.state_dict()):
-            weights.check_growth(network, config.network.block)
-        name = checkpoint.path_of(folder, self.newest.progress).name if self.newest else None
-        attempt, self.lock = run_folder.start(folder, config, self.hosts, arguments.fresh, self.ranks, self.dead, _say,
-                                              name)
-        return attempt
+def check_network(arguments: Arguments, config: Config, network: torch.nn.Module) -> None:
+    """Check that the run in --logdir, if there is one, can go on with this network and with the users' own files.
+    Writes nothing; raises Refusal. Not collective: for root."""
+    folder, ours = arguments.logdir, network.state_dict()
+    run_folder.check_sources(folder, config, arguments.allow_other_source)
+    with run_folder.usable(folder):
+        newest = checkpoint.refuse_unusable(folder / "checkpoints", arguments.without_checkpoint, ours)
+    if newest and checkpoint.added_blocks(newest.model, ours):
+        weights.check_growth(network, config.network.block)
 
 
 _say = functools.partial(print, file=sys.stderr, flush=True)  # before there is a logger

@@ -3,12 +3,12 @@
 import ipaddress
 import os
 import re
-import stat
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from az_mpi.core import files
 from az_mpi.core.arguments import whole
 from az_mpi.core.problems import Refusal, escape
 
@@ -212,15 +212,9 @@ def _text(path):
     """Return the text of a hostfile. Raises Refusal."""
     name = f"--hostfile {escape(str(path))}"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Refusal(f"{name}: not a file")
-            data = file.read(HOSTFILE_BYTES_MAX + 1)
+        data = files.read(os.path.realpath(path), HOSTFILE_BYTES_MAX)  # the path may be a link
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         raise Refusal(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}\n  {FILE_FORM}") from error
-    if len(data) > HOSTFILE_BYTES_MAX:
-        raise Refusal(f"{name}: larger than {HOSTFILE_BYTES_MAX} bytes: not a hostfile\n  {FILE_FORM}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -182,10 +182,8 @@ class Sender:
         first, until = self._count + 1, time.monotonic() + LAST_WORDS_S
         while self._heard < first and time.monotonic() < until:
             self._beat(urgent=True)
-            pause = time.monotonic() + _LOOK_EVERY_S
-            while self._heard < first and time.monotonic() < pause:
-                time.sleep(0.01)
-                self._hear()
+            time.sleep(0.05)
+            self._hear()
         return self._heard >= first
 
     def _run(self):

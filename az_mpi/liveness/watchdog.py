@@ -10,7 +10,7 @@ which consist of steps of equal length, and while it waits for its own GPU, a ra
 file system or waits for others, it is killed after PATIENCE_S; hang_detection.py may find it asleep there sooner.
 
 Until all ranks have joined the MPI job, MPI reports no loss: under ULFM all ranks wait in MPI_Init for one that was
-killed. Then the watchdogs of its host end the job.
+killed. Then its watchdog ends the job.
 """
 
 import math
@@ -55,35 +55,26 @@ def step() -> None:
 
 
 @contextmanager
-def steps() -> Iterator[None]:
+def steps(done: int = 0) -> Iterator[None]:
     """Mark a block, or a function, that consists of steps of about equal length; the first may take longer, to compile.
-    """
-    try:
-        yield
-    finally:
-        _words[_STEPS] = 0
-        tick()
-
-
-@contextmanager
-def _counted_as(steps):
-    done, _words[_STEPS] = _words[_STEPS], steps
+    done: steps that count as done already."""
+    before, _words[_STEPS] = _words[_STEPS], done
     tick()
     try:
         yield
     finally:
-        tick()  # first: these seconds must not count as the step's
-        _words[_STEPS] = done
+        tick()  # first: these seconds must not count as a step's of the block around this one
+        _words[_STEPS] = before
 
 
 def brief() -> AbstractContextManager[None]:
     """Mark a block that does not compile, nor wait for other ranks or a file system. It may wait for the rank's GPU."""
-    return _counted_as(FAMILIAR)
+    return steps(FAMILIAR)
 
 
 def aside() -> AbstractContextManager[None]:
     """Mark a part of a step whose length varies, such as one that uses a file system."""
-    return _counted_as(0)
+    return steps()
 
 
 @contextmanager
@@ -160,75 +151,38 @@ class HangRule:
         return None
 
 
-class StartUp:
-    """Watches the ranks of this host until this one has joined, and ends the job if one of them has ended before."""
-
-    def __init__(self, launcher: int, clock: Callable[[], float] = time.monotonic):
-        """launcher: the process that started the rank: mpirun, or its daemon on another host."""
-        self.launcher, self.most_num, self.missing = launcher, 0, SilenceTimer(2 * LOOK_EVERY_S, clock)
-        survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")  # else mpirun itself ends the job
-        self.expected_num = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 0)) if survives else 0
-        place = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
-        self.limit_s = JOIN_S * (1 + place)  # one after the other: mpirun ends at once when a second signal comes
-
-    def look(self) -> bool:
-        """Return whether to look again, LOOK_EVERY_S later."""
-        try:
-            if not self.expected_num or stat(self.launcher)[0] not in LAUNCHERS:
-                return False
-            ranks_num = self.ranks_num()
-        except (OSError, IndexError):  # the launcher has ended, or this kernel does not list children
-            return False
-        if ranks_num >= self.expected_num or ranks_num > self.most_num:  # they are started one after the other
-            self.most_num = max(ranks_num, self.most_num)
-            self.missing.hear()
-        if self.missing.look() <= self.limit_s:
-            return True
-        say(self.launcher, f"{socket.gethostname()}: {ENDED_EARLY}: the job ends\n")
-        with suppress(ProcessLookupError):
-            os.kill(self.launcher, signal.SIGTERM)
-        return False
-
-    def ranks_num(self) -> int:
-        """Return how many processes the launcher has on this host that are ranks, or may become one."""
-        children = set()
-        for task in os.listdir(f"/proc/{self.launcher}/task"):
-            try:
-                with open(f"/proc/{self.launcher}/task/{task}/children") as file:
-                    children |= set(file.read().split())
-            except FileNotFoundError:  # a thread that has ended, whose children are another's now
-                if task == str(self.launcher):
-                    raise
-        return sum(self.is_rank(child) for child in children)
-
-    def is_rank(self, pid: str) -> bool:
-        try:
-            if stat(pid)[0] in LAUNCHERS:  # the program is not loaded yet
-                return True
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                return b"\0OMPI_COMM_WORLD_RANK=" in b"\0" + file.read()
-        except PermissionError:  # it is there, and that is all that can be seen
-            return True
-        except (OSError, IndexError):
-            return False
-
-
 def _watch(memory, pid, launcher):
     words = memoryview(mmap.mmap(memory, mmap.PAGESIZE)).cast("Q")
-    rule, start_up, starting = HangRule(), StartUp(launcher), True
+    rule = HangRule()
     while not select.select([0], [], [], LOOK_EVERY_S)[0]:  # readable when the rank has ended: nothing is written
         try:
-            steps = words[_STEPS]  # before the count: see `_counted_as`
+            steps = words[_STEPS]  # before the count: see `steps`
             why = rule.look(words[_COUNT], steps, words[_HANG_MS] / 1000, stat(pid)[1][STATE] == "T")
         except (OSError, IndexError):  # the rank has just ended
             break
         if why:
             say(pid, f"rank {words[_RANK]} on {socket.gethostname()}: {why}: killed (fault.hang_s)\n")
             os.kill(pid, signal.SIGKILL)
-            return
-        starting = starting and not words[_JOINED] and start_up.look()
-    while starting and not words[_JOINED] and start_up.look():
-        time.sleep(LOOK_EVERY_S)
+            break
+    if not words[_JOINED]:
+        end_job_of(launcher)
+
+
+def end_job_of(launcher: int) -> None:
+    """End the job of a rank that has ended before all had joined, unless mpirun does so: under ULFM it goes on, and all
+    other ranks wait in MPI_Init for the one that is lost. launcher: the process that started the rank: mpirun, or its
+    daemon on another host."""
+    if os.environ.get("OMPI_MCA_mpi_ft_enable") not in ("1", "true"):
+        return
+    # One watchdog of a host after the other: mpirun ends at once, without ending its ranks, at a second signal.
+    end = time.monotonic() + JOIN_S * (1 + int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0)))
+    with suppress(OSError, IndexError):  # the launcher has ended
+        while stat(launcher)[0] in LAUNCHERS:
+            if time.monotonic() > end:
+                say(launcher, f"{socket.gethostname()}: {ENDED_EARLY}: the job ends\n")
+                os.kill(launcher, signal.SIGTERM)
+                return
+            time.sleep(LOOK_EVERY_S)
 
 
 def say(pid: int, text: str) -> None:

@@ -27,10 +27,12 @@ class Total(NamedTuple):
 
 class ControlChannel:
     """Sums over the ranks of `world`, one after another. All ranks see the same totals in the same order, so a decision
-    that depends on a total alone is the same on all of them. Collective: all ranks poll until the same total."""
+    that depends on a total alone is the same on all of them. Collective: all ranks poll until the same total.
 
-    def __init__(self, world: World, requests: Requests):
-        self.world, self.requests = world, requests
+    every_s: seconds that a sum takes at least; with 0, trainers have one for each step."""
+
+    def __init__(self, world: World, requests: Requests, every_s: float = EVERY_S):
+        self.world, self.requests, self._every_s = world, requests, every_s
         self._pending: PendingSum | None = None
         self._asked = 0.0  # when that sum was started
         self.told_finished = 0  # this rank's `finished` in the newest total
@@ -43,7 +45,7 @@ class ControlChannel:
             counts = (finished, done, exchange, *self.requests.tell(self.world.is_root))
             self._pending, self._asked = self.world.start_sum(counts), now
             self.told_finished = finished
-        elif now - self._asked >= EVERY_S and self._pending.finished():
+        elif now - self._asked >= self._every_s and self._pending.finished():
             total, self._pending = Total(*self._pending.total), None
             self.requests.hear(total)
             return total
@@ -60,20 +62,3 @@ class ControlChannel:
 
         wait(over)
         return totals[0]
-
-
-class Lockstep:
-    """Requests of ranks that go in step, such as trainers. Call `begin` before each step and `end` after it."""
-
-    def __init__(self, world: World, requests: Requests):
-        self.world, self.requests = world, requests
-        self._pending: PendingSum | None = None
-
-    def begin(self) -> None:
-        self._pending = self.world.start_sum((0, 0, 0, *self.requests.tell(self.world.is_root)))
-
-    def end(self) -> Total:
-        """Return the `Total`. Does not block: every rank started this sum before the step."""
-        total = Total(*self._pending.total)
-        self.requests.hear(total)
-        return total

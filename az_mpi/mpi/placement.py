@@ -51,18 +51,14 @@ def gpu_of(device: str) -> str | None:
     return str(torch.cuda.get_device_properties(device).uuid) if torch.device(device).type == "cuda" else None
 
 
-def open_device(world: World, device: str) -> None:
-    """Refuse a run if a rank's device cannot be used, for example a GPU that another process holds exclusively."""
-    problem = None
+def open_device(device: str) -> None:
+    """Raise Refusal if a device cannot be used, for example a GPU that another process holds exclusively."""
     try:
         torch.zeros(1, device=device)
     except RuntimeError as error:
-        problem = f"  rank {world.rank} on {world.host}: {device}: {str(error).splitlines()[0]}"
-    problems = [line for line in world.collect(problem) if line]
-    if problems:
-        raise Refusal("a device cannot be used; another process may hold it (nvidia-smi shows who)\n"
-                      + "\n".join(problems)
-                      + "\n  end that process, or leave the device out with CUDA_VISIBLE_DEVICES")
+        raise Refusal(f"{device} cannot be used: {str(error).splitlines()[0]}\n  another process may hold it "
+                      "(nvidia-smi shows who): end that process, or leave the device out with CUDA_VISIBLE_DEVICES"
+                      ) from error
 
 
 def remarks(hosts: Sequence[str], gpus_by_host: dict[str, int]) -> list[str]:

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Sequence
 from logging import Logger
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from az_mpi.config.schema import Config
@@ -118,17 +117,14 @@ class Status:
             self._thread.join(LAST_WRITE_S)
         self._monitor.close()
 
-    def __enter__(self) -> Status:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 traceback: TracebackType | None) -> None:
-        if kind is None:
+    def end_with(self, error: BaseException | None) -> None:
+        """Record that the run ended with this exception, or without one."""
+        if error is None:
             self.end("finished")
-        elif issubclass(kind, KeyboardInterrupt):
+        elif isinstance(error, KeyboardInterrupt):
             self.end("stopped")
         else:  # a Refusal is raised on every rank: no single rank has failed
-            self.end("failed", None if issubclass(kind, Refusal) else f"{kind.__name__}: {error}")
+            self.end("failed", None if isinstance(error, Refusal) else f"{type(error).__name__}: {error}")
 
     def facts(self) -> dict[str, Any]:
         """Return what this rank's heartbeats tell root. Any thread may call it."""

@@ -4,7 +4,7 @@ which keeps a copy of the only trainer's state."""
 from collections.abc import Callable
 from typing import NamedTuple
 
-from az_mpi.mpi.control_channel import Lockstep
+from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.report.summary import losses_text
 from az_mpi.run import bad_steps
 from az_mpi.run.state import Run
@@ -85,10 +85,10 @@ class _Watch:
 
     def __init__(self, run: Run, save: Callable[[], None]):
         self.run, self.save, self.stop = run, save, False
-        self.lockstep = Lockstep(run.training.learner.world, run.control.requests)
+        self.trainers = ControlChannel(run.training.learner.world, run.control.requests, every_s=0.0)
 
     def begin(self):
-        self.lockstep.begin()
+        self.trainers.poll()  # starts a sum of requests beside the step
 
     def bad_step(self, batch, figures):
         bad_steps.skipped(self.run, batch, figures)
@@ -104,7 +104,7 @@ class _Watch:
 
     def end(self):
         """Return whether to stop after this step, the same on all trainers."""
-        run, training, total = self.run, self.run.training, self.lockstep.end()
+        run, training, total = self.run, self.run.training, self.trainers.wait(lambda total: True)
         if training.partner and run.progress.step % run.setup.config.fault.copy_every == 0:
             training.partner.send(run.progress, training.learner)
         if training.trainers_num < run.world.size:  # a rank that does not train may have been asked to save

@@ -103,7 +103,6 @@ def _over(run, world, attempt):
     logger, metrics = console.start(world.is_root, run.setup.log_name, run.setup.folder), run.report.metrics
     if world.is_root and metrics.dropped:
         metrics = run.report.metrics = Metrics(run.setup.folder, attempt, run.setup.config.report, shown=True)
-    run.files.logger = logger
     report = make_report(run.setup, world, attempt, logger, metrics, run.files.writer)
     return dataclasses.replace(run, world=world, attempt=attempt, report=report, progress=Progress())
 
@@ -221,11 +220,7 @@ def _kept(run):
 def _look_for_checkpoints(run, world):
     """Let root read the newest checkpoint. Raises Refusal if the run had checkpoints and none of them can be used."""
     folder, ours = run.files.folder / "checkpoints", run.training.network.state_dict()
-
-    def look():
-        run.files.newest = run.files.read(folder, functools.partial(checkpoint.refuse_unusable, folder, False, ours))
-
-    world.from_root(look)
+    world.from_root(lambda: bool(run.files.read(folder, lambda: checkpoint.refuse_unusable(folder, False, ours))))
 
 
 def _restate(new, rescued):

@@ -5,7 +5,7 @@ from typing import NoReturn
 from az_mpi.core.signals import Stopped, TrainingFailed
 from az_mpi.run import archive, exchange, weights
 from az_mpi.run.state import Run
-from az_mpi.storage import checkpoint, run_folder
+from az_mpi.storage import checkpoint
 from az_mpi.storage.checkpoint import Checkpoint
 
 
@@ -19,7 +19,8 @@ def restore(run: Run, set_aside: bool) -> bool:
 
     def look():
         nonlocal newest
-        found = run.files.newest_checkpoint(set_aside, run.training.network.state_dict())
+        folder, ours = run.files.folder / "checkpoints", run.training.network.state_dict()
+        found = run.files.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
         newest, lines = found or (None, [])
         for line in lines:
             run.report.warn(line)
@@ -60,16 +61,9 @@ def resume(run: Run) -> None:
     archive.renew(run)
     leave_if_unwritable(run)
     run.report.say("resumed after %s (attempt %d)", run.how_far(), run.attempt)
-    if run.world.is_root and run.progress.unfinished_games and not _went_on_before(run):
+    if run.world.is_root and run.progress.unfinished_games:
         run.report.say("  lost: %d games that were under way then, and what was played after it and not yet stored",
                        run.progress.unfinished_games)
-
-
-def _went_on_before(run):
-    """Return whether an earlier start went on from this checkpoint, and so has logged what was lost. Not collective."""
-    folder = run.files.folder
-    name = checkpoint.path_of(folder / "checkpoints", run.progress).name
-    return run.files.read(folder / "attempts", lambda: run_folder.went_on_before(folder, name))
 
 
 def save(run: Run, state: Checkpoint | None = None) -> bool:
@@ -101,21 +95,29 @@ def save(run: Run, state: Checkpoint | None = None) -> bool:
     return True
 
 
-def leave(run: Run) -> NoReturn:
+def leave(run: Run, failure: str | None = None) -> NoReturn:
     """Store everything that is finished and raise Stopped, or TrainingFailed if the same command could not go on.
-    Collective."""
+    Collective.
+
+    failure: why training cannot go on. Then no checkpoint is saved: the state after the newest one cannot be trusted.
+    """
     exchange.store_all(run)
-    save(run)
-    run.world.barrier()  # if root dies before all is stored, the others recover, store it, and then leave
     writer = run.files.writer
+    if failure is None:
+        save(run)
+    elif writer:
+        writer.flush()
+    run.world.barrier()  # if root dies before all is stored, the others recover, store it, and then leave
     if run.files.writes_no_more:
         run.report.logger.error("stopped after %s; what came last is not on disk, %d games among it: %s", run.how_far(),
                                 writer.lost_games_num, writer.ended)
-    else:
+    elif failure is None:
         why = ": max_hours is nearly over" if run.control.requests.time_is_up() else ""
         run.report.say("stopped after %s%s; start the same command again to go on", run.how_far(), why)
-    resumable = run.world.share(writer is None or writer.resumable)
-    run.report.status.end("stopped" if resumable else "failed")
+    if failure and run.world.is_root:
+        run.report.logger.error(failure)
+    resumable = run.world.share(failure is None and (writer is None or writer.resumable))
+    run.report.status.end("stopped" if resumable else "failed", failure if run.world.is_root else None)
     run.world.settle()  # mpirun ends all ranks when the first one leaves
     raise Stopped if resumable else TrainingFailed
 
@@ -124,16 +126,3 @@ def leave_if_unwritable(run: Run) -> None:
     """Leave if root's writer has ended, since nothing more reaches the disk. Collective."""
     if run.world.share(run.files.writes_no_more):
         leave(run)
-
-
-def give_up(run: Run, reason: str) -> NoReturn:
-    """Store the finished games, log why training cannot go on, and raise TrainingFailed. Collective.
-
-    No checkpoint is saved: the state after the newest one cannot be trusted."""
-    exchange.store_all(run)
-    if run.world.is_root:
-        run.files.writer.flush()
-        run.report.logger.error(reason)
-    run.report.status.end("failed", reason if run.world.is_root else None)  # root alone reports the reason
-    run.world.barrier()  # mpirun ends all ranks when the first one leaves
-    raise TrainingFailed(reason)

@@ -1,8 +1,8 @@
 """The files of a run under way: root's writer, the lock on the folder, and the games that are on disk."""
 
 import functools
+import logging
 from collections.abc import Callable
-from logging import Logger
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,8 @@ from az_mpi.core import files
 from az_mpi.core.signals import Requests
 from az_mpi.games.base import Game
 from az_mpi.selfplay.record import Record
-from az_mpi.storage import checkpoint, segment
 from az_mpi.storage import lock as locks
-from az_mpi.storage.checkpoint import Checkpoint, Tensors
+from az_mpi.storage import segment
 from az_mpi.storage.segment import Segment
 from az_mpi.storage.writer import Writer, read_through
 
@@ -20,13 +19,12 @@ from az_mpi.storage.writer import Writer, read_through
 class RunFiles:
     """Root reads and writes a run's folder through this. Other ranks have no writer and no lock. Not collective."""
 
-    def __init__(self, folder: Path, game: Game, give_up_s: float, logger: Logger):
-        self.folder, self.game, self.logger, self._give_up_s = folder, game, logger, give_up_s
+    def __init__(self, folder: Path, game: Game, give_up_s: float):
+        self.folder, self.game, self._give_up_s = folder, game, give_up_s
         self.writer: Writer | None = None
         self.lock: locks.Lock | None = None
         self.token: str | None = None  # of the lock, on every rank: a new root needs it to take the lock over
         self.ranks: list[dict[str, Any]] = []  # `lock.me()` of all ranks of this start, lost ones too
-        self.newest: Checkpoint | None = None  # as root read it when the job started, until it is restored
 
     def open_writer(self, requests: Requests) -> Writer:
         """Start the writer. requests: where it asks for a stop when it gives up."""
@@ -40,13 +38,6 @@ class RunFiles:
     def read(self, path: Path, look: Callable[[], Any]) -> Any:
         """Return `look()`, which reads `path`; None if the writer has given up on the file system."""
         return read_through(self.writer, path, look)
-
-    def newest_checkpoint(self, set_aside: bool, ours: Tensors) -> tuple[Checkpoint | None, list[str]] | None:
-        """Return `checkpoint.load_newest`; None if the writer has given up on the file system."""
-        folder, (known, self.newest) = self.folder / "checkpoints", (self.newest, None)
-        if known and checkpoint.find(folder)[-1:] == [checkpoint.path_of(folder, known.progress)]:
-            return known, []
-        return self.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
 
     @property
     def writes_no_more(self) -> bool:
@@ -72,4 +63,5 @@ class RunFiles:
         return Record.empty(self.game) if found is None else found
 
     def _set_aside(self, path, error):
-        self.logger.warning("damaged: %s; it is kept as %s, its games are missing", error, files.set_aside(path).name)
+        logging.getLogger("az_mpi").warning("damaged: %s; it is kept as %s, its games are missing", error,
+                                            files.set_aside(path).name)

@@ -48,7 +48,7 @@ def assemble(config: Config, world: World, folder: Path, prepare: Callable[[torc
     backend = make_backend(config, world, setup.device, trainers_num)
     attempt = prepare and world.from_root(lambda: _check_room(setup, network) or prepare(network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
-    files = RunFiles(folder, setup.game, config.storage.give_up_s, logger)
+    files = RunFiles(folder, setup.game, config.storage.give_up_s)
     writes = world.is_root and prepare is not None
     if writes:
         files.open_writer(requests)
@@ -65,7 +65,7 @@ def _prepare_play(config, world, folder):
     lacks what the configuration names. Collective."""
     cores, device = world.cores(), placement.choose_device(world)
     _use_cores(cores, config.selfplay.deterministic)
-    placement.open_device(world, device)
+    agreement.everywhere(world, functools.partial(placement.open_device, device))
     agreement.same_plugins(world, configuration.plugins(config))
     game = agreement.everywhere(world, functools.partial(games.make, config.game))
     network = agreement.everywhere(world, functools.partial(resnet.build, game, config.network, config.seed))

@@ -162,9 +162,9 @@ class Run:
     def __enter__(self) -> "Run":
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         """Let the status record how the run ended."""
-        self.report.status.__exit__(*error)
+        self.report.status.end_with(error)
 
     @property
     def games_iteration(self) -> int:

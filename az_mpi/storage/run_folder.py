@@ -10,7 +10,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,17 +45,16 @@ def look(path: str | Path, config: Config, fresh: bool, say: Callable[[str], Non
 
 
 def start(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, ranks: list[dict[str, Any]],
-          dead: dict[str, str], say: Callable[[str], None], newest: str | None = None) -> tuple[int, lock.Lock]:
+          dead: dict[str, str], say: Callable[[str], None]) -> tuple[int, lock.Lock]:
     """Take the lock of a run's folder and prepare the folder; return (the number of this attempt, the lock).
 
-    For root alone, after `look`. ranks, dead: see `Lock.take`. newest: see `prepare`. Raises LockHeld, and what
-    `prepare` raises.
+    For root alone, after `look`. ranks, dead: see `Lock.take`. Raises LockHeld, and what `prepare` raises.
     """
     path = Path(path)
     with usable(path):
         held = lock.Lock.take(path, ranks, _next_attempt(path / "attempts"), dead, config.fault.hang_s)
     try:
-        return prepare(path, config, hosts, fresh, say, newest), held
+        return prepare(path, config, hosts, fresh, say), held
     except BaseException:
         held.release()
         raise
@@ -102,11 +101,10 @@ def _is_no_folder(place):
 
 
 def prepare(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool,
-            say: Callable[[str], None] = lambda text: None, newest: str | None = None) -> int:
+            say: Callable[[str], None] = lambda text: None) -> int:
     """Create or reuse the folder of a run, and return the number of this attempt, from 1.
 
     For root alone. Damaged descriptions of the newest starts are set aside; `say` is called with a line about each.
-    newest: the name of the checkpoint from which this start goes on, or None.
     Raises RunFolderError before anything is written; NotNow if there is a run and its file system fails.
     """
     path = Path(path)
@@ -117,7 +115,7 @@ def prepare(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool,
         remove_leftovers(path)
         next(_whole(reversed(attempts(path)), functools.partial(_set_aside, say)), None)
         plugin_sources.keep(path, config)
-        text = json.dumps(describe(config, hosts) | {"checkpoint": newest}, indent=2) + "\n"
+        text = json.dumps(describe(config, hosts), indent=2) + "\n"
         attempt = _write_attempt(path / "attempts", text)
         if not is_there(path / "config.json"):
             write_text(path / "config.json", text)
@@ -154,16 +152,6 @@ def attempts(path: str | Path) -> list[Path]:
     folder = Path(path) / "attempts"
     stems = [name.removesuffix(".json") for name in names(folder) if name.endswith(".json")]
     return [folder / f"{stem}.json" for stem in sorted((stem for stem in stems if stem.isdecimal()), key=int)]
-
-
-def went_on_before(path: str | Path, newest: str | None) -> bool:
-    """Return whether the start before the newest one also went on from the checkpoint `newest`. Starts without a
-    checkpoint in their description are skipped: of earlier versions, and of survivors of a loss. Raises OSError."""
-    for file in reversed(attempts(path)[:-1]):
-        with suppress(ValueError, FileNotFoundError):
-            if "checkpoint" in (content := description(file)):
-                return content["checkpoint"] == newest
-    return False
 
 
 def description(path: Path) -> dict[str, Any]:

@@ -136,9 +136,12 @@ def test_survivors_on_other_hosts_go_on_and_all_ranks_come_back(launch, machine,
 
 
 def test_a_rank_killed_before_it_has_joined(launch, machine, checkout):
-    """On another host than mpirun's. MPI tells nobody: without the watchdogs the others would wait in MPI_Init."""
-    script = """until pid=$(for pid in $(ip netns pids "$0"); do
-            tr '\\0' '\\n' <"/proc/$pid/environ" | grep -qx OMPI_COMM_WORLD_LOCAL_RANK=1 && echo "$pid"
+    """On another host than mpirun's, as soon as its watchdog is there. MPI tells nobody: without the watchdog the
+    others would wait in MPI_Init."""
+    script = """words() { tr '\\0' '\\n' <"/proc/$pid/$1"; }
+        until pid=$(for pid in $(ip netns pids "$0"); do
+            words environ | grep -qx OMPI_COMM_WORLD_LOCAL_RANK=1 && words cmdline | grep -q 'watchdog.main()' &&
+            words cmdline | tail -n 2 | head -n 1
         done 2>/dev/null; :) && [ -n "$pid" ]; do :; done; kill -9 $pid"""
     job = launch("--survive", "--hosts", "node1:1,node2:2", *LONG)
     assert machine.run("sh", "-c", script, "node2").returncode == 0

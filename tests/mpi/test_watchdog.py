@@ -110,10 +110,9 @@ def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_pa
     check_whole(tmp_path / "run", 1)
 
 
-@pytest.mark.parametrize("when", ["loading", "joining"])
-def test_a_rank_killed_before_all_have_joined_ends_the_job(start_mpirun, tmp_path, when):
+def test_a_rank_killed_before_all_have_joined_ends_the_job(start_mpirun, tmp_path):
     """MPI tells of lost ranks only later: under ULFM mpirun would let the others wait in MPI_Init."""
-    process = start_mpirun(3, PROGRAMS / "early_death.py", when, *BASE, "--logdir", tmp_path / "run",
+    process = start_mpirun(3, PROGRAMS / "early_death.py", *BASE, "--logdir", tmp_path / "run",
                            options=["--with-ft", "ulfm"])  # fmt: skip
     output = process.communicate(timeout=60)[0]
     assert process.returncode == 1 and output.count(f"{watchdog.ENDED_EARLY}: the job ends") == 1

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from checkpoints import FILES, assert_same, flip, make
-from helpers import make_config
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -17,7 +16,7 @@ from az_mpi.core.problems import Refusal
 from az_mpi.network import resnet
 from az_mpi.run import bad_steps, resume
 from az_mpi.run.run_files import RunFiles
-from az_mpi.storage import checkpoint, run_folder
+from az_mpi.storage import checkpoint
 from az_mpi.storage.checkpoint import Progress
 
 
@@ -104,7 +103,7 @@ def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, capl
     world = SimpleNamespace(is_root=True, share=lambda values: values)
     learner, logger = SimpleNamespace(good_until=60, world=world, failure=None), logging.getLogger("test")
     run = SimpleNamespace(
-        world=world, setup=SimpleNamespace(folder=tmp_path), files=RunFiles(tmp_path, None, 600.0, logger),
+        world=world, setup=SimpleNamespace(folder=tmp_path), files=RunFiles(tmp_path, None, 600.0),
         training=SimpleNamespace(learner=learner, network=network), progress=Progress(step=60),
         report=SimpleNamespace(warn=logger.warning))  # fmt: skip
     bad_steps.roll_back(run, "6 steps in a row were not finite")
@@ -112,24 +111,17 @@ def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, capl
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000002"]
 
 
-def test_games_that_were_under_way_are_told_of_once(tmp_path, monkeypatch, caplog):
-    """By the first start that goes on from a checkpoint; the next one may find the same one."""
+def test_games_that_were_under_way_are_told_of(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(resume.exchange, "refill", lambda run: None)
     monkeypatch.setattr(resume.weights, "broadcast_weights", lambda run: None)
     monkeypatch.setattr(resume.archive, "renew", lambda run: None)
-    world = SimpleNamespace(is_root=True, share=lambda values: values)
-    config, logger = make_config(iterations=9), logging.getLogger("test")
+    logger = logging.getLogger("test")
     logger.setLevel(logging.INFO)
-    told = []
-    for iteration in (2, 2, 2, 3):
-        progress = make(iteration).progress
-        attempt = run_folder.prepare(tmp_path, config, [], False, newest=f"{iteration:06d}")
-        run = SimpleNamespace(world=world, progress=progress, files=RunFiles(tmp_path, None, 600.0, logger),
-                              attempt=attempt, report=SimpleNamespace(say=logger.info), how_far=lambda: "2 iterations")
-        caplog.clear()
-        resume.resume(run)
-        told.append("lost: 3 games" in caplog.text)
-    assert told == [True, False, False, True]
+    run = SimpleNamespace(world=SimpleNamespace(is_root=True, share=lambda values: values), progress=make(2).progress,
+                          files=RunFiles(tmp_path, None, 600.0), attempt=2,
+                          report=SimpleNamespace(say=logger.info), how_far=lambda: "2 iterations")  # fmt: skip
+    resume.resume(run)
+    assert "lost: 3 games" in caplog.text
 
 
 def test_all_that_differs_between_networks_is_told_of(tmp_path):

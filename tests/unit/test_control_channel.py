@@ -9,7 +9,7 @@ import time
 import pytest
 
 from az_mpi.core.signals import Requests, deadline
-from az_mpi.mpi.control_channel import ControlChannel, Lockstep
+from az_mpi.mpi.control_channel import ControlChannel
 
 
 def test_the_hours_count_from_the_start_of_the_process():
@@ -32,14 +32,14 @@ def test_only_roots_clock_asks_to_stop():
 
 def test_ranks_hear_of_it_by_the_sums_they_exchange_anyway(world):
     requests = Requests(time.monotonic() - 1)
-    lockstep = Lockstep(world, requests)
-    lockstep.begin()
-    assert lockstep.end().stop == 1
+    in_step = ControlChannel(world, requests, every_s=0.0)
+    in_step.poll()
+    assert in_step.wait(lambda total: True).stop == 1
     late = ControlChannel(world, Requests(time.monotonic() - 1))
     assert late.wait(lambda total: total.stop, finished=3).finished == 3
-    lockstep = Lockstep(world, Requests(time.monotonic() + 1000))
-    lockstep.begin()
-    assert lockstep.end().stop == 0
+    in_step = ControlChannel(world, Requests(time.monotonic() + 1000), every_s=0.0)
+    in_step.poll()
+    assert in_step.wait(lambda total: True).stop == 0
 
 
 def test_an_interrupt_is_the_second_one_only_after_a_first():

@@ -110,7 +110,7 @@ def test_good_hostfiles(tmp_path, content, expected):
     ("-node1 slots=2", "option"), ("root@node1 slots=2", "~/.ssh/config"), ("node1\nnode1\n", "line 2: .*twice"),
     ("node1, node2", "which no host's name does"), ("node1\x0bnode2", "which no host's name does"),
     ("node1\x00", "which no host's name does"), ("[::1] slots=2", "IPv6"), (b"node\xff1 slots=2", "not text: byte 5"),
-    (b"\x7fELF\x02\x01\x01" + bytes(100), "which no host's name does"), (b"node1\n" * 200_000, "not a hostfile"),
+    (b"\x7fELF\x02\x01\x01" + bytes(100), "which no host's name does"), (b"node1\n" * 200_000, "larger than"),
     ("{\"hosts\": [\"node1\"]}", "which no host's name does"), ("node1\u2028node2", "which no host's name does"),
     ("node1 slots=\u0664", "from 1 to 1024"),
 ])  # fmt: skip

@@ -23,7 +23,7 @@ def play(ids):
 def test_what_cannot_be_read_for_a_while_is_waited_for_and_not_set_aside(tmp_path, monkeypatch, caplog):
     records = [play(range(3)), play(range(10, 15))]
     (tmp_path / "games").mkdir()
-    stored = RunFiles(tmp_path, GAME, 600.0, logging.getLogger("az_mpi"))
+    stored = RunFiles(tmp_path, GAME, 600.0)
     segments = stored.open_writer(None)
     caplog.set_level(logging.INFO, "az_mpi")
     segments.submit(7, records[0], {})

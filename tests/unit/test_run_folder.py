@@ -188,7 +188,6 @@ def test_what_is_remembered(tmp_path):
     config = make_config(seed=5, iterations=3)
     prepare(tmp_path, config, HOSTS, fresh=True)
     data = json.loads((tmp_path / "config.json").read_text())
-    assert data["checkpoint"] is None
     assert configuration.validate(data["config"], "test") == config
     assert data["hosts"] == HOSTS and data["az_mpi"] == __version__
     assert data["packages"].keys() >= {"torch", "numpy", "mpi4py", "h5py"} and data["packages"]["numpy"]
@@ -288,22 +287,6 @@ def test_a_folder_of_a_run_may_be_a_link_to_a_folder(tmp_path):
     (tmp_path / "run/games").rename(tmp_path / "scratch")
     (tmp_path / "run/games").symlink_to(tmp_path / "scratch")
     assert prepare(tmp_path / "run", make_config(), HOSTS, fresh=False) == 2
-
-
-def test_a_start_knows_whether_the_one_before_went_on_with_the_same_checkpoint(tmp_path):
-    found = []
-    for newest in (None, "000002", "000002", "000003"):
-        prepare(tmp_path, make_config(), HOSTS, False, newest=newest)
-        found.append(run_folder.went_on_before(tmp_path, newest))
-    assert found == [False, False, True, False]
-    run_folder.note_attempt(tmp_path, make_config(), HOSTS)  # survivors of a loss, who go on with what they hold
-    prepare(tmp_path, make_config(), HOSTS, False, newest="000003")
-    assert run_folder.went_on_before(tmp_path, "000003")
-    content = json.loads((tmp_path / "attempts/006.json").read_text())
-    for name in ("001", "002", "003", "004", "006"):  # as earlier versions wrote them
-        (tmp_path / f"attempts/{name}.json").write_text(json.dumps(content | {"checkpoint": None}).replace(
-            '"checkpoint": null', '"other": null'))
-    assert not run_folder.went_on_before(tmp_path, "000003")
 
 
 def test_a_start_that_died_before_its_attempt_was_written_is_no_obstacle(tmp_path, monkeypatch):

@@ -314,9 +314,9 @@ def test_files_are_whole_and_agree(root, tmp_path):
 
 def test_a_run_that_is_only_looked_at_has_no_status(tmp_path):
     idle = Status(OneRank(), tmp_path, Config(game="connect4"), None, None)
-    with idle:
-        idle.begin(fake_run(), [("here", "cpu", "play")])
-        idle.enter("play")
+    idle.begin(fake_run(), [("here", "cpu", "play")])
+    idle.enter("play")
+    idle.end_with(None)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -330,11 +330,6 @@ def test_how_a_run_ended_is_written_last(tmp_path, error, job, state, failures):
     """With the real threads."""
     ours = Status(OneRank(), tmp_path, Config(game="connect4"), 1, logging.Logger("test"))
     ours.show(Monitor(OneRank(), tmp_path, 60.0, ours.facts, lambda: 0.0, ours.failed, ours.stopped))
-    try:
-        with ours:
-            if error:
-                raise error
-    except BaseException as raised:
-        assert raised is error
+    ours.end_with(error)
     values = status_command.read(tmp_path)
     assert (values["job"], values["ranks"][0]["state"], values["failures"]) == (job, state, failures)

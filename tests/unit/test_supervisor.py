@@ -235,7 +235,6 @@ def test_a_signal_between_two_jobs_ends_the_launch(launch, tmp_path):
 class Meeting(Ssh):
     """Hosts of which it is known whether they are there. away: their names. told: signals for mpirun, each once."""
 
-    knows = True
 
     def __init__(self, folder):
         self.folder, self.away, self.told = folder, set(), []

@@ -1,7 +1,4 @@
-"""run_dist.py where a signal ends rank 1 of three before it has joined the others: early_death.py WHEN OPTIONS…
-
-WHEN: "loading", before it has done anything, or "joining", as it would join, when its watchdog is there.
-"""
+"""run_dist.py where a signal ends rank 1 of three as it would join the others."""
 
 import os
 import signal
@@ -12,7 +9,6 @@ from az_mpi.core.printing import environment_rank
 from az_mpi.mpi.world import World
 
 VICTIM = 1
-when = sys.argv.pop(1)
 
 
 def join(join=World.start):
@@ -21,7 +17,5 @@ def join(join=World.start):
     return join()
 
 
-if environment_rank() == VICTIM and when == "loading":
-    os.kill(os.getpid(), signal.SIGKILL)
 World.start = join
 sys.exit(run_dist.main(sys.argv[1:]))
