@@ -174,8 +174,8 @@ def end_job_of(launcher: int) -> None:
     daemon on another host."""
     if os.environ.get("OMPI_MCA_mpi_ft_enable") not in ("1", "true"):
         return
-    # One watchdog of a host after the other: mpirun ends at once, without ending its ranks, at a second signal.
-    end = time.monotonic() + JOIN_S * (1 + int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0)))
+    # Where several ranks have ended, a second later each: mpirun ends at once, without its ranks, at a second signal.
+    end = time.monotonic() + JOIN_S + int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
     with suppress(OSError, IndexError):  # the launcher has ended
         while stat(launcher)[0] in LAUNCHERS:
             if time.monotonic() > end:
