@@ -8,16 +8,16 @@ from az_mpi.network.heads.head import Head
 
 
 class MovesLeft(Head):
-    """The moves that are left, [B], as a share of the longest game's; loss: its squared error times `factor`.
+    """The moves that are left, [B], as a share of the longest game's; loss: its squared error times `weight`.
 
     The search does not ask for it: the tower learns from it what ends a game soon.
     """
 
     name, target_dtype = "moves_left", np.dtype("<f4")
 
-    def __init__(self, game, channels, factor=0.5):
+    def __init__(self, game, channels, weight=0.5):
         super().__init__()
-        self.factor = factor
+        self._weight = float(weight)
         self.out = nn.Linear(channels, 1)
 
     def forward(self, tower):
@@ -32,4 +32,4 @@ class MovesLeft(Head):
         return (output.float() - target) ** 2
 
     def weight(self, settings):
-        return self.factor
+        return self._weight

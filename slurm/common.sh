@@ -54,7 +54,7 @@ as_job() {
     # mpirun's status alone does not tell. Where nothing trains there is nothing to go on with.
     local code=$status
     if [ -n "$status_file" ]; then
-        status=$(python -m az_mpi.report.outcome "${status_file%/*}" "$code" "$asked" <<<"$status_before" || echo "$code")
+        status=$(python -m az_mpi.launch.outcome "${status_file%/*}" "$code" "$asked" <<<"$status_before" || echo "$code")
     fi
     if [ "$status" != "$code" ]; then
         case $code in

@@ -137,6 +137,11 @@ def memory() -> dict[str, int | None]:
             "available_bytes": int(values.get("MemAvailable", 0)) * 1024, "limit_bytes": memory_limit()}
 
 
+def room(memory: dict[str, int | None]) -> int:
+    """Return the bytes that a run may use, from what `memory` returned."""
+    return min(memory["available_bytes"] or 0, memory["limit_bytes"] or memory["total_bytes"] or 0)
+
+
 def _words(path):
     text, _ = attempt(path.read_text)
     return (text or "").split()

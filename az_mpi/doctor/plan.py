@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Evaluate, Search
 from az_mpi.doctor import trial
+from az_mpi.selfplay.player import PARALLEL_GAMES
 
 SIZES = ((3, 32), (4, 48), (5, 64), (6, 96), (10, 128), (15, 192), (20, 256))  # blocks, channels; from 6 on KataGo's
 # Positions of self-play for each weight of the tower: configs/connect4_quick.json makes 24 with 3 x 32, Othello 6 x 6
@@ -24,7 +25,7 @@ HEADS = ["policy", "value", "opponent_reply", "short_term_value(horizon=6)"]
 ITERATIONS_AN_HOUR, ITERATIONS_MAX = 75, 300
 # Games an iteration, of all ranks and of each rank; and games at once of a rank: with fewer the engine's batches are so
 # small that the games are far slower.
-ITERATION_GAMES_MIN, RANK_GAMES_MIN, AT_ONCE_MIN, AT_ONCE_MAX = 200, 64, 32, 256
+ITERATION_GAMES_MIN, RANK_GAMES_MIN, AT_ONCE_MIN = 200, 64, 32
 WINDOW_ITERATIONS, WINDOW_MIN, WINDOW_MAX = 20, 20_000, 20_000_000
 SPARE = 0.1  # of the time, for evaluations, exchange and checkpoints: what `trial.predict` leaves out
 EVALUATIONS, EVALUATION_SHARE = 5, 1 / 200  # of all games, that each evaluation plays against each opponent
@@ -67,7 +68,8 @@ def positions_wanted(blocks: int, channels: int) -> int:
 
 
 def lacks(data: dict[str, Any], figures: dict[str, Any], hours: float) -> str:
-    """Return what there are too few of in this time for a network of this size, in a word; "" if it fits."""
+    """Return what this time is too short for with a network of this size: "positions", or "games"; "" if it is long
+    enough."""
     games = games_in(data, figures, hours)
     if games * figures["mean_length"] < positions_wanted(data["network"]["blocks"], data["network"]["channels"]):
         return "positions"
@@ -104,7 +106,7 @@ def at_once(data: dict[str, Any], ranks_num: int) -> dict[str, Any]:
     """Return the configuration with half of a rank's share of an iteration as games at once, so that games do not take
     several iterations; 0, the default, where that is more than the default."""
     share = data["selfplay"]["games_num"] // (2 * ranks_num)
-    num = 0 if share >= AT_ONCE_MAX else max(share // 8 * 8, AT_ONCE_MIN)
+    num = 0 if share >= PARALLEL_GAMES else max(share // 8 * 8, AT_ONCE_MIN)
     return data | {"selfplay": data["selfplay"] | {"parallel_games": num}}
 
 

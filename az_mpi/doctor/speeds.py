@@ -22,8 +22,7 @@ SHARE_MAX = 0.01  # of the run's time, that one of them takes
 def choose(world: "World", game: str, rules: plan.Rules, hours: float) -> dict[str, Any]:
     """Return {"config": as in a file, "figures": measured with it, "tried": [[blocks and channels, figures, games in
     this time, what they lack] of each network]}. Collective. Raises Refusal on every rank."""
-    memory = facts.memory()  # before any network is made
-    room = min(memory["available_bytes"], memory["limit_bytes"] or memory["total_bytes"])
+    room = facts.room(facts.memory())  # before any network is made
     rooms = world.collect(room // world.hosts.count(world.host))
 
     def measure(data, seconds):

@@ -18,6 +18,7 @@ import numpy as np
 from torch import nn
 
 from az_mpi.config.schema import Config
+from az_mpi.doctor import facts
 from az_mpi.doctor.checks import OK, WARNING, Check, Ranks, ranks_in_words
 from az_mpi.doctor.scratch import removed_at_end
 from az_mpi.games.base import Game
@@ -200,8 +201,7 @@ def _memory(ranks, figures):
     for host in dict.fromkeys(rank["host"] for rank in ranks):
         here = [k for k, rank in enumerate(ranks) if rank["host"] == host]
         needed = sum(figures["peak_bytes"][k] for k in here)
-        memory = ranks[here[0]]["memory"]
-        room = min(memory["available_bytes"], memory["limit_bytes"] or memory["total_bytes"])
+        room = facts.room(ranks[here[0]]["memory"])
         words = f"{host}: {needed / GIB:.1f} GiB with a full window, of {room / GIB:.1f} GiB"
         found.append(Check("run_memory", WARNING if needed > room else OK, words,
                            "fewer ranks a host, or less replay.window_max, network.cache_bytes or parallel_games"))

@@ -6,7 +6,6 @@ that every search runs over as many trees as possible.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -59,10 +58,6 @@ def silent(*_: object) -> None:
     pass
 
 
-def _report(on_progress, before, games_num, finished_num):
-    on_progress(before + finished_num, games_num)
-
-
 def play_match(world: World, game: Game, ours: Opponent, theirs: Opponent, games_num: int, opening_plies: int,
                seed: tuple[int, ...], on_progress: OnProgress = silent,
                on_finish: Callable[[], None] = silent) -> MatchResult:
@@ -73,13 +68,18 @@ def play_match(world: World, game: Game, ours: Opponent, theirs: Opponent, games
     before the ranks add up their results. A game that is not over after game.max_plies is a draw.
     """
     pairs = games_num // 2
-    share = split_evenly(pairs, world.size)
-    first = 2 * sum(share[: world.rank])
-    mine = np.arange(first, first + 2 * share[world.rank])
+    mine = games_of(world, pairs)
     played = play_games(game, ours, theirs, openings(game, pairs, opening_plies, seed), mine, on_progress)
     on_finish()
     as_first, as_second = map(tuple, world.sum(count(played)).tolist())
     return MatchResult(as_first, as_second)
+
+
+def games_of(world: World, pairs_num: int, first_pair: int = 0) -> np.ndarray:
+    """Return the games of this rank, int64 [n], of the pairs of games from `first_pair` on."""
+    share = split_evenly(pairs_num, world.size)
+    first = 2 * (first_pair + sum(share[: world.rank]))
+    return np.arange(first, first + 2 * share[world.rank])
 
 
 def count(played: list[Played]) -> np.ndarray:
@@ -98,7 +98,7 @@ def play_games(game: Game, ours: Opponent, theirs: Opponent, starts: Openings, i
     for done in range(0, len(indices), GAMES_AT_ONCE):
         part = indices[done : done + GAMES_AT_ONCE]
         played += _play(game, ours, theirs, starts.pick(part // 2), part,
-                        partial(_report, on_progress, done, len(indices)), on_game)
+                        lambda num, done=done: on_progress(done + num, len(indices)), on_game)
     return played
 
 

@@ -64,7 +64,7 @@ PAIR_SCORES = np.array([0, 0.25, 0.5, 0.75, 1])
 
 
 def expected_score(difference: float) -> float:
-    """Return the score that a difference in Elo lets expect: the inverse of `elo`."""
+    """Return the expected score for a difference in Elo: the inverse of `elo`."""
     return 1 / (1 + 10 ** (-difference / 400))
 
 

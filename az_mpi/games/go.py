@@ -58,7 +58,7 @@ class Rules(BitboardGame):
         return _terminal(states, self.rows, float(self.komi), self.max_plies)
 
     def lead(self, states: np.ndarray) -> np.ndarray:
-        return _leads(states, self.rows) - np.float32(self.komi)
+        return _owners(states, self.rows).sum(axis=(1, 2), dtype=np.float32) - np.float32(self.komi)
 
     def ownership(self, states: np.ndarray, player: int) -> np.ndarray:
         return _owners(states, self.rows) * np.int8(1 - 2 * player)
@@ -186,8 +186,9 @@ def _mark_legal(board, player, state, size, groups, hash_words):
         if board[p] == EMPTY:
             may, captured = _try(board, p, player, size + 2, groups)
             key = state[now] ^ hash_words[player, p] ^ captured
-            for h in range(now, now + REMEMBERED if may else now):
-                may &= state[h] != key
+            if may:
+                for h in range(now, now + REMEMBERED):
+                    may &= state[h] != key
             if may:
                 state[2 * words + (j >> 6)] |= np.uint64(1) << np.uint64(j & 63)
 
@@ -241,45 +242,30 @@ def _legal(states, points):
 
 
 @njit(cache=True, nogil=True)
-def _lead(board, size, seen, stack):
-    """Return the area of player 0 minus that of player 1."""
+def _own(board, size, seen, stack, owners):
+    """Set whose area each point is, int8 [size, size]: 1 player 0's, -1 player 1's, 0 nobody's. Return the area of
+    player 0 minus that of player 1."""
     wide, lead = size + 2, 0
     seen[:] = -1
     for p in range(wide, wide * (size + 1)):
-        if board[p] < EMPTY:
-            lead += 1 - 2 * board[p]
-        elif board[p] == EMPTY and seen[p] < 0:
+        if board[p] != BORDER and seen[p] < 0:
             count, touches, _, _ = _region(board, p, 0, seen, stack, wide)
-            lead += count * ((touches == 1) - np.int64(touches == 2))
+            owner = 1 - 2 * board[p] if board[p] < EMPTY else (touches == 1) - np.int64(touches == 2)
+            lead += count * owner
+            for i in range(count):
+                owners[stack[i] // wide - 1, stack[i] % wide - 1] = owner
     return lead
 
 
 @njit(cache=True, nogil=True)
-def _leads(states, size):
-    leads, wide = np.empty(len(states), np.float32), size + 2
-    board, seen = np.empty(wide * wide, np.int8), np.empty(wide * wide, np.int64)
-    stack = np.empty(size * size, np.int64)
-    for b in range(len(states)):
-        _unpack(states[b], size, board)
-        leads[b] = _lead(board, size, seen, stack)
-    return leads
-
-
-@njit(cache=True, nogil=True)
 def _owners(states, size):
-    """Return whose area each point is, int8 [B, size, size]: 1 player 0's, -1 player 1's, 0 nobody's."""
-    owners, wide = np.zeros((len(states), size, size), np.int8), size + 2
+    """Return whose area each point is, int8 [B, size, size], see `_own`."""
+    owners, wide = np.empty((len(states), size, size), np.int8), size + 2
     board, seen = np.empty(wide * wide, np.int8), np.empty(wide * wide, np.int64)
     stack = np.empty(size * size, np.int64)
     for b in range(len(states)):
         _unpack(states[b], size, board)
-        seen[:] = -1
-        for p in range(wide, wide * (size + 1)):
-            if board[p] != BORDER and seen[p] < 0:
-                count, touches, _, _ = _region(board, p, 0, seen, stack, wide)
-                owner = 1 - 2 * board[p] if board[p] < EMPTY else (touches == 1) - np.int64(touches == 2)
-                for i in range(count):
-                    owners[b, stack[i] // wide - 1, stack[i] % wide - 1] = owner
+        _own(board, size, seen, stack, owners[b])
     return owners
 
 
@@ -288,10 +274,10 @@ def _terminal(states, size, komi, max_plies):
     ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
     turn, wide = 3 * ((size * size + 63) // 64), size + 2
     board, seen = np.empty(wide * wide, np.int8), np.empty(wide * wide, np.int64)
-    stack = np.empty(size * size, np.int64)
+    stack, owners = np.empty(size * size, np.int64), np.empty((size, size), np.int8)
     for b in range(len(states)):
         if states[b, turn] & np.uint64(_TWO_PASSES) or states[b, turn] >> np.uint64(_PLY) >= np.uint64(max_plies):
             _unpack(states[b], size, board)
-            lead = np.sign(_lead(board, size, seen, stack) - komi)
+            lead = np.sign(_own(board, size, seen, stack, owners) - komi)
             ended[b], value[b] = True, lead * (1 - 2 * np.int64(states[b, turn] & np.uint64(1)))
     return ended, value

@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple
 
 from az_mpi.core.processes import PR_SET_PDEATHSIG
 from az_mpi.core.signals import handling
+from az_mpi.launch.outcome import outcome
 from az_mpi.liveness import watchdog
-from az_mpi.report.outcome import outcome
 
 LOOK_EVERY_S, LAST_WORDS_S = 0.2, 2
 # USR2 asks every rank to stop cleanly; on TERM mpirun would kill them.

@@ -19,10 +19,10 @@ from az_mpi.core.signals import SHARE
 from az_mpi.launch import check, mpi_job, mpirun
 from az_mpi.launch.host_pool import LOOK_S, RETURN_MAX_S, HostPool
 from az_mpi.launch.hosts import Host, parse
+from az_mpi.launch.outcome import Outcome, outcome, read
 from az_mpi.launch.rendezvous.meeting import Meeting
 from az_mpi.launch.request_files import RequestFiles
 from az_mpi.launch.transport import Look, Ssh
-from az_mpi.report.outcome import Outcome, outcome, read
 
 RESTARTS_MAX = 10
 STARTS_MAX = 3  # in a row, of a run that has never begun: it may be unable to

@@ -112,11 +112,8 @@ class Match:
 
     def play(self, players: list[Any], seed: tuple[int, ...]) -> None:
         """Play until all games are played, or the test is decided. Collective."""
-        import numpy as np
-
-        from az_mpi.evaluate.arena import Played, play_games
+        from az_mpi.evaluate.arena import Played, games_of, play_games
         from az_mpi.evaluate.openings import openings
-        from az_mpi.mpi.world import split_evenly
 
         given, world, pairs = self.given, self.world, self.given.games // 2
         at_once = PAIRS_TIMED if given.seconds else PAIRS_IN_TEST if given.sprt else PAIRS_AT_ONCE
@@ -127,13 +124,11 @@ class Match:
             self._say(f"  openings repeat: there are {different} of {given.opening_plies} plies. Games between players "
                       "without chance repeat too, and the interval is too narrow; more --opening_plies mend that")
         while done < pairs and not self.verdict:
-            share = split_evenly(min(at_once * world.size, pairs - done), world.size)
-            first = 2 * (done + sum(share[: world.rank]))
-            indices = np.arange(first, first + 2 * share[world.rank])
-            play_games(self.game, players[0], players[1], starts, indices, on_game=self._ended)
+            num = min(at_once * world.size, pairs - done)
+            play_games(self.game, *players, starts, games_of(world, num, done), on_game=self._ended)
             rows = [Played(*row) for part in world.collect([list(one) for one in self.round]) for row in part]
             self.played, self.round = sorted([*self.played, *rows]), []
-            done += sum(share)
+            done += num
             self._judge()
             self._tell()
 

@@ -158,7 +158,8 @@ class Session:
             self._stall_s = max(self._stall_s, now - before - (time.process_time() - worked))
 
     def _reserve_s(self, seconds):
-        """Return how much of the time for a move is kept. Called once for each."""
+        """Return how many of the `seconds` for a move are kept in reserve. Call it once a move: it also shortens the
+        remembered stall."""
         self._stall_s *= STALL_KEPT
         return max(min(seconds * RESERVE, RESERVE_S), min(self._stall_s, seconds * STALL_MAX))
 

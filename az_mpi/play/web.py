@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PROG = "python -m az_mpi web"
 ABOUT = "Play against the network of a run in a browser, and look at what it thinks. Nothing is loaded from elsewhere."
 EPILOG = """\
-It prints the address of the page, which has a secret word in it: who has the address can play. Ctrl-C ends it.
+It prints the address of the page, which has a secret word in it: whoever has the address can play. Ctrl-C ends it.
 """
 HERE = Path(__file__).parent
 BODY_MAX, WAIT_S = 2**16, 20.0

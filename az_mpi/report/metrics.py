@@ -78,7 +78,7 @@ class Metrics:
 class Timers:
     """Seconds in each named phase since the last `take`, and how many of them a rank waited for others.
 
-    A phase ends with a barrier over `world`, so that a rank's waiting counts in the phase in which it was done early.
+    A barrier over `world` ends each phase, so that a rank which is done early waits within that phase.
     """
 
     def __init__(self, world: World, on_change: Callable[[str | None], None] = lambda phase: None):

@@ -20,7 +20,7 @@ EPILOG = """\
 states: Active (plays or evaluates), Training, Syncing (exchanges, or waits for others), Error, Offline (no heartbeat
 for 5 s), Finished. Workers active counts ranks in the first three. Games and games/s are of this attempt; games/s is
 measured while a rank plays; of a finished run it is the mean. Staleness: iterations between the weights that games
-began with and those at their exchange. That a job was killed is noticed after some seconds of silence.
+began with and those at their exchange. A killed job is noticed after some seconds of silence.
 Without Python: watch cat RUN/status.txt
 """
 

@@ -55,7 +55,7 @@ def store(run: Run) -> Record:
     unacknowledged.append((iteration, record))  # first: the games must survive a loss in the collectives below
     run.setup.callbacks.games(record)
     if world.survives and world.size > 1:  # rank 1 keeps root's games too: root may be lost before they are on disk
-        unacknowledged[-1] = iteration, Record.join(run.setup.game, [record, record.from_root(world, compress)])
+        unacknowledged[-1] = iteration, Record.join(run.setup.game, [record, record.copy_to_rank_1(world, compress)])
     new = record.gather(world, compress)
     if world.is_root:
         run.files.writer.submit(iteration, new, provenance(run, new))

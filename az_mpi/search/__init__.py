@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def make_search(game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool,
                 threads: int = 1) -> Search:
-    """Return the search that `config.search` names, over `num_trees` trees: an object with the methods of
-    `puct.Search`. Its constructor is given those of these arguments that it has, and those in the configuration."""
+    """Return the search that `config.search` names, over `num_trees` trees: a subclass of `puct.Search`, or an object
+    with its methods and its `trees`, `streams` and `target`. Its constructor is given those of these arguments that it
+    has, and those in the configuration."""
     return SEARCHES.make(settings.algorithm, game=game, evaluate=evaluate, settings=settings, num_trees=num_trees,
                          noise=noise, threads=threads)  # fmt: skip

@@ -63,6 +63,9 @@ class Search(puct.Search):
         self._noise_due[slots] = False  # Dirichlet noise
         self._rule.round[slots] = 0
 
+    def keep_priors(self) -> None:
+        """Do nothing: its priors have no noise."""
+
     def _policy(self, slots):
         return _policy(self.trees, slots, self._rule)
 

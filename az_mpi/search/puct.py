@@ -68,12 +68,12 @@ class Search:
 
     def _make_noise(self):
         settings = self.settings
-        return (self._noise_due, self.streams, settings.dirichlet_alpha, settings.dirichlet_fraction,
-                settings.root_policy_temperature, self._kept)  # fmt: skip
+        return root.Noise(self._noise_due, self.streams, settings.dirichlet_alpha, settings.dirichlet_fraction,
+                          settings.root_policy_temperature, self._kept)  # fmt: skip
 
     def keep_priors(self) -> None:
         """From now on keep the roots' priors as they are before noise, for `surprise`."""
-        self._kept = np.full((len(self.target), self.game.num_actions), -1, np.float32)
+        self._kept = np.zeros((len(self.target), self.game.num_actions), np.float32)
         self._noise = self._make_noise()
 
     def reset(self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray) -> None:
@@ -125,12 +125,12 @@ class Search:
 
         def complete():
             logits = np.empty(legal.shape, np.float32)
-            if evaluation:
+            if evaluation:  # `value` has the results of games that ended; these are the others
                 logits, value[live] = evaluation()
-            given = *simulations, states, player, ended, value, logits, legal, self._noise
-            if needed := kernel(self.trees, *given):
+            arguments = *simulations, states, player, ended, value, logits, legal, self._noise
+            if needed := kernel(self.trees, *arguments):  # no room for the new edges: nothing was changed
                 self.trees = tree.widened(self.trees, needed)
-                kernel(self.trees, *given)
+                kernel(self.trees, *arguments)
 
         return complete
 
@@ -178,9 +178,9 @@ class Search:
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot. The subtree below it is kept if `reuse_tree`, else dropped."""
-        states = self.game.play(self.trees.state[slots, 0], actions)
+        before = self.trees.state[slots, 0]
         kept = root.advance(self.trees, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
-        self._start(slots[~kept], states[~kept])
+        self._start(slots[~kept], self.game.play(before[~kept], actions[~kept]))
         self._begin_search(slots)
 
     def _start(self, slots, states):

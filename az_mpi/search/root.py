@@ -6,7 +6,7 @@ Shapes: n slots, M actions of all slots together.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -18,21 +18,32 @@ if TYPE_CHECKING:
     from az_mpi.search.puct import Rule
 
 
+class Noise(NamedTuple):
+    """Noise for roots. due bool [B]: roots that have not had it yet. streams uint64 [B]: of random numbers. kept
+    float32 [B, A]: is given the priors as they were, edge by edge; with no columns nothing is kept."""
+
+    due: np.ndarray
+    streams: np.ndarray
+    alpha: float
+    fraction: float
+    temperature: float
+    kept: np.ndarray
+
+
 @njit(cache=True, nogil=True)
-def mix_noise(trees: tree.Trees, b: int, noise: tuple) -> None:
+def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
     """P(root, a) <- (1 - fraction) P(root, a)^(1 / temperature) / sum + fraction Dir(alpha / legal actions), once for
-    each root. noise: (due bool [B], streams uint64 [B], alpha, fraction, temperature, kept float32 [B, A]). kept: is
-    given the priors as they were, edge by edge; with no columns nothing is kept."""
-    due, random, alpha, fraction, temperature, kept = noise
-    due[b] = False
+    each root."""
+    kept, fraction = noise.kept, noise.fraction
+    noise.due[b] = False
     first, count = trees.node[b, 0].first_edge, trees.node[b, 0].edge_count
     for k in range(min(count, kept.shape[1])):
         kept[b, k] = trees.edge[b, first + k].edge_prior
-    if temperature != 1.0:
-        _temper(trees, b, first, count, temperature)
+    if noise.temperature != 1.0:
+        _temper(trees, b, first, count, noise.temperature)
     drawn = np.empty(count)
     for k in range(count):
-        drawn[k] = streams.gamma(random, b, alpha / count)
+        drawn[k] = streams.gamma(noise.streams, b, noise.alpha / count)
     total = drawn.sum()
     if total == 0.0:  # an alpha so small that every draw underflows
         return
@@ -158,14 +169,14 @@ def surprise(trees: tree.Trees, slots: np.ndarray, nums: np.ndarray, actions: np
              kept: np.ndarray) -> np.ndarray:
     """Return, for each slot, the sum of pi log(pi / P) over the actions of its policy target, float32 [n]: how far the
     network's policy P is from it (Kullback-Leibler). nums, actions, probabilities: as `policy` returns them. kept: the
-    priors before noise, float32 [B, A]; where they are negative there was none."""
+    priors before noise, float32 [B, A]; with no columns there was none."""
     found, m = np.zeros(len(slots), np.float32), 0
     for i in range(len(slots)):
         b, k = slots[i], 0
         for _ in range(nums[i]):
             while trees.edge[b, trees.node[b, 0].first_edge + k].edge_action != actions[m]:
                 k += 1  # both are in the order of the actions
-            prior = kept[b, k] if kept[b, k] >= 0 else trees.edge[b, trees.node[b, 0].first_edge + k].edge_prior
+            prior = kept[b, k] if kept.shape[1] else trees.edge[b, trees.node[b, 0].first_edge + k].edge_prior
             found[i] += probabilities[m] * math.log(probabilities[m] / max(prior, 1e-30))
             m += 1
     return found

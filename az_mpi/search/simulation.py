@@ -11,7 +11,8 @@ from numba import njit, prange
 from az_mpi.search import root, tree
 from az_mpi.search.tree import NO_CHILD
 
-KNOWN = -2  # in place of an action: the descent ended at a node whose result is known
+# In place of an action: the descent ended at a new root, which is itself to be evaluated; at a known result.
+EVALUATE, KNOWN = -1, -2
 
 
 def prepare_root(trees: tree.Trees, b: int, rule: tuple) -> None:
@@ -28,9 +29,9 @@ def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
 
 @njit(cache=True, nogil=True)
 def _descend(trees, b, rule, noise):
-    """Descend tree b. Return (node, action): action >= 0 asks for a new child of node, NO_CHILD for the evaluation of
+    """Descend tree b. Return (node, action): action >= 0 asks for a new child of node, EVALUATE for the evaluation of
     node, a root that is not expanded yet, KNOWN for a backup of the node's result."""
-    if noise[0][b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
+    if noise.due[b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
         root.mix_noise(trees, b, noise)
     n, depth = np.int64(0), 0  # n as a variable: Numba would compile `best_edge` once more for the constant
     while trees.node[b, n].edge_count > 0 and not trees.node[b, n].exact:
@@ -43,7 +44,7 @@ def _descend(trees, b, rule, noise):
             return n, trees.edge[b, e].edge_action
         n = child
     trees.tree[b].path_length = depth
-    return n, KNOWN if trees.node[b, n].exact else NO_CHILD
+    return n, KNOWN if trees.node[b, n].exact else EVALUATE
 
 
 @njit(cache=True, nogil=True)
@@ -53,7 +54,7 @@ def _select_one(trees, b, rule, noise):
     n, action = _descend(trees, b, rule, noise)
     if action == KNOWN:
         tree.backup(trees, b, n, trees.node[b, n].exact_value)
-        return NO_CHILD, NO_CHILD
+        return NO_CHILD, KNOWN
     return n, action
 
 
@@ -64,7 +65,7 @@ def _gather(trees, slots, nodes, actions):
     rows, states = np.empty(n, np.int64), np.empty((n, trees.state.shape[2]), trees.state.dtype)
     for new in (True, False):
         for i in range(n):
-            if nodes[i] != NO_CHILD and (actions[i] != NO_CHILD) == new:
+            if nodes[i] != NO_CHILD and (actions[i] != EVALUATE) == new:
                 rows[m] = i
                 for k in range(states.shape[1]):
                     states[m, k] = trees.state[slots[i], nodes[i], k]
@@ -76,7 +77,7 @@ def _gather(trees, slots, nodes, actions):
 
 
 @njit(cache=True, nogil=True)
-def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: tuple) -> tuple:
+def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise) -> tuple:
     """Descend the trees. Return the simulations that lead to new leaves or new roots: (slots int64 [m], nodes int64
     [m], actions int64 [m], states [m, S], how many are leaves): first the leaves, each with the node and the action
     that lead there and that node's state, then the roots.
@@ -90,7 +91,7 @@ def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: tuple) -> t
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: tuple) -> tuple:
+def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise) -> tuple:
     """`select` over several threads. Not one function compiled twice: Numba's cache would mix them up."""
     nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     for i in prange(len(slots)):
@@ -102,12 +103,12 @@ def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: tu
 def _complete_one(trees, b, n, action, state, player, ended, value, logits, legal, row, noise):
     """Add the leaf that `action` leads to, unless it is the root, expand it if the game goes on, back up its value."""
     leaf = n
-    if action != NO_CHILD:
+    if action != EVALUATE:
         leaf = tree.add_node(trees, b, n, state, player, ended, value)
         trees.edge[b, trees.path[b, trees.tree[b].path_length - 1]].edge_child = leaf
     if not ended:
         tree.expand(trees, b, leaf, logits[row], legal[row])
-        if noise[0][b] and leaf == 0:
+        if noise.due[b] and leaf == 0:
             root.mix_noise(trees, b, noise)
     tree.backup(trees, b, leaf, value)
     if ended:
@@ -127,7 +128,7 @@ def _rows(ended):
 @njit(cache=True, nogil=True)
 def complete(trees: tree.Trees, slots: np.ndarray, nodes: np.ndarray, actions: np.ndarray, states: np.ndarray,
              player: np.ndarray, ended: np.ndarray, value: np.ndarray, logits: np.ndarray, legal: np.ndarray,
-             noise: tuple) -> int:
+             noise: root.Noise) -> int:
     """Complete the simulations that `select` returned and return 0. If the trees lack room for edges, change nothing
     and return how many each needs. logits, legal: a row for each simulation that has not ended, in order."""
     needed = tree.edges_needed(trees, slots, ended, legal)
@@ -143,7 +144,7 @@ def complete(trees: tree.Trees, slots: np.ndarray, nodes: np.ndarray, actions: n
 @njit(cache=True, nogil=True, parallel=True)
 def complete_parallel(trees: tree.Trees, slots: np.ndarray, nodes: np.ndarray, actions: np.ndarray, states: np.ndarray,
                       player: np.ndarray, ended: np.ndarray, value: np.ndarray, logits: np.ndarray, legal: np.ndarray,
-                      noise: tuple) -> int:
+                      noise: root.Noise) -> int:
     """`complete` over several threads."""
     needed = tree.edges_needed(trees, slots, ended, legal)
     if needed > trees.edge.shape[1]:
@@ -156,7 +157,7 @@ def complete_parallel(trees: tree.Trees, slots: np.ndarray, nodes: np.ndarray, a
 
 
 @njit(cache=True, nogil=True)
-def select_several(trees: tree.Trees, b: int, leaves_max: int, rule: tuple, noise: tuple) -> tuple:
+def select_several(trees: tree.Trees, b: int, leaves_max: int, rule: tuple, noise: root.Noise) -> tuple:
     """Descend one tree, whose root is expanded, up to `leaves_max` times. Return the simulations that lead to new
     leaves, all different: (nodes int64 [m], actions int64 [m], states [m, S], paths int32 [m, D + 1], each path after
     its length). Known results are backed up.
@@ -232,7 +233,7 @@ def _restore(trees, b, path):
 @njit(cache=True, nogil=True)
 def complete_several(trees: tree.Trees, b: int, nodes: np.ndarray, actions: np.ndarray, paths: np.ndarray,
                      states: np.ndarray, player: np.ndarray, ended: np.ndarray, value: np.ndarray, logits: np.ndarray,
-                     legal: np.ndarray, noise: tuple) -> int:
+                     legal: np.ndarray, noise: root.Noise) -> int:
     """Complete the simulations that `select_several` returned, as `complete` does."""
     needed = trees.tree[b].edges_used
     for i in range(legal.shape[0]):

@@ -88,7 +88,8 @@ class Player:
 
     def allow(self, finished_num: float = math.inf) -> None:
         """Count games as finished only up to `finished_num` in all, since this player was made. Games that end beyond
-        that wait in their slots until a later call allows more."""
+        that wait in their slots until a later call allows more. Ranks share one quota: a rank that finished all it
+        could would exceed it."""
         self._allowed = finished_num
         self._finish()
 

@@ -37,7 +37,7 @@ def position_dtype(game: Game) -> np.dtype:
             ("to_play", "i1"),
             ("action", "<i4"),  # that was played
             ("value", "<f4"),  # outcome of the game for the player to move
-            ("root_value", "<f4"),  # mean value of the search for the player to move
+            ("root_value", "<f4"),  # `Search.value` of the root, for the player to move
             ("weight", "<f4"),  # of the position in the loss
             ("policy_count", "<i4"),  # its number of rows in `policy`
             ("state", game.state_dtype, (game.state_size,)),
@@ -74,7 +74,7 @@ class Record:
         arrays = [world.gather(rows, compress) for rows in (self.games, self.positions, self.policy)]
         return Record(*arrays) if world.is_root else None
 
-    def from_root(self, world: World, compress: bool = False) -> Record:
+    def copy_to_rank_1(self, world: World, compress: bool = False) -> Record:
         """Return root's record on rank 1, and an empty one elsewhere. Collective over a world of two ranks or more."""
         arrays = [rows if world.is_root else rows[:0] for rows in (self.games, self.positions, self.policy)]
         return Record(*(world.exchange(rows, np.ones(len(rows), np.int64), compress) for rows in arrays))

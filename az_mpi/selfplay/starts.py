@@ -29,19 +29,25 @@ def begin(game: Game, settings: schema.Selfplay, archive: Archive | None, max_pl
     """Return where n games begin: (states [n, S], none of them terminal; plies int32 [n], the moves before each, below
     `max_plies`). settings: `config.selfplay`.
 
-    words: uint64 [n], the games' random streams, which are advanced by what is drawn; nothing is by the defaults.
+    words: uint64 [n], the games' random streams, which are advanced by what is drawn; by default nothing is drawn.
     start_share is that of Go-Exploit (Trudeau and Bowling 2023, "Targeted Search Control in AlphaZero for Effective
     Policy Improvement"), whose archive holds the states that were visited.
     """
     states, plies = game.initial(len(words)), np.zeros(len(words), np.int32)
-    for i in range(len(words)) if settings.start_share and archive and len(archive.plies) else ():
-        if streams.uniform(words, i) < settings.start_share:
-            k = int(streams.uniform(words, i) * len(archive.plies))
-            if archive.plies[k] < max_plies:  # else a resumed run has a lower selfplay.max_plies
-                states[i], plies[i] = archive.states[k], archive.plies[k]
+    if settings.start_share and archive and len(archive.plies):
+        _from_archive(states, plies, archive, settings.start_share, max_plies, words)
     if settings.random_plies:
         _play_on(game, states, plies, settings.random_plies, max_plies, words)
     return states, plies
+
+
+def _from_archive(states, plies, archive, share, max_plies, words):
+    """Let this share of the games begin at positions of the archive."""
+    for i in range(len(words)):
+        if streams.uniform(words, i) < share:
+            k = int(streams.uniform(words, i) * len(archive.plies))
+            if archive.plies[k] < max_plies:  # else a resumed run has a lower selfplay.max_plies
+                states[i], plies[i] = archive.states[k], archive.plies[k]
 
 
 def _play_on(game, states, plies, most, max_plies, words):

@@ -2,8 +2,8 @@
 file's time, the beat.
 
 It works on any shared file system, without flock. A lock is dead when all processes of its job are proved dead: those
-under this kernel by process number and start time; those elsewhere when the beat stands still, by our own clock, for as
-long as that job may hang (`fault.hang_s`). If launch or Slurm starts a job again, the earlier start has ended, and a
+under this kernel by process number and start time; those on other hosts when the file's time has not changed for
+`fault.hang_s`, measured by our own clock. If launch or Slurm starts a job again, the earlier start has ended, and a
 beat that stands still for LOOK_S is enough.
 """
 

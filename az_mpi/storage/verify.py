@@ -30,7 +30,7 @@ games.h5; the networks in best/; that every JSON file can be read; what killed w
 
 --repair sets damaged files aside (NAME.damaged), and segments whose games are all in another; writes games.h5 anew, and
 config.json, from the first start that can be read; and removes what killed writers left. A run that is under way is not
-repaired; what it writes just now can look wrong.
+repaired; a file that it is just writing can look wrong.
 
 exit codes:
   0    everything is whole (--repair: is whole now)

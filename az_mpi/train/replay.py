@@ -105,7 +105,8 @@ class _Ring:
         """Append rows. If there is no room, move to an array that is an eighth larger than needed."""
         needed = self.end - self.begin + len(rows)
         if needed > len(self.array):
-            held, self.array, self.end = self.parts(), np.empty(needed + needed // 8, self.array.dtype), self.begin
+            held = self.parts()  # views of the old array
+            self.array, self.end = np.empty(needed + needed // 8, self.array.dtype), self.begin
             for part in held:
                 self.append(part)
         first = self.end % max(len(self.array), 1)

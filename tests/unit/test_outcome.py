@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from az_mpi.report.outcome import Outcome, outcome, read
+from az_mpi.launch.outcome import Outcome, outcome, read
 
 OLD, RUNNING, STOPPED, FAILED, FINISHED = ({"attempt": n, "job": job} for n, job in enumerate(
     ("finished", "running", "stopped", "failed", "finished")))  # fmt: skip

@@ -10,9 +10,10 @@ CALIBRATION_NUM = 96  # positions for `Engine.calibrate`
 
 
 class Engine:
-    """A network on a device, ready to evaluate. Its constructor is given those of these arguments that it has: network
-    (a `ResNet`), game, device (of torch), threads (of a CPU), precision ("auto", "fp32", "bf16", "int8"), timed
-    (whether "auto" may measure which precision is the fastest).
+    """A network on a device, ready to evaluate. A subclass defines `load`, and `evaluate`, or `begin` if its device
+    works in the background. Its constructor is given those of these arguments that it has: network (a `ResNet`), game,
+    device (of torch), threads (of a CPU), precision ("auto", "fp32", "bf16", "int8"), timed (whether "auto" may measure
+    which precision is the fastest).
 
     describe: library, device and precision in words. choice: the same with the reason, for the start-up table.
     precision: what "auto" chose; None if the engine does not say. figures: numbers about the newest weights, for

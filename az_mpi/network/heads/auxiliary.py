@@ -15,18 +15,18 @@ HIDDEN = 64
 
 
 class Auxiliary(Head):
-    """A head that only trains the tower. factor: the weight of its loss in the total loss."""
+    """A head that only trains the tower. weight: of its loss in the total loss."""
 
     in_play = False
 
-    def __init__(self, factor: float):
+    def __init__(self, weight: float):
         super().__init__()
-        if type(factor) not in (int, float) or not 0 < factor < math.inf:
-            raise ValueError(f"weight is {factor!r}; allowed: a number above 0")
-        self._factor = float(factor)
+        if type(weight) not in (int, float) or not 0 < weight < math.inf:
+            raise ValueError(f"weight is {weight!r}; allowed: a number above 0")
+        self._weight = float(weight)
 
     def weight(self, settings: Any) -> float:
-        return self._factor
+        return self._weight
 
 
 class Scalar(Auxiliary):
@@ -39,8 +39,8 @@ class Scalar(Auxiliary):
     target_dtype: np.dtype = np.dtype("<f4")
     delta = 1.0
 
-    def __init__(self, channels: int, factor: float):
-        super().__init__(factor)
+    def __init__(self, channels: int, weight: float):
+        super().__init__(weight)
         self.hidden, self.out = nn.Linear(2 * channels, HIDDEN), nn.Linear(HIDDEN, 1)
 
     def initialise(self) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from az_mpi.core import files
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, write_file
+from az_mpi.play.options import add_checkpoint
 
 if TYPE_CHECKING:
     from az_mpi.play.trained_network import TrainedNetwork
@@ -30,8 +30,7 @@ def main(arguments: list[str]) -> int:
     parser = Parser(PROG, ABOUT, run=True)
     parser.add_argument("file", metavar="FILE", type=Path, help="the file to write")
     parser.add_argument("--to", required=True, choices=WRITERS, metavar="FORMAT", help=", ".join(WRITERS))
-    parser.add_argument("--checkpoint", default="newest", metavar="NAME",
-                        help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012")
+    add_checkpoint(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace FILE if it is there")
     given = parser.parse_args(arguments)
     if given.file.exists() and not (given.overwrite and given.file.is_file()):
@@ -41,10 +40,7 @@ def main(arguments: list[str]) -> int:
 
     found = trained_network.read(find_network(given.run, given.checkpoint))
     content = WRITERS[given.to](found)
-    try:
-        files.write_bytes(given.file, content)
-    except OSError as error:
-        raise Refusal(f"{given.file} cannot be written: {error.strerror}") from error
+    write_file(given.file, content)
     print(f"{given.file}: {found.game.name}, iteration {found.iteration}, {len(content):,} bytes")
     return DONE
 

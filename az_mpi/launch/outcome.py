@@ -1,7 +1,7 @@
 """How a job ended, from the exit code of mpirun and the run's own record, RUN/status.json.
 
 mpirun's code alone does not tell: Open MPI 5.0 may end with 0, or with 255, when it has lost a host.
-`python -m az_mpi.report.outcome RUN CODE ASKED <BEFORE` prints the exit code that counts, for batch scripts.
+`python -m az_mpi.launch.outcome RUN CODE ASKED <BEFORE` prints the exit code that counts, for batch scripts.
 """
 
 import json
