@@ -125,7 +125,7 @@ class Match:
                       "without chance repeat too, and the interval is too narrow; more --opening_plies mend that")
         while done < pairs and not self.verdict:
             num = min(at_once * world.size, pairs - done)
-            play_games(self.game, *players, starts, games_of(world, num, done), on_game=self._ended)
+            play_games(self.game, players[0], players[1], starts, games_of(world, num, done), on_game=self._ended)
             rows = [Played(*row) for part in world.collect([list(one) for one in self.round]) for row in part]
             self.played, self.round = sorted([*self.played, *rows]), []
             done += num
