@@ -289,4 +289,4 @@ def test_a_match_is_watched_by_turns_of_both_players(monkeypatch):
     monkeypatch.setattr(arena.watchdog, "step", lambda: said.append("step"))
     monkeypatch.setattr(arena.watchdog, "tick", lambda: said.append("tick"))
     play_match(Part(0, 1), TICTACTOE, Scripted(False, []), Scripted(True, []), 2, 0, (1,))
-    assert said == ["tick", "step"] * 3 + ["tick"]
+    assert said == ["tick", *["tick", "step"] * 3, "tick"]
