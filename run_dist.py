@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     try:
         arguments = command_line.parse(argv)
         if not arguments.check_config:
-            leave(start(arguments, rank))
+            leave(start(arguments))
         return print_once(configuration.to_json(config_of(arguments)), sys.stdout, DONE, rank)
     except command_line.PrintAndExit as text:
         return print_once(text, sys.stdout, DONE, rank)
@@ -61,15 +61,14 @@ def leave(status: int) -> None:
         os._exit(status)
 
 
-def start(arguments: command_line.Arguments, rank: int) -> int:
-    """Join the MPI job, run the mode and return the exit status. An unexpected exception on a rank ends the job. rank:
-    what the launcher's environment says."""
+def start(arguments: command_line.Arguments) -> int:
+    """Join the MPI job, run the mode and return the exit status. An unexpected exception on a rank ends the job."""
     keep_private()
     have_home()
     requests = Requests()
     if arguments.mode == "train":
         requests.listen()  # before MPI and torch load, which can take long
-        watchdog.start(rank)
+        watchdog.start(environment_rank())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
     from az_mpi.mpi import root_host

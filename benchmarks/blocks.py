@@ -33,7 +33,8 @@ from az_mpi.train.loss import losses
 from az_mpi.train.optimizer import AdamW
 from az_mpi.train.replay import Replay, Samples, sample_dtype, to_samples
 
-FIRST_PLY, LAST_PLY, TEST_NUM = 14, 34, 2000  # BitBully needs 20 ms for a position with fewer stones
+FIRST_PLY, LAST_PLY = 14, 34  # BitBully needs 20 ms for a position with fewer stones
+TEST_NUM, DRAWN_NUM = 2000, 4000  # positions that are solved for the test; draws from its positions, each way round
 LEARNING_RATE, FINAL, TURN_S = 0.002, 0.05, 1.0
 
 
@@ -97,6 +98,8 @@ def stored(run, num):
     game = games.make(config.game)
     heads = resnet.build(game, config.network, 0).heads
     *older, newest = (path for _, path in segment.paths(run / "games"))
+    if not older:
+        raise SystemExit(f"{run} has one segment of games: train on it until there are two")
     record = Record.join(game, [segment.read(path, game) for path in older])
     test, train = Replay(game, heads), Replay(game, heads)
     test.add(to_samples(segment.read(newest, game), game, heads, config.train, 0))
@@ -141,8 +144,8 @@ class Pupil:
     @torch.inference_mode()
     def figures(self):
         """Return what the network has learnt."""
-        batch = sample(self.lesson.test, np.random.default_rng(0), TEST_NUM)  # the same one for each network
-        by_head = {name: loss.item() / TEST_NUM for name, loss in losses(self.network, batch).items()}
+        batch = sample(self.lesson.test, np.random.default_rng(0), DRAWN_NUM)  # the same ones for each network
+        by_head = {name: loss.item() / DRAWN_NUM for name, loss in losses(self.network, batch).items()}
         chosen = self.network(batch["planes"])["policy"].argmax(1, keepdim=True)
         best = batch["policy"].gather(1, chosen)[:, 0] == batch["policy"].amax(1)
         return {"loss": sum(weight * by_head[name] for name, weight in self.weights().items()),

@@ -90,7 +90,10 @@ class _Set(argparse.Action):
     None for KEY=VALUE. The last one for a key counts."""
 
     def __call__(self, parser, namespace, values, option_string=None) -> None:
-        key, value = self.const if values == [] else (self.const, values) if self.const else values
+        if isinstance(self.const, tuple):
+            key, value = self.const
+        else:
+            key, value = (self.const, values) if self.const else values
         namespace.overrides[key] = value
         namespace.sources[key] = option_string
 

@@ -157,7 +157,8 @@ def same_run(world: "World", logdir: str, text: str) -> list[Check]:
         from az_mpi.config import load as configuration
         from az_mpi.storage import run_folder
 
-        run_folder.check(Path(logdir), configuration.loads(text), fresh=False)
+        if run_folder.holds_run(logdir):
+            run_folder.check(Path(logdir), configuration.loads(text), fresh=False)
 
     _, error = world.share(attempt(look) if world.is_root else None)
     return [Check("run", PROBLEM, error, "another --logdir")] if error else []

@@ -1,1 +1,1 @@
-"""Starting a job on several hosts: python -m az_mpi launch."""
+"""Starting a job on several hosts, and how it ended: python -m az_mpi launch."""

@@ -230,7 +230,7 @@ class Supervisor:
             if absent and not self.options.no_check:
                 self.look = Look(self.ask_hosts, absent)
             else:
-                self.there |= {host.name for host in absent}
+                self.there |= {host.name for host in absent if self.transport.knows}
                 self.rearrange()
 
     def looked(self, answers: check.Answers, problems: Sequence[check.Problem]) -> None:

@@ -174,7 +174,7 @@ def end_job_of(launcher: int) -> None:
     daemon on another host."""
     if os.environ.get("OMPI_MCA_mpi_ft_enable") not in ("1", "true"):
         return
-    # Where several ranks have ended, a second later each: mpirun ends at once, without its ranks, at a second signal.
+    # Where several ranks have ended, a second apart: more signals than one can end mpirun without its ranks.
     end = time.monotonic() + JOIN_S + int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
     with suppress(OSError, IndexError):  # the launcher has ended
         while stat(launcher)[0] in LAUNCHERS:

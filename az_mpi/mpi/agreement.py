@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from az_mpi.core import registry
-from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.core.problems import SHOWN_MAX, NotNow, Refusal
 from az_mpi.mpi.world import World
 
 Made = TypeVar("Made")
@@ -17,10 +17,13 @@ def everywhere(world: World, make: Callable[[], Made]) -> Made:
         made = make()
     except Refusal as error:
         problem = [str(error), error.status]
-    found = world.collect(problem)
-    if ranks := [rank for rank, said in enumerate(found) if said]:
-        text, status = found[ranks[0]]
-        raise (NotNow if status == NotNow.status else Refusal)(f"{text}\n  {_where(world, ranks)}")
+    found = {}  # the ranks with each problem
+    for rank, said in enumerate(world.collect(problem)):
+        if said:
+            found.setdefault(tuple(said), []).append(rank)
+    if found:
+        text = "\n".join(f"{text}\n  {_where(world, ranks)}" for (text, _), ranks in list(found.items())[:SHOWN_MAX])
+        raise (NotNow if next(iter(found))[1] == NotNow.status else Refusal)(text)
     return made
 
 

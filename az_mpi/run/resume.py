@@ -62,8 +62,8 @@ def resume(run: Run) -> None:
     leave_if_unwritable(run)
     run.report.say("resumed after %s (attempt %d)", run.how_far(), run.attempt)
     if run.world.is_root and run.progress.unfinished_games:
-        run.report.say("  lost: %d games that were under way then, and what was played after it and not yet stored",
-                       run.progress.unfinished_games)
+        run.report.say("  lost: %d games that were under way when this checkpoint was written, and what was played "
+                       "after it and not yet stored", run.progress.unfinished_games)
 
 
 def save(run: Run, state: Checkpoint | None = None) -> bool:

@@ -32,7 +32,7 @@ ROUND = np.dtype(
     ],
     align=True,
 )
-# An action that the round considers: its edge, counted from the root's first; its Gumbel number; visits before it.
+# An action that the round considers: its edge, counted from the root's first; visits before: when the round began.
 CONSIDERED = np.dtype([("gumbel", np.float64), ("edge", np.int32), ("before", np.int32)], align=True)
 
 
@@ -221,8 +221,8 @@ def _begin_round(trees, b, rule):
 
 @njit(cache=True, nogil=True)
 def level(num: int, length: int, k: int) -> int:
-    """Return how many visits in the round an action has that simulation k of it, from 0 on, visits next. The round has
-    `length` simulations and considers `num` actions.
+    """Simulation k of a round, from 0 on, visits an action: return how many visits that action has had in the round
+    before. The round has `length` simulations and considers `num` actions.
 
     Sequential halving: in a sweep each of the best `width` actions gets a visit. The width is num at first, and is
     halved until it is 2; each width gets an equal share of the simulations (Danihelka et al. 2022, section 3.3)."""
@@ -239,10 +239,10 @@ def level(num: int, length: int, k: int) -> int:
 @njit(cache=True, nogil=True)
 def _root_edge(trees, b, rule):
     """Return the root's edge that sequential halving visits next. Descents beyond the round's end, of several that were
-    begun together, belong to its last sweep."""
+    begun together, go on with its sweeps."""
     node, this = trees.node[b, 0], rule.round[b]
     logits = _logits(trees, b, np.int64(0), rule, completed(trees, b, np.int64(0)))
-    k = min(node.visits - 1 - this.begun, this.length - 1)
+    k = node.visits - 1 - this.begun
     best = _best_considered(trees, b, rule, logits, level(this.num, this.length, k))
     return np.int64(node.first_edge + rule.considered[b, best].edge)
 

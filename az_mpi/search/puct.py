@@ -31,8 +31,8 @@ class Rule(NamedTuple):
     """How PUCT chooses among a node's edges: `exploration_table`, the reduction of first-play urgency, the factor of
     `root.forced_visits`, and the slots whose root explores, bool [B].
 
-    The kernels of a search take such a tuple. Its type selects, when they are compiled, what
-    `simulation.choose_edge` does."""
+    The kernels of a search take such a tuple. Its type selects, when they are compiled, what `simulation.choose_edge`
+    and `simulation.prepare_root` do."""
 
     exploration: np.ndarray
     reduction: float

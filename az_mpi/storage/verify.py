@@ -156,7 +156,8 @@ class Findings:
         if files.unavailable(error):
             self._wrong(path, unreadable(error))
         else:
-            self._wrong(path, f"{type(error).__name__}: {error}".removeprefix("ValueError: "), damaged)
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            self._wrong(path, f"{kind}{error}", damaged)
 
     def _checkpoints(self):
         from az_mpi.storage import checkpoint

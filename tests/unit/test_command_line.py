@@ -121,6 +121,7 @@ def test_all_unknown_options_are_told_at_once():
     (["--batch_size", "0"], "train.batch_size", "0", "from --batch_size"),
     (["--batch_size", "many"], "train.batch_size", '"many"', "from --batch_size"),
     (["--max_steps", "-5"], "train.max_steps", "-5", "from --max_steps"),
+    (["--max_steps", "[]"], "train.max_steps", "[]", "from --max_steps"),
     (["--games_num=1e3"], "selfplay.games_num", "1000.0", "from --games_num"),
     (["--learning_rate", "nan"], "train.learning_rate", '"nan"', "from --learning_rate"),
     (["--learning_rate", "NaN"], "train.learning_rate", "NaN", "from --learning_rate"),

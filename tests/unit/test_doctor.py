@@ -150,6 +150,8 @@ def test_differing_versions_are_marked_in_a_table_of_groups():
     assert [row for row in table if row[0].startswith("!")] == [("! torch", "1.0", "2.0")]
     [check], _ = diagnosis.versions([rank(), rank(processor="Xeon")], "auto")
     assert check.level == WARNING and "processor" in check.text
+    [check], _ = diagnosis.versions([rank(), rank(numba__version="0.1")], "auto")
+    assert check.level == PROBLEM and "numba" in check.text
 
 
 @pytest.mark.parametrize("backend, other, level", [("auto", None, WARNING), ("ddp", None, WARNING),

@@ -130,7 +130,7 @@ BAD_OPTIONS = [
     (["--hosts=-oProxyCommand=touch pwned"], "option"), (["--hosts", "$(touch pwned):2"], "no host was contacted"),
     (["--hosts", "a;touch pwned"], "no host was contacted"), (["--hosts", "a:2,a:2"], "twice"),
     (["--hostfile", "none.txt"], "cannot be read"), (["--hostfile", "."], "--hostfile"),
-    (["--hostfile", ""], "cannot be read"), (["--hostfile", "/dev/zero"], "not a file"),
+    (["--hostfile", ""], "cannot be read"), (["--hostfile", "/dev/zero"], "not a plain file"),
     (["--np"], "--np"), (["--np", "0"], "from 1"), (["--np", "-2"], "--np"), (["--np", "two"], "from 1"),
     (["--np", "1.5"], "from 1"), (["--np", "99999999999"], "from 1"), (["--np", ""], "from 1"),
     (["--np", "\u0664"], "from 1"), (["--np", "2", "--hosts", "a:1"], "the hosts have 1 slot"),

@@ -45,6 +45,7 @@ case $host in
     content) change='s/\("az_mpi\/loop.py": "\)....../\1ffffff/' ;;
     absent) change='s/"sources": {[^}]*}/"sources": {}/; s/"az_mpi": "[^"]*"/"az_mpi": null/' ;;
     elsewhere) change='s/"token": ""/"token": "another folder"/; s/"cwd": true/"cwd": false/' ;;
+    lacking) change='s/"horovod": "[^"]*"/"horovod": null/' ;;
     alias) host=good ;;
 esac
 echo "a banner"
@@ -75,14 +76,14 @@ def look(tmp_path, monkeypatch):
 
 
 def test_good_hosts(look):
-    answers = look("good:2,better:1,localhost:1")
+    answers = look("good:2,better:1,lacking:1,localhost:1")  # this one lacks Horovod, which is for the run to judge
     assert {name: answer["facts"].host for name, answer in answers.items() if name in ("good", "better")} == {
         "good": "good", "better": "better"}  # fmt: skip
     here = answers[None]
     assert answers["localhost"] is here and here["token"] == "" and here["cwd"] and here["facts"].cores
     assert here["facts"] == HostFacts.look(ROOT) and "az_mpi/launch/check.py" in here["facts"].sources
     calls = look.notes.read_text().splitlines()
-    assert len(calls) == 2 and all("BatchMode=yes" in call and "ConnectTimeout=60" in call for call in calls)
+    assert len(calls) == 3 and all("BatchMode=yes" in call and "ConnectTimeout=60" in call for call in calls)
 
 
 # host -> (what must be said of it, its cure)

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from argparse import Namespace
 from pathlib import Path
 
@@ -235,6 +235,7 @@ def test_a_signal_between_two_jobs_ends_the_launch(launch, tmp_path):
 class Meeting(Ssh):
     """Hosts of which it is known whether they are there. away: their names. told: signals for mpirun, each once."""
 
+    knows = True
 
     def __init__(self, folder):
         self.folder, self.away, self.told = folder, set(), []
@@ -304,35 +305,33 @@ def ask(*words):
 
 
 def test_what_a_user_asks_for(launch):
-    """The launch is in a process of its own; a plan of jobs that go on until they are asked to stop."""
+    """The user is a thread; a plan of jobs that go on until they are asked to stop."""
     (launch.folder / "gone").touch()
-    child = os.fork()
-    if child == 0:
-        status, widths = 99, None
-        try:
-            status, widths = launch([GOES_ON] * 4, "a:1,b:1", no_check=False)
-        finally:
-            (launch.folder / "widths").write_text(json.dumps(widths))
-            os._exit(status)
-    run = launch.folder / "run"
+    run, said, ended = launch.folder / "run", [], threading.Event()
+
+    def user():
+        while not (run / "launch.json").exists() and not ended.wait(0.05):
+            pass
+        for words in (("--remove", "c"), ("--add", "gone:2"), ("--remove", "b"), ("--add", "c:2"), ("--restart",)):
+            said.append(ask(run, *words))
+        while len((launch.folder / "lines").read_text().splitlines()) < 4 and not ended.wait(0.05):
+            pass
+        said.append(list(run.glob("launch-request*")))
+        if not ended.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=user)
+    thread.start()
     try:
-        while not (run / "launch.json").exists():
-            time.sleep(0.05)
-        assert ask(run, "--remove", "c") == (2, "--remove c: not among the hosts of this run: a, b\n")
-        status, said = ask(run, "--add", "gone:2")
-        assert status == 2 and "gone: ssh: connect to host gone port 22: No route to host" in said
-        assert ask(run, "--remove", "b") == (0, "restarting on a:1: 1 rank\n")
-        assert ask(run, "--add", "c:2") == (0, "restarting on a:1,c:2: 3 ranks\n")
-        assert ask(run, "--restart") == (0, "restarting on a:1,c:2: 3 ranks\n")
-        while len((launch.folder / "lines").read_text().splitlines()) < 4:
-            time.sleep(0.05)
-        assert not list(run.glob("launch-request*"))
+        status, widths = launch([GOES_ON] * 4, "a:1,b:1", no_check=False)
     finally:
-        os.kill(child, signal.SIGTERM)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status == 75, status
-    widths = json.loads((launch.folder / "widths").read_text())
-    assert widths == [["a:1,b:1", 2], ["a:1", 1], ["a:1,c:2", 3], ["a:1,c:2", 3]]
+        ended.set()
+        thread.join()
+    assert status == 75 and widths == [("a:1,b:1", 2), ("a:1", 1), ("a:1,c:2", 3), ("a:1,c:2", 3)]
+    assert said[0] == (2, "--remove c: not among the hosts of this run: a, b\n")
+    assert said[1][0] == 2 and "gone: ssh: connect to host gone port 22: No route to host" in said[1][1]
+    assert said[2:] == [(0, "restarting on a:1: 1 rank\n"), (0, "restarting on a:1,c:2: 3 ranks\n"),
+                        (0, "restarting on a:1,c:2: 3 ranks\n"), []]  # fmt: skip
 
 
 def test_the_ranks_of_a_lost_job_are_killed_and_no_others():

@@ -25,6 +25,7 @@ class Meeting:
     with the same index. Raises Refusal if the nodes do not agree, or if mpirun cannot call the agent.
     """
 
+    knows = True
 
     def __init__(self, node: Node, others: Sequence[Other]):
         self.node, self.others = node, others
