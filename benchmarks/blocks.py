@@ -4,10 +4,10 @@
     python benchmarks/blocks.py --run runs/go9 --networks residual:4x48 global_pooling:4x48 --seconds 300
 
 The positions are of random games of Connect Four, solved by BitBully: targets are the exact value and the moves that
-keep it. With `--run` they are the newest ones that the run stored, with the targets and heads that it trains on; its
-newest segment is the test. Networks take turns of a second, and seconds are of the processor, so that other work on the
-machine slows all alike. `loss` is of positions that are not trained on, the sum over the heads; `best_moves` is how
-often the most probable move is one of those with the largest target.
+keep it. With `--run` they are the newest ones that the run stored, with the targets and heads that it trains on; the
+games of its newest iteration are the test. Networks take turns of a second, and seconds are of the processor, so that
+other work on the machine slows all alike. `loss` is of positions that are not trained on, the sum over the heads;
+`best_moves` is how often the most probable move is one of those with the largest target.
 """
 
 import math
@@ -93,17 +93,18 @@ def solved(num):
 
 
 def stored(run, num):
-    """Return the newest `num` positions that a run stored, or all, without its newest segment, which is the test."""
+    """Return the newest `num` positions that a run stored, or all, without its newest iteration, which is the test."""
     config = run_folder.recorded_config(run, {})
     game = games.make(config.game)
     heads = resnet.build(game, config.network, 0).heads
-    *older, newest = (path for _, path in segment.paths(run / "games"))
-    if not older:
-        raise SystemExit(f"{run} has one segment of games: train on it until there are two")
-    record = Record.join(game, [segment.read(path, game) for path in older])
-    test, train = Replay(game, heads), Replay(game, heads)
-    test.add(to_samples(segment.read(newest, game), game, heads, config.train, 0))
-    train.add(to_samples(record, game, heads, config.train, 0))
+    stored_games = segment.paths(run / "games")
+    newest = max((iteration for iteration, _ in stored_games), default=0)
+    if not newest:
+        raise SystemExit(f"{run} has no games of a second iteration: train on it until there are some")
+    train, test = Replay(game, heads), Replay(game, heads)
+    for replay, is_test in ((train, False), (test, True)):
+        parts = [segment.read(path, game) for iteration, path in stored_games if (iteration == newest) == is_test]
+        replay.add(to_samples(Record.join(game, parts), game, heads, config.train, 0))
     train.forget(train.positions_num - (num or train.positions_num))
     return Lesson(game, config.network, config.train, train, test)
 
