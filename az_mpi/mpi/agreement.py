@@ -11,8 +11,8 @@ Made = TypeVar("Made")
 
 
 def everywhere(world: World, make: Callable[[], Made]) -> Made:
-    """Return this rank's `make()`. If `make` raises Refusal on some rank, every rank raises one with all different texts
-    and the ranks of each; likewise NotNow."""
+    """Return this rank's `make()`. If `make` raises Refusal on some rank, every rank raises one, with each of the texts
+    and its ranks; likewise NotNow."""
     made = problem = None
     try:
         made = make()
