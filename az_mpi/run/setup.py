@@ -72,8 +72,7 @@ def _prepare_play(config, world, folder):
     agreement.everywhere(world, functools.partial(optimizer.check, config.train))
     make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores,
                                     precision=config.network.precision)
-    engine, choice = agreement.everywhere(
-        world, functools.partial(make_engine, network, timed=not config.selfplay.deterministic))
+    engine, choice = _choose_engine(config, world, device, functools.partial(make_engine, network))
     make_engine = functools.partial(make_engine, precision=engine.precision or config.network.precision)
     offered = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
     evaluate = agreement.everywhere(world, lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
@@ -91,6 +90,18 @@ def _prepare_play(config, world, folder):
     playing.weights_used.append((0, resnet.weights_hash(network)))
     log_name = f"rank-{world.rank:03d}"
     return Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name), network, playing
+
+
+def _choose_engine(config, world, device, make):
+    """Return (this rank's engine, the choice and its reason in words). Ranks of a host with devices of one kind have
+    one precision, that of the first of them: their own timings may differ, and they share evaluations. Collective."""
+    engine, choice = agreement.everywhere(world, functools.partial(make, timed=not config.selfplay.deterministic))
+    kind = [world.host, torch.device(device).type]
+    _, precision = next(row for row in world.collect([kind, engine.precision]) if row[0] == kind)
+    if engine.precision != precision:
+        engine, _ = make(precision=precision)
+        choice = f"{engine.describe} (as the first rank here)"
+    return engine, choice
 
 
 def _make_player(config, game, evaluate, world, cores, groups_num):
