@@ -98,10 +98,14 @@ def _choose_engine(config, world, device, make):
     engine, choice = agreement.everywhere(world, functools.partial(make, timed=not config.selfplay.deterministic))
     kind = [world.host, torch.device(device).type]
     _, precision = next(row for row in world.collect([kind, engine.precision]) if row[0] == kind)
-    if engine.precision != precision:
-        engine, _ = make(precision=precision)
-        choice = f"{engine.describe} (as the first rank here)"
-    return engine, choice
+
+    def adopt():
+        if engine.precision == precision:
+            return engine, choice
+        other, _ = make(precision=precision)
+        return other, f"{other.describe} (as the first rank here)"
+
+    return agreement.everywhere(world, adopt)
 
 
 def _make_player(config, game, evaluate, world, cores, groups_num):

@@ -32,7 +32,8 @@ ROUND = np.dtype(
     ],
     align=True,
 )
-# An action that the round considers: its edge, counted from the root's first; visits before: when the round began.
+# An action that the round considers: its Gumbel number; its edge, counted from the root's first; the edge's visits
+# before the round.
 CONSIDERED = np.dtype([("gumbel", np.float64), ("edge", np.int32), ("before", np.int32)], align=True)
 
 

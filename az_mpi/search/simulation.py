@@ -11,7 +11,7 @@ from numba import njit, prange
 from az_mpi.search import root, tree
 from az_mpi.search.tree import NO_CHILD
 
-# In place of an action: the descent ended at a new root, which is itself to be evaluated; at a known result.
+# In place of an action, where a descent ended: at a new root, which is itself to be evaluated; at a known result.
 EVALUATE, KNOWN = -1, -2
 
 
