@@ -32,8 +32,7 @@ ROUND = np.dtype(
     ],
     align=True,
 )
-# An action that the round considers: its Gumbel number; its edge, counted from the root's first; the edge's visits
-# before the round.
+# An action of the round: its Gumbel number; its edge, counted from the root's first; its visits before the round.
 CONSIDERED = np.dtype([("gumbel", np.float64), ("edge", np.int32), ("before", np.int32)], align=True)
 
 
