@@ -12,8 +12,8 @@ source .venv/bin/activate || { echo "$PWD has no .venv: make setup there first" 
 RESUMABLE=75 # exit status of run_dist.py: stopped on request, the same command goes on
 
 # mpirun starts one daemon on each node, by srun, and each daemon its ranks. Without this variable a daemon may use all
-# cores that the job has on its node; with it (srun takes no notice of --cpus-per-task itself since Slurm 22.05) only
-# one task's, and all ranks of the node would share those. A plain `srun python` needs it: see README.md.
+# cores that the job has on its node; with it only one task's, and all ranks of the node would share those. A plain
+# `srun python` needs it in some versions of Slurm: see README.md.
 unset SRUN_CPUS_PER_TASK
 export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK_HET_GROUP_0:-1}}
 

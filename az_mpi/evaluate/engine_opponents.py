@@ -14,7 +14,7 @@ import numpy as np
 from az_mpi.core.problems import Refusal, nearest
 from az_mpi.evaluate.engine_process import EngineFailed, EngineProcess, words_of
 from az_mpi.evaluate.opponents import RESIGNS, Opponent, Seat
-from az_mpi.games.base import Game, after, positions
+from az_mpi.games.base import Game, after
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.games.vertices import Vertices
 
@@ -147,11 +147,11 @@ class GtpPlayer(EnginePlayer):
         if self._known != actions[: len(self._known)]:
             self._say(process, "clear_board")
             self._known = []
-        before = len(self._known)
-        line = list(positions(self.game, after(self.game, self._known), [*actions[before:], 0]))
-        for state, action in zip(line, actions[before:]):
+        state = after(self.game, self._known)
+        for action in actions[len(self._known) :]:
             self._tell(process, state, action)
-        self._known, state = list(actions), line[-1]
+            state = self.game.play(state[None], np.array([action]))[0]
+        self._known = list(actions)
         word = self._say(process, f"genmove {self._colour(state)}")
         if word.lower() == "resign":
             return RESIGNS

@@ -72,14 +72,23 @@ def log_likelihood_ratio(pairs: Sequence[int], elo0: float, elo1: float) -> floa
     """Return the log-likelihood ratio of the hypotheses that the difference is elo1 and that it is elo0.
 
     pairs: how many pairs of games scored 0, 0.5, 1, 1.5 and 2. The two games of a pair have the same opening, so they
-    are not independent of each other; pairs are. The generalised sequential probability ratio test, approximated as in
-    Van den Bergh, "A practical introduction to the GSPRT" (2020): n / 2 log(v0 / v1), where v is the mean square of the
-    distance of a pair's score from the one that the hypothesis expects.
+    are not independent of each other; pairs are. The generalised sequential probability ratio test (Van den Bergh, "A
+    practical introduction to the GSPRT", 2020): each hypothesis takes, of the distributions of pairs with its expected
+    score, the one under which these pairs are most likely. That is share / (1 + t (score - expected score)).
     """
-    counts = np.maximum(np.asarray(pairs, float), 1e-3)  # no variance is 0
-    shares, wide = counts / counts.sum(), counts.sum() / 2
-    v0, v1 = (float(shares @ (PAIR_SCORES - expected_score(one)) ** 2) for one in (elo0, elo1))
-    return wide * math.log(v0 / v1)
+    counts = np.maximum(np.asarray(pairs, float), 1e-3)  # so that every expected score is possible
+    distances0, distances1 = (PAIR_SCORES - expected_score(one) for one in (elo0, elo1))
+    t0, t1 = _most_likely(counts, distances0), _most_likely(counts, distances1)
+    return float(counts @ np.log((1 + t0 * distances0) / (1 + t1 * distances1)))
+
+
+def _most_likely(counts, distances):
+    """Return the t for which the distribution counts / (1 + t distances) has the mean distance 0."""
+    low, high = -1 / distances[-1], -1 / distances[0]  # between them all of it is positive
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if counts @ (distances / (1 + middle * distances)) > 0 else (low, middle)
+    return (low + high) / 2
 
 
 def bradley_terry(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

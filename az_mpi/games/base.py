@@ -65,6 +65,9 @@ class Game(ABC):
     # Where actions belong to cells: action cell * action_kinds + kind is one of a cell, counted row by row as the
     # planes show the board, and the actions after the last cell's, such as a pass, are of none. 0: they do not.
     action_kinds = 0
+    # Where the players see the board differently: cell v as one of them sees it is cell other_view[v] as the other one
+    # does, int32 [H*W]. None: both see it alike.
+    other_view: np.ndarray | None = None
     sgf_number = 0  # of the game in SGF files, "GM"; 0: it has none
     solver = ""  # the name of its exact solver, as in `evaluate.solver`; "": there is none
     # Row k of each table is one symmetry of the board, row 0 the identity. With cells = symmetry_cells[k] and

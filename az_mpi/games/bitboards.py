@@ -33,6 +33,8 @@ class BitboardGame(Game):
         self.rows, self.columns, self.cells, self.words = rows, columns, cells, words_num(cells)
         self.planes_shape, self.symmetry_cells = (planes_num, rows, columns), symmetry_cells
         self.order = np.arange(cells, dtype=np.int32)[None] if order is None else order
+        if len(self.order) == 2:
+            self.other_view = np.argsort(self.order[1])[self.order[0]]
         self._key_words = _words_of_images(symmetry_cells, self.order, sets_num)
         numbers = [str(row + 1) for row in range(rows)]
         self.labels = tuple(letters[:columns]), tuple(numbers[::-1] if upwards else numbers)

@@ -15,13 +15,13 @@ def check(game: Game, games_num: int = 64, seed: int = 0) -> None:
     # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
     k = rng.integers(len(game.symmetry_cells), size=games_num)
     mirrored = game.initial(games_num)
-    seen, boards = {}, {}
+    seen, boards, moves = {}, {}, {}
     for _ in range(game.max_plies + 1):
         ended = _check_states(game, states)
         _check_mirror(game, states, mirrored, k)
         for state, key in zip(states, game.key(states)):
             assert seen.setdefault(int(key), state.tobytes()) == state.tobytes(), "two states share a key"
-        _check_canonical(game, states, mirrored, boards)
+        _check_canonical(game, states, mirrored, boards, moves)
         live = ~ended
         if live.any():
             _check_notation(game, states[live][0])
@@ -133,14 +133,20 @@ def _check_mirror(game, states, mirrored, k):
             assert same.all(), "a symmetry does not map owners of cells"
 
 
-def _check_canonical(game, states, mirrored, boards):
+def _check_canonical(game, states, mirrored, boards, moves):
     """All images of a board have one canonical key, the symmetries that come with it turn them into one image, and no
-    other board has that key. boards: {key: that image's planes} of all boards so far."""
+    other board, nor one with other legal moves, has that key. boards, moves: {key: that image's planes, its legal
+    moves} of all boards so far."""
     (keys, symmetry), (keys_too, symmetry_too) = game.canonical_key(states), game.canonical_key(mirrored)
     assert keys.dtype == np.uint64 and symmetry.dtype == np.int64, "canonical_key is not (uint64, int64)"
     assert (keys == keys_too).all(), "images of a board have different canonical keys"
-    planes = game.planes(np.concatenate([states, mirrored])).reshape(2 * len(states), game.planes_shape[0], -1)
-    cells = game.symmetry_cells[np.concatenate([symmetry, symmetry_too])]
-    turned = np.take_along_axis(planes, cells[:, None, :], axis=2)
-    for key, board in zip(np.concatenate([keys, keys_too]), turned):
-        assert boards.setdefault(int(key), board.tobytes()) == board.tobytes(), "two boards have one canonical key"
+    both, k = np.concatenate([states, mirrored]), np.concatenate([symmetry, symmetry_too])
+    planes = game.planes(both).reshape(2 * len(states), game.planes_shape[0], -1)
+    turned = np.take_along_axis(planes, game.symmetry_cells[k][:, None, :], axis=2)
+    legal = np.packbits(np.take_along_axis(game.legal(both), game.symmetry_actions[k], axis=1), axis=1)
+    rows = zip(np.concatenate([keys, keys_too]).tolist(), turned, legal, game.terminal(both)[0])
+    for key, board, allowed, is_over in rows:
+        assert boards.setdefault(key, board.tobytes()) == board.tobytes(), "two boards have one canonical key"
+        if not is_over:  # evaluations are kept by this key, of the legal moves alone
+            same = moves.setdefault(key, allowed.tobytes()) == allowed.tobytes()
+            assert same, "two positions with one canonical key have different legal moves"

@@ -17,7 +17,7 @@ import psutil
 
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game, require
-from az_mpi.games.openspiel_chess import SIDEWAYS, lead, turned
+from az_mpi.games.openspiel_chess import OTHER_VIEW, SIDEWAYS, lead, turned
 from az_mpi.games.symmetry import dihedral
 
 MAX_PLIES = 512  # by default; chess in OpenSpiel allows 17,695
@@ -123,6 +123,8 @@ class OpenSpiel(Game):
         self.num_actions, self.state_size = game.num_distinct_actions(), self.max_plies + 1
         channels, height, width = _board_shape(game.observation_tensor_shape())
         self.planes_shape = (channels + 1, height, width)
+        if self._short_name in SIDEWAYS:
+            self.other_view = OTHER_VIEW
         self.action_kinds = _kinds(game, self.num_actions // (height * width), action_kinds)
         self.symmetry_cells, self.symmetry_actions = _symmetries(symmetries, height, width, self.num_actions)
         self._observation, self._scale = make_observation(game), 1 / game.max_utility()

@@ -6,6 +6,7 @@ import numpy as np
 
 PAWNS = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}  # what pieces count
 SIDEWAYS = "antichess", "chess"  # their actions count squares file by file, from the mover's side
+OTHER_VIEW = np.arange(64, dtype=np.int32).reshape(8, 8)[:, ::-1].reshape(-1)  # of theirs: ranks from the other side
 # Planes 0 to 11 are White's and Black's kings, queens, rooks, bishops, knights and pawns by turns; planes 16 to 19 of
 # chess are White's and Black's two rights to castle. Here the order in which Black's pieces come first.
 _PIECES = [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10]

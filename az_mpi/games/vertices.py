@@ -44,8 +44,8 @@ class Vertices:
 
     def find(self, state: np.ndarray, text: str) -> int | None:
         """Return the legal action of a position, [S], that a vertex names, in upper or lower case; None if there is
-        none."""
-        text = text.lower()
+        none. In chess bxc3 and Bxc3 are two moves: one that is written in the same case comes first."""
+        found = None
         for word, action in legal_words(self.game, state).items():
             name = self.of(state, action)
             known = [name]
@@ -53,6 +53,8 @@ class Vertices:
                 known.append(word)
             if self._by_column:
                 known.append(name[0])
-            if text in map(str.lower, known):
+            if text in known:
                 return action
-        return None
+            if found is None and text.lower() in map(str.lower, known):
+                found = action
+        return found

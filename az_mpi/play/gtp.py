@@ -47,6 +47,14 @@ def _write(text):
     sys.stdout.flush()
 
 
+def _read(readers, words):
+    """Return the values of a command's arguments."""
+    try:
+        return [read(word) for read, word in zip(readers, words, strict=True)]
+    except ValueError:
+        raise GtpError("syntax error") from None
+
+
 class GtpEngine:
     """What answers GTP. limit: for every move, on top of the clock; none without a clock: as in the run's matches."""
 
@@ -67,7 +75,7 @@ class GtpEngine:
             "known_command": (lambda name: str(name in self.commands).lower(), (str,)),
             "list_commands": (lambda: "\n".join(self.commands), ()),
             "quit": (self._quit, ()),
-            "boardsize": (self._boardsize, (whole,)),
+            "boardsize": (lambda sizes: self._boardsize(*_read([whole] * (2 if sizes[1:] else 1), sizes)), ANY),
             "rectangular_boardsize": (self._boardsize, (whole, whole)),
             "clear_board": (self._clear_board, ()),
             "komi": (self._komi, (number,)),
@@ -83,6 +91,7 @@ class GtpEngine:
             "kata-analyze": (partial(self._analyze, analysis.in_katago), ANY),
             "lz-genmove_analyze": (partial(self._genmove_analyze, analysis.in_leela_zero), ANY),
             "kata-genmove_analyze": (partial(self._genmove_analyze, analysis.in_katago), ANY),
+            "hexgui-analyze_commands": (lambda: "", ()),  # HexGui does not go on without a list of its commands
         }
 
     def run(self) -> None:
@@ -105,7 +114,7 @@ class GtpEngine:
             self.write(f"?{number} internal error: {type(error).__name__}\n\n")
         else:
             if isinstance(reply, str):
-                self.write(f"={number} {reply}".rstrip() + "\n\n")
+                self.write(f"={number} {reply}\n\n")
                 return
             self.write(f"={number}\n")
             for part in reply:
@@ -117,13 +126,7 @@ class GtpEngine:
         if name not in self.commands:
             raise GtpError("unknown command")
         do, readers = self.commands[name]
-        if readers is ANY:
-            return do(words)
-        try:
-            values = [read(word) for read, word in zip(readers, words, strict=True)]
-        except ValueError:
-            raise GtpError("syntax error") from None
-        return do(*values) or ""
+        return (do(words) if readers is ANY else do(*_read(readers, words))) or ""
 
     def _quit(self):
         self._is_over = True

@@ -47,8 +47,8 @@ class Lines:
             self._read()
         first, newline, _ = self._bytes.partition(b"\n")
         words = first.partition(b"#")[0].decode("ascii", "replace").split()
-        if not newline:
-            return self._ended and not words
+        if not newline and not (self._ended and words):
+            return self._ended
         return words == [last] or len(words) == 2 and words[0].isdecimal() and words[1] == last
 
     def _read(self):

@@ -54,10 +54,11 @@ class UciEngine:
         self.moves: Moves = uci_moves(session.game)
         self._overhead_s = OVERHEAD_MS / 1000
         self._is_over, self._is_stopped, self._is_lost = False, False, False  # lost: the position is not known
+        self._is_pondering, self._is_hit = False, False  # hit: the move that was expected has been played
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "uci": self._uci, "isready": self._isready, "setoption": self._setoption, "ucinewgame": self._ucinewgame,
             "position": self._position, "go": self._go, "stop": self._stop, "quit": self._quit,
-            "debug": self._ignore, "register": self._ignore, "ponderhit": self._ignore}  # fmt: skip
+            "debug": self._ignore, "register": self._ignore, "ponderhit": self._ponderhit}  # fmt: skip
 
     def run(self) -> None:
         """Answer until `quit` or the end of input."""
@@ -101,6 +102,10 @@ class UciEngine:
 
     def _stop(self, _):
         self._is_stopped = True
+
+    def _ponderhit(self, _):
+        if self._is_pondering:
+            self._is_hit = self._is_stopped = True
 
     def _ucinewgame(self, _):
         self.session.restart()
@@ -146,9 +151,13 @@ class UciEngine:
             return
         numbers = {name: int(words[k + 1]) for k, name in enumerate(words[:-1])
                    if name in NUMBERS and re.fullmatch(r"-?\d{1,10}", words[k + 1], re.ASCII)}  # fmt: skip
-        is_open = "infinite" in words or "ponder" in words
-        self._is_stopped = False
-        self._search(Limit() if is_open else self._limit_of(numbers), is_open)
+        self._is_pondering, self._is_hit, self._is_stopped = "ponder" in words, False, False
+        is_open = self._is_pondering or "infinite" in words
+        if is_open:
+            self._search(Limit(), is_open)
+        if self._is_hit or not is_open:
+            self._is_pondering = self._is_stopped = False
+            self._search(self._limit_of(numbers), is_open=False)
         best, *rest = self.session.moves()[0].variation
         self.write("bestmove " + " ponder ".join(self.moves.line(self.session.state, [best, *rest[:1]])))
 
@@ -181,7 +190,7 @@ class UciEngine:
 
         while not self._is_stopped:
             seconds = limit.seconds and limit.seconds - (time.monotonic() - begun)
-            if limit.seconds and seconds <= 0:
+            if limit.seconds and seconds <= 0 and self.session.simulations:  # one at least: it chooses the move
                 break
             before = self.session.simulations
             self.session.think(limit._replace(seconds=seconds), stop)
@@ -195,8 +204,9 @@ class UciEngine:
             self._hear()
 
     def _hear(self):
-        """Do what lines that have come in meanwhile say, of those that are allowed in a search."""
-        while not self._is_over and self.lines.waiting():
+        """Do what lines that have come in meanwhile say, of those that are allowed in a search. Lines behind one that
+        ends the search wait until it has been answered."""
+        while not self._is_stopped and self.lines.waiting():
             line = self.lines.next()
             if line is None:
                 self._quit([])

@@ -8,6 +8,7 @@ another one has only its own rules to compile.
 
 import hashlib
 import inspect
+import itertools
 import os
 import secrets
 import sys
@@ -25,6 +26,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core import files
+from az_mpi.core.registry import SEARCHES
 from az_mpi.games.base import Game
 from az_mpi.mpi.world import World
 from az_mpi.network.cache import CachedEvaluator
@@ -141,16 +143,17 @@ def _compiled(mark):
 def main(names: Sequence[str]) -> int:
     """Compile the kernels of the games `names`, by default COMMON, for this processor; return the exit status."""
     begun = time.monotonic()
-    for name in names or COMMON:
-        config, game = configuration.validate({"game": name}, "the command line"), games.make(name)
-        for parallel in [False, True][: len(os.sched_getaffinity(0))]:
-            mark = _mark(config, game, parallel)
-            if not os.path.exists(mark):
-                for _ in rehearse(config, game, parallel):
-                    pass
-                _compiled(mark)
-                kind = " over several threads" * parallel
-                print(f"compiled the kernels for {name}{kind} ({time.monotonic() - begun:.0f} s)", flush=True)
+    several = [False, True][: len(os.sched_getaffinity(0))]
+    for name, algorithm, parallel in itertools.product(names or COMMON, SEARCHES.built_in, several):
+        config = configuration.validate({"game": name, "search": {"algorithm": algorithm}}, "the command line")
+        game = games.make(name)
+        mark = _mark(config, game, parallel)
+        if not os.path.exists(mark):
+            for _ in rehearse(config, game, parallel):
+                pass
+            _compiled(mark)
+            kind = f"{algorithm}{' over several threads' * parallel}"
+            print(f"compiled the kernels for {name}, {kind} ({time.monotonic() - begun:.0f} s)", flush=True)
     return 0
 
 

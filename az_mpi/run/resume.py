@@ -22,6 +22,8 @@ def restore(run: Run, set_aside: bool) -> bool:
         folder, ours = run.files.folder / "checkpoints", run.training.network.state_dict()
         found = run.files.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
         newest, lines = found or (None, [])
+        if newest:  # a stop in self-play adds hours, but no checkpoint if there is one of this iteration
+            newest.progress.hours = max(newest.progress.hours, checkpoint.hours_told(folder))
         for line in lines:
             run.report.warn(line)
         return [newest is not None, found is not None]
@@ -90,8 +92,9 @@ def save(run: Run, state: Checkpoint | None = None) -> bool:
         return False
     if files.writes_no_more:
         return False
-    # This record tells a start that finds no checkpoint that there was one, see `checkpoint.traces`.
-    run.report.metrics.write("checkpoint", progress.step, {"iteration": progress.iteration})
+    # This record tells a start that finds no checkpoint that there was one, and the hours: see `checkpoint.records`.
+    values = {"iteration": progress.iteration} | ({"hours": progress.hours} if progress.hours else {})
+    run.report.metrics.write("checkpoint", progress.step, values)
     return True
 
 

@@ -172,9 +172,10 @@ class Run:
         return self.progress.iteration + (self.progress.phase == "train")
 
     def hours(self) -> float:
-        """Return the hours of all starts of the run until now, by this rank's clock; 0 without `train.hours`."""
-        if not self.setup.config.train.hours:  # checkpoints are the same however long a run took
-            return 0.0
+        """Return the hours of all starts of the run until now, by this rank's clock. Without `train.hours` none are
+        counted, so that checkpoints are the same however long a run took."""
+        if not self.setup.config.train.hours:
+            return self.hours_before
         return self.hours_before + (time.monotonic() - signals.begun()) / 3600
 
     def mark(self) -> None:

@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -268,14 +268,27 @@ def traces(folder: str | Path) -> list[str]:
     there = [*find(folder), *(Path(folder) / name for name in files.names(folder) if ".damaged" in name)]
     if there:
         return [f"{path}: {_damage_now(path) or 'it is whole'}" for path in there]
-    metrics, newest = Path(folder).parent / "metrics.jsonl", None
+    trained = [f"iteration {iteration}, step {step}" for iteration, step, _ in records(folder) if step]
+    return [f"{folder}: none is there; metrics.jsonl tells of one after {trained[-1]}"] if trained else []
+
+
+def records(folder: str | Path) -> Iterator[tuple[int, int, float]]:
+    """Yield what metrics.jsonl tells of each checkpoint under `folder` that was saved: (iteration, step, hours of the
+    run, 0 if they do not count). Raises OSError."""
+    metrics = Path(folder).parent / "metrics.jsonl"
     for line in files.read(metrics, files.LINES_BYTES_MAX).splitlines() if files.is_there(metrics) else []:
         # A checkpoint has a record of its own; earlier versions put its seconds into the iteration's record.
         if b'"checkpoint"' in line or b'"save_s"' in line:
             with suppress(ValueError, KeyError, TypeError):  # a line that was cut off
                 record = json.loads(line)
-                newest = f"iteration {record['iteration']}, step {record['step']}" if record["step"] else newest
-    return [] if newest is None else [f"{folder}: none is there; {metrics} tells of one after {newest}"]
+                yield int(record["iteration"]), int(record["step"]), float(record.get("hours", 0.0))
+
+
+def hours_told(folder: str | Path) -> float:
+    """Return the most hours that a record of a checkpoint under `folder` tells of, 0 if none can be read."""
+    with suppress(OSError):
+        return max((hours for _, _, hours in records(folder)), default=0.0)
+    return 0.0
 
 
 def refuse_unusable(folder: str | Path, anew: bool, ours: Tensors | None = None) -> Checkpoint | None:

@@ -125,6 +125,24 @@ def test_a_run_stopped_in_training_ends_as_an_unbroken_one_does(start_mpirun, mp
     assert ids(folder) == ids(tmp_path / "whole")
 
 
+def test_the_hours_of_a_start_that_is_stopped_in_play_count(start_mpirun, mpirun, tmp_path):
+    """In an iteration after the first one, whose checkpoint is there already."""
+    folder = tmp_path / "run"
+    options = [*BASE, "--set", "train.hours=1.0", "--logdir", folder]
+    mpirun(2, "run_dist.py", *options, *SHORT)
+    hours = state(folder)["hours"]
+    process = start_mpirun(2, "run_dist.py", *options, *LONG["play"], "--set", "iterations=2")
+    wait_for((folder / "games" / "000001-000.h5").exists, process)
+    begun = time.monotonic()
+    wait_for(lambda: time.monotonic() > begun + 8, process)
+    process.send_signal(signal.SIGUSR2)
+    assert process.wait(60) == 75 and state(folder)["hours"] == hours
+    begun = time.monotonic()
+    mpirun(2, "run_dist.py", *options, *SHORT, "--set", "iterations=2")
+    assert state(folder)["iteration"] == 2
+    assert 3600 * (state(folder)["hours"] - hours) > time.monotonic() - begun + 4
+
+
 def test_usr1_in_play_makes_the_games_durable_and_the_run_goes_on(start_mpirun, tmp_path):
     options = ["--games_num", "100000", "--set", "exchange.every_s=1000.0"]
     folder = tmp_path / "run"

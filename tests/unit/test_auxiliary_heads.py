@@ -71,6 +71,27 @@ def test_a_reply_of_a_fast_search_is_no_target():
     assert target_of("opponent_reply", fast).tolist() == [3, -1, 4, 2, -1]
 
 
+@pytest.mark.parametrize("name", ["hex", "hex(size=5,swap=True)", "breakthrough", "openspiel:chess(max_plies=30)"])
+def test_a_reply_is_where_the_player_to_move_sees_it(name):
+    """The cell of the reply is one that the reply changes, on the board as the mover sees it."""
+    if name.startswith("openspiel"):
+        pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+    game, rng, actions = games.make(name), np.random.default_rng(2), []
+    states = [game.initial(1)]
+    while len(actions) < 12:
+        actions.append(int(rng.choice(np.flatnonzero(game.legal(states[-1])[0]))))
+        states.append(game.play(states[-1], np.array(actions[-1:])))
+    target = target_of("opponent_reply", record_of(game, actions), game)
+    cells = game.planes_shape[1] * game.planes_shape[2]
+    for ply in range(10):
+        # Two plies later the same player is to move and sees the reply.
+        before, after = (game.planes(states[ply + k])[0].reshape(-1, cells) for k in (0, 2))
+        differs = before != after
+        changed = differs[~differs.all(axis=1)].any(axis=0)  # without planes that count moves
+        assert actions[ply + 1] == cells or changed[target[ply] // game.action_kinds], ply
+    assert (target[:-1] != actions[1:]).sum() > 5
+
+
 @pytest.mark.parametrize("name", ["tictactoe", "go(size=5)", "hex(size=4)", "connect4", "breakthrough"])
 def test_the_reply_turns_with_the_board(name):
     """As a policy does that is all on the next action."""
@@ -85,6 +106,9 @@ def test_the_reply_turns_with_the_board(name):
     replay.add(to_samples(record, game, heads, None, 0))
     batch = replay.sample(rng, 500)
     reply, expected = batch["opponent_reply"], batch["policy"].argmax(axis=1)
+    if game.other_view is not None:  # the next player counts the cells otherwise
+        cell, kind = divmod(expected, game.action_kinds)
+        expected = game.other_view[cell] * game.action_kinds + kind
     assert reply.dtype == np.int32 and (reply[reply >= 0] == expected[reply >= 0]).all()
     assert 0 < (reply == -1).mean() < 0.5 and len(np.unique(reply)) > len(actions)
 

@@ -84,6 +84,20 @@ def test_gtp_is_told_the_opening_and_then_only_what_is_new(tmp_path):
     assert first.moves[:2] == second.moves[:2] and sum(line.startswith("genmove") for line in said) >= 4
 
 
+class Strict(type(TICTACTOE)):
+    """Rules that refuse moves onto cells that are taken."""
+
+    def play(self, states, actions):
+        assert self.legal(states)[np.arange(len(states)), actions].all(), "not a legal move"
+        return super().play(states, actions)
+
+
+def test_gtp_plays_legal_moves_alone():
+    game = Strict(3, 3, 3)
+    engine = make("gtp", "plays", game=game)
+    play_games(game, Scripted(True, []), engine, openings(game, 1, 2, (1,)), np.arange(2))
+
+
 def test_uci_is_told_the_whole_line_each_time(tmp_path):
     engine = make("uci", "plays", 0, tmp_path / "told", options={"Skill": 3}, seconds=0, nodes=7)
     [first, _] = play(engine, 2, 2)

@@ -279,6 +279,15 @@ def test_illegal_clicks_and_words_do_nothing(browser, opened):
     assert ask(browser, "move", browser.run("state.legal[0].move").upper()) == ""
 
 
+def test_the_network_answers_a_move_that_is_made_again(browser, opened):
+    opened(found("connect4", simulations=4))
+    for _ in range(2):
+        ask(browser, "goto", 0)
+        assert ask(browser, "move", "4") == ""
+        browser.wait("state.ply === 2")
+        assert browser.run("[state.moves[0], state.moves.length]") == ["4", 2]
+
+
 def test_back_and_forth_and_the_strength(browser, opened):
     opened(found("connect4", simulations=4))
     ask(browser, "humans", [0, 1])

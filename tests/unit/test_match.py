@@ -54,12 +54,14 @@ def play(capsys, *arguments):
 
 
 def test_the_ratio_of_likelihoods_by_hand():
-    """20 pairs score 1, 10 score 0.75 each: mean squares from 0.5 (Elo 0) and from 0.64 (Elo 100)."""
-    s1 = 1 / (1 + 10 ** (-100 / 400))
-    shares = {0.25: 1 / 3, 0.75: 2 / 3}
-    v0, v1 = (sum(share * (score - s) ** 2 for score, share in shares.items()) for s in (0.5, s1))
+    """Where pairs score 0.25 or 0.75, the expected score says how likely either is: 0.5 (Elo 0), 0.64 (Elo 100)."""
+    s = 1 / (1 + 10 ** (-100 / 400))
+    high, low = (s - 0.25) / 0.5, (0.75 - s) / 0.5
     ratio = rating.log_likelihood_ratio([0, 10, 0, 20, 0], 0, 100)
-    assert ratio == pytest.approx(15 * math.log(v0 / v1), rel=1e-2)
+    assert ratio == pytest.approx(20 * math.log(high / 0.5) + 10 * math.log(low / 0.5), rel=1e-2)
+    # Four pairs of one win each: most likely at 0.64 is that others are won twice, 1 - 2 (0.64 - 0.5) are not.
+    ratio = rating.log_likelihood_ratio([0, 0, 4, 0, 0], 0, 100)
+    assert ratio == pytest.approx(4 * math.log(1 - 2 * (s - 0.5)), rel=2e-2)
 
 
 def test_the_ratio_has_the_sign_of_the_better_hypothesis():
@@ -82,6 +84,19 @@ def test_the_test_errs_as_rarely_as_it_says():
                 wrong += ratio > 0
                 break
     assert wrong <= 12
+
+
+def test_openings_that_decide_their_games_are_no_evidence():
+    """A is 50 Elo better and wins both games of one opening in seven; of all others each side wins one."""
+    rng, wrong = np.random.default_rng(1), 0
+    twice = 2 * rating.expected_score(50) - 1
+    for _ in range(100):
+        pairs, ratio = [0] * 5, 0.0
+        while abs(ratio) < rating.SPRT_BOUND:
+            pairs[4 if rng.random() < twice else 2] += 1
+            ratio = rating.log_likelihood_ratio(pairs, 0, 50)
+        wrong += ratio < 0
+    assert wrong <= 15
 
 
 def test_two_players_differ_by_their_score():

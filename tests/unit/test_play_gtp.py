@@ -40,7 +40,7 @@ def test_lines_are_read_as_the_protocol_says():
     said = talk("1 name\n\n  \n# all\n12\tname # said twice\r\n\x01na\x07me\n  007   name\nname")
     assert said == "=1 az_mpi\n\n=12 az_mpi\n\n= az_mpi\n\n=007 az_mpi\n\n= az_mpi\n\n"
     assert talk("3 what\n4\n1name\nquit\nname\n") == "?3 unknown command\n\n?4 unknown command\n\n" \
-        "? unknown command\n\n=\n\n"
+        "? unknown command\n\n= \n\n"
 
 
 def test_a_line_without_end_is_cut():
@@ -143,7 +143,17 @@ def test_a_mistake_in_the_rules_does_not_end_the_engine(monkeypatch, capsys):
         assert channel.good(f"{command} b 5") == "" and channel.moves() == ["C3"]
 
 
-@pytest.mark.parametrize("last", ["quit\n", "", "3 quit # that is all\n"])
+def test_hexgui_finds_what_it_looks_for():
+    """It names both sides of the board, wants a list of commands of its own, and reads "= " where a reply is empty."""
+    channel = Channel()
+    assert channel.good("hexgui-analyze_commands") == "" and channel.said == ["= \n\n"]
+    channel.good("play b c3")
+    assert channel.good("boardsize 5 5") == "" and channel.moves() == []
+    assert channel.bad("boardsize 5 4") == "unacceptable size" and channel.bad("boardsize 5 5 5") == "syntax error"
+    assert channel.bad("boardsize") == "syntax error"
+
+
+@pytest.mark.parametrize("last", ["quit\n", "quit", "", "3 quit # that is all\n"])
 def test_a_long_search_ends_soon_when_nothing_but_the_end_follows(last):
     channel = Channel(limit=Limit(seconds=60), on_batch=lambda: time.sleep(0.002))
     channel.send(f"genmove b\n{last}")

@@ -3,6 +3,7 @@
 import random
 import re
 
+import pytest
 from gtp_channel import Channel
 
 
@@ -139,6 +140,18 @@ def test_hex_knows_the_swap_by_both_names():
     for move in ("b a1", "w b1", "b a2"):
         channel.good(f"play {move}")
     assert channel.good("final_score") == "B+1"
+
+
+def test_two_moves_that_differ_by_case_are_told_apart():
+    """On c3 the bishop takes, or the pawn does: Bxc3 and bxc3."""
+    pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+    channel = Channel("openspiel:chess(max_plies=100)")
+    for ply, move in enumerate("d4 Nf6 c4 e6 Nc3 Bb4 Bd2 Bxc3".split()):
+        channel.good(f"play {'bw'[ply % 2]} {move}")
+    legal = channel.session.legal()
+    for word in ("Bxc3", "bxc3"):
+        assert channel.engine.vertices.find(channel.session.state, word) == legal[word]
+    assert channel.engine.vertices.find(channel.session.state, "QC2") == legal["Qc2"]
 
 
 def test_any_other_game_is_played_in_its_own_words():

@@ -1,5 +1,6 @@
 """python -m az_mpi uci: the Universal Chess Interface, in memory, and in a process with python-chess as client."""
 
+import itertools
 import os
 import random
 import re
@@ -137,6 +138,35 @@ def test_an_open_search_ends_with_stop_and_answers_isready(go):
     infos = [line for line in said if line.startswith("info depth")]
     written = r"info depth \d+ nodes \d+ time \d+ nps \d+ score (cp|mate) -?\d+ pv( \w{4,5})+"
     assert infos and all(re.fullmatch(written, line) for line in infos)
+
+
+def test_after_ponderhit_it_thinks_as_long_as_the_clock_allows():
+    channel = Channel(on_batch=lambda: time.sleep(0.001), limit=Limit())
+    channel.say("position startpos moves e2e4")
+    threading.Timer(0.5, lambda: channel.send("ponderhit\n")).start()
+    begun = time.monotonic()
+    assert channel.say("go ponder movetime 400")[-1].startswith("bestmove")
+    assert 0.8 < time.monotonic() - begun < 2
+    threading.Timer(0.2, lambda: channel.send("ponderhit\n")).start()
+    threading.Timer(0.7, lambda: channel.send("stop\n")).start()
+    begun = time.monotonic()
+    channel.say("go infinite")
+    assert time.monotonic() - begun > 0.6  # only stop ends it
+
+
+def test_what_comes_right_behind_stop_is_answered():
+    channel = Channel(on_batch=lambda: time.sleep(0.001))
+    channel.send("position startpos\ngo infinite\nstop\nposition startpos moves f2f3 e7e5 g2g4\ngo nodes 400\nquit\n")
+    channel.engine.run()
+    assert [line.split()[0] for line in channel.said if not line.startswith("info")] == ["bestmove", "bestmove"]
+    assert channel.session.to_play == 1 and len(played(channel)) == 3
+
+
+def test_a_clock_that_is_over_before_the_search_begins_leaves_a_move(monkeypatch):
+    channel, seconds = Channel(limit=Limit()), itertools.count()
+    channel.say("position startpos")
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
+    assert re.fullmatch(r"\w{4}", channel.best("go movetime 1"))
 
 
 def test_a_search_that_is_over_waits_for_stop():

@@ -92,6 +92,14 @@ def test_going_back_keeps_the_game_until_another_move_is_made(began):
     assert wait_for(game, lambda state: state["ply"] == 0)["moves"] == []
 
 
+def test_the_network_answers_a_move_that_is_made_again(began):
+    game = began()
+    for _ in range(2):
+        assert game.ask("goto", 0) is None and game.ask("move", "4") is None
+        state = wait_for(game, lambda state: state["ply"] == 2)
+        assert state["moves"][0] == "4" and len(state["moves"]) == 2
+
+
 def test_the_network_plays_both_sides_to_the_end(began):
     game = began("tictactoe")
     game.ask("humans", [])

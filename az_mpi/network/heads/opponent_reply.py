@@ -20,6 +20,9 @@ class OpponentReply(Auxiliary):
     drawn from that policy, at the temperature of self-play, so that the expected gradient is that of the policy at
     this temperature; and it takes 4 bytes a position, however many actions a game has. There is no target, NO_REPLY, in
     a game's last position, and where a fast search chose the reply (`search.full_share`).
+
+    An action of a cell is that of the cell as the player to move sees it, not as the other one does who plays it: the
+    tower shows the board in that way.
     """
 
     name, target_dtype = "opponent_reply", np.dtype("<i4")
@@ -41,6 +44,12 @@ class OpponentReply(Auxiliary):
         replies = np.where(positions["policy_count"] > 0, positions["action"], NO_REPLY)
         target = np.append(replies[1:], NO_REPLY)[: len(replies)]
         target[last_positions(record)] = NO_REPLY
+        if game.other_view is None:
+            return target
+        movers, kinds = positions["to_play"], game.action_kinds
+        turned = (movers != np.append(movers[1:], movers[-1:])) & (target >= 0) & (target < kinds * len(game.other_view))
+        cells, kind = divmod(target[turned], kinds)
+        target[turned] = game.other_view[cells] * kinds + kind
         return target
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
