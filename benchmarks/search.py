@@ -37,13 +37,18 @@ def main():
 
 def one_game_each(game, search, slots, simulations, seed):
     """Search and play the first plies of a game in every tree; return the microseconds a simulation took."""
-    search.reset(slots, game.initial(len(slots)), np.arange(len(slots), dtype=np.uint64) + np.uint64(1000 * seed))
+    states = game.initial(len(slots))
+    search.reset(slots, states, np.arange(len(slots), dtype=np.uint64) + np.uint64(1000 * seed))
     begun, num = time.perf_counter(), 0
-    for _ in range(4):  # nobody has won yet
+    for _ in range(4):
         before = int(search.trees.visits[slots, 0].sum())
         search.run(slots)
         num += int(search.trees.visits[slots, 0].sum()) - before
-        search.advance(slots, search.choose(slots, np.ones(len(slots))))
+        actions = search.choose(slots, np.ones(len(slots)))
+        states = game.play(states, actions)
+        if game.terminal(states)[0].any():  # such as by two passes in Go
+            break
+        search.advance(slots, actions)
     return (time.perf_counter() - begun) / num * 1e6
 
 

@@ -243,7 +243,7 @@ OPPONENTS = Registry("evaluate.opponents", "az_mpi.evaluate.opponents:Opponent",
     "random": "az_mpi.evaluate.opponents:random_moves",
     "rollout": "az_mpi.evaluate.opponents:rollout",
     "uci": "az_mpi.evaluate.engine_opponents:UciPlayer",
-    "zoo:NAME": "az_mpi.play.zoo_opponent:of_zoo",
+    "zoo:NAME": "az_mpi.play.sides:of_zoo",
 })  # fmt: skip
 SOLVERS = Registry("evaluate.solver", "az_mpi.evaluate.solver:Solver", "game", {
     "auto": "az_mpi.evaluate.solver:of_game",

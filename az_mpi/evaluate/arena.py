@@ -112,7 +112,7 @@ def _play(game, ours, theirs, starts, indices, on_progress, on_game):
         on_game(played[slot])
 
     colour = indices % 2  # of ours, as in `game.to_play`
-    seats = [player.seat(game, states, indices, starts.moves) for player in (ours, theirs)]
+    seats = [player.seat(game, states, indices, moves) for player in (ours, theirs)]
     live = np.ones(len(states), bool)
     for turn in range(2 * game.max_plies):
         mover = colour if turn % 2 == 0 else 1 - colour

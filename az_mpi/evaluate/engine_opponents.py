@@ -69,8 +69,13 @@ class EnginePlayer(Opponent):
             self.process.end()
         self.process = None
 
-    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
-        return _EngineSeat(self, game, states, indices, moves)
+    def choose(self, seat: Seat, slots: np.ndarray) -> np.ndarray:
+        legal, chosen = seat.game.legal(seat.states[slots]), np.empty(len(slots), np.int64)
+        for k, slot in enumerate(slots):
+            # A single legal move needs no question; some programs do not expect one when they must pass.
+            only = int(legal[k].argmax()) if legal[k].sum() == 1 else None
+            chosen[k] = self.move(seat.moves[slot], int(seat.indices[slot])) if only is None else only
+        return chosen
 
     def note(self, index: int) -> str:
         return self.lost.get(index, "resigned")
@@ -97,26 +102,6 @@ class EnginePlayer(Opponent):
         self.greet(self.process)
         self.process.answer_s = self.answer_s
         return self.process
-
-
-class _EngineSeat(Seat):
-    def __init__(self, player: EnginePlayer, game: Game, states: np.ndarray, indices: np.ndarray,
-                 moves: list[list[int]]):
-        super().__init__(player, game, states)
-        self.engine, self.indices, self.moves = player, indices, [list(line) for line in moves]
-
-    def choose(self, slots: np.ndarray) -> np.ndarray:
-        legal, chosen = self.game.legal(self.states[slots]), np.empty(len(slots), np.int64)
-        for k, slot in enumerate(slots):
-            # A single legal move needs no question; some programs do not expect one when they must pass.
-            only = int(legal[k].argmax()) if legal[k].sum() == 1 else None
-            chosen[k] = self.engine.move(self.moves[slot], int(self.indices[slot])) if only is None else only
-        return chosen
-
-    def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
-        super().advance(slots, actions)
-        for slot, action in zip(slots, actions.tolist()):
-            self.moves[slot].append(action)
 
 
 class GtpPlayer(EnginePlayer):

@@ -25,8 +25,8 @@ class MctsBot(Opponent):
             raise ValueError(f"uct_c is {uct_c!r}; allowed: a number above 0")
         self.game, self.seed, self.simulations, self.uct_c = game, (*seed, 3), simulations, uct_c
 
-    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
-        return _BotSeat(self, game, states, indices)
+    def choose(self, seat: Seat, slots: np.ndarray) -> np.ndarray:
+        return np.array([self.move(seat.states[slot], seat.indices[slot]) for slot in slots], np.int64)
 
     def move(self, state: np.ndarray, index: int) -> int:
         """Return the bot's action in a state, [S], of game number `index`."""
@@ -36,12 +36,3 @@ class MctsBot(Opponent):
         bot = pyspiel.MCTSBot(self.game.game, pyspiel.RandomRolloutEvaluator(1, seed), self.uct_c, self.simulations,
                               MEMORY_MB, True, seed, False)
         return bot.step(self.game.live(state))
-
-
-class _BotSeat(Seat):
-    def __init__(self, player: MctsBot, game: Game, states: np.ndarray, indices: np.ndarray):
-        super().__init__(player, game, states)
-        self.bot, self.indices = player, indices
-
-    def choose(self, slots: np.ndarray) -> np.ndarray:
-        return np.array([self.bot.move(self.states[slot], self.indices[slot]) for slot in slots], np.int64)

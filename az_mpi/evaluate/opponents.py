@@ -20,7 +20,8 @@ RESIGNS = -1  # in place of an action: the player loses the game
 
 
 class Opponent:
-    """Plays matches. A subclass overrides `actions`, or `seat` if a move depends on more than the position."""
+    """Plays matches. A subclass overrides `actions`; `choose` if a move depends on more than the position; `seat` if it
+    keeps something of each game, such as a tree."""
 
     def check(self) -> None:
         """Raise Refusal if it cannot play its game on this host. Called once, before the first match."""
@@ -29,29 +30,39 @@ class Opponent:
         """Return a legal action for each state, int64 [n]. states: [n, S], none of them ended."""
         raise NotImplementedError
 
+    def choose(self, seat: "Seat", slots: np.ndarray) -> np.ndarray:
+        """Return an action for each of the games `slots` of a seat, or RESIGNS, int64 [k]: this opponent is to move in
+        them. slots: int64 [k]."""
+        return self.actions(seat.game, seat.states[slots])
+
     def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> "Seat":
-        """Return the `Seat` of this opponent in the games `indices` of a match, int64 [n], which start at `states`
-        [n, S]. moves: n lists of the actions that led there from the start of the game."""
-        return Seat(self, game, states)
+        """Return the `Seat` of this opponent in n games that are played at the same time; see there."""
+        return Seat(self, game, states, indices, moves)
 
     def note(self, index: int) -> str:
         """Return why this opponent has resigned in the game `index`."""
         return "resigned"
 
 
+@dataclass
 class Seat:
-    """Plays n games of one match at the same time. slots, int64 [k]: which of the n games."""
+    """An opponent's place in n games of a match, which are numbers `indices`, int64 [n], of it.
 
-    def __init__(self, player: Opponent, game: Game, states: np.ndarray):
-        self.player, self.game, self.states = player, game, states.copy()
+    states: [n, S], the games' positions. moves: n lists of the actions that led there from the start of the game. The
+    match keeps both up to date."""
+
+    player: Opponent
+    game: Game
+    states: np.ndarray
+    indices: np.ndarray
+    moves: list[list[int]]
 
     def choose(self, slots: np.ndarray) -> np.ndarray:
-        """Return an action for each of these games, or RESIGNS, int64 [k]: this player is to move in them."""
-        return self.player.actions(self.game, self.states[slots])
+        """See `Opponent.choose`."""
+        return self.player.choose(self, slots)
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
-        """Either player has played `actions`, int64 [k], in these games."""
-        self.states[slots] = self.game.play(self.states[slots], actions)
+        """Either player plays `actions`, int64 [k], in the games `slots`. It is called before `states` change."""
 
 
 @dataclass(frozen=True)
@@ -88,23 +99,10 @@ class RandomPlayer(Opponent):
 
     seed: tuple[int, ...]
 
-    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
-        return _RandomSeat(self, game, states, indices)
-
-
-class _RandomSeat(Seat):
-    def __init__(self, player: RandomPlayer, game: Game, states: np.ndarray, indices: np.ndarray):
-        super().__init__(player, game, states)
-        self.ply = np.zeros(len(states), np.int64)
-        draws = [np.random.default_rng([*player.seed, i]).random(game.max_plies) for i in indices]
-        self.draws = np.stack(draws)  # [n, max_plies]
-
-    def choose(self, slots: np.ndarray) -> np.ndarray:
-        return random_actions(self.game.legal(self.states[slots]), self.draws[slots, self.ply[slots]])
-
-    def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
-        super().advance(slots, actions)
-        self.ply[slots] += 1
+    def choose(self, seat: Seat, slots: np.ndarray) -> np.ndarray:
+        keys = ([*self.seed, int(seat.indices[slot]), len(seat.moves[slot])] for slot in slots)
+        draws = np.array([np.random.default_rng(key).random() for key in keys])
+        return random_actions(seat.game.legal(seat.states[slots]), draws)
 
 
 def best_so_far(best: Evaluator | None, search: schema.Search) -> SearchPlayer | None:

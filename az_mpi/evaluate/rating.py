@@ -36,26 +36,12 @@ def elo(score: float) -> float | None:
 def summary(result: MatchResult) -> dict[str, Any]:
     """Return a `MatchResult` with its score and Elo as a dict of plain numbers; an infinite Elo is None."""
     n = result.games_num
-    score = (result.wins + result.draws / 2) / n
-    low, high = score_interval(score, n)
-    win_low, win_high = score_interval(result.wins / n, n)
-    return {
-        "wins": result.wins,
-        "draws": result.draws,
-        "losses": result.losses,
-        "games_num": n,
-        "as_first": list(result.as_first),
-        "as_second": list(result.as_second),
-        "win_rate": result.wins / n,
-        "win_rate_low": win_low,
-        "win_rate_high": win_high,
-        "score": score,
-        "score_low": low,
-        "score_high": high,
-        "elo": elo(score),
-        "elo_low": elo(low),
-        "elo_high": elo(high),
-    }
+    found = {name: getattr(result, name) for name in ("wins", "draws", "losses", "games_num")}
+    found |= {"as_first": list(result.as_first), "as_second": list(result.as_second)}
+    for name, share in (("win_rate", result.wins / n), ("score", (result.wins + result.draws / 2) / n)):
+        low, high = score_interval(share, n)
+        found |= {name: share, f"{name}_low": low, f"{name}_high": high}
+    return found | {f"elo{end}": elo(found[f"score{end}"]) for end in ("", "_low", "_high")}
 
 
 ERROR_RATE = 0.05  # of either kind in a sequential test

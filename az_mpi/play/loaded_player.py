@@ -2,14 +2,16 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from az_mpi.config import schema
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.games.base import Game
+from az_mpi.mpi.world import World
 from az_mpi.network import engines
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines import int8
@@ -17,13 +19,8 @@ from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.play import trained_network
 from az_mpi.search import make_search
+from az_mpi.search.puct import Search
 from az_mpi.storage import checkpoint
-
-if TYPE_CHECKING:
-    from az_mpi.config import schema
-    from az_mpi.mpi.world import World
-    from az_mpi.search.puct import Search
-
 
 BATCH_MAX, BATCH_S, FAST = 128, 0.02, 0.85  # see `LoadedPlayer.leaves_at_once`
 EVALUATED = 0.5  # of a tree's leaves; the others are in the cache, or are found twice
@@ -47,7 +44,7 @@ class LoadedPlayer:
 
     evaluator: what a search asks for the network's evaluations, without a cache."""
 
-    def __init__(self, game: Game, engine: Engine, settings: "schema.Search"):
+    def __init__(self, game: Game, engine: Engine, settings: schema.Search):
         self.game, self.engine, self.settings = game, engine, settings
         self.evaluator = NetworkEvaluator(game, engine)
 
@@ -67,7 +64,7 @@ class LoadedPlayer:
         move = self.game.action_to_text(states[0], action)
         return Analysis(policy, float(search.value(slots)[0]), action, move)
 
-    def new_search(self, simulations: int, cache_bytes: int = 0) -> "Search":
+    def new_search(self, simulations: int, cache_bytes: int = 0) -> Search:
         """Return a search of one tree, slot 0, with room for `simulations`, which begins when it is `reset`. It keeps
         its tree between moves, whatever the run's self-play did. cache_bytes: memory to remember evaluations in."""
         settings = self.settings.model_copy(update={"simulations": simulations, "reuse_tree": True})
@@ -116,7 +113,7 @@ def load_player(path: str | Path, engine: str = "auto", precision: str = "auto",
     return LoadedPlayer(game, made, config.match_search())
 
 
-def on_rank(world: "World") -> dict[str, Any]:
+def on_rank(world: World) -> dict[str, Any]:
     """Return the arguments for `load_player` on a rank of an MPI job: its own GPU, or all its cores. Collective."""
     from az_mpi.mpi import placement  # not at the top: `load_player` needs no MPI
 

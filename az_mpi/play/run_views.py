@@ -1,7 +1,7 @@
 """What a page shows of a run beside the game itself: its stored games, and what its checkpoints would play."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -9,10 +9,8 @@ from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.play.loaded_player import find_network, load_player
 from az_mpi.play.session import Session, ready_session
+from az_mpi.play.web_game import WebGame
 from az_mpi.storage import segment
-
-if TYPE_CHECKING:
-    from az_mpi.play.web_game import WebGame
 
 SEGMENTS, GAMES = 3, 60  # of the newest, that are listed
 COMPARED, SIMULATIONS = 10, 100  # checkpoints, spread over the run, and how far each thinks
@@ -33,13 +31,13 @@ class RunViews:
         """Return the names of the checkpoints, oldest first."""
         return sorted(name for name in files.names(self.run / "checkpoints") if name.isdigit())
 
-    def games(self, game: "WebGame", _: Any) -> list[dict[str, Any]]:
+    def games(self, game: WebGame, _: Any) -> list[dict[str, Any]]:
         """Return the newest stored games: {"id", "iteration", "length", "outcome" for the player who began}."""
         rows = [row for record in self._records(game) for row in record.games]
         return [{"id": str(row["id"]), "iteration": int(row["iteration"]) + 1, "length": int(row["length"]),
                  "outcome": float(row["outcome"])} for row in rows[-GAMES:]][::-1]  # fmt: skip
 
-    def open(self, game: "WebGame", name: Any) -> None:
+    def open(self, game: WebGame, name: Any) -> None:
         """Show a stored game, by its id, from where it began, with the number of moves before that, its outcome and the
         values of the search that played it, [[move, value]], for the player who began. Raises ValueError."""
         for record in self._records(game):
@@ -53,7 +51,7 @@ class RunViews:
                 return
         raise ValueError("there is no such game any more")
 
-    def compare(self, game: "WebGame", _: Any) -> list[dict[str, Any]]:
+    def compare(self, game: WebGame, _: Any) -> list[dict[str, Any]]:
         """Return what some of the checkpoints would play in the position that is shown: {"checkpoint", "move", "share",
         "value" for the player who began}."""
         names, session, rows = self.checkpoints(), game.session, []

@@ -57,6 +57,15 @@ class _TimedSeat(Seat):
             self.sessions[slot].play(action)
 
 
+def of_zoo(name: str, game: Game, search: schema.Search) -> SearchPlayer:
+    """Return a network that comes with az_mpi as an opponent, on the CPU or the first GPU, with the run's search.
+    Raises Refusal if there is none of this name, or it is for another game."""
+    player = load_player(f"zoo:{name}")
+    if player.game.name != game.name:
+        raise Refusal(f"it plays {player.game.name}, and game is {game.name}")
+    return SearchPlayer(player.evaluator, search)
+
+
 def read_side(text: str, limit: Limit, seed: tuple[int, ...], rank: int, where: dict[str, Any]) -> Side:
     """Return the side that `text` names. Raises Refusal.
 

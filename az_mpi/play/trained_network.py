@@ -4,13 +4,14 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from az_mpi import __version__, games
 from az_mpi.config import load as configuration
+from az_mpi.config.schema import Config
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import parse
@@ -18,9 +19,6 @@ from az_mpi.games.base import Game
 from az_mpi.network import resnet
 from az_mpi.play.export import onnx_file
 from az_mpi.storage import checkpoint, run_folder
-
-if TYPE_CHECKING:
-    from az_mpi.config.schema import Config
 
 KEPT = ("game", "seed", "network", "search")  # what a file keeps of the configuration
 ZOO = Path(__file__).parents[1] / "zoo"  # networks that come with az_mpi, written by `export --to zoo`
@@ -31,7 +29,7 @@ class TrainedNetwork(NamedTuple):
     """A network on the CPU, with its game and configuration. iteration: after how many it was saved. run: the folder of
     the run that it is from; None if it is from a file that `export` wrote."""
 
-    config: "Config"
+    config: Config
     game: Game
     network: resnet.ResNet
     iteration: int

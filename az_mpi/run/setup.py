@@ -63,27 +63,30 @@ def assemble(config: Config, world: World, folder: Path, prepare: Callable[[torc
 def _prepare_play(config, world, folder):
     """Return (the `Setup`, a new network, this rank's `Playing` with it). Raises Refusal on every rank if one of them
     lacks what the configuration names. Collective."""
+    on_all = functools.partial(agreement.everywhere, world)
+    # The device, and what the configuration names.
     cores, device = world.cores(), placement.choose_device(world)
     _use_cores(cores, config.selfplay.deterministic)
-    agreement.everywhere(world, functools.partial(placement.open_device, device))
+    on_all(lambda: placement.open_device(device))
     agreement.same_plugins(world, configuration.plugins(config))
-    game = agreement.everywhere(world, functools.partial(games.make, config.game))
-    network = agreement.everywhere(world, functools.partial(resnet.build, game, config.network, config.seed))
-    agreement.everywhere(world, functools.partial(optimizer.check, config.train))
+    on_all(lambda: optimizer.check(config.train))
+    # The game, the network, and the engine that evaluates it.
+    game = on_all(lambda: games.make(config.game))
+    network = on_all(lambda: resnet.build(game, config.network, config.seed))
     make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores,
                                     precision=config.network.precision)
     engine, choice = _choose_engine(config, world, device, functools.partial(make_engine, network))
     make_engine = functools.partial(make_engine, precision=engine.precision or config.network.precision)
     offered = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
-    evaluate = agreement.everywhere(world, lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
+    evaluate = on_all(lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
     _share_cache(config, world, evaluate)
     if evaluate.describe:  # self-play uses this evaluator instead of the network
         choice = f"{evaluate.describe} (as configured)"
-    agreement.everywhere(world, functools.partial(evaluation.check_opponents, config, game))  # not after hours of play
-    callbacks = agreement.everywhere(world, lambda: Callbacks(config.callbacks, folder, world.rank, game))
+    on_all(lambda: evaluation.check_opponents(config, game))  # not after hours of play
+    callbacks = on_all(lambda: Callbacks(config.callbacks, folder, world.rank, game))
+    # What plays.
     groups_num = 2 if evaluate.in_background else 1
-    player = agreement.everywhere(
-        world, functools.partial(_make_player, config, game, evaluate, world, cores, groups_num))
+    player = on_all(lambda: _make_player(config, game, evaluate, world, cores, groups_num))
     if not evaluate.describe:  # this is for the network
         engine.prepare(player.batch_max)
     playing = Playing(player, engine, evaluate)

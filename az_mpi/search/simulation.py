@@ -1,6 +1,11 @@
 """One simulation in each of a batch of trees: descend to a leaf, then add it, expand it and back up its value.
 
-What is chosen on the way down is up to the search: see `choose_edge`.
+What is chosen on the way down is up to the search. `prepare_root` and `choose_edge` here are only names: PUCT and
+Gumbel search (puct.py, gumbel.py) each add their own body with Numba's `overload`, and the type of `rule` says which of
+them is compiled. So both share the trees and all other kernels.
+
+`select` and `complete` are for one simulation in each of many trees (self-play), `select_several` and
+`complete_several` for several in one tree (play).
 """
 
 from __future__ import annotations
@@ -59,7 +64,7 @@ def _select_one(trees, b, rule, noise):
 
 
 @njit(cache=True, nogil=True)
-def _gather(trees, slots, nodes, actions):
+def _leaves_then_roots(trees, slots, nodes, actions):
     """Return what `select` does, from what `_select_one` returned for each slot."""
     n, m, num_new = len(slots), 0, 0
     rows, states = np.empty(n, np.int64), np.empty((n, trees.state.shape[2]), trees.state.dtype)
@@ -87,7 +92,7 @@ def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise)
     nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     for i in range(len(slots)):
         nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise)
-    return _gather(trees, slots, nodes, actions)
+    return _leaves_then_roots(trees, slots, nodes, actions)
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -96,7 +101,7 @@ def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: ro
     nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     for i in prange(len(slots)):
         nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise)
-    return _gather(trees, slots, nodes, actions)
+    return _leaves_then_roots(trees, slots, nodes, actions)
 
 
 @njit(cache=True, nogil=True)

@@ -113,7 +113,7 @@ def _held(path, holder, why):
     )
 
 
-def _silent_s(holder):
+def _proof_s(holder):
     """Return how many seconds the beat of a holder elsewhere must stand still before it is dead."""
     if _is_earlier(holder):
         return LOOK_S
@@ -121,19 +121,23 @@ def _silent_s(holder):
 
 
 def _watch(path, say=lambda text: None, wait=lambda: None):
-    """Watch a lock until its job is proved dead, and return its token; or until it is gone, and return None. Raises
-    LockHeld if the job is proved alive."""
-    timer, first, told = SilenceTimer(SLOW_S), None, False
+    """Watch a lock until one of these is seen, in this order, and return or raise what stands beside it:
+        the file is gone                             None
+        its beat changes, or its root lives here     LockHeld
+        all of its processes were here and are dead  the token
+        a rank of it lives here for DYING_S          LockHeld
+        its beat stands still for `_proof_s`         the token"""
+    timer, first_beat, told = SilenceTimer(SLOW_S), None, False
     while True:
         found = _read(path)
         if found is None:
             return None
         beat, holder = found
         token, ranks = holder.get("token", ""), holder.get("ranks", [])
-        if first is None or timer.value != token:  # another lock, or one that was being written
-            first = beat
+        if first_beat is None or timer.value != token:  # another lock, or one that was being written
+            first_beat = beat
         waited_s = timer.look(token)
-        if beat != first and ranks:
+        if beat != first_beat and ranks:
             raise _held(path, holder, "its lock is renewed")
         lives = [_alive(rank) for rank in ranks]
         if lives and lives[0]:
@@ -142,13 +146,13 @@ def _watch(path, say=lambda text: None, wait=lambda: None):
             return token
         if True in lives and waited_s > DYING_S:
             raise _held(path, holder | ranks[lives.index(True)], "a rank of the job lives")
-        silent_s = _silent_s(holder)
-        if waited_s > silent_s:
+        proof_s = _proof_s(holder)
+        if waited_s > proof_s:
             return token
         if waited_s > TELL_S and not told:
             told = True
             say(f"{path}: process {holder.get('pid')} on {escape(str(holder.get('host')))} had this run; looking for "
-                f"{silent_s:.0f} s whether it lives")
+                f"{proof_s:.0f} s whether it lives")
         wait()
         time.sleep(0.05)
 

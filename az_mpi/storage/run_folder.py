@@ -12,19 +12,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from az_mpi import __version__
 from az_mpi.config import load as configuration
+from az_mpi.config.command_line import Arguments
 from az_mpi.config.schema import Config
 from az_mpi.core import files
 from az_mpi.core.files import claim_text, is_there, names, passes, read_json, remove_leftovers, set_aside, write_text
 from az_mpi.core.host_facts import package_versions
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.storage import lock, plugin_sources
-
-if TYPE_CHECKING:
-    from az_mpi.config.command_line import Arguments
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
 ALL_FOLDERS = (*FOLDERS, "logs", "lock", plugin_sources.FOLDER)
@@ -184,7 +182,7 @@ def recorded_config(path: str | Path, overrides: dict | None = None, sources: di
     return configuration.validate(data["config"], str(newest), overrides, sources, [Path.cwd()])
 
 
-def config_of(given: "Arguments") -> Config:
+def config_of(given: Arguments) -> Config:
     """Return the configuration that run_dist.py's arguments name: of the file, or the recorded one of the run's folder.
     Raises what `recorded_config` raises."""
     if given.config_file:

@@ -48,7 +48,8 @@ class Learner:
         self.end_index = 0  # the number of steps taken when `train` will have returned
         # Sums of this rank's figures over the applied steps: since the last summary, perhaps in an earlier iteration;
         # and in the newest call of `train`.
-        self._summary, self._iteration = self._sums(), self._sums()
+        # Sums over steps: the losses, the gradient's norm, and 1. Since the last summary, and of this iteration.
+        self._summary, self._iteration = np.zeros((2, len(self._losses) + 2))
         self.good_until = 0  # the newest applied step; a rollback goes to a checkpoint before it
         self.failure: str | None = None  # why training cannot go on; the same on every trainer
         shares = split_evenly(settings.batch_size, self.world.size)
@@ -78,7 +79,7 @@ class Learner:
         global batches since the last summary.
         watch: what is called around the steps, see `UNWATCHED`. Training also ends when `failure` is set.
         """
-        self._iteration, settings = self._sums(), self.config.train
+        self._iteration[:], settings = 0, self.config.train
         share = schedule.done(self.config, progress)
         samples = schedule.batch_size(settings, share)
         local = split_evenly(samples, self.world.size)[self.world.rank] if replay.positions_num else 0
@@ -101,7 +102,7 @@ class Learner:
                 if not applied:
                     with watchdog.aside():  # it uses the file system
                         watch.bad_step(batch, figures)
-                if self._summary.steps_num and progress.step % self.config.report.summary_frequency == 0:
+                if self._summary[-1] and progress.step % self.config.report.summary_frequency == 0:
                     on_summary(progress.step, self._take_summary(rate))
                 watchdog.step()
                 if watch.end() or self.failure:
@@ -120,8 +121,8 @@ class Learner:
         progress.step += 1
         progress.samples_due -= samples
         if applied:
-            self._summary.add(figures)
-            self._iteration.add(figures)
+            self._summary += [*figures, 1]
+            self._iteration += [*figures, 1]
             progress.bad_steps, self.good_until = 0, progress.step
         else:
             progress.bad_steps += 1
@@ -129,9 +130,9 @@ class Learner:
     def iteration_losses(self) -> dict[str, float]:
         """Return this rank's part of the mean losses over the newest call of `train`, by name; {} if no step was
         applied. The parts of all trainers add up to the means. Not collective."""
-        if not self._iteration.steps_num:
+        if not self._iteration[-1]:
             return {}
-        return {name: float(part) for name, part in zip(self._losses, self._iteration.mean())}
+        return {name: float(part) for name, part in zip(self._losses, self._iteration / self._iteration[-1])}
 
     def tensors(self, batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         """Return a batch of `Replay.sample` as tensors on the device; planes become float32, channels_last."""
@@ -161,9 +162,6 @@ class Learner:
         with watchdog.waiting():
             self.optimizer.synchronize()
         return sums
-
-    def _sums(self):
-        return _Sums(len(self._losses) + 1)
 
     def _finish(self):
         """Wait for this rank's own kernels, so that the watchdog can tell a hung kernel from a wait for other ranks.
@@ -281,20 +279,6 @@ class Learner:
         return True
 
     def _take_summary(self, rate):
-        *by_head, norm = self.world.sum(self._summary.mean())
-        self._summary = self._sums()
+        *by_head, norm = self.world.sum(self._summary[:-1] / self._summary[-1])
+        self._summary[:] = 0
         return dict(zip(self._losses, by_head)) | {"gradient_norm": norm, "learning_rate": rate}
-
-
-class _Sums:
-    """The sum of the figures, float [num], of several steps."""
-
-    def __init__(self, num: int):
-        self.steps_num, self._total = 0, np.zeros(num)
-
-    def add(self, figures):
-        self.steps_num += 1
-        self._total += figures
-
-    def mean(self):
-        return self._total / self.steps_num

@@ -47,7 +47,8 @@ class OpponentReply(Auxiliary):
         if game.other_view is None:
             return target
         movers, kinds = positions["to_play"], game.action_kinds
-        turned = (movers != np.append(movers[1:], movers[-1:])) & (target >= 0) & (target < kinds * len(game.other_view))
+        by_other = movers != np.append(movers[1:], movers[-1:])
+        turned = by_other & (target >= 0) & (target < kinds * len(game.other_view))
         cells, kind = divmod(target[turned], kinds)
         target[turned] = game.other_view[cells] * kinds + kind
         return target

@@ -4,17 +4,15 @@ JavaScript (the folder web), and the page that `az_mpi web` serves."""
 import base64
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game
 from az_mpi.network import graph
+from az_mpi.play.trained_network import TrainedNetwork
 from az_mpi.play.web import page_with
-
-if TYPE_CHECKING:
-    from az_mpi.play.trained_network import TrainedNetwork
 
 WEB = Path(__file__).parent / "web"
 POLICY = ("default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' blob:; worker-src blob:; "
@@ -23,7 +21,7 @@ PARAMETERS = ("k", "komi", "max_plies", "swap")  # of games, that their rules in
 SETTINGS = ("simulations", "c_puct", "c_puct_base", "fpu_reduction")
 
 
-def page(found: "TrainedNetwork", operations: list[graph.Operation], outputs: dict[str, str]) -> str:
+def page(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict[str, str]) -> str:
     """Return the page. operations, outputs: of `graph.operations`. Raises Refusal for a game without rules in
     JavaScript."""
     packed = pack(found, operations, outputs)
@@ -42,7 +40,7 @@ def script(rules: str) -> str:
     return "\n".join((WEB / name).read_text(encoding="utf-8") for name in names)
 
 
-def pack(found: "TrainedNetwork", operations: list[graph.Operation], outputs: dict[str, str]) -> dict[str, Any]:
+def pack(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict[str, str]) -> dict[str, Any]:
     """Return what the worker begins with, JSON-able."""
     searched = {name: outputs[name] for name in ("policy", "value")}
     needed = graph.needed(operations, set(searched.values()))
