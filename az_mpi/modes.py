@@ -20,7 +20,7 @@ from az_mpi.mpi import placement
 from az_mpi.mpi.world import World
 from az_mpi.report.console import ProgressBar
 from az_mpi.run import evaluations, exchange, kernels, resume, weights
-from az_mpi.run.setup import assemble
+from az_mpi.run.setup import assemble, check_room
 from az_mpi.selfplay import quota
 from az_mpi.storage import checkpoint, lock, run_folder, segment
 from az_mpi.storage.run_folder import RunFolderError
@@ -41,8 +41,9 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
     held: lock.Lock | None = None  # by root, on the folder
 
-    def take(network):
+    def take(setup, network):
         nonlocal held
+        check_room(setup, network, folder)
         check_network(arguments, config, network)
         attempt, held = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
         return attempt

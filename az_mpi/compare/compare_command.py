@@ -114,6 +114,10 @@ class Comparison:
             given = ", ".join(f"--{name} {value:g}" for name, value in state["options"].items())
             raise Refusal(f"--logdir {folder}: holds a comparison with {given}\n  give the same, or another --logdir")
         before = state.setdefault("configurations", {})  # older states have none
+        mine_first = self.variants[0].label
+        if (first := next(iter(before), mine_first)) != mine_first:  # all matches are against it
+            raise Refusal(f"--logdir {folder}: holds a comparison with {escape(first)}, its first configuration\n"
+                          "  name that one first, or give another --logdir")
         for variant in self.variants:
             old = configuration.validate(before.setdefault(variant.label, asked[variant.label]), f"{folder / STATE}")
             if different := [f"{change.key} {json.dumps(change.old)}, now {json.dumps(change.new)}"

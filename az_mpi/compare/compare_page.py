@@ -46,14 +46,17 @@ def _points(state, variant, seed):
 
 
 def _series(state, variant, seeds, name, axis):
-    """Return the curve of a variant: means over its seeds, the band from the least to the largest."""
+    """Return the curve of a variant: means over its seeds, the band from the least to the largest. A run that went on
+    for some seconds beyond a part of the time stands at the end of that part."""
     x, y, low, high = [], [], [], []
-    for points in zip(*(_points(state, variant, seed) for seed in range(1, seeds + 1))):
+    part = state["options"]["minutes"] / state["options"]["points"]
+    for k, points in enumerate(zip(*(_points(state, variant, seed) for seed in range(1, seeds + 1))), start=1):
         points = [point for point in points if name in figures.scores(point)]
         if not points:
             continue
         values = [figures.scores(point)[name][0] for point in points]
-        x.append(sum(point[axis] for point in points) / len(points))
+        on_axis = [k * part if axis == "minutes" and not point["complete"] else point[axis] for point in points]
+        x.append(sum(on_axis) / len(points))
         y.append(sum(values) / len(values))
         low.append(min(values))
         high.append(max(values))

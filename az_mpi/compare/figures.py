@@ -18,8 +18,12 @@ def point(run: Path, seconds: float, measured: dict[str, Any], complete: bool) -
     iterations = metrics.newest(metrics.read(run / "metrics.jsonl"), "iteration", "iteration")
     simulations = sum(row.get(f"{when}simulations_per_s", 0) * row.get(timed, 0) for row in iterations
                       for when, timed in (("", "play_s"), ("meanwhile_", "train_s")))
+    counted = sum(row["games_num"] for row in iterations)
+    games = iterations[-1].get("games_stored_num", counted) if iterations else 0
+    # What was played before a stop is stored, but in no iteration's counts: its games count like the others.
+    simulations *= games / max(counted, 1)
     return {"minutes": seconds / 60, "iteration": len(iterations), "complete": complete,
-            "games": sum(row["games_num"] for row in iterations), "simulations": simulations,
+            "games": games, "simulations": simulations,
             "matches": measured["matches"], "solver": measured.get("solver")}  # fmt: skip
 
 

@@ -182,7 +182,7 @@ def try_run(world: "World", ranks: list[dict[str, Any]], options: argparse.Names
     seconds = options.seconds if options.config_file else SHORT_S
     try:
         with job.watch("playing and training", report.progress, job.HANG_S + 20 * seconds):
-            figures, table = trial.measure(world, config, seconds)
+            figures, table = trial.measure(world, config, seconds, Path(options.logdir))
     except Refusal as refusal:  # on every rank
         return report.add("Trial", [Check("start", PROBLEM, str(refusal))])
     except Exception as error:

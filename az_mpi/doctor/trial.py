@@ -27,7 +27,7 @@ from az_mpi.mpi import host_memory, placement, root_host
 from az_mpi.mpi.world import World
 from az_mpi.report import console
 from az_mpi.run import kernels
-from az_mpi.run.setup import assemble
+from az_mpi.run.setup import assemble, check_room
 from az_mpi.run.state import Run
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
@@ -40,13 +40,20 @@ UNEVEN = 0.5  # of the median rank's speed: a rank below that is reported
 GIB = 2**30
 
 
-def measure(world: World, config: Config, seconds: float) -> tuple[dict[str, Any], list[str]]:
+def measure(world: World, config: Config, seconds: float,
+            logdir: Path | None = None) -> tuple[dict[str, Any], list[str]]:
     """Return (the figures measured, the lines of the start-up table). Collective. Raises Refusal on every rank if a run
-    would refuse to start."""
+    would refuse to start, in the folder `logdir` if it is given."""
     config = config.model_copy(update={
         "train": config.train.model_copy(update={"max_steps": 0}),
         "report": config.report.model_copy(update={"tensorboard": False}),
     })
+
+    def look(setup, network):
+        if logdir:
+            check_room(setup, network, logdir)
+        return 1
+
     # On this host: the shared folder has a trial of its own.
     scratch = tempfile.mkdtemp(prefix="doctor-")
     with removed_at_end(scratch):
@@ -55,7 +62,7 @@ def measure(world: World, config: Config, seconds: float) -> tuple[dict[str, Any
             # The run may number its ranks anew; what is measured is told by the numbers of `world`.
             run_world = root_host.order(world, config.train.root_host)
             run_world, trainers_num = placement.place(config, run_world, placement.choose_device(run_world))
-            run = assemble(config, run_world, Path(scratch), lambda network: 1, trainers_num=trainers_num)
+            run = assemble(config, run_world, Path(scratch), look, trainers_num=trainers_num)
         game, replay = run.setup.game, run.training.replay
         kernels.compile_missing(run_world, config, game, run.setup.cores, lambda *what: None)
         table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
@@ -68,7 +75,8 @@ def measure(world: World, config: Config, seconds: float) -> tuple[dict[str, Any
             console.start(run_world.is_root, run.setup.log_name, None)  # closes the log files
     peak = host_memory.peak_bytes()
     share = config.replay.window_max / sum(figures["trainers"])
-    window = int(share * replay.num_bytes / replay.positions_num) if replay else 0
+    # A full array and, at its last growth, the one before it.
+    window = int(share * (replay.num_bytes + replay.largest_bytes) / replay.positions_num) if replay else 0
     rows = world.collect([world.host, peak, window])
     figures["peak_bytes"] = [peak + window for _, peak, window in rows]  # with a full window
     figures["window_bytes"] = [window for _, _, window in rows]
@@ -139,7 +147,8 @@ def random_samples(game: Game, heads: nn.ModuleDict, rng: np.random.Generator) -
         rows["state"] = states
         taken.append(Samples.of(rows, legal / legal.sum(axis=1, keepdims=True)))
     rows, policy = (np.concatenate([getattr(part, name) for part in taken]) for name in ("rows", "policy"))
-    rows["index"], rows["weight"], rows["value"] = np.arange(len(rows)), 1.0, rng.choice([-1.0, 1.0], len(rows))
+    rows["index"], rows["weight"] = np.arange(len(rows)), 1.0
+    rows["value"] = rng.choice([0.0, 1.0], rows["value"].shape)
     return Samples(rows, policy), len(rows) / RANDOM_GAMES
 
 
@@ -157,8 +166,9 @@ def predict(config: Config, figures: dict[str, Any]) -> dict[str, Any]:
     if limits.max_steps:
         iterations = min(iterations, math.ceil(limits.max_steps / steps))
     train_s = steps * figures["step_s"]
-    # Ranks that do not train go on playing meanwhile.
-    spare = sum(rate for rate, trains in zip(games_by_rank, figures["trainers"]) if not trains)
+    # Ranks that do not train go on playing meanwhile, but for deterministic runs.
+    spare = sum(rate for rate, trains in zip(games_by_rank, figures["trainers"])
+                if not trains and not config.selfplay.deterministic)
     play_s = max(0.0, quota - spare * train_s) / games
     if limits.hours:
         iterations = min(iterations, math.ceil(3600 * limits.hours / (play_s + train_s)))

@@ -48,8 +48,8 @@ class Opponent:
 class Seat:
     """An opponent's place in n games of a match, which are numbers `indices`, int64 [n], of it.
 
-    states: [n, S], the games' positions. moves: n lists of the actions that led there from the start of the game. The
-    match keeps both up to date."""
+    states: [n, S], the games' positions. moves: n lists of the actions that led there from the start of the game. They
+    are the match's own, and always the newest: a seat must not change them."""
 
     player: Opponent
     game: Game

@@ -34,7 +34,7 @@ class BitboardGame(Game):
         self.planes_shape, self.symmetry_cells = (planes_num, rows, columns), symmetry_cells
         self.order = np.arange(cells, dtype=np.int32)[None] if order is None else order
         if len(self.order) == 2:
-            self.other_view = np.argsort(self.order[1])[self.order[0]]
+            self.other_view = np.argsort(self.order[1])[self.order[0]].astype(np.int32)
         self._key_words = _words_of_images(symmetry_cells, self.order, sets_num)
         numbers = [str(row + 1) for row in range(rows)]
         self.labels = tuple(letters[:columns]), tuple(numbers[::-1] if upwards else numbers)

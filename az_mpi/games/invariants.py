@@ -48,6 +48,9 @@ def _check_tables(game):
         assert (np.sort(table, axis=1) == np.arange(n)).all(), "a symmetry is not a permutation"
         assert (table[0] == np.arange(n)).all(), "the first symmetry is not the identity"
     kinds, cells = game.action_kinds, height * width
+    if (other := game.other_view) is not None:
+        fits = other.shape == (cells,) and (np.sort(other) == np.arange(cells)).all()
+        assert fits and (other[other] == np.arange(cells)).all(), "other_view does not lead back to the same cells"
     assert 0 <= kinds * cells <= game.num_actions, f"action_kinds is {kinds}; {cells} cells would have more actions"
     of_cells = game.symmetry_actions[:, : kinds * cells].reshape(len(game.symmetry_cells), cells, kinds)
     turn_together = (of_cells // max(kinds, 1) == game.symmetry_cells[:, :, None]).all()

@@ -213,7 +213,7 @@ class UciEngine:
             elif line.split()[:1] in (["isready"], ["stop"], ["quit"], ["debug"], ["ponderhit"], ["setoption"]):
                 self.answer(line)
             elif line.split():
-                self._remark("only isready, setoption, stop and quit are heard in a search")
+                self._remark("only isready, setoption, stop, ponderhit and quit are heard in a search")
 
     def _tell(self, seconds):
         """Write a line about the search."""

@@ -110,7 +110,7 @@ class WebGame(threading.Thread):
             action = self.session.find(str(text))
         except ValueError as error:
             return str(error)
-        if self.humans != {0, 1}:  # also if it is the move of that line: the network is to answer
+        if self.humans != {0, 1} and not self.stored:  # also if it is the next move of that line: the network answers
             del self.line[len(self.session.actions) :]
         self._play(action)
         return None

@@ -42,7 +42,8 @@ def lines(title: str, x_label: str, y_label: str, series: Sequence[Series], mark
         return _numbers(title, x_label, y_label, points[0][0].x[points[0][1]], rows)
     numbers = [v for one in shown.values() for v in (*one.y, *one.low, *one.high) if v is not None]
     ends = limits or (min(0, *numbers), max(0, *numbers))
-    axes = _Axes([x for one in shown.values() for x in one.x], ends, grow=limits is None)
+    x = [x for one in shown.values() for x in one.x]
+    axes = _Axes(x, ends, grow=limits is None, whole=all(value == int(value) for value in x))
     body = [axes.draw(x_label, y_label), _marks(axes, marks)]
     for k, one in shown.items():
         body.append(_band(axes, one, k) + _line(axes, one, k))
@@ -82,9 +83,11 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 
 class _Axes:
-    """The scales of a picture. grow: extend the y axis to round numbers."""
+    """The scales of a picture. grow: extend the y axis to round numbers. whole: no x is between two whole numbers, such
+    as iterations."""
 
-    def __init__(self, x: Sequence[float], y: tuple[float, float], grow: bool = True):
+    def __init__(self, x: Sequence[float], y: tuple[float, float], grow: bool = True, whole: bool = True):
+        self.whole = whole
         self.x0, self.x1 = min(x), max(x)
         if self.x0 == self.x1:
             self.x0, self.x1 = self.x0 - 0.5, self.x1 + 0.5
@@ -106,7 +109,7 @@ class _Axes:
             parts.append(f'<line class="{"grid" if value else "axis"}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" '
                          f'y2="{y:.1f}"/><text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(value)}</text>')
         for value in ticks(self.x0, self.x1, 6):
-            if value == int(value):  # iterations and steps are whole
+            if not self.whole or value == int(value):
                 x, y = self.at(value, self.y0)
                 parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y + 4:.1f}"/>'
                              f'<text x="{x:.1f}" y="{y + 17:.1f}" text-anchor="middle">{_short(value)}</text>')

@@ -82,8 +82,7 @@ def _head(data, name, complete):
     done, total = last.get("iteration", 0), data.config["iterations"]
     complete = complete or done >= total or data.status.get("job") == "finished"  # by train.hours, for example
     cards = [("Iterations", f"{done} of {total}"),
-             ("Games", f"{sum(record['games_num'] for record in data.iterations):,}"),
-             ("Positions", f"{sum(record['positions_num'] for record in data.iterations):,}"),
+             ("Games", f"{_total(data, 'games'):,}"), ("Positions", f"{_total(data, 'positions'):,}"),
              ("Training steps", f"{last.get('step', 0):,}"), ("Time in the loop", duration(spent)),
              ("Games/second", f"{last['games_per_s']:,.1f}" if "games_per_s" in last else "-")]
     tiles = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for label, value in cards)
@@ -91,6 +90,12 @@ def _head(data, name, complete):
     attempts = _plural(len(data.attempts), "attempt")
     return (f"<header><h1>{name}</h1><p>{escape(parse(data.config['game']).short())}, {places}, {attempts}; "
             f"{'complete' if complete else 'not complete'}</p></header>\n<dl class=\"cards\">{tiles}</dl>")
+
+
+def _total(data, what):
+    """Return how many games or positions the run has stored."""
+    counted = sum(record[f"{what}_num"] for record in data.iterations)  # all there is in records of older versions
+    return _last(data).get(f"{what}_stored_num", counted)
 
 
 def _verdict(data):

@@ -10,7 +10,8 @@ BAR = 24  # characters
 
 def render(values: dict[str, Any]) -> str:
     """Return the content of status.json as text for people. Control characters are escaped."""
-    iteration = "-" if values["iteration"] is None else min(values["iteration"] + 1, values["iterations"])
+    iteration = values["iteration"]  # complete ones
+    iteration = "-" if iteration is None else min(iteration + (values["job"] != "finished"), values["iterations"])
     said = {name: escape(str(values[name])) for name in ("run", "game", "attempt", "job", "written", "phase")}
     lines = [f"{said['run']}: {said['game']}, attempt {said['attempt']}, {said['job']}",
              f"written {said['written']}, {duration(values['elapsed_s'])} after the start", "",

@@ -19,6 +19,9 @@ def iteration_line(values: dict[str, Any]) -> str:
     hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
     losses = ", ".join(filter(None, [f"{values['steps_num']} steps", losses_text(values)]))
+    means = ""
+    if "mean_length" in values:
+        means = f", length {values['mean_length']:.1f}, first player scores {values['first_player_score']:.2f}"
     rates = ["", ""]  # an iteration that was resumed in its training played no games
     if "games_per_s" in values:
         rates = [f" ({values['games_per_s']:.1f}/s)", f", {values['simulations_per_s']:,.0f} simulations/s"]
@@ -28,8 +31,7 @@ def iteration_line(values: dict[str, Any]) -> str:
     more = f", {asked:,} asked for" if values["games_num"] > asked else ""
     return (
         f"  {values['games_num']:,} games{rates[0]}{more}, {values['positions_num']:,} positions"
-        f"{rates[1]}{hits}, length {values['mean_length']:.1f}, "
-        f"first player scores {values['first_player_score']:.2f}; {losses}; {spent}"
+        f"{rates[1]}{hits}{means}; {losses}; {spent}"
     )
 
 

@@ -16,14 +16,17 @@ def report(run: Run, new_positions: int, steps_num: int) -> None:
     games_num = int(counters["games_num"].sum())
     values: dict[str, Any] = {"iteration": run.progress.iteration, "games_num": games_num}
     values |= {"positions_num": new_positions}
+    # Of the whole run: the counts above lack what an earlier start played.
+    values |= {"games_stored_num": run.progress.games_num, "positions_stored_num": run.progress.positions_num}
     values |= {"games_asked_num": run.setup.config.selfplay.games_num}
     values |= {"steps_num": steps_num} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
-    values |= {"mean_length": counters["positions_num"].sum() / max(games_num, 1)}
-    values |= {"first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / max(games_num, 1)}
-    values |= {"mean_staleness": counters["staleness"].sum() / max(games_num, 1)}
+    if games_num:  # not in an iteration that was resumed in its training
+        values |= {"mean_length": counters["positions_num"].sum() / games_num,
+                   "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / games_num,
+                   "mean_staleness": counters["staleness"].sum() / games_num}
     if tested := counters["resign_tests_num"].sum():
         values |= {"resign_tests_num": int(tested), "false_resign_rate": counters["false_resigns_num"].sum() / tested}
-    run.report.status.staleness = values["mean_staleness"]
+    run.report.status.staleness = values.get("mean_staleness")
     values |= (spent := run.report.timers.take())
     values |= _rates(run, counters, spent, games_num, sum(asked), sum(evaluated))
     values |= {"bad_steps_num": int(counters["bad_steps_num"][0]), "rollbacks_num": run.progress.rollbacks}

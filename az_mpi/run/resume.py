@@ -23,7 +23,7 @@ def restore(run: Run, set_aside: bool) -> bool:
         found = run.files.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
         newest, lines = found or (None, [])
         if newest:  # a stop in self-play adds hours, but no checkpoint if there is one of this iteration
-            newest.progress.hours = max(newest.progress.hours, checkpoint.hours_told(folder))
+            newest.progress.hours = checkpoint.hours_told(folder, newest.progress)
         for line in lines:
             run.report.warn(line)
         return [newest is not None, found is not None]

@@ -35,18 +35,18 @@ from az_mpi.storage.writer import Writer
 from az_mpi.train import backends, optimizer
 
 
-def assemble(config: Config, world: World, folder: Path, prepare: Callable[[torch.nn.Module], int] | None = None,
+def assemble(config: Config, world: World, folder: Path, prepare: Callable[[Setup, torch.nn.Module], int] | None = None,
              trainers_num: int = 0, requests: Requests | None = None) -> Run:
     """Return this rank's `Run`, with new weights; print the start-up table. Collective.
 
-    prepare(network): makes `folder` ready and returns the number of this start; root calls it once nothing else can be
-    refused. None for a run that is only looked at: it trains and writes nothing, and logs nothing to standard output.
-    trainers_num: the first ranks of the world train. requests: of signals.
+    prepare(setup, network): makes `folder` ready and returns the number of this start; root calls it once nothing else
+    can be refused. None for a run that is only looked at: it trains and writes nothing, and logs nothing to standard
+    output. trainers_num: the first ranks of the world train. requests: of signals.
     """
     requests = requests or Requests()
     setup, network, playing = _prepare_play(config, world, folder)
     backend = make_backend(config, world, setup.device, trainers_num)
-    attempt = prepare and world.from_root(lambda: _check_room(setup, network) or prepare(network))
+    attempt = prepare and world.from_root(lambda: prepare(setup, network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
     files = RunFiles(folder, setup.game, config.storage.give_up_s)
     writes = world.is_root and prepare is not None
@@ -158,13 +158,13 @@ def make_report(setup: Setup, world: World, attempt: int | None, logger: Logger,
     return Report(world, logger, metrics, status, monitor, Timers(world, status.enter))
 
 
-def _check_room(setup, network):
+def check_room(setup: Setup, network: torch.nn.Module, folder: Path) -> None:
     """Refuse a folder without room for the least that a run needs: checkpoints, each of the weights, two moments of
     Adam and perhaps an average of the weights, and the uncompressed segments of an iteration."""
     config, game = setup.config, setup.game
     row = position_dtype(game).itemsize + POLICY.itemsize * min(game.num_actions, config.search.simulations)
     numbers = (3 + bool(config.train.ema_decay)) * resnet.parameters_num(network)
-    run_folder.check_room(setup.folder, 4 * numbers, config.checkpoint.keep,
+    run_folder.check_room(folder, 4 * numbers, config.checkpoint.keep,
                           config.selfplay.games_num * game.max_plies * row)
 
 

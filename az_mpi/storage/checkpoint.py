@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Tensors = dict[str, torch.Tensor]  # by name
 SCHEMA_VERSION = 1
+HOURS_MAX = 1e6  # more in a record are no hours
 _NAME = re.compile(r"\d+(-\d+)?")
 # What the tensors of heads were called before November 2026.
 _OLD_NAME = re.compile(r"^(policy|value)_(conv|hidden|out)\.")
@@ -279,16 +280,18 @@ def records(folder: str | Path) -> Iterator[tuple[int, int, float]]:
     for line in files.read(metrics, files.LINES_BYTES_MAX).splitlines() if files.is_there(metrics) else []:
         # A checkpoint has a record of its own; earlier versions put its seconds into the iteration's record.
         if b'"checkpoint"' in line or b'"save_s"' in line:
-            with suppress(ValueError, KeyError, TypeError):  # a line that was cut off
-                record = json.loads(line)
+            with suppress(ValueError, KeyError, TypeError, OverflowError):  # a line that was cut off
+                record = files.parse_json(line)
                 yield int(record["iteration"]), int(record["step"]), float(record.get("hours", 0.0))
 
 
-def hours_told(folder: str | Path) -> float:
-    """Return the most hours that a record of a checkpoint under `folder` tells of, 0 if none can be read."""
+def hours_told(folder: str | Path, progress: Progress) -> float:
+    """Return the hours of the run when it last stopped at this `Progress`, as far as records tell, else its own."""
+    told = [progress.hours]
     with suppress(OSError):
-        return max((hours for _, _, hours in records(folder)), default=0.0)
-    return 0.0
+        told += [hours for iteration, step, hours in records(folder)
+                 if (iteration, step) == (progress.iteration, progress.step) and hours < HOURS_MAX]
+    return max(told)
 
 
 def refuse_unusable(folder: str | Path, anew: bool, ours: Tensors | None = None) -> Checkpoint | None:

@@ -46,9 +46,8 @@ class Learner:
         self._losses = [f"{name}_loss" for name in network.heads]  # their names in metrics
         settings = config.train
         self.end_index = 0  # the number of steps taken when `train` will have returned
-        # Sums of this rank's figures over the applied steps: since the last summary, perhaps in an earlier iteration;
-        # and in the newest call of `train`.
-        # Sums over steps: the losses, the gradient's norm, and 1. Since the last summary, and of this iteration.
+        # This rank's sums over the applied steps, of the losses, the gradient's norm and 1: since the last summary,
+        # perhaps in an earlier iteration; and in the newest call of `train`.
         self._summary, self._iteration = np.zeros((2, len(self._losses) + 2))
         self.good_until = 0  # the newest applied step; a rollback goes to a checkpoint before it
         self.failure: str | None = None  # why training cannot go on; the same on every trainer

@@ -142,6 +142,11 @@ class Replay:
         """The memory of the rings in bytes."""
         return self._rows.array.nbytes + self._policy.array.nbytes
 
+    @property
+    def largest_bytes(self) -> int:
+        """The memory of the larger ring: so much more is needed while it moves to a larger array."""
+        return max(self._rows.array.nbytes, self._policy.array.nbytes)
+
     def add(self, samples: Samples) -> None:
         """Append samples. Their indices are larger than all those in the shard."""
         rows: np.ndarray = np.empty(len(samples.rows), self._rows.array.dtype)

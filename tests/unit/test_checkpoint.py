@@ -53,6 +53,22 @@ def test_an_optimizer_that_has_not_stepped_yet(tmp_path):
     assert_same(checkpoint.load_newest(tmp_path, set_aside=True)[0], saved)
 
 
+def test_the_hours_of_a_stop_that_made_no_checkpoint(tmp_path):
+    """Those of the state that is resumed, and of no other; lines that are no records are passed over."""
+    lines = [{"iteration": 3, "step": 9, "hours": 2.5}, {"iteration": 3, "step": 12, "hours": 1.5},
+             {"iteration": 3, "step": 12, "hours": "no"}, {"iteration": 3, "step": math.inf},
+             {"iteration": 3, "step": 12, "hours": math.inf}, {"iteration": 3, "step": 12, "hours": math.nan},
+             {"iteration": 3, "step": 12}, [[[]]], {"iteration": 2, "step": 12, "hours": 9.0}]  # fmt: skip
+    rows = [{"kind": "checkpoint"} | line if isinstance(line, dict) else line for line in lines]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    text += '{"kind": "checkpoint", "iteration": 3, "step": 12, "hours": 1e9999}\n' + "[" * 100_000 + '"checkpoint"\n'
+    (tmp_path / "metrics.jsonl").write_text(text + '{"kind": "checkpoint", "iter')
+    progress = make(3).progress.copy(step=12, hours=1.25)
+    assert checkpoint.hours_told(tmp_path / "checkpoints", progress) == 1.5
+    assert checkpoint.hours_told(tmp_path / "checkpoints", progress.copy(step=13)) == 1.25
+    assert checkpoint.hours_told(tmp_path / "nowhere" / "checkpoints", progress) == 1.25
+
+
 def test_the_newest_are_kept(tmp_path):
     for iteration in (1, 2, 3, 10, 11):
         checkpoint.save(tmp_path, make(iteration), keep=2)

@@ -75,6 +75,18 @@ def test_a_folder_with_something_else_is_refused(file, tmp_path):
     assert [path.name for path in (tmp_path / "comparison").iterdir()] == ["mine"]
 
 
+def test_a_folder_with_matches_against_another_configuration_is_refused(file, tmp_path):
+    """They would be shown as matches against this one."""
+    given = [file("a"), file("b"), file("c")]
+    configurations = {variant.label: variant.config.model_dump(mode="json") for variant in variants.read(given, [])}
+    options = {"minutes": 1.0, "points": 4, "games": 100, "simulations": 100}
+    (tmp_path / "compare.json").write_text(json.dumps({"options": options, "configurations": configurations, "warm": [],
+                                                       "runs": {}, "matches": {}}))  # fmt: skip
+    for wrong in (given[1:], [given[1], given[0]]):
+        with pytest.raises(Refusal, match="with a, its first configuration"):
+            main([*wrong, "--minutes", "1", "--logdir", str(tmp_path)])
+
+
 def match(first, second):
     return {"as_first": first, "as_second": second, "elo": 10.0}
 

@@ -12,6 +12,7 @@ from helpers import untrained
 
 from az_mpi import games
 from az_mpi.config import load as configuration
+from az_mpi.config import schema as models
 from az_mpi.core import files
 from az_mpi.doctor import checks, diagnosis, facts, folder, job, machine, scratch, trial
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check
@@ -329,6 +330,9 @@ def test_predictions_by_hand():
     # The rank that does not train plays 54 of the 90 games in the 9 s of training.
     said = trial.predict(settings(), FIGURES | {"trainers": [True, False]})
     assert said["play_s"] == pytest.approx((90 - 54) / 9)
+    # In a deterministic run it waits.
+    alone = trial.predict(settings(selfplay__deterministic=True), FIGURES | {"trainers": [True, False]})
+    assert alone["play_s"] == 15 and alone["hours"] == pytest.approx(36 * 24 / 3600)
 
 
 def test_a_slow_rank_and_a_full_host_are_told():
@@ -353,6 +357,12 @@ def test_random_samples_are_positions_of_the_game(name):
     assert np.allclose(np.add.reduceat(samples.policy["probability"], np.cumsum(num)[:-1]), 1)
     assert 5 <= mean_length <= game.max_plies
     assert len(game.initial(1)) == 1 and (rows["state"][: trial.RANDOM_GAMES] == game.initial(1)).all()
+
+
+def test_a_network_that_tells_draws_apart_is_tried_too():
+    game, settings = games.make("tictactoe"), models.Network(blocks=1, channels=8, heads=("policy", "wdl"))
+    rows = trial.random_samples(game, untrained(settings=settings, game=game).heads, np.random.default_rng(1))[0].rows
+    assert rows["value"].shape[1:] == (3,)
 
 
 def test_ranks_and_errors_in_words():

@@ -164,6 +164,44 @@ def test_check_finds_the_broken_invariant(base, members, reason):
         games.check(_broken(base, **members))
 
 
+class Grudge(mnk.Rules):
+    """Tic-tac-toe in which the middle may not be taken right after a corner was. Nothing but the state tells."""
+
+    def __init__(self):
+        super().__init__()
+        self.state_size = 3  # the last one: the cell of the newest move, counted from 1
+
+    def initial(self, n):
+        return np.zeros((n, 3), np.uint16)
+
+    def play(self, states, actions):
+        return np.column_stack([super().play(_stones(states), actions), actions + 1]).astype(np.uint16)
+
+    def legal(self, states):
+        legal = super().legal(_stones(states))
+        legal[:, 4] &= ~np.isin(states[:, 2], (1, 3, 7, 9)) | (legal.sum(axis=1) == 1)
+        return legal
+
+
+def _stones(states):
+    return np.ascontiguousarray(states[..., :2])
+
+
+for name in ("terminal", "to_play", "planes", "canonical_key", "show", "board"):
+    setattr(Grudge, name, lambda self, states, name=name: getattr(mnk.Rules, name)(self, _stones(states)))
+
+
+def test_legal_moves_that_the_planes_do_not_show_are_found():
+    with pytest.raises(AssertionError, match="have different legal moves"):
+        games.check(Grudge())
+
+
+def test_views_that_do_not_belong_together_are_found():
+    for view in (np.roll(np.arange(9), 1), np.arange(8), np.zeros(9, np.int32)):
+        with pytest.raises(AssertionError, match="other_view"):
+            games.check(_broken(mnk.Rules, other_view=view))
+
+
 def test_turned_tables_that_do_not_belong_together_are_found():
     """Tic-tac-toe's turns in another order for the actions: each is a permutation, the pairs are wrong."""
     order = [0, 3, 2, 1, 4, 5, 6, 7]

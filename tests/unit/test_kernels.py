@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from az_mpi.run import kernels
+
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +69,14 @@ def test_a_run_calls_no_kernel_with_types_that_are_not_rehearsed(tmp_path, game,
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "new types: {}" in done.stdout
+
+
+def test_ahead_of_a_run_both_searches_are_compiled(monkeypatch, tmp_path):
+    rehearsed = []
+    monkeypatch.setattr(kernels, "_mark", lambda config, game, parallel: tmp_path / config.search.algorithm)
+    monkeypatch.setattr(kernels, "rehearse", lambda config, *_: rehearsed.append(config.search.algorithm) or iter(()))
+    assert kernels.main(["tictactoe"]) == kernels.main(["tictactoe"]) == 0
+    assert sorted(rehearsed) == ["gumbel", "puct"]  # once each
 
 
 def cache_folder(package, **variables):

@@ -60,6 +60,11 @@ def test_the_text_by_hand():
     ]
 
 
+def test_a_run_that_is_over_is_in_no_iteration_any_more():
+    text = status_text.render(VALUES | {"job": "finished", "iteration": 3})  # of 10: by train.hours
+    assert "iteration  3 of 10; 1,500 games, 32,000 positions, 410 steps in all" in text
+
+
 def test_a_hostile_host_name_cannot_steer_the_terminal():
     rows = [VALUES["ranks"][0] | {"host": "a\x1b[2Jb\nc"}]
     text = status_text.render(VALUES | {"ranks": rows, "failures": ["rank 0: \x1b]0;x\x07"]})
