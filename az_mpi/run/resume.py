@@ -22,7 +22,8 @@ def restore(run: Run, set_aside: bool) -> bool:
         folder, ours = run.files.folder / "checkpoints", run.training.network.state_dict()
         found = run.files.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
         newest, lines = found or (None, [])
-        if newest:  # a stop in self-play adds hours, but no checkpoint if there is one of this iteration
+        if newest and run.setup.config.train.hours:
+            # A stop in self-play writes no checkpoint if there is one of this iteration, but the hours count.
             newest.progress.hours = checkpoint.hours_told(folder, newest.progress)
         for line in lines:
             run.report.warn(line)
