@@ -1,4 +1,5 @@
-"""Inference engines on one core: evaluations/s by batch size, and how long new weights take to reach them.
+"""Inference engines on one core, torch's on the GPU if there is one: evaluations/s by batch size, and how long new
+weights take to reach them.
 
     python benchmarks/engines.py --blocks 10 --channels 128
 
@@ -11,6 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import torch
 from common import bare_rate, make_parser, spread, take_one_core, tell
 
 from az_mpi import games
@@ -34,8 +36,8 @@ def main():
     take_one_core()
     game = games.make(arguments.game)
     settings = models.Network(blocks=arguments.blocks, channels=arguments.channels, block=arguments.block)
-    network = resnet.build(game, settings, seed=1)
-    made = {kind: engines.make(KINDS[kind][0], network, game, "cpu", 1, KINDS[kind][1]) for kind in arguments.engines}
+    network, where = resnet.build(game, settings, seed=1), "cuda:0" if torch.cuda.is_available() else "cpu"
+    made = {kind: engines.make(KINDS[kind][0], network, game, where, 1, KINDS[kind][1]) for kind in arguments.engines}
     figures = [measure(made, network, game, arguments.batches) for _ in range(arguments.runs)]
     choices = ", ".join(choice for _, choice in made.values())
     tell(f"engines {game.name} {settings.blocks}x{settings.channels} {settings.block}, {choices}",

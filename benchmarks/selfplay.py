@@ -8,7 +8,8 @@ batch. `positions_per_s` are moves played, also in games that are not over, each
 `search.simulations`, those carried over from the search before included; `--set search.reuse_tree=false` runs all of
 them anew. Games are begun one after the other before the first turn, so that in each turn some open and some end. Under
 mpirun each rank has a core: `ranks_over_one` is what all ranks play at the same time over what the first plays while
-the others wait. All sides take turns, so that a machine whose speed drifts slows each of them.
+the others wait. All sides take turns, so that a machine whose speed drifts slows each of them. Where there is a GPU the
+engine runs there, as in a run; the search still has one core.
 """
 
 import itertools
@@ -19,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import add_network, bare_rate, make_parser, network_of, spread, take_one_core, tell
+from common import add_network, bare_rate, device, make_parser, network_of, spread, take_one_core, tell
 
 from az_mpi.doctor.trial import play_for
 from az_mpi.mpi.world import World
@@ -29,6 +30,7 @@ from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 
 BATCHES = (32, 64, 128, 256, 512)
+BATCHES_OF_GPUS = (512, 1024, 2048, 4096)
 
 
 def main():
@@ -41,8 +43,10 @@ def main():
     world = World.start()
     take_one_core(world.local_rank)
     config, game, network = network_of(arguments)
-    engine, choice = engines.make(arguments.engine, network, game, "cpu", threads=1, precision=config.network.precision)
-    player = Player(config, game, network_evaluator(game, engine, config.network), world.rank)
+    engine, choice = engines.make(arguments.engine, network, game, device(world), 1, config.network.precision)
+    evaluate = network_evaluator(game, engine, config.network)
+    player = Player(config, game, evaluate, world.rank, groups_num=2 if evaluate.in_background else 1)
+    engine.prepare(player.batch_max)
     ids = itertools.count()
     play(player, ids, 0.0)  # compiles kernels
     spread_games(player, ids, arguments.seconds)
@@ -53,8 +57,9 @@ def main():
         figures = [compare(world, player, ids, arguments.seconds) for _ in range(arguments.runs)]
     else:
         figures = [measure(player, ids, arguments.seconds) for _ in range(arguments.runs)]
+        batches = BATCHES_OF_GPUS if engine.in_background else BATCHES
         for row in figures:
-            row["bare_evaluations_per_s"] = max(bare_rate(engine, game, batch) for batch in BATCHES)
+            row["bare_evaluations_per_s"] = max(bare_rate(engine, game, batch) for batch in batches)
             row["ratio"] = row["simulations_per_s"] / row["bare_evaluations_per_s"]
     if world.is_root:
         title = f"selfplay {config.game} {config.network.blocks}x{config.network.channels}, {choice}"

@@ -3,6 +3,7 @@
 import importlib.util
 
 import pytest
+import torch
 
 from az_mpi.network.engines.int8 import has_int8
 
@@ -24,6 +25,7 @@ def _lacks_int8():
     return "" if has_int8() else "this processor lacks AVX2, AVX512-VNNI and AMX"
 
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 needs_int8 = pytest.mark.skipif(bool(_lacks_int8()), reason=_lacks_int8() or "-")
 OPENSPIEL = "openspiel:clobber(rows=4,columns=4)"
 needs_openspiel = pytest.mark.skipif(importlib.util.find_spec("pyspiel") is None, reason="OpenSpiel is optional; it "

@@ -35,12 +35,12 @@ def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
     if shared := [place for place, num in holders.items() if num > 1]:
         host, index = shared[0]
         found.append(Check("device", WARNING, f"{holders[shared[0]]} ranks share cuda:{index} of {host}: they can "
-                           "play on it, but NCCL lets only one of them train", "one rank a GPU, or train.ranks"))
+                           "play on it, but NCCL lets only one of them train", "--set train.ranks=gpu"))
         alone = {rank["host"] for rank in ranks if not rank["mps"]}
         if hosts := sorted({host for host, _ in shared} & alone):
             found.append(Check("device", WARNING, f"ranks share a GPU of {', '.join(hosts)} without NVIDIA's "
                                "Multi-Process Service (MPS): the GPU works for one rank at a time",
-                               "nvidia-cuda-mps-control -d there before mpirun, or one rank a GPU"))
+                               "nvidia-cuda-mps-control -d there before mpirun"))
     gpus = sum(bool(torch.get("devices")) for torch in torches)
     return [*found, Check("devices", OK, f"{gpus} of {len(ranks)} ranks have a GPU" if gpus else "no GPU: processors "
                           "play and train")], table

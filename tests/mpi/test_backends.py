@@ -30,7 +30,7 @@ def test_the_mean_loss_of_an_iteration_is_that_of_its_samples_on_all_ranks(progr
 
 
 def test_gradients_in_many_buckets_arrive_whole(program):
-    program(3, "gradient_checks", "ddp", 100)  # bytes: nearly every parameter in a bucket of its own
+    program(3, "gradient_checks", "ddp", "cpu", 100)  # bytes: nearly every parameter in a bucket of its own
 
 
 def test_a_subset_of_the_ranks_trains(mpirun, backend, tmp_path):

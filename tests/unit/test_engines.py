@@ -7,7 +7,7 @@ import psutil
 import pytest
 import torch
 from helpers import CONNECT4, float_planes, positions, trained, untrained
-from marks import needs_int8
+from marks import needs_gpu, needs_int8
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -28,10 +28,11 @@ MAKE = {
 }
 
 
-KINDS = [(name, precision) for name in ("torch", "openvino", "cuda") for precision in ("fp32", "bf16")]
+KINDS = [(name, precision) for name in ("torch", "openvino") for precision in ("fp32", "bf16")]
+ON_GPUS = [pytest.param(("cuda", precision), marks=needs_gpu) for precision in ("fp32", "bf16")]
 
 
-@pytest.fixture(params=[*KINDS, pytest.param(("openvino8", "int8"), marks=needs_int8)], ids="-".join)
+@pytest.fixture(params=[*KINDS, *ON_GPUS, pytest.param(("openvino8", "int8"), marks=needs_int8)], ids="-".join)
 def engine_of(request):
     """A function from a network to an engine, of each library in each precision, and whether it rounds."""
     name, precision = request.param
@@ -40,8 +41,6 @@ def engine_of(request):
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     if bf16 and not torch_engine.has_bf16(torch.device("cpu")) and name == "openvino":
         pytest.skip("OpenVINO takes f32 without bf16 instructions")
-    if name == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU here")
     return lambda network, game=CONNECT4: MAKE[name](network, game, precision), bf16
 
 

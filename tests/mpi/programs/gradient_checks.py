@@ -1,6 +1,6 @@
 """The gradient of one global batch, split over the ranks, against the whole batch in this process alone.
 
-    gradient_checks.py BACKEND [BUCKET_BYTES]
+    gradient_checks.py BACKEND [DEVICE [BUCKET_BYTES]]
 
 In fp32 the two may differ by the order of additions alone: at most 1e-5 of the largest gradient of a tensor.
 """
@@ -44,6 +44,7 @@ def network_with_random_heads(game, config):
 def main():
     world = World.start()
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False  # which rounds to 10 bits
     config = configuration.validate(
         {"game": "connect4", "network": {"blocks": 2, "channels": 16},
          "train": {"mixed_precision": False, "batch_size": BATCH, "value_loss_weight": 0.7}}, "test")
@@ -55,10 +56,11 @@ def main():
     policy_loss, value_loss = losses(alone, whole | {"planes": whole["planes"].float()}).values()
     ((policy_loss + 0.7 * value_loss) / BATCH).backward()
 
-    ddp_backend.BUCKET_BYTES = int(sys.argv[2]) if len(sys.argv) > 2 else ddp_backend.BUCKET_BYTES
-    backend = backends.make(sys.argv[1], world, world, "cpu")
+    device = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+    ddp_backend.BUCKET_BYTES = int(sys.argv[3]) if len(sys.argv) > 3 else ddp_backend.BUCKET_BYTES
+    backend = backends.make(sys.argv[1], world, world, device)
     network = network_with_random_heads(game, config)
-    learner = Learner(config, game, network, backend, "cpu")
+    learner = Learner(config, game, network, backend, device)
     counts = split_evenly(BATCH, world.size)
     for empty_last in (False, True):
         if empty_last and world.size > 1:  # a rank whose shard is empty takes part all the same
@@ -68,7 +70,7 @@ def main():
         with backend.session():
             local = learner.gradients(learner.tensors(mine), BATCH)
         for (name, ours), (_, theirs) in zip(network.named_parameters(), alone.named_parameters()):
-            difference = (ours.grad - theirs.grad).abs().max() / theirs.grad.abs().max()
+            difference = (ours.grad.cpu() - theirs.grad).abs().max() / theirs.grad.abs().max()
             assert difference < TOLERANCE, f"{name}: {difference}"
         total = world.sum(np.array([part.item() for part in local]))
         assert np.allclose(total, [policy_loss.item(), value_loss.item()], rtol=1e-5)

@@ -12,9 +12,9 @@ from az_mpi.mpi.world import World
 from az_mpi.train import backends
 
 
-def summed(world, name, backend):
+def summed(world, name, backend, device="cpu"):
     """Return the gradient that synchronize gives where each rank's own is its number + 1. Two steps, two sessions."""
-    weight = torch.nn.Parameter(torch.zeros(3))
+    weight = torch.nn.Parameter(torch.zeros(3, device=device))
     with backend.session():
         optimizer = backend.wrap(torch.optim.SGD([weight], lr=1.0), [(name, weight)])
     for _ in range(2):
