@@ -54,7 +54,7 @@ class Disk:
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize("step", [10, slow(1)])
+@pytest.mark.parametrize("step", [20, slow(10), slow(1)])
 def test_a_run_pauses_whatever_it_can_write_no_more(machine, checkout, step):
     """From nothing left to as much as an iteration writes, its segment and its checkpoint: the first write that finds
     no room is another one each time."""
@@ -83,7 +83,7 @@ def test_a_run_pauses_whatever_it_can_write_no_more(machine, checkout, step):
 
 def test_a_restart_that_finds_no_room_is_tried_again(machine, checkout):
     """A job is lost while the disk is full; launch goes on once there is room."""
-    disk = Disk(machine, checkout, "python", "-m", "az_mpi", "launch", "--hosts", "node1:2", "--")
+    disk = Disk(machine, checkout, "python", "-m", "az_mpi", "launch", "--hosts", "node1:1,node2:1", "--")
     try:
         disk.wait_for("iteration 2 of", 1)
         disk.fill(0)
@@ -100,5 +100,6 @@ def test_a_restart_that_finds_no_room_is_tried_again(machine, checkout):
         machine.run("pkill", "-KILL", "-f", "^python -m az_mpi launch", host="node1")
         disk.process.wait(60)
     text = disk.output.read_text()
+    assert "the job is lost (mpirun ended with status 137)" in text
     assert "Traceback" not in text and "restart 2 of 10 in a row: waiting 5 s" in text, text[-4000:]
     assert "nothing is wrong" in disk.do("python -m az_mpi verify disk/run")

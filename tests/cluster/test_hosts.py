@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set", "report.tensorboard=false",
-         "--set", "selfplay.deterministic=true", "--games_num", 40]
+         "--set", "selfplay.deterministic=true", "--games_num", 40, "--set", "train.replay_ratio=0.5"]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def table(done):
 MODES = {"all": [0, 1, 2, 3], "root_host": [0, 1], "3": [0, 1, 2]}
 
 
-@pytest.mark.parametrize("mode", ["all", "root_host", slow("3")])
+@pytest.mark.parametrize("mode", ["all", slow("root_host"), slow("3")])
 def test_three_hosts_train(mpirun, checkout, mode):
     done = mpirun("-np", 4, "-H", "node1:2,node2:1,node3:1", "python", "run_dist.py", "--config_file",
                   "configs/smoke.json", "--logdir", "run", "--set", f"train.ranks={mode}", *SHORT)
@@ -95,7 +95,7 @@ HOSTFILE = "node2 slots=1\nnode1 slots=2\n"
 
 @pytest.mark.parametrize("options, order", [
     (["-H", "node2:1,node1:2"], ["node2", "node1", "node1"]),
-    (["--hostfile", "hosts.txt"], ["node2", "node1", "node1"]),
+    slow(["--hostfile", "hosts.txt"], ["node2", "node1", "node1"]),
     slow(["--with-ft", "ulfm", "-H", "10.77.0.2:1,10.77.0.1:2"], ["node2", "node1", "node1"]),
     slow(["-H", "node3:1,node1:1,node2:1"], ["node3", "node1", "node2"]),
 ])  # fmt: skip

@@ -11,8 +11,9 @@ from marks import slow
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-HANG_S = 6.0
-OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "shared/run", "--games_num", 60, "--set", "iterations=40"]
+HANG_S, ITERATIONS = 6.0, 12
+OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "shared/run", "--games_num", 60,
+           "--set", f"iterations={ITERATIONS}"]
 for setting in ("train.replay_ratio=0.1", "exchange.every_s=0.5", "evaluate.opponents=[]", "report.tensorboard=false",
                 "evaluate.solver_positions=0", f"fault.hang_s={HANG_S}"):  # fmt: skip
     OPTIONS += ["--set", setting]
@@ -89,7 +90,7 @@ class Job:
             with h5py.File(path) as file:
                 found += file["games/id"][:].tolist()
         state = json.loads((max((run / "checkpoints").iterdir()) / "state.json").read_text())
-        assert len(found) == len(set(found)) == state["games_num"] and state["iteration"] == 40
+        assert len(found) == len(set(found)) == state["games_num"] and state["iteration"] == ITERATIONS
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def start(machine, checkout):
 @pytest.mark.parametrize("behind", [[0], slow([0, 1])])
 def test_who_gets_no_more_at_its_files_leaves_and_the_others_go_on(start, behind):
     job = start(behind)
-    job.wait_for(lambda: job.said("iteration 3 of 40"))
+    job.wait_for(lambda: job.said(f"iteration 3 of {ITERATIONS}"))
     job.hang()
     hung = time.monotonic()
     job.wait_for(lambda: job.said("going on after the loss of"))
@@ -132,7 +133,7 @@ def test_who_gets_no_more_at_its_files_leaves_and_the_others_go_on(start, behind
 
 def test_a_file_system_that_hangs_for_everybody_is_waited_for(start):
     job = start([0, 1, 2])
-    job.wait_for(lambda: job.said("iteration 3 of 40"))
+    job.wait_for(lambda: job.said(f"iteration 3 of {ITERATIONS}"))
     job.hang()
     time.sleep(3 * HANG_S)
     assert job.process.poll() is None
@@ -145,7 +146,7 @@ def test_a_file_system_that_hangs_for_everybody_is_waited_for(start):
 @pytest.mark.slow
 def test_where_the_kernel_does_not_let_a_rank_be_killed_the_job_ends_resumable(start):
     job = start([0])
-    job.wait_for(lambda: job.said("iteration 3 of 40"))
+    job.wait_for(lambda: job.said(f"iteration 3 of {ITERATIONS}"))
     job.hang("real")
     status, output = job.end()
     assert status == 75 and "has heard nothing from rank 0 on node1 for longer" in output, output

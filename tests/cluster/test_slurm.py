@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from marks import slow
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -20,7 +21,7 @@ TEMPLATES = sorted(path.name for path in (ROOT / "slurm").glob("*.sh") if "#SBAT
 SMALL = ["--cpus-per-task=4", "--mem=1G", "--time=30"]
 SMOKE = ["--config_file", "configs/smoke.json"]
 SHORT = ["--set", "iterations=1", "--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0",
-         "--set", "report.tensorboard=false"]
+         "--set", "report.tensorboard=false", "--set", "train.replay_ratio=0.5"]
 
 
 def replace_run_dist(checkout, program):
@@ -70,16 +71,6 @@ def table(said):
     """Return (rank, host, roles) of each row of the start-up table."""
     rows = [re.split(r"  +", line.strip()) for line in said.splitlines() if re.match(r"  \d+ +node", line)]
     return [(row[0], row[1], row[-1]) for row in rows]
-
-
-def test_train_and_eval(queue, checkout):
-    _, said = queue.finish(*SMALL, "slurm/train.sh", *SMOKE, *SHORT, "--logdir", "run")
-    assert table(said) == [("0", "node1", "play, train"), ("1", "node1", "play, train")]
-    assert "complete: iteration 1 of 1" in said and "start 1 on node1: ended with status 0" in said
-    _, said = queue.finish(*SMALL, "--ntasks=2", "slurm/eval.sh", "--logdir", "run",
-                           "--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=6")
-    [result] = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    assert result["iteration"] == 1 and result["matches"]["random"]["games_num"] == 6
 
 
 def test_train_multinode(queue, checkout):
@@ -143,7 +134,7 @@ def test_ranks_of_cpu_nodes_play_and_do_not_train(queue, checkout):
     assert min(record["games_by_rank"]) > 0 and "complete: iteration 1 of 1" in said
 
 
-@pytest.mark.parametrize("status", [2, 70, 1])
+@pytest.mark.parametrize("status", [2, slow(70), slow(1)])
 def test_an_error_ends_the_job_for_good(queue, checkout, status):
     replace_run_dist(checkout, "leave.py")
     facts, said = queue.finish(*SMALL, "slurm/train.sh", status, status=status)
@@ -181,7 +172,7 @@ def test_from_elsewhere_a_job_says_what_is_wrong(queue, checkout):
     assert "make setup" in said
 
 
-@pytest.mark.parametrize("options, ranks", [([*SMALL, "slurm/train.sh"], 2), (mixed(1, 2), 3)],
+@pytest.mark.parametrize("options, ranks", [slow([*SMALL, "slurm/train.sh"], 2), (mixed(1, 2), 3)],
                          ids=["one node", "mixed"])  # fmt: skip
 def test_a_job_that_is_told_stops_and_comes_back(queue, checkout, options, ranks):
     replace_run_dist(checkout, "until_told.py")
@@ -210,7 +201,8 @@ def test_a_run_that_comes_back_has_every_game_once(queue, checkout):
     assert Counter(number >> 40 for number in found) == {iteration: games_num for iteration in range(3)}
 
 
-def test_a_job_that_is_to_end_is_durable_at_once_and_stays_away(queue, checkout):
+def test_a_job_that_is_to_end_stays_away_and_the_next_ones_train_and_evaluate(queue, checkout):
+    """Its games are durable at once."""
     words = [*SMALL, "slurm/train.sh", *SMOKE, *SHORT, "--logdir", "run", "--games_num"]
     job = queue.submit(*words, 200000, "--set", "exchange.every_s=0.5")
     queue.wait_for_file(checkout / "run/games/000000-001.h5", job)
@@ -221,11 +213,18 @@ def test_a_job_that_is_to_end_is_durable_at_once_and_stays_away(queue, checkout)
     assert facts["ExitCode"] == "75:0" and facts["Restarts"] == "0", said
     assert "TERM: stopping" in said and "stopped after" in said
     stopped = set(ids(checkout / "run"))
-    queue.finish(*words, 40)
+    _, said = queue.finish(*words, 40)
+    assert table(said) == [("0", "node1", "play, train"), ("1", "node1", "play, train")]
+    assert "complete: iteration 1 of 1" in said and "start 1 on node1: ended with status 0" in said
     found = ids(checkout / "run")
     assert before <= stopped <= set(found) and len(set(found)) == len(found)
+    _, said = queue.finish(*SMALL, "--ntasks=2", "slurm/eval.sh", "--logdir", "run",
+                           "--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=6")
+    [result] = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert result["iteration"] == 1 and result["matches"]["random"]["games_num"] == 6
 
 
+@pytest.mark.slow
 def test_a_job_near_its_time_limit_comes_back(queue, checkout):
     """Slurm itself sends USR1, 20 to 50 s before the limit; a job that did not stop would be ended as TIMEOUT."""
     replace_run_dist(checkout, "until_told.py")

@@ -50,12 +50,14 @@ def start_mpirun():
 
 @pytest.fixture
 def program(mpirun):
-    """Return run(ranks, name, *arguments): run a program of tests/mpi/programs, whose asserts are the test."""
+    """Return run(ranks, name, *arguments, num=1): run a program of tests/mpi/programs, whose asserts are the test.
 
-    def run(ranks, name, *arguments):
+    num: of programs, for "several"."""
+
+    def run(ranks, name, *arguments, num=1):
         done = mpirun(ranks, PROGRAMS / f"{name}.py", *arguments)
         # Each rank says so at its end: a program that ended early has not tested anything.
-        assert done.stdout.count("all checks passed") == ranks, done.stdout + done.stderr
+        assert done.stdout.count("all checks passed") == num * ranks, done.stdout + done.stderr
         return done
 
     return run

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from jobs import BACKENDS
 from marks import slow
 
 from az_mpi.storage import checkpoint
@@ -10,29 +11,30 @@ from az_mpi.storage import checkpoint
 pytestmark = pytest.mark.mpi
 
 
-@pytest.mark.parametrize("ranks", [1, slow(2), 4])
-def test_global_gradient_equals_that_of_one_process(program, backend, ranks):
-    program(ranks, "gradient_checks", backend)
+def needs_horovod(*values):
+    """Return a set of parameters for the MPI that Horovod is built against."""
+    return pytest.param(*values, marks=pytest.mark.skipif("horovod" not in BACKENDS, reason="Horovod has another MPI"))
 
 
-def test_two_steps_with_each_optimizer_are_those_of_one_process(program, backend):
-    program(2, "optimizer_checks", backend)
+
+MANY_BUCKETS = "gradient_checks ddp cpu 100"  # bytes: nearly every parameter in a bucket of its own
 
 
-@pytest.mark.parametrize("ranks", [1, slow(2), 4])
-def test_sessions_can_be_repeated_also_by_fewer_ranks(program, backend, ranks):
-    program(ranks, "session_checks", backend)
+@pytest.mark.parametrize("ranks, programs", [
+    (1, ["session_checks ddp", "gradient_checks ddp", "loss_checks"]),  # a single trainer sums nothing, by any backend
+    (2, ["optimizer_checks ddp", "loss_checks"]),
+    (4, ["session_checks ddp", "gradient_checks ddp", MANY_BUCKETS]),
+    slow(2, ["session_checks ddp", "gradient_checks ddp"]),
+    needs_horovod(2, ["optimizer_checks horovod"]),
+    needs_horovod(4, ["session_checks horovod", "gradient_checks horovod"]),
+])  # fmt: skip
+def test_sums_steps_and_losses_are_those_of_one_process(program, ranks, programs):
+    """The gradient of a global batch, two steps with each optimiser, sessions that are repeated, also by fewer ranks,
+    and the mean loss of an iteration."""
+    program(ranks, "several", *programs, num=len(programs))
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_the_mean_loss_of_an_iteration_is_that_of_its_samples_on_all_ranks(program, ranks):
-    program(ranks, "loss_checks")
-
-
-def test_gradients_in_many_buckets_arrive_whole(program):
-    program(3, "gradient_checks", "ddp", "cpu", 100)  # bytes: nearly every parameter in a bucket of its own
-
-
+@pytest.mark.parametrize("backend", [BACKENDS[0], *map(slow, BACKENDS[1:])])
 def test_a_subset_of_the_ranks_trains(mpirun, backend, tmp_path):
     options = ["--config_file", "configs/smoke.json", "--logdir", tmp_path / "run", "--set", f"train.backend={backend}"]
     done = mpirun(3, "run_dist.py", *options, "--set", "train.ranks=2", "--set", "evaluate.opponents=[]")

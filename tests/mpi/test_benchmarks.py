@@ -34,12 +34,20 @@ TINY = {
     "train": "--game tictactoe --batch_size 32 --steps 2 --runs 1",
     "weights": "--networks 1x8 --steps 1 --runs 1",
 }
-LONG = {"startup"}  # it compiles all kernels anew
+IN_CI = {"exchange", "precisions", "search", "selfplay", "train"}
 NAMES = {path.stem for path in BENCHMARKS.glob("*.py")} - {"common", "wide_game"}
 
 
 def test_every_benchmark_has_small_options():
-    assert NAMES <= {name.split()[0] for name in TINY}
+    assert NAMES <= {name.split()[0] for name in TINY} and IN_CI <= TINY.keys()
+
+
+def test_every_benchmark_can_be_imported():
+    lines = [f"import runpy, sys; sys.path.insert(0, {str(BENCHMARKS)!r})"]
+    lines += [f"runpy.run_path({str(BENCHMARKS / f'{name}.py')!r})" for name in sorted(NAMES)]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, env=command(1, [])[1],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 # It says 1,000 simulations a second, less where it has to wait for a core.
@@ -53,6 +61,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_another_program_takes_turns_with_ours(tmp_path):
     (tmp_path / "other.py").write_text(OTHER)
     program = BENCHMARKS / "others" / "turns.py"
@@ -67,7 +76,7 @@ def test_another_program_takes_turns_with_ours(tmp_path):
     assert rows["ratio of simulations/s"]["min"] <= ours / other * 1.5
 
 
-@pytest.mark.parametrize("name", [slow(name) if name in LONG else name for name in sorted(TINY)])
+@pytest.mark.parametrize("name", [name if name in IN_CI else slow(name) for name in sorted(TINY)])
 def test_benchmark_runs(mpirun, name):
     if name in ("blocks", "test_sets"):
         pytest.importorskip("bitbully", reason="the package bitbully is not installed")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from marks import slow
 
 import az_mpi
 from az_mpi.doctor import folder
@@ -52,7 +53,7 @@ def words(text):
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [slow(1), 2])
 def test_where_a_run_would_start_the_status_is_0_and_nothing_stays(mpirun, tmp_path, ranks):
     done = mpirun(ranks, *DOCTOR, "--logdir", tmp_path / "new" / "runs")
     said = words(done.stdout)

@@ -132,6 +132,7 @@ def test_a_callback_of_ones_own_sees_everything(run_example):
     assert all("game" in line for line in lines[1]), "iterations and evaluations are told to root"
 
 
+@pytest.mark.slow
 def test_a_sink_of_ones_own_gets_each_record(run_example):
     _, run = run_example("own_sink")
     with open(run / "iterations.csv", newline="") as file:

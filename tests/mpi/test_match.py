@@ -80,7 +80,7 @@ def is_there(pid):
 def test_an_interrupted_match_tells_what_is_known(tmp_path):
     """mpirun gives its ranks a quarter of a second, and prints no more of what they say. A job in the background of a
     shell, as tests may be, ignores SIGINT: TERM does the same."""
-    process = start(2, "match", "rollout", "random", "--game", "connect4", "--games", 1000, "--simulations", 1000)
+    process = start(2, "match", "rollout", "random", "--game", "connect4", "--games", 1000, "--simulations", 200)
     for line in process.stderr:
         if "of 1000 games" in line and " 0 of" not in line:
             break

@@ -24,6 +24,7 @@ def begin(ranks, *arguments):
     return subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_of_jobs_that_start_at_once_one_runs(tmp_path):
     run = tmp_path / "run"
     jobs = [begin(1, *LONG, "--logdir", run) for _ in range(4)]

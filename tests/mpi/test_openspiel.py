@@ -13,17 +13,30 @@ SMALL = {"go": "board_size=5", "hex": "board_size=4", "y": "board_size=5", "gomo
          "havannah": "board_size=3", "cursor_go": "board_size=5, max_cursor_moves=10"}  # fmt: skip
 
 
+# Many actions, heaps, chance to move twice, several boards, a board of each shape: these stand for all.
+SOME = ["chess", "nim", "mancala", "dots_and_boxes", "go", "othello", "quoridor", "oware", "hex",
+        "ultimate_tic_tac_toe"]
+
+
+def with_parameters(name):
+    """Return what the program takes: a small board, and no more plies than LONGEST."""
+    smaller = SMALL.get(name, "")
+    longest = games.make(f"openspiel:{name}({smaller})").max_plies
+    cut = f"max_plies={LONGEST}" * (longest > LONGEST)
+    return f"{name}({', '.join(filter(None, [smaller, cut]))})"
+
+
+def test_ten_games_play_and_train_on_two_ranks(program, tmp_path):
+    program(2, "openspiel_games", tmp_path, *map(with_parameters, SOME))
+
+
+@pytest.mark.slow
 def test_every_game_that_fits_plays_and_trains_on_two_ranks(program, tmp_path):
-    names = []
-    for kind in pyspiel.registered_games():
-        if kind.default_loadable and kind.min_num_players <= 2 <= kind.max_num_players:
-            if openspiel.misfit(pyspiel.load_game(kind.short_name)) is None:
-                smaller = SMALL.get(kind.short_name, "")
-                longest = games.make(f"openspiel:{kind.short_name}({smaller})").max_plies
-                cut = f"max_plies={LONGEST}" * (longest > LONGEST)
-                names.append(f"{kind.short_name}({', '.join(filter(None, [smaller, cut]))})")
-    assert len(names) >= 31
-    program(2, "openspiel_games", tmp_path, *names)
+    fitting = [kind.short_name for kind in pyspiel.registered_games()
+               if kind.default_loadable and kind.min_num_players <= 2 <= kind.max_num_players
+               and openspiel.misfit(pyspiel.load_game(kind.short_name)) is None]  # fmt: skip
+    assert len(fitting) >= 31 and set(SOME) <= set(fitting)
+    program(2, "openspiel_games", tmp_path, *map(with_parameters, fitting))
 
 
 def test_an_opponent_that_cannot_play_the_game_is_refused_at_the_start(mpirun, tmp_path):

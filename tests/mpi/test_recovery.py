@@ -17,7 +17,7 @@ BASE = ["--config_file", "configs/smoke.json", "--summary_frequency", "1", "--se
 # So long that the kill comes in this phase, and no longer.
 PHASES = {
     "play": ["--games_num", 4000, "--set", "iterations=1", "--max_steps", 20],
-    "train": ["--set", "train.replay_ratio=80.0", "--set", "iterations=2"],
+    "train": ["--set", "train.replay_ratio=40.0", "--set", "iterations=2"],
     "evaluate": ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=3000", "--set", "iterations=1"],
 }  # fmt: skip
 
@@ -90,8 +90,8 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
 
 @pytest.mark.parametrize("game", ["go(size=4)", pytest.param(OPENSPIEL, marks=needs_openspiel)])
 def test_other_games_go_on_as_well(start, tmp_path, game):
-    process = start(3, *PHASES["play"], "--set", f"game={game}")
-    wait_for(said(tmp_path / "run", "self-play: [0-9]{3,4} of"), process)
+    process = start(3, *PHASES["play"], "--games_num", 600, "--set", f"game={game}")
+    wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
@@ -99,7 +99,7 @@ def test_other_games_go_on_as_well(start, tmp_path, game):
     check_whole(tmp_path / "run", 1)
 
 
-@pytest.mark.parametrize("engine, games_num", [("auto", 3000), (f"{PROGRAMS}/pretend_gpu.py:PretendGpu", 1000)],
+@pytest.mark.parametrize("engine, games_num", [slow("auto", 3000), (f"{PROGRAMS}/pretend_gpu.py:PretendGpu", 1000)],
                          ids=["processors", "gpus"])
 def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, games_num):
     """Every game of it once, whoever was to play it, although simulations were under way: with a GPU in two groups."""
@@ -115,6 +115,7 @@ def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, games_
     check_whole(folder, 1)
 
 
+@pytest.mark.slow
 def test_the_last_of_four_finishes_the_run(start, tmp_path):
     """All others are killed in turn, root first."""
     folder = tmp_path / "run"
@@ -253,6 +254,7 @@ def test_ranks_killed_while_a_process_group_is_made(start_mpirun):
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
+@pytest.mark.slow
 def test_ranks_killed_while_all_make_communicators(start_mpirun):
     """MPI tells the survivors in the middle of it. This is a test of the MPI that `make setup` installs."""
     process = start_mpirun(8, PROGRAMS / "loss_while_duplicating.py", options=["--with-ft", "ulfm"])

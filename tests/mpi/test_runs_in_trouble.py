@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from jobs import PROGRAMS, SMALL, SMOKE, columns, newest, records
+from marks import slow
 
 pytestmark = pytest.mark.mpi
 
@@ -51,7 +52,7 @@ def test_a_wrong_configuration_is_told_once_and_nothing_is_written(run_dist, tmp
 
 
 @pytest.mark.parametrize("fault, said, status", [
-    ("exception", "ZeroDivisionError: a fault in the test", 70),
+    slow("exception", "ZeroDivisionError: a fault in the test", 70),
     ("weights", "WeightsDiffer: after step", 70),
     ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command goes on once it is over
 ])

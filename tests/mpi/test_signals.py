@@ -66,7 +66,7 @@ def ranks_of(process):
     return [child for child in psutil.Process(process.pid).children(recursive=True) if "run_dist.py" in child.cmdline()]
 
 
-@pytest.mark.parametrize("phase", [phase if phase in ("play", "meanwhile") else slow(phase) for phase in LONG])
+@pytest.mark.parametrize("phase", [phase if phase == "meanwhile" else slow(phase) for phase in LONG])
 def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun, mpirun, tmp_path, phase):
     folder = tmp_path / "run"
     process = start_mpirun(3, *run_of(folder, phase))

@@ -98,6 +98,7 @@ def test_weights_reach_those_that_play_and_only_them(program):
     program(3, "broadcast_checks")
 
 
+@pytest.mark.slow
 def test_root_host_is_every_rank_of_one_host(mpirun, tmp_path):
     done = mpirun(2, "run_dist.py", *OPTIONS, "--train_distributed_native", "--set", "iterations=1", "--logdir",
                   tmp_path / "run")  # fmt: skip
@@ -117,9 +118,9 @@ def test_a_deterministic_quota_is_split_by_weight_and_the_others_wait(mpirun, tm
 def test_games_travel_as_they_are_finished(mpirun, tmp_path):
     """A shorter time between exchanges makes more of them; compression makes fewer bytes of the same games."""
     counts = {}
-    for every_s, compress in ((0.2, True), (0.0, True), (0.0, False)):
+    for every_s, compress in ((0.05, True), (0.0, True), (0.0, False)):
         folder = tmp_path / f"{every_s}-{compress}"
-        mpirun(2, "run_dist.py", *OPTIONS, "--games_num", 3000, "--set", "iterations=1", "--max_steps", 1, "--set",
+        mpirun(2, "run_dist.py", *OPTIONS, "--games_num", 1000, "--set", "iterations=1", "--max_steps", 1, "--set",
                f"exchange.every_s={every_s}", "--set", f"exchange.compress={json.dumps(compress)}", "--logdir", folder)
         [record] = iterations(folder)
         rows = games(folder)
@@ -132,6 +133,7 @@ def test_games_travel_as_they_are_finished(mpirun, tmp_path):
     assert by_game[1] < 0.5 * by_game[2]
 
 
+@pytest.mark.slow
 def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tmp_path):
     refused = mpirun(2, "run_dist.py", *OPTIONS, "--set", "train.ranks=gpu", "--logdir", tmp_path / "run", status=2)
     assert refused.stderr.count("no rank sees a GPU") == 1 and "Traceback" not in refused.stderr

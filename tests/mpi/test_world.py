@@ -11,27 +11,16 @@ from marks import slow
 pytestmark = pytest.mark.mpi
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_collectives_do_what_their_definitions_say(program, ranks):
-    program(ranks, "world_checks", 2048)
-
-
-def test_messages_of_many_rounds_arrive_whole(program):
-    program(3, "world_checks", 7)  # bytes a round: less than one row
-
-
-def test_waiting_ranks_leave_their_cores_to_others(program):
-    program(2, "threads_checks")
-
-
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_ranks_of_a_host_share_memory(program, ranks):
-    program(ranks, "shared_memory_checks")
-
-
-@pytest.mark.parametrize("ranks", [1, slow(2), 3])
-def test_positions_are_dealt_by_their_index(program, ranks):
-    program(ranks, "deal_checks")
+@pytest.mark.parametrize("ranks, programs", [
+    (1, ["shared_memory_checks", "deal_checks", "world_checks 2048"]),
+    (2, ["world_checks 2048", "threads_checks"]),
+    (3, ["shared_memory_checks", "deal_checks", "world_checks 7"]),  # bytes a round: less than one row
+    (4, ["world_checks 2048"]),
+    slow(2, ["shared_memory_checks", "deal_checks"]),
+])  # fmt: skip
+def test_collectives_shared_memory_and_waiting_are_as_defined(program, ranks, programs):
+    """shared_memory_checks comes first, since it measures by how much the peak of memory grows."""
+    program(ranks, "several", *programs, num=len(programs))
 
 
 def test_where_home_is_not_set(tmp_path):

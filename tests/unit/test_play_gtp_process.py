@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers import engine_process, make_run
+from marks import slow
 from test_play_gtp import malformed
 
 from az_mpi.__main__ import main as program
@@ -81,8 +82,15 @@ def leave(engine, how):
     return engine.process.wait(60), time.monotonic() - begun
 
 
-@pytest.mark.parametrize("how, status", [("quit", 0), ("end", 0), (signal.SIGTERM, -15), (signal.SIGINT, 0)])
-@pytest.mark.parametrize("busy", ["", "genmove b\n", "lz-analyze 10\n"])
+QUIT, END, TERM, INT = ("quit", 0), ("end", 0), (signal.SIGTERM, -15), (signal.SIGINT, 0)
+IDLE, SEARCHES, ANALYSES = "", "genmove b\n", "lz-analyze 10\n"
+
+
+@pytest.mark.parametrize("how, status, busy", [
+    (*QUIT, IDLE), (*END, SEARCHES), (*TERM, ANALYSES), (*INT, SEARCHES), (*QUIT, ANALYSES),
+    *(slow(*how, busy) for how, busy in [(END, IDLE), (TERM, IDLE), (INT, IDLE), (QUIT, SEARCHES), (TERM, SEARCHES),
+                                         (END, ANALYSES), (INT, ANALYSES)]),
+])  # fmt: skip
 def test_it_ends_within_a_second(run, how, status, busy):
     """Idle, in a search of minutes, and in an analysis without end."""
     with start(run, "--seconds", "300") as engine:

@@ -71,6 +71,7 @@ def launch(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("AWAY", str(tmp_path))
     monkeypatch.setattr(supervisor, "PAUSE_S", 0)
+    monkeypatch.setattr(supervisor, "TICK_S", 0.1)
 
     def run(plan, given="a:1", read=None, hours=0.0, transport=None, **options):
         (tmp_path / "plan").write_text(json.dumps(plan))
@@ -208,7 +209,7 @@ def test_a_job_that_has_told_nothing_yet_has_lost_no_ranks(launch, monkeypatch, 
     """The second job writes no status, so that of the first one, with one rank of two, is still there."""
     monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
     (launch.folder / "mpirun").write_text(MPIRUN.replace("* np", "* (1 if does.get('runs') else np)"))
-    assert launch([GOES_ON, {"seconds": 4}, FINISHES], "a:2", survive=True)[0] == 0
+    assert launch([GOES_ON, {"seconds": 1.5}, FINISHES], "a:2", survive=True)[0] == 0
     assert capfd.readouterr().err.count("1 of 2 ranks are lost") == 1
 
 
@@ -358,7 +359,6 @@ def test_what_is_said_of_hosts_while_the_job_is_started_again(launch, monkeypatc
     """Between two jobs, and until the new one has told of itself, no host is in a job."""
     said, publish = [], RequestFiles.publish
     monkeypatch.setattr(RequestFiles, "publish", lambda files, content: said.append(content) or publish(files, content))
-    monkeypatch.setattr(supervisor, "TICK_S", 0.1)
     assert launch([{**RUNNING, "status": 137}, FINISHES], "a:1,b:1", no_check=False)[0] == 0
     told = [(content["up"], [row["state"] for row in content["hosts"]]) for content in said]
     assert (False, ["in the next job"] * 2) in told
