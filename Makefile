@@ -52,7 +52,7 @@ test-mpich: setup ## the tests of worlds and backends under MPICH, from .venv-mp
 test-docker: ## build docker/Dockerfile and train on 2 ranks in it (docker, podman, or as root buildah; docker/README.md)
 	tools/test_docker.sh
 
-faults: setup ## ranks killed, stopped and starved of disk in a sample of trials (3 minutes; make test-rest has it too)
+faults: setup ## ranks killed and stopped in a sample of trials (4 minutes; make test-rest has it too)
 	python -m pytest tests/faults -q
 
 faults-long: setup ## random trials for HOURS=8; their counts go to docs/fault_trials.csv, each result to faults.jsonl

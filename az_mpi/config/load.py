@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from az_mpi.config.schema import Config, flat
 from az_mpi.config.words import allowed, choices, registry_of
-from az_mpi.core.problems import ConfigError, Problem, escape, nearest, read_json, read_text, show
+from az_mpi.core.problems import ConfigError, Problem, config_json, escape, nearest, read_text, show
 from az_mpi.core.registry import Registry, parse
 
 
@@ -215,14 +215,14 @@ def validate(data: Any, name: str, overrides: dict | None = None, sources: dict 
 
 def loads(text: str, name: str = "configuration", overrides: dict | None = None, sources: dict | None = None) -> Config:
     """Return the Config of a JSON text. The other arguments and errors are those of `validate`."""
-    return validate(read_json(text, name), name, overrides, sources)
+    return validate(config_json(text, name), name, overrides, sources)
 
 
 def load(path: str | Path, overrides: dict | None = None, sources: dict | None = None) -> Config:
     """Return the Config of a JSON file. The other arguments and errors are those of `validate`. Users' own files are
     looked for beside it, then in the current folder."""
     name, folders = escape(str(path)), (Path(path).parent, Path.cwd())
-    return validate(read_json(read_text(path), name), name, overrides, sources, folders)
+    return validate(config_json(read_text(path), name), name, overrides, sources, folders)
 
 
 def to_json(config: Config) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from az_mpi.core.problems import Refusal, parse_json, show
+from az_mpi.core.problems import Refusal, show, users_json
 
 MOST = 1_000_000  # of any number that an option takes
 
@@ -38,7 +38,7 @@ def setting(text: str) -> tuple[str, Any]:
 def json_or_word(text: str) -> Any:
     """Return the JSON value of `text`, or `text` itself where it is no JSON, so that words need no quotes."""
     try:
-        return parse_json(text)
+        return users_json(text)
     except ValueError:
         return text
 

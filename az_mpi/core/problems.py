@@ -107,8 +107,8 @@ def _integer(digits):
     return int(digits) if len(digits) < 400 else float(digits)  # Python refuses to read very long ones: infinity
 
 
-def parse_json(text: str) -> Any:
-    """Return the value of a JSON text, its objects as JsonObject. Raises ValueError."""
+def users_json(text: str) -> Any:
+    """Return the value of a JSON text that a user wrote, its objects as JsonObject. Raises ValueError."""
     return files.parse_json(text, object_pairs_hook=JsonObject, parse_int=_integer)
 
 
@@ -120,12 +120,12 @@ def _point_at(text, error):
             f"      {line[start:start + 100]}\n      {' ' * (error.colno - 1 - start)}^")
 
 
-def read_json(text: str, name: str) -> Any:
+def config_json(text: str, name: str) -> Any:
     """Return the value of the JSON text of the file `name`. Raises ConfigError."""
     if not text.strip():
         raise ConfigError(name, [Problem("", "", 'the file is empty; the least is {"game": "connect4"}')])
     try:
-        return parse_json(text)
+        return users_json(text)
     except json.JSONDecodeError as error:
         message = _point_at(text, error)
     except ValueError as error:

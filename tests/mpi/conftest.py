@@ -7,6 +7,12 @@ from jobs import BACKENDS, PROGRAMS, ROOT, SMOKE, command
 
 
 @pytest.fixture
+def without_gpus(monkeypatch):
+    """Hide the GPUs of this machine from the ranks of a test."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+@pytest.fixture
 def mpirun():
     """Return run(ranks, *arguments, status=0): start Python on that many ranks and return the finished process."""
 

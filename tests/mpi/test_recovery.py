@@ -192,6 +192,7 @@ def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp
     assert state(folder)["iteration"] == 2 and len(ids(folder)) == len(set(ids(folder)))
 
 
+@pytest.mark.usefixtures("without_gpus")
 def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, tmp_path):
     """The only rank with a GPU is killed: the others leave with a checkpoint of what it had done but for one step."""
     folder = tmp_path / "run"

@@ -134,6 +134,7 @@ def test_games_travel_as_they_are_finished(mpirun, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_gpus")
 def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tmp_path):
     refused = mpirun(2, "run_dist.py", *OPTIONS, "--set", "train.ranks=gpu", "--logdir", tmp_path / "run", status=2)
     assert refused.stderr.count("no rank sees a GPU") == 1 and "Traceback" not in refused.stderr
@@ -142,6 +143,7 @@ def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tm
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("without_gpus")
 def test_the_table_says_what_self_play_and_training_compute_in(mpirun, tmp_path):
     options = [*OPTIONS, "--set", "iterations=1", "--set", "network.engine=torch", "--logdir", tmp_path / "run"]
     done = mpirun(2, "run_dist.py", *options, "--set", "network.precision=fp32", "--mixed_precision", "true", "--set",
