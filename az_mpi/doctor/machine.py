@@ -5,6 +5,7 @@ from collections import Counter
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
 
 GIB = 2**30
+ROOMY = 8  # cores for each rank, where more ranks on a GPU play faster (docs/performance.md, "One GPU")
 
 
 def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
@@ -41,6 +42,12 @@ def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
             found.append(Check("device", WARNING, f"ranks share a GPU of {', '.join(hosts)} without NVIDIA's "
                                "Multi-Process Service (MPS): the GPU works for one rank at a time",
                                "nvidia-cuda-mps-control -d there before mpirun"))
+    for host in dict.fromkeys(host for host, _ in holders):
+        here = [rank for rank in ranks if rank["host"] == host]
+        cores_num = len(set().union(*[rank["cores"] for rank in here])) // len(here)
+        if cores_num >= ROOMY:
+            found.append(Check("device", WARNING, f"{host}: {cores_num} cores for each rank with a GPU, more than one "
+                               "rank can use", "about four ranks a GPU, with --set train.ranks=gpu (docs/gpus.md)"))
     gpus = sum(bool(torch.get("devices")) for torch in torches)
     return [*found, Check("devices", OK, f"{gpus} of {len(ranks)} ranks have a GPU" if gpus else "no GPU: processors "
                           "play and train")], table

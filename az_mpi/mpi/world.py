@@ -134,11 +134,6 @@ class World:
             raise (NotNow if outcome["status"] == NotNow.status else Refusal)(outcome["refusal"])
         return outcome["result"]
 
-    def agree(self, item: Any) -> list[int]:
-        """Return the ranks whose item differs from root's, [] if all agree. Collective."""
-        items = self.collect(item)
-        return [rank for rank, other in enumerate(items) if other != items[0]]
-
     @collective
     def sum(self, values: np.ndarray) -> np.ndarray:
         """Return the sum over ranks of an array of int64 or float64. Collective."""

@@ -42,7 +42,7 @@ def check(world, trainers_num, calibrates):
                           progress=SimpleNamespace(step=0))  # fmt: skip
     before, counted = resnet.weights_hash(network), World.sent_bytes
     weights.broadcast_weights(run)
-    assert world.agree(loaded) == [] and len(loaded) == 1
+    assert world.collect(loaded) == [loaded] * world.size and len(loaded) == 1
     assert (loaded == [before]) == trains
     size = sum(tensor.nbytes for tensor in network.state_dict().values())
     expected = size * (world.size - trainers_num) * world.is_root
@@ -52,7 +52,7 @@ def check(world, trainers_num, calibrates):
     planes = run.playing.calibration
     assert (planes is not None) == calibrates
     if calibrates:
-        assert world.agree(planes.tolist()) == [] and len(planes) == CALIBRATION_NUM
+        assert world.collect(planes.tolist()) == [planes.tolist()] * world.size and len(planes) == CALIBRATION_NUM
         assert {len(np.argwhere(board)) for board in planes} == {1}, "not root's positions"
 
 
