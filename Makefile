@@ -39,7 +39,7 @@ test-rest: setup ## the tests that `make test` leaves out: real processes, MPI j
 
 test-all: test test-rest ## both
 
-test-long: setup ## tests that take longer: every command of the documents, more faults, what the shipped configurations reach
+test-long: setup ## longer forms of those tests: all commands of the documents, more faults, what the configurations reach
 	python -m pytest $(TESTS) -q -m slow
 
 test-cluster: setup ## the tests on hosts and a Slurm of their own: root, and the Debian packages that .ci/run installs

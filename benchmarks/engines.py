@@ -36,7 +36,8 @@ def main():
     take_one_core()
     game = games.make(arguments.game)
     settings = models.Network(blocks=arguments.blocks, channels=arguments.channels, block=arguments.block)
-    network, where = resnet.build(game, settings, seed=1), "cuda:0" if torch.cuda.is_available() else "cpu"
+    network = resnet.build(game, settings, seed=1)
+    where = "cuda:0" if torch.cuda.is_available() else "cpu"
     made = {kind: engines.make(KINDS[kind][0], network, game, where, 1, KINDS[kind][1]) for kind in arguments.engines}
     figures = [measure(made, network, game, arguments.batches) for _ in range(arguments.runs)]
     choices = ", ".join(choice for _, choice in made.values())

@@ -37,7 +37,7 @@ class Train(Section):
     """Who trains, on what and how fast."""
 
     ranks: Literal["all", "root_host", "gpu"] | whole(1) = free("all", (
-        'Who trains: "all" ranks, those on the "root_host", those that own a "gpu", or a number of ranks. The others '
+        'Who trains: "all" ranks, those on the "root_host", one for each "gpu", or a number of ranks. The others '
         'go on playing meanwhile.'))
     root_host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=253)] = free("", (
         'The host of root, the rank that writes the files of the run: its name or IPv4 address. Its ranks come first, '

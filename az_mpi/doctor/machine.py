@@ -5,11 +5,10 @@ from collections import Counter
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
 
 GIB = 2**30
-ROOMY = 8  # cores for each rank, where more ranks on a GPU play faster (docs/performance.md, "One GPU")
 
 
-def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
-    """Check what the ranks compute on; return (checks, rows of a table, the heading first)."""
+def devices(ranks: Ranks, trainers: str | int = "all") -> tuple[list[Check], list[tuple]]:
+    """Check what the ranks compute on; return (checks, rows of a table, the heading first). trainers: `train.ranks`."""
     torches, found = [rank["libraries"]["torch"] for rank in ranks], []
     table: list[tuple] = [("rank", "host", "cores", "device")]
     holders = Counter()
@@ -35,19 +34,13 @@ def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
                            "the CUDA build of torch that the driver can run; look at CUDA_VISIBLE_DEVICES"))
     if shared := [place for place, num in holders.items() if num > 1]:
         host, index = shared[0]
-        found.append(Check("device", WARNING, f"{holders[shared[0]]} ranks share cuda:{index} of {host}: they can "
-                           "play on it, but NCCL lets only one of them train", "--set train.ranks=gpu"))
+        if trainers != "gpu":
+            found.append(Check("device", WARNING, f"{holders[shared[0]]} ranks share cuda:{index} of {host}: they can "
+                               "play on it, but NCCL lets only one of them train", "--set train.ranks=gpu"))
         alone = {rank["host"] for rank in ranks if not rank["mps"]}
         if hosts := sorted({host for host, _ in shared} & alone):
-            found.append(Check("device", WARNING, f"ranks share a GPU of {', '.join(hosts)} without NVIDIA's "
-                               "Multi-Process Service (MPS): the GPU works for one rank at a time",
-                               "nvidia-cuda-mps-control -d there before mpirun"))
-    for host in dict.fromkeys(host for host, _ in holders):
-        here = [rank for rank in ranks if rank["host"] == host]
-        cores_num = len(set().union(*[rank["cores"] for rank in here])) // len(here)
-        if cores_num >= ROOMY:
-            found.append(Check("device", WARNING, f"{host}: {cores_num} cores for each rank with a GPU, more than one "
-                               "rank can use", "about four ranks a GPU, with --set train.ranks=gpu (docs/gpus.md)"))
+            found.append(Check("device", OK, f"ranks share a GPU of {', '.join(hosts)} without NVIDIA's Multi-Process "
+                               "Service (nvidia-cuda-mps-control -d before mpirun): they take turns on it"))
     gpus = sum(bool(torch.get("devices")) for torch in torches)
     return [*found, Check("devices", OK, f"{gpus} of {len(ranks)} ranks have a GPU" if gpus else "no GPU: processors "
                           "play and train")], table

@@ -11,7 +11,7 @@ from marks import slow
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-HANG_S, ITERATIONS = 6.0, 12
+HANG_S, ITERATIONS = 6.0, 20
 OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "shared/run", "--games_num", 60,
            "--set", f"iterations={ITERATIONS}"]
 for setting in ("train.replay_ratio=0.1", "exchange.every_s=0.5", "evaluate.opponents=[]", "report.tensorboard=false",

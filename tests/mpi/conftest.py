@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from jobs import BACKENDS, PROGRAMS, ROOT, SMOKE, command
+from jobs import PROGRAMS, ROOT, SMOKE, command
 
 
 @pytest.fixture
@@ -56,20 +56,13 @@ def start_mpirun():
 
 @pytest.fixture
 def program(mpirun):
-    """Return run(ranks, name, *arguments, num=1): run a program of tests/mpi/programs, whose asserts are the test.
+    """Return run(ranks, name, *arguments): run a program of tests/mpi/programs, whose asserts are the test."""
 
-    num: of programs, for "several"."""
-
-    def run(ranks, name, *arguments, num=1):
+    def run(ranks, name, *arguments):
+        num = len(arguments) if name == "several" else 1
         done = mpirun(ranks, PROGRAMS / f"{name}.py", *arguments)
         # Each rank says so at its end: a program that ended early has not tested anything.
         assert done.stdout.count("all checks passed") == num * ranks, done.stdout + done.stderr
         return done
 
     return run
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request):
-    """The name of each backend that this MPI has, in turn."""
-    return request.param

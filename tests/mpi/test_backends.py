@@ -1,4 +1,4 @@
-"""What sums gradients over the trainers, on real ranks: the same tests for each backend that this MPI has."""
+"""What sums gradients over the trainers, on real ranks, by each backend that this MPI has."""
 
 import json
 
@@ -11,9 +11,10 @@ from az_mpi.storage import checkpoint
 pytestmark = pytest.mark.mpi
 
 
-def needs_horovod(*values):
+def needs_horovod(*values, marks=()):
     """Return a set of parameters for the MPI that Horovod is built against."""
-    return pytest.param(*values, marks=pytest.mark.skipif("horovod" not in BACKENDS, reason="Horovod has another MPI"))
+    reason = pytest.mark.skipif("horovod" not in BACKENDS, reason="Horovod has another MPI")
+    return pytest.param(*values, marks=[reason, *marks])
 
 
 
@@ -27,11 +28,12 @@ MANY_BUCKETS = "gradient_checks ddp cpu 100"  # bytes: nearly every parameter in
     slow(2, ["session_checks ddp", "gradient_checks ddp"]),
     needs_horovod(2, ["optimizer_checks horovod"]),
     needs_horovod(4, ["session_checks horovod", "gradient_checks horovod"]),
+    needs_horovod(2, ["session_checks horovod", "gradient_checks horovod"], marks=[pytest.mark.slow]),
 ])  # fmt: skip
 def test_sums_steps_and_losses_are_those_of_one_process(program, ranks, programs):
     """The gradient of a global batch, two steps with each optimiser, sessions that are repeated, also by fewer ranks,
     and the mean loss of an iteration."""
-    program(ranks, "several", *programs, num=len(programs))
+    program(ranks, "several", *programs)
 
 
 @pytest.mark.parametrize("backend", [BACKENDS[0], *map(slow, BACKENDS[1:])])

@@ -196,7 +196,8 @@ def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp
 def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, tmp_path):
     """The only rank with a GPU is killed: the others leave with a checkpoint of what it had done but for one step."""
     folder = tmp_path / "run"
-    words = [PROGRAMS / "no_gpu_left.py", *BASE, *PHASES["train"], "--set", "train.ranks=gpu", "--logdir", folder]
+    words = [PROGRAMS / "no_gpu_left.py", *BASE, "--set", "train.replay_ratio=80.0", "--set", "iterations=2", "--set",
+             "train.ranks=gpu", "--logdir", folder]
     process = start_mpirun(3, *words, options=["--with-ft", "ulfm"])
     wait_for(said(folder, "step 30:"), process)
     ranks_of(process, "no_gpu_left.py")[0].kill()

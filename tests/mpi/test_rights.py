@@ -56,6 +56,7 @@ def test_what_may_not_be_read_is_neither_damaged_nor_passed_over(start, tmp_path
     go_on, model = ["--set", "iterations=3", "--set", "storage.give_up_s=2"], "checkpoints/000002/model.safetensors"
     for name, rights, options, status, words in (
         (model, 0, go_on, 2, "Permission denied: "),
+        (model, 0, [*go_on, "--without_checkpoint"], 2, "Permission denied: "),
         (model, 0, ["--mode", "eval"], 2, "/checkpoints cannot be read: Permission denied: model.safetensors ("),
         ("games/000000-000.h5", 0, go_on, 75, "/games cannot be read: Permission denied: 000000-000.h5 ("),
         (".", 0o550, ["--mode", "selfplay"], 2, "Permission denied: "),

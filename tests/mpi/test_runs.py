@@ -67,7 +67,7 @@ ELSEWHERE = ["selfplay.start_share=0.7", "selfplay.random_plies=2", "replay.wind
     slow((1, 2, 4), ["search.algorithm=puct"]),
     slow((1, 2, 4), FORCED),
     slow((1, 2, 4), ELSEWHERE),
-])  # fmt: skip
+], ids=["gumbel", "all of puct", "puct", "forced", "elsewhere"])  # fmt: skip
 def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path, numbers, search):
     options = [*SMALL, "--set", "network.engine=uniform", "--games_num", 21]
     options += [word for setting in search for word in ("--set", setting)]

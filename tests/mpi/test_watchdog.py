@@ -27,7 +27,8 @@ def start(start_mpirun, tmp_path):
     return start
 
 
-@pytest.mark.parametrize("victim, phase", [slow(0, "play"), slow(2, "play"), slow(0, "train"), slow(2, "train")])
+@pytest.mark.slow  # tests/faults has a root that is stopped (seed 111)
+@pytest.mark.parametrize("victim, phase", [(0, "play"), (2, "play"), (0, "train"), (2, "train")])
 def test_a_stopped_rank_is_killed_and_the_others_go_on(start, tmp_path, victim, phase):
     options, begun = {"play": (PLAY, "self-play: [0-9]{3} of"), "train": (TRAIN, "step 30:")}[phase]
     process = start(*options)

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.mpi
     (4, ["world_checks 2048"]),
     slow(2, ["shared_memory_checks", "deal_checks"]),
 ])  # fmt: skip
-def test_collectives_shared_memory_and_waiting_are_as_defined(program, ranks, programs):
+def test_collectives_dealing_shared_memory_and_waiting_are_as_defined(program, ranks, programs):
     """shared_memory_checks comes first, since it measures by how much the peak of memory grows."""
-    program(ranks, "several", *programs, num=len(programs))
+    program(ranks, "several", *programs)
 
 
 def test_where_home_is_not_set(tmp_path):

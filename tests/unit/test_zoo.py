@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import make_config
+from marks import slow
 
 from az_mpi import __main__, games
 from az_mpi.core import registry
@@ -55,10 +56,11 @@ def shipped():
     return files or [pytest.param(None, marks=pytest.mark.skip(reason="no network is shipped yet"))]
 
 
-@pytest.mark.process  # not in `make test`: it takes 5 to 20 s for each
+@pytest.mark.process  # not in `make test`: it takes 2 to 15 s for each, and a minute with all simulations
+@pytest.mark.parametrize("simulations", [16, slow(10**6)])
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: path and path.stem)
-def test_each_network_is_as_strong_as_it_says(path, world):
-    check(path, world, simulations=16)  # they say it of 100 or so, which takes five times as long
+def test_each_network_is_as_strong_as_it_says(path, world, simulations):
+    check(path, world, simulations)
 
 
 def test_together_they_are_small():

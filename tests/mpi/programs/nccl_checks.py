@@ -40,7 +40,6 @@ def main():
     assert "nccl" in backend.describe()
     weight = torch.nn.Parameter(torch.zeros(NUMBERS, device=DEVICE))
     victim = world.rank == world.size - 1
-    begun = time.monotonic()
     try:
         with backend.session():
             optimizer = backend.wrap(torch.optim.SGD([weight], lr=1.0), [("weight", weight)])
