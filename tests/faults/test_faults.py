@@ -13,8 +13,8 @@ pytestmark = pytest.mark.mpi
 
 # Between them: every rank but one dies; root dies in the rename of the last checkpoint, between a segment's writing and
 # its rename, and in the last report; root hangs; the next root cannot read; an allreduce and a recovery are broken off;
-# a whole mpirun is broken off; a job is told to stop. The disk is full nightly (105); tests/cluster has that too. Each is
-# early enough in its phase to come to pass however fast the machine is.
+# a whole mpirun is broken off; a job is told to stop. Nightly the disk is full (105); tests/cluster has that too.
+# Each is early enough in its phase to come to pass however fast the machine is.
 SEEDS = (8, 9, 16, 101, slow(105), 111, 126, 239, 734, 1801)
 
 
