@@ -12,7 +12,7 @@ def without_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def mpirun():
     """Return run(ranks, *arguments, status=0): start Python on that many ranks and return the finished process."""
 
@@ -25,7 +25,7 @@ def mpirun():
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run_dist(mpirun):
     """Return run(ranks, logdir, *options, status=0): train on configs/smoke.json."""
 

@@ -49,7 +49,7 @@ def records(folder, kind):
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
-@pytest.mark.parametrize("backend, ranks", zip(BACKENDS, (2, 3)))
+@pytest.mark.parametrize("backend, ranks", list(zip(BACKENDS, (2, 3))))
 def test_a_rank_without_memory_makes_all_take_smaller_parts(program, backend, ranks):
     program(ranks, "memory_checks", backend)
 

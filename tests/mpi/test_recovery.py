@@ -1,6 +1,7 @@
 """Ranks that are killed: the others go on, with every game that was finished by one of them or stored."""
 
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -148,7 +149,7 @@ def weights(folder):
     return (max((folder / "checkpoints").iterdir()) / "model.safetensors").read_bytes()
 
 
-def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, tmp_path):
+def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, start_mpirun, tmp_path):
     """Three times in turn, in a training and in play; each time its partner has its state. The last rank trains on
     alone, and what comes of it are the weights of a run that nothing has befallen, to the bit. An average of them
     plays: both have to survive."""
@@ -175,7 +176,11 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, tmp
             assert abs(int(found[1].replace(",", "")) - taken) <= 1, line
     assert phases == ["train", "play", "train"] and taken > 400
     check_whole(folder, 2)
-    unbroken = start(4, *options, "--logdir", tmp_path / "unbroken")
+    # One rank, with as many threads as each of the four.
+    cores = sorted(os.sched_getaffinity(0))
+    mine = ",".join(map(str, cores[: max(1, len(cores) // 4)]))
+    unbroken = start_mpirun(1, "run_dist.py", *BASE, *options, "--summary_frequency", 1000, "--logdir",
+                            tmp_path / "unbroken", prefix=["taskset", "-c", mine])
     output = unbroken.communicate(timeout=240)[0]  # all of it, more than a pipe holds
     assert unbroken.returncode == 0, output
     assert weights(tmp_path / "unbroken") == weights(folder)
@@ -196,8 +201,8 @@ def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp
 def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, tmp_path):
     """The only rank with a GPU is killed: the others leave with a checkpoint of what it had done but for one step."""
     folder = tmp_path / "run"
-    words = [PROGRAMS / "no_gpu_left.py", *BASE, "--set", "train.replay_ratio=80.0", "--set", "iterations=2", "--set",
-             "train.ranks=gpu", "--logdir", folder]
+    options = [*BASE, *PHASES["train"], "--set", "train.replay_ratio=80.0", "--logdir", folder]
+    words = [PROGRAMS / "no_gpu_left.py", *options, "--set", "train.ranks=gpu"]
     process = start_mpirun(3, *words, options=["--with-ft", "ulfm"])
     wait_for(said(folder, "step 30:"), process)
     ranks_of(process, "no_gpu_left.py")[0].kill()
@@ -208,8 +213,7 @@ def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, 
     left = state(folder)
     assert taken - 1 <= left["step"] <= taken and taken >= 30 and left["phase"] == "train"
     end = left["step"] + 20
-    again = start_mpirun(2, "run_dist.py", *BASE, *PHASES["train"], "--train_distributed", "--max_steps", end,
-                         "--logdir", folder)  # fmt: skip
+    again = start_mpirun(2, "run_dist.py", *options, "--train_distributed", "--max_steps", end)
     output = again.communicate(timeout=240)[0]
     assert again.returncode == 0 and re.search(rf"resumed after .* {left['step']} steps", output), output
     assert state(folder)["step"] == end and len(ids(folder)) == len(set(ids(folder)))

@@ -10,13 +10,27 @@ import pytest
 from jobs import PROGRAMS, SMALL, SMOKE, columns, newest, records
 from marks import slow
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("runs in trouble")]  # one worker makes `whole_runs`
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(run_dist, tmp_path):
+@pytest.fixture(scope="module")
+def whole_runs(run_dist, tmp_path_factory):
+    """Return copy(iterations, folder): a copy of a whole run of SMALL, which one rank has made once."""
+    made = {}
+
+    def copy(iterations, folder):
+        if iterations not in made:
+            made[iterations] = tmp_path_factory.mktemp("whole") / "run"
+            run_dist(1, made[iterations], *SMALL, "--set", f"iterations={iterations}")
+        return shutil.copytree(made[iterations], folder)
+
+    return copy
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(run_dist, whole_runs, tmp_path):
     options = [*SMALL, "--set", "iterations=2"]
-    run_dist(1, tmp_path / "whole", *options)
-    shutil.copytree(tmp_path / "whole", tmp_path / "run")
+    whole_runs(2, tmp_path / "whole")
+    whole_runs(2, tmp_path / "run")
     model = newest(tmp_path / "run") / "model.safetensors"
     content = bytearray(model.read_bytes())
     content[len(content) // 2] ^= 1
@@ -28,8 +42,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(run_dist, tmp_path):
     assert np.array_equal(columns(tmp_path / "run")["games/id"], columns(tmp_path / "whole")["games/id"])
 
 
-def test_a_changed_configuration_is_refused_unless_the_key_may_change(run_dist, tmp_path):
-    run_dist(1, tmp_path / "run", *SMALL, "--set", "iterations=1")
+def test_a_changed_configuration_is_refused_unless_the_key_may_change(run_dist, whole_runs, tmp_path):
+    whole_runs(1, tmp_path / "run")
     before = sorted((tmp_path / "run").rglob("*"))
     refused = run_dist(2, tmp_path / "run", *SMALL, "--set", "network.channels=16", "--set", "seed=9", status=2)
     assert refused.stderr.count("network.channels: 8 in the run, 16 now") == 1
@@ -86,10 +100,10 @@ def test_a_slow_disk_holds_up_checkpoints_only(mpirun, tmp_path):
     assert state["positions_num"] == len(columns(tmp_path / "run")["positions/game"])
 
 
-def test_a_full_disk_pauses_the_run_and_then_stops_it(mpirun, run_dist, tmp_path):
+def test_a_full_disk_pauses_the_run_and_then_stops_it(mpirun, run_dist, whole_runs, tmp_path):
     """No checkpoint counts what is not there, and every rank leaves with 75."""
     program = PROGRAMS / "slow_disk.py"
-    run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=1")
+    whole_runs(1, tmp_path / "run")
     done = mpirun(2, program, "full", "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--set",
                   "storage.give_up_s=2", status=75)
     assert done.stdout.count("paused: ") == 1 and "No space left on device" in done.stdout
@@ -97,7 +111,7 @@ def test_a_full_disk_pauses_the_run_and_then_stops_it(mpirun, run_dist, tmp_path
     assert "Traceback" not in done.stdout + done.stderr
     assert newest(tmp_path / "run").name == "000001"
     assert [path.name for path in (tmp_path / "run" / "games").iterdir()] == ["000000-000.h5"]
-    run_dist(2, tmp_path / "run", *SMALL)
+    run_dist(1, tmp_path / "run", *SMALL)
     assert newest(tmp_path / "run").name == "000002"
 
 
@@ -107,14 +121,13 @@ def test_a_failing_root_still_stores_the_games_it_has(mpirun, run_dist, tmp_path
     done = mpirun(2, program, "fault", *options, status=70)
     assert "ZeroDivisionError" in done.stderr and "segments were not written" not in done.stdout
     assert [path.name for path in (tmp_path / "run" / "games").iterdir()] == ["000000-000.h5"]
-    run_dist(2, tmp_path / "run", *SMALL)
+    run_dist(1, tmp_path / "run", *SMALL)
     assert records(tmp_path / "run", "iteration")[0]["games_num"] == 0  # none of them is played again
 
 
-def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_dist, tmp_path):
-    run_dist(3, tmp_path / "run", *SMALL, "--set", "iterations=1")
+def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_dist, whole_runs, tmp_path):
+    whole_runs(1, tmp_path / "run")
     log = tmp_path / "run" / "logs" / "rank-002.log"
-    log.unlink()
     log.symlink_to("/dev/full")
     too_long = tmp_path / ("x" * 300)
     refused = run_dist(2, too_long, *SMALL, status=2)
@@ -124,8 +137,8 @@ def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_
     assert "rank 2 of 3 on" in done.stderr and "ZeroDivisionError" in done.stderr
 
 
-def test_damaged_segments_are_set_aside_and_training_goes_on(run_dist, tmp_path):
-    run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=2")
+def test_damaged_segments_are_set_aside_and_training_goes_on(run_dist, whole_runs, tmp_path):
+    whole_runs(2, tmp_path / "run")
     games = tmp_path / "run" / "games"
     (games / "000000-000.h5").write_bytes(b"no segment")
     content = bytearray((games / "000001-000.h5").read_bytes())
@@ -138,8 +151,8 @@ def test_damaged_segments_are_set_aside_and_training_goes_on(run_dist, tmp_path)
     assert sorted(path.name for path in games.iterdir()) == names
 
 
-def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, tmp_path):
-    run_dist(1, tmp_path / "run", *SMALL)
+def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, whole_runs, tmp_path):
+    whole_runs(2, tmp_path / "run")
     for path in (tmp_path / "run" / "checkpoints").iterdir():
         (path / "state.json").write_text("{}")
     before = sorted(path for path in (tmp_path / "run").rglob("*"))
@@ -151,27 +164,27 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, 
     assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 
-def test_checkpoints_that_are_gone_or_of_another_network_do_not_begin_a_run_anew(run_dist, tmp_path):
-    run_dist(1, tmp_path / "run", *SMALL)
+def test_checkpoints_that_are_gone_or_of_another_network_do_not_begin_a_run_anew(run_dist, whole_runs, tmp_path):
+    whole_runs(2, tmp_path / "run")
     run_dist(1, tmp_path / "other", *SMALL, "--set", "network.channels=16", "--set", "iterations=1")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     for copied, said in ((False, "no checkpoint of this run is whole"), (True, "another network's")):
         if copied:
             shutil.copytree(tmp_path / "other" / "checkpoints", tmp_path / "run" / "checkpoints")
         before = sorted((tmp_path / "run").rglob("*"))
-        refused = run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=3", status=2)
+        refused = run_dist(1, tmp_path / "run", *SMALL, "--set", "iterations=3", status=2)
         assert refused.stderr.count(said) == 1 and refused.stderr.count("--without_checkpoint") == 1
         assert "Traceback" not in refused.stderr and sorted((tmp_path / "run").rglob("*")) == before
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    run_dist(2, tmp_path / "run", *SMALL, "--without_checkpoint")
+    run_dist(1, tmp_path / "run", *SMALL, "--without_checkpoint")
     assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 
-def test_only_a_whole_checkpoint_is_evaluated(run_dist, mpirun, tmp_path):
-    run_dist(1, tmp_path / "run", *SMALL, "--set", "iterations=1")
+def test_only_a_whole_checkpoint_is_evaluated(mpirun, whole_runs, tmp_path):
+    whole_runs(1, tmp_path / "run")
     (newest(tmp_path / "run") / "model.safetensors").write_bytes(b"")
-    for mode in ("eval", "selfplay"):
-        done = mpirun(2, "run_dist.py", "--mode", mode, "--logdir", tmp_path / "run", status=2)
+    for ranks, mode in ((2, "eval"), (1, "selfplay")):
+        done = mpirun(ranks, "run_dist.py", "--mode", mode, "--logdir", tmp_path / "run", status=2)
         assert done.stderr.count("holds no whole checkpoint") == 1 and done.stdout == ""
     assert newest(tmp_path / "run").name == "000001"  # looking does not set aside
     other = ["--mode", "eval", "--logdir", tmp_path / "run", "--set", "network.channels=16"]

@@ -75,14 +75,13 @@ def check(world, backend, moment):
     last = world.rank == world.size - 1
     failures = limit_memory(short.network, moment, ROOM) if last else []
     if moment == "first_part":
-        whole.micro_batch = short.micro_batch = (whole.local_batch + 1) // 2
+        whole.micro_batch = short.micro_batch = (whole.micro_batch + 1) // 2
     for learner in (whole, short):
         due = Progress(samples_due=STEPS * BATCH)
         assert learner.train(replay, due, lambda step, values: summaries.append(values), watch) == STEPS
 
     # Halved together, for the rest of the run, until the last rank has room.
-    sizes, size = [], -(-BATCH // world.size)
-    size = (world.collect(whole.local_batch)[0] + 1) // 2 if moment == "first_part" else size
+    sizes, size = [], whole.micro_batch
     while size > ROOM:
         size = (size + 1) // 2
         sizes.append(size)
