@@ -34,7 +34,7 @@ test: setup ## set up and run the quick tests: units, a run on 2 ranks, a resume
 
 # MPI jobs and tests on hosts of their own wait a good deal, so two at a time hardly slow each other down. A third one
 # does: with more ranks than cores, ranks that wait in MPI take time from those that work.
-test-rest: setup ## the tests that `make test` leaves out: real processes, MPI jobs, faults, hosts, documents (25 minutes)
+test-rest: setup ## the tests that `make test` leaves out: real processes, MPI jobs, faults, hosts, documents (35 minutes)
 	python -m pytest $(TESTS) -q -n $(WORKERS) -m "not quick and not slow" --durations=25
 
 test-all: test test-rest ## both
