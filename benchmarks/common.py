@@ -17,7 +17,6 @@ import az_mpi
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.core.arguments import setting
-from az_mpi.mpi import placement
 from az_mpi.network import resnet
 from az_mpi.storage import checkpoint, run_folder
 
@@ -66,13 +65,6 @@ def network_of(arguments):
         newest, _ = checkpoint.load_newest(arguments.run / "checkpoints", set_aside=False)
         network.load_state_dict(newest.model)
     return config, game, network
-
-
-def device(world):
-    """Return the torch device of this rank, and begin to use it: the first use of a GPU takes seconds."""
-    chosen = placement.choose_device(world)
-    torch.zeros(1, device=chosen)
-    return chosen
 
 
 def take_one_core(index=0):

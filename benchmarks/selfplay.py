@@ -20,9 +20,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import add_network, bare_rate, device, make_parser, network_of, spread, take_one_core, tell
+from common import add_network, bare_rate, make_parser, network_of, spread, take_one_core, tell
 
 from az_mpi.doctor.trial import play_for
+from az_mpi.mpi import placement
 from az_mpi.mpi.world import World
 from az_mpi.network import engines
 from az_mpi.network.cache import network_evaluator
@@ -43,7 +44,8 @@ def main():
     world = World.start()
     take_one_core(world.local_rank)
     config, game, network = network_of(arguments)
-    engine, choice = engines.make(arguments.engine, network, game, device(world), 1, config.network.precision)
+    device = placement.choose_device(world)
+    engine, choice = engines.make(arguments.engine, network, game, device, 1, config.network.precision)
     evaluate = network_evaluator(game, engine, config.network)
     player = Player(config, game, evaluate, world.rank, groups_num=2 if evaluate.in_background else 1)
     engine.prepare(player.batch_max)
