@@ -1,12 +1,13 @@
-"""The same self-play with pgx and mctx (JAX): Connect Four, a residual network of 5 blocks of 64 channels, one core.
+"""The same self-play with pgx and mctx (JAX): Connect Four, a residual network of 5 blocks of 64 channels, on one core,
+or on a GPU if JAX sees one.
 
     python -m venv jax-env && jax-env/bin/pip install jax pgx mctx
     taskset -c 0 jax-env/bin/python benchmarks/others/pgx_mctx.py
     python benchmarks/others/turns.py --run RUN 'jax-env/bin/python benchmarks/others/pgx_mctx.py --counts 64'
 
 It needs nothing of az_mpi and runs in an environment of its own. The network is that of az_mpi (3x3 convolutions, heads
-of 32 channels) in f32, which is what JAX computes on processors; the search is mctx's Gumbel MuZero policy over the
-true rules, as in pgx's own AlphaZero example. Prints simulations/s and positions/s for each batch size, the median of
+of 32 channels), in f32, which is what JAX computes on processors, or in bfloat16 (--dtype, for GPUs); the search is
+mctx's Gumbel MuZero policy over the true rules, as in pgx's own AlphaZero example. Prints simulations/s and positions/s for each batch size, the median of
 the runs, and the network alone.
 """
 
@@ -28,12 +29,14 @@ ENV = pgx.make("connect_four")
 CELLS = 42
 
 
-def parameters(key, blocks, channels):
+def parameters(key, blocks, channels, dtype):
     """Return random weights in the order in which `network` reads them."""
     shapes = [(3, 3, 2, channels), *[(3, 3, channels, channels)] * 2 * blocks, (1, 1, channels, 32)]
     shapes += [(32 * CELLS, 7), (1, 1, channels, 32), (32 * CELLS, 64), (64, 1)]
     keys = jax.random.split(key, len(shapes))
-    return [jax.random.normal(k, s) * (s[-2] * (s[0] if len(s) == 4 else 1) ** 2) ** -0.5 for k, s in zip(keys, shapes)]
+    weights = [jax.random.normal(k, s) * (s[-2] * (s[0] if len(s) == 4 else 1) ** 2) ** -0.5
+               for k, s in zip(keys, shapes)]
+    return [w.astype(dtype) for w in weights]
 
 
 def network(weights, x):
@@ -43,12 +46,12 @@ def network(weights, x):
     def conv(x, w):
         return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
-    x = jax.nn.relu(conv(x.astype(jnp.float32), stem))
+    x = jax.nn.relu(conv(x.astype(stem.dtype), stem))
     for first, second in zip(tower[::2], tower[1::2]):
         x = jax.nn.relu(x + conv(jax.nn.relu(conv(x, first)), second))
     logits = jax.nn.relu(conv(x, policy_conv)).reshape(len(x), -1) @ policy_out
     value = jax.nn.relu(jax.nn.relu(conv(x, value_conv)).reshape(len(x), -1) @ hidden) @ out
-    return logits, jnp.tanh(value[:, 0])
+    return logits.astype(jnp.float32), jnp.tanh(value[:, 0].astype(jnp.float32))
 
 
 def recurrent(weights, _, action, state):
@@ -94,12 +97,13 @@ def main():
     parser.add_argument("--simulations", type=int, default=100)
     parser.add_argument("--batches", type=int, nargs="+", default=(16, 64, 256))
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the network")
     parser.add_argument("--counts", type=int, metavar="BATCH", help="play for ever, so many games at once, and print "
                         "totals, for turns.py")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     key = jax.random.PRNGKey(0)
-    weights = parameters(key, 5, 64)
+    weights = parameters(key, 5, 64, arguments.dtype)
     if arguments.counts:
         print_counts(weights, key, arguments.counts, arguments.simulations)
     evaluate = jax.jit(network)
@@ -122,9 +126,11 @@ def main():
                      "simulations_per_s": positions * arguments.simulations,
                      "bare_evaluations_per_s": statistics.median(evaluations)})
     if arguments.json:
-        print(json.dumps({"benchmark": "pgx and mctx", "jax": jax.__version__, "pgx": pgx.__version__, "rows": rows}))
+        print(json.dumps({"benchmark": "pgx and mctx", "jax": jax.__version__, "pgx": pgx.__version__,
+                          "backend": jax.default_backend(), "dtype": arguments.dtype, "rows": rows}))
         return
-    print(f"pgx {pgx.__version__}, mctx, jax {jax.__version__}, {arguments.simulations} simulations a move")
+    print(f"pgx {pgx.__version__}, mctx, jax {jax.__version__} on {jax.default_backend()}, {arguments.dtype}, "
+          f"{arguments.simulations} simulations a move")
     for row in rows:
         print("  batch {batch:>4}: {simulations_per_s:>8,.0f} simulations/s  {positions_per_s:>7,.1f} positions/s  "
               "{bare_evaluations_per_s:>8,.0f} bare evaluations/s".format(**row))
