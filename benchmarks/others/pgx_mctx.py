@@ -7,8 +7,8 @@ or on a GPU if JAX sees one.
 
 It needs nothing of az_mpi and runs in an environment of its own. The network is that of az_mpi (3x3 convolutions, heads
 of 32 channels), in f32, which is what JAX computes on processors, or in bfloat16 (--dtype, for GPUs); the search is
-mctx's Gumbel MuZero policy over the true rules, as in pgx's own AlphaZero example. Prints simulations/s and positions/s for each batch size, the median of
-the runs, and the network alone.
+mctx's Gumbel MuZero policy over the true rules, as in pgx's own AlphaZero example. Prints simulations/s and positions/s
+for each batch size, the median of the runs, and the network alone.
 """
 
 import argparse
