@@ -102,8 +102,8 @@ def _parser():
     parser = Parser(PROG, DESCRIPTION, EPILOG, usage=f"[mpirun -n RANKS] {PROG} --config_file FILE [options]",
                     add_help=False)
     run = parser.add_argument_group("what to run")
-    run.add_argument("--config_file", metavar="FILE", help="the configuration, JSON; only needed by --mode train, "
-                     "the other modes find it in --logdir")
+    run.add_argument("--config_file", metavar="FILE", help="the configuration, JSON; needed for a new run, while one "
+                     "in --logdir has its own")
     run.add_argument("--logdir", metavar="DIR", help="the run's folder, on a file system all hosts share; default: "
                      "runs/NAME for a configuration file NAME.json")
     run.add_argument("--mode", choices=MODES, default="train", help="train (default), or with the network of an "
@@ -210,10 +210,9 @@ def parse(argv: list[str]) -> Arguments:
     for option in ("config_file", "logdir"):
         if getattr(given, option) == "":
             parser.error(f"argument --{option}: the name is empty")
-    if given.config_file is None and given.mode == "train":
-        parser.error("--config_file FILE is needed, such as --config_file configs/smoke.json")
     if given.config_file is None and given.logdir is None:
-        parser.error(f"--mode {given.mode} needs --logdir of an existing run, or --config_file")
+        parser.error("--config_file FILE is needed, such as --config_file configs/smoke.json, or --logdir of an "
+                     "existing run")
     config_file = given.config_file and Path(given.config_file)
     logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
     return Arguments(config_file, logdir, given.mode, given.fresh, given.check_config, given.overrides, given.sources,

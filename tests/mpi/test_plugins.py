@@ -71,6 +71,10 @@ def test_a_run_with_a_game_of_ones_own_is_resumed_and_looked_at(run_dist, mpirun
     for words in (["run_dist.py", "--mode", "selfplay", "--logdir", run, "--games_num", "4"],
                   ["-m", "az_mpi", "verify", run], ["-m", "az_mpi", "report", run]):  # fmt: skip
         mpirun(1, *words)
+    mpirun(2, "run_dist.py", "--logdir", run, "--set", "iterations=3")  # by the run's own configuration and copies
+    assert (run / "checkpoints" / "000003").exists() and len(list(run.glob("sources/*/own.py"))) == 2
+    own.write_text(OWN + "# changed")
+    assert "complete" in run_dist("--set", "iterations=3").stdout  # the file is the one that made it
     page = (run / "report.html").read_text()
     assert "own.py:Rules" in page and "moves," in page and str(tmp_path / "own.py") not in page
 

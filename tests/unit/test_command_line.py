@@ -76,8 +76,8 @@ def test_of_several_options_for_a_key_the_last_counts():
 # (arguments, what must be said)
 BAD_USAGE = [
     ([], "--config_file FILE is needed"),
-    (["--mode", "eval"], "--mode eval needs --logdir"),
-    (["--mode", "selfplay", "--fresh"], "--mode selfplay needs --logdir"),
+    (["--mode", "eval"], "or --logdir of an existing run"),
+    (["--fresh"], "--config_file FILE is needed"),
     ([*FILE, "--mode", "trian"], "'trian'"),
     ([*FILE, "--mode"], "--mode"),
     (["--config_file"], "--config_file"),
