@@ -32,8 +32,10 @@ ROUND = np.dtype(
     ],
     align=True,
 )
-# An action of the round: its Gumbel number; its edge, counted from the root's first; its visits before the round.
-CONSIDERED = np.dtype([("gumbel", np.float64), ("edge", np.int32), ("before", np.int32)], align=True)
+# An action of the round: its Gumbel number and its log P; its edge, counted from the root's first; its visits before.
+CONSIDERED = np.dtype(
+    [("gumbel", np.float64), ("log_prior", np.float64), ("edge", np.int32), ("before", np.int32)], align=True
+)
 
 
 class Rule(NamedTuple):
@@ -119,50 +121,55 @@ def completed(trees: tree.Trees, b: int, n: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _logits(trees, b, n, rule, q):
-    """Return log P(a) + sigma(q(a)) of each edge of node n, float64 [edges]; -inf if it is not `playable`."""
+def _scale(trees, b, n, rule):
+    """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2. Where actions are
+    compared, s q will do."""
     node, most = trees.node[b, n], 0
     for e in range(node.first_edge, node.first_edge + node.edge_count):
         most = max(most, trees.edge[b, e].edge_visits)
-    scale = (rule.c_visit + most) * rule.c_scale
-    logits = np.empty(node.edge_count)
-    for k in range(node.edge_count):
-        e = node.first_edge + k
-        logits[k] = -np.inf
-        if root.playable(trees, b, n, e):
-            logits[k] = math.log(max(trees.edge[b, e].edge_prior, TINY)) + scale * (q[k] + 1) / 2
+    return (rule.c_visit + most) * rule.c_scale / 2
+
+
+@njit(cache=True, nogil=True)
+def _logits(trees, b, rule):
+    """Return log P(a) + s q(a) of each edge of the root, float64 [edges]; -inf if it is not `playable`. s: `_scale`."""
+    n = np.int64(0)
+    first, scale, logits = trees.node[b, n].first_edge, _scale(trees, b, n, rule), completed(trees, b, n)
+    for k in range(len(logits)):
+        prior = max(trees.edge[b, first + k].edge_prior, TINY)
+        logits[k] = math.log(prior) + scale * logits[k] if root.playable(trees, b, n, first + k) else -np.inf
     return logits
 
 
 @njit(cache=True, nogil=True)
-def _softmax(logits):
-    """Replace logits by their softmax, in place."""
-    highest, total = -np.inf, 0.0
-    for k in range(len(logits)):
-        highest = max(highest, logits[k])
-    for k in range(len(logits)):
-        logits[k] = math.exp(logits[k] - highest)
-        total += logits[k]
-    for k in range(len(logits)):
-        logits[k] /= total
-
-
-@njit(cache=True, nogil=True)
-def _improved(trees, b, n, rule, q):
-    """Return the improved policy pi' of node n, float64 [edges]."""
-    logits = _logits(trees, b, n, rule, q)
-    _softmax(logits)
-    return logits
+def _improve(trees, b, n, rule, q):
+    """Replace q, float64 [edges] of node n, by the improved policy pi': P(a) exp(sigma(q(a))), scaled to the sum 1."""
+    first, scale, highest, total = trees.node[b, n].first_edge, _scale(trees, b, n, rule), -np.inf, 0.0
+    for k in range(len(q)):
+        if not root.playable(trees, b, n, first + k):
+            q[k] = -np.inf
+        highest = max(highest, q[k])
+    for k in range(len(q)):
+        q[k] = max(trees.edge[b, first + k].edge_prior, TINY) * math.exp(scale * (q[k] - highest))
+        total += q[k]
+    for k in range(len(q)):
+        q[k] /= total
 
 
 @njit(cache=True, nogil=True)
 def _inner_edge(trees, b, n, rule):
     """Return the edge with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals (equation 14)."""
-    node = trees.node[b, n]
-    policy, num = _improved(trees, b, n, rule, completed(trees, b, n)), 0
-    for k in range(len(policy)):
-        num += trees.edge[b, node.first_edge + k].edge_visits
+    node, num = trees.node[b, n], 0
+    for e in range(node.first_edge, node.first_edge + node.edge_count):
+        num += trees.edge[b, e].edge_visits
     best, best_score = np.int64(node.first_edge), -np.inf
+    if num == 0:  # pi' is the prior: most descents end at such a node, so it is worth a shorter way
+        for e in range(node.first_edge, node.first_edge + node.edge_count):
+            if trees.edge[b, e].edge_prior > best_score:
+                best, best_score = np.int64(e), trees.edge[b, e].edge_prior
+        return best
+    policy = completed(trees, b, n)
+    _improve(trees, b, n, rule, policy)
     for k in range(len(policy)):
         e = node.first_edge + k
         score = policy[k] - trees.edge[b, e].edge_visits / (1 + num)
@@ -193,8 +200,7 @@ def _prepare(trees, b, rule):
 @njit(cache=True, nogil=True)
 def _begin_round(trees, b, rule):
     """Draw the actions that a round considers, in the order of the edges."""
-    node, this = trees.node[b, 0], rule.round[b]
-    logits = _logits(trees, b, np.int64(0), rule, completed(trees, b, np.int64(0)))
+    node, this, logits = trees.node[b, 0], rule.round[b], _logits(trees, b, rule)
     numbers, chosen, num = np.zeros(len(logits)), np.zeros(len(logits), np.bool_), 0
     if rule.explores[b]:
         for k in range(len(logits)):
@@ -212,8 +218,9 @@ def _begin_round(trees, b, rule):
     for k in range(len(logits)):
         if chosen[k]:
             considered = rule.considered[b, at]
-            considered.gumbel, considered.edge = numbers[k], k
-            considered.before = trees.edge[b, node.first_edge + k].edge_visits
+            edge = trees.edge[b, node.first_edge + k]
+            considered.gumbel, considered.log_prior = numbers[k], math.log(max(edge.edge_prior, TINY))
+            considered.edge, considered.before = k, edge.edge_visits
             at += 1
     this.begun, this.num = node.visits - 1, num
     this.length = rule.target[b] - this.begun if rule.target[b] > this.begun else max(this.begun, 1)
@@ -241,9 +248,8 @@ def _root_edge(trees, b, rule):
     """Return the root's edge that sequential halving visits next. Descents beyond the round's end, of several that were
     begun together, go on with its sweeps."""
     node, this = trees.node[b, 0], rule.round[b]
-    logits = _logits(trees, b, np.int64(0), rule, completed(trees, b, np.int64(0)))
     k = node.visits - 1 - this.begun
-    best = _best_considered(trees, b, rule, logits, level(this.num, this.length, k))
+    best = _best_considered(trees, b, rule, level(this.num, this.length, k))
     return np.int64(node.first_edge + rule.considered[b, best].edge)
 
 
@@ -255,16 +261,19 @@ def _visits(trees, b, rule, i):
 
 
 @njit(cache=True, nogil=True)
-def _best_considered(trees, b, rule, logits, visits, temperature=1.0):
-    """Return which of the actions considered has the largest temperature * Gumbel number + logit, of those with so many
-    `visits` in the round if there are any; -1 if none is playable."""
+def _best_considered(trees, b, rule, visits, temperature=1.0):
+    """Return which of the actions considered has the largest temperature * Gumbel number + log P + sigma(q), of those
+    with so many `visits` in the round if there are any; -1 if none is playable."""
+    n = np.int64(0)
+    first, scale, q = trees.node[b, n].first_edge, _scale(trees, b, n, rule), completed(trees, b, n)
     best, best_score, best_fits = -1, -np.inf, False
     for i in range(rule.round[b].num):
         considered = rule.considered[b, i]
-        score = temperature * considered.gumbel + logits[considered.edge]
+        score = temperature * considered.gumbel + considered.log_prior + scale * q[considered.edge]
         fits = _visits(trees, b, rule, i) == visits
-        if score > -np.inf and (best < 0 or fits > best_fits or (fits == best_fits and score > best_score)):
-            best, best_score, best_fits = i, score, fits
+        if best < 0 or fits > best_fits or (fits == best_fits and score > best_score):
+            if root.playable(trees, b, n, first + considered.edge):
+                best, best_score, best_fits = i, score, fits
     return best
 
 
@@ -277,7 +286,8 @@ def _policy(trees, slots, rule):
         b, n = slots[i], np.int64(0)
         if trees.node[b, n].edge_count == 0:
             continue
-        policy = _improved(trees, b, n, rule, completed(trees, b, n))
+        policy = completed(trees, b, n)
+        _improve(trees, b, n, rule, policy)
         highest = policy.max()
         for k in range(len(policy)):
             policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
@@ -296,7 +306,8 @@ def _value(trees, slots, rule):
             values[i] = node.exact_value
         elif node.edge_count > 0:
             q = completed(trees, b, n)
-            policy = _improved(trees, b, n, rule, q)
+            policy = q.copy()
+            _improve(trees, b, n, rule, policy)
             for k in range(len(q)):
                 values[i] += policy[k] * q[k]
     return values
@@ -306,15 +317,12 @@ def _value(trees, slots, rule):
 def _choose(trees, slots, rule, temperature):
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
-        b, n = slots[i], np.int64(0)
-        logits = _logits(trees, b, n, rule, completed(trees, b, n))
-        chosen, most = np.argmax(logits), 0  # the best one if no round considers any
+        b, first, most = slots[i], trees.node[slots[i], 0].first_edge, 0
         for j in range(rule.round[b].num):
-            if logits[rule.considered[b, j].edge] > -np.inf:
+            if root.playable(trees, b, np.int64(0), first + rule.considered[b, j].edge):
                 most = max(most, _visits(trees, b, rule, j))
         cold = rule.explores[b] and temperature[i] < 1
-        best = _best_considered(trees, b, rule, logits, -1 if cold else most, temperature[i] if cold else 1.0)
-        if best >= 0:
-            chosen = rule.considered[b, best].edge
-        actions[i] = trees.edge[b, trees.node[b, n].first_edge + chosen].edge_action
+        best = _best_considered(trees, b, rule, -1 if cold else most, temperature[i] if cold else 1.0)
+        chosen = rule.considered[b, best].edge if best >= 0 else np.argmax(_logits(trees, b, rule))  # no round has any
+        actions[i] = trees.edge[b, first + chosen].edge_action
     return actions

@@ -52,7 +52,7 @@ class Player:
         self.archive: starts.Archive | None = None  # positions at which games may begin
         self.states = np.empty((*moves, game.state_size), game.state_dtype)
         self.actions = np.empty(moves, np.int32)
-        self.policies: list[list[np.ndarray]] = [[] for _ in range(games_num)]  # of each game, POLICY of each move
+        self.policies: list[list[bytes]] = [[] for _ in range(games_num)]  # of each game, POLICY of each move
         self.root_values = np.empty(moves, np.float32)
         self.surprises = np.zeros(moves, np.float32)
         if config.selfplay.surprise_share:
@@ -166,7 +166,7 @@ class Player:
         entries = np.empty(len(actions), POLICY)
         entries["action"], entries["probability"] = actions, probabilities
         for slot, num, end in zip(slots, nums, np.cumsum(nums)):
-            self.policies[slot].append(entries[end - num : end].copy())  # a view would keep all of them in memory
+            self.policies[slot].append(entries[end - num : end].tobytes())
 
     def _finish(self):
         while self._ended and self.finished_num < self._allowed:
@@ -189,8 +189,8 @@ class Player:
         positions["value"] = np.where(positions["to_play"] == 0, outcome, -outcome)
         positions["root_value"] = self.root_values[slot, plies]
         positions["weight"] = weights_by_surprise(self.surprises[slot, plies], self.config.selfplay.surprise_share)
-        positions["policy_count"] = [len(entries) for entries in policies]
-        return Record(games, positions, np.concatenate(policies))
+        positions["policy_count"] = [len(entries) // POLICY.itemsize for entries in policies]
+        return Record(games, positions, np.frombuffer(b"".join(policies), POLICY))
 
 
 def weights_by_surprise(surprises: np.ndarray, share: float) -> np.ndarray:
