@@ -7,6 +7,7 @@ Ranks are named by their numbers at the start. An injection is what one rank doe
     ["disk", errno, seconds]      what the writer's thread asks of the disk fails for so long, 0: for good
     ["reads", errno, seconds]     this rank cannot open the run's files for reading for so long
     ["nan", steps]                so many gradients of this rank are not finite, 0: all that follow
+    ["slow", seconds]             each step of this rank's training takes so much longer from now on
     ["raise"]                     an exception that nobody expects
 """
 

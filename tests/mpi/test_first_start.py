@@ -14,15 +14,15 @@ def test_one_rank_compiles_for_hosts_that_share_a_cache(mpirun, tmp_path, monkey
         of others, which are Numba's own."""
         counts = tmp_path / f"counts {name}"
         counts.mkdir()
-        done = mpirun(3, PROGRAMS / "compile_counts.py", counts, "--config_file", "configs/smoke.json", "--logdir",
+        done = mpirun(2, PROGRAMS / "compile_counts.py", counts, "--config_file", "configs/smoke.json", "--logdir",
                       tmp_path / name, *options)
-        lines = [(counts / str(rank)).read_text().splitlines() for rank in range(3)]
+        lines = [(counts / str(rank)).read_text().splitlines() for rank in range(2)]
         return done.stdout, [sum("<locals>" not in line for line in names) for names in lines]
 
     said, compiled = start("first")
-    assert sorted(compiled)[:2] == [0, 0] and max(compiled) > 20
+    assert min(compiled) == 0 and max(compiled) > 20
     assert said.count("compiling the kernels") > 5
     assert said.rindex("compiling the kernels") < said.index("iteration 1 of 2")
     said, compiled = start("second", "--set", "iterations=1", "--set", "evaluate.opponents=[]")
-    assert compiled == [0, 0, 0]
+    assert compiled == [0, 0]
     assert "compiling" not in said

@@ -129,16 +129,16 @@ def test_the_hours_of_a_start_that_is_stopped_in_play_count(start_mpirun, mpirun
     """In an iteration after the first one, whose checkpoint is there already."""
     folder = tmp_path / "run"
     options = [*BASE, "--set", "train.hours=1.0", "--logdir", folder]
-    mpirun(2, "run_dist.py", *options, *SHORT)
+    mpirun(1, "run_dist.py", *options, *SHORT)
     hours = state(folder)["hours"]
-    process = start_mpirun(2, "run_dist.py", *options, *LONG["play"], "--set", "iterations=2")
+    process = start_mpirun(1, "run_dist.py", *options, *LONG["play"], "--set", "iterations=2")
     wait_for((folder / "games" / "000001-000.h5").exists, process)
     begun = time.monotonic()
     wait_for(lambda: time.monotonic() > begun + 8, process)
     process.send_signal(signal.SIGUSR2)
     assert process.wait(60) == 75 and state(folder)["hours"] == hours
     begun = time.monotonic()
-    mpirun(2, "run_dist.py", *options, *SHORT, "--set", "iterations=2")
+    mpirun(1, "run_dist.py", *options, *SHORT, "--set", "iterations=2")
     assert state(folder)["iteration"] == 2
     assert 3600 * (state(folder)["hours"] - hours) > time.monotonic() - begun + 4
 

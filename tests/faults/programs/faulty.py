@@ -50,7 +50,7 @@ PHASES = {
 }  # fmt: skip
 log = os.open(Path(PLAN["events"]) / f"{RANK}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
 faulthandler.register(signal.SIGPROF, open(Path(PLAN["events"]) / f"{RANK}.stack", "w"))
-recoveries, passages, failing, unreadable, nan_steps, given = 0, {}, None, None, 0, []
+recoveries, passages, failing, unreadable, nan_steps, slow_s, given = 0, {}, None, None, 0, 0.0, []
 
 
 def note(event, **values):
@@ -74,7 +74,7 @@ def passed(phase):
 
 
 def act(action):
-    global failing, unreadable, nan_steps
+    global failing, unreadable, nan_steps, slow_s
     kind, *details = action
     note("fired", action=action)
     if kind == "signal":
@@ -88,6 +88,8 @@ def act(action):
         unreadable = details[0], time.monotonic() + details[1]
     elif kind == "nan":
         nan_steps = details[0] or math.inf
+    elif kind == "slow":
+        slow_s = details[0]
     else:
         raise ZeroDivisionError("a fault in the test")
 
@@ -135,6 +137,7 @@ def open_file(path, flags, *arguments, function=os.open, **named):
 
 def loss(learner, *arguments, function=Learner._loss):
     global nan_steps
+    time.sleep(slow_s)
     result = function(learner, *arguments)
     if nan_steps:
         nan_steps -= 1
