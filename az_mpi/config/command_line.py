@@ -99,11 +99,11 @@ class _Set(argparse.Action):
 
 
 def _parser():
-    parser = Parser(PROG, DESCRIPTION, EPILOG, usage=f"[mpirun -n RANKS] {PROG} --config_file FILE [options]",
-                    add_help=False)
+    usage = f"[mpirun -n RANKS] {PROG} {{--config_file FILE | --logdir DIR}} [options]"
+    parser = Parser(PROG, DESCRIPTION, EPILOG, usage=usage, add_help=False)
     run = parser.add_argument_group("what to run")
-    run.add_argument("--config_file", metavar="FILE", help="the configuration, JSON; needed for a new run, while one "
-                     "in --logdir has its own")
+    run.add_argument("--config_file", metavar="FILE", help="the configuration, JSON; needed for a new run; without it "
+                     "the run in --logdir goes on with its own")
     run.add_argument("--logdir", metavar="DIR", help="the run's folder, on a file system all hosts share; default: "
                      "runs/NAME for a configuration file NAME.json")
     run.add_argument("--mode", choices=MODES, default="train", help="train (default), or with the network of an "

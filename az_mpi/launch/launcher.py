@@ -160,9 +160,9 @@ def supervise(options: Namespace, program: list[str], given: Arguments, found: m
               chosen: list[hosts.Host]) -> int:
     """Run a training and supervise it; return the exit status."""
     mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
+    max_hours = config_of(given).max_hours
     host_pool = HostPool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
     answers = None if options.no_check else first_look(options, given, found, chosen)
-    max_hours = config_of(given).max_hours
     with mpi_job.interruptible(RESUMABLE):
         return Supervisor(options, program, given.logdir, found, host_pool, chosen, max_hours, Ssh()).run(answers)
 

@@ -3,6 +3,7 @@ or on a GPU if JAX sees one.
 
     python -m venv jax-env && jax-env/bin/pip install jax pgx mctx
     taskset -c 0 jax-env/bin/python benchmarks/others/pgx_mctx.py
+    jax-env/bin/python benchmarks/others/pgx_mctx.py --dtype bfloat16 --batches 1024 4096 16384    # with jax[cuda13]
     python benchmarks/others/turns.py --run RUN 'jax-env/bin/python benchmarks/others/pgx_mctx.py --counts 64'
 
 It needs nothing of az_mpi and runs in an environment of its own. The network is that of az_mpi (3x3 convolutions, heads

@@ -5,6 +5,7 @@ import json
 import re
 
 import catalogue
+import invariants
 import pytest
 import trial
 from catalogue import Injection, Trial
@@ -31,9 +32,13 @@ def test_one_rank_after_another_is_lost_in_different_phases(tmp_path):
     kills = [(3, "train", 48, 0), (0, "segment", 2, 1), (1, "checkpoint", 2, 2)]  # each behind the recovery before it
     faults = [Injection(rank, phase, passage, ["signal", [rank], 9], after) for rank, phase, passage, after in kills]
     faults.append(Injection(1, "recovery", 1, ["reads", errno.EIO, 1.0], 1))
-    options = catalogue.OPTIONS | {"train.ranks": "all", "iterations": 5}
+    options = catalogue.OPTIONS | {"train.ranks": "all", "train.backend": "horovod", "iterations": 5}
     one = Trial(0, "kill all but one in turn", 4, tuple(faults), options)
-    check(trial.perform(one, tmp_path), one)
+    outcome = trial.perform(one, tmp_path)
+    check(outcome, one)
+    # Each recovery stores all games before the next loss: those of the dead are excused here no less.
+    assert not invariants.ids_of(outcome, "given", range(4)) - set(invariants.stored(outcome.run))
+    assert any(event["event"] == "unread" for event in outcome.first.events)
 
 
 @pytest.mark.timeout(600)
