@@ -24,18 +24,10 @@ LEAST = 1e-6  # smaller parts of the largest probability are left out of the tra
 
 # Of each tree: the round of sequential halving under way. What it visits next follows from the visits alone, so that
 # several descents can be begun, or taken back, before one is completed.
-ROUND = np.dtype(
-    [
-        ("begun", np.int32),  # simulations of the root before the round
-        ("length", np.int32),  # simulations of the round; 0: none was begun
-        ("num", np.int32),  # of actions considered
-    ],
-    align=True,
-)
+# begun: simulations of the root before the round; length: of the round, 0: none was begun; num: of actions considered.
+ROUND = np.dtype([("begun", "i4"), ("length", "i4"), ("num", "i4")], align=True)
 # An action of the round: its Gumbel number and its log P; its edge, counted from the root's first; its visits before.
-CONSIDERED = np.dtype(
-    [("gumbel", np.float64), ("log_prior", np.float64), ("edge", np.int32), ("before", np.int32)], align=True
-)
+CONSIDERED = np.dtype([("gumbel", "f8"), ("log_prior", "f8"), ("edge", "i4"), ("before", "i4")], align=True)
 
 
 class Rule(NamedTuple):
@@ -159,22 +151,19 @@ def _improve(trees, b, n, rule, q):
 @njit(cache=True, nogil=True)
 def _inner_edge(trees, b, n, rule):
     """Return the edge with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals (equation 14)."""
-    node, num = trees.node[b, n], 0
-    for e in range(node.first_edge, node.first_edge + node.edge_count):
+    first, num, best, best_score = trees.node[b, n].first_edge, 0, np.int64(0), -np.inf
+    for e in range(first, first + trees.node[b, n].edge_count):
         num += trees.edge[b, e].edge_visits
-    best, best_score = np.int64(node.first_edge), -np.inf
-    if num == 0:  # pi' is the prior: most descents end at such a node, so it is worth a shorter way
-        for e in range(node.first_edge, node.first_edge + node.edge_count):
-            if trees.edge[b, e].edge_prior > best_score:
-                best, best_score = np.int64(e), trees.edge[b, e].edge_prior
+        if trees.edge[b, e].edge_prior > best_score:
+            best, best_score = np.int64(e), trees.edge[b, e].edge_prior
+    if num == 0:  # pi' is the prior; most descents end at such a node
         return best
-    policy = completed(trees, b, n)
+    policy, best_score = completed(trees, b, n), -np.inf
     _improve(trees, b, n, rule, policy)
     for k in range(len(policy)):
-        e = node.first_edge + k
-        score = policy[k] - trees.edge[b, e].edge_visits / (1 + num)
+        score = policy[k] - trees.edge[b, first + k].edge_visits / (1 + num)
         if score > best_score and policy[k] > 0:
-            best, best_score = e, score
+            best, best_score = np.int64(first + k), score
     return best
 
 
@@ -271,9 +260,9 @@ def _best_considered(trees, b, rule, visits, temperature=1.0):
         considered = rule.considered[b, i]
         score = temperature * considered.gumbel + considered.log_prior + scale * q[considered.edge]
         fits = _visits(trees, b, rule, i) == visits
-        if best < 0 or fits > best_fits or (fits == best_fits and score > best_score):
-            if root.playable(trees, b, n, first + considered.edge):
-                best, best_score, best_fits = i, score, fits
+        better = best < 0 or fits > best_fits or (fits == best_fits and score > best_score)
+        if better and root.playable(trees, b, n, first + considered.edge):
+            best, best_score, best_fits = i, score, fits
     return best
 
 

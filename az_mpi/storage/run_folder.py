@@ -243,7 +243,7 @@ def check_same_run(path: str | Path, config: Config) -> None:
         raise RunFolderError(
             f"{path} holds a run with another configuration; these keys may not change:\n"
             + "\n".join(lines)
-            + "\n  give another --logdir for a new run, or neither these keys nor --config_file to go on as the run was;"
+            + "\n  give another --logdir for a new run, or neither these keys nor --config_file to go on as the run was"
             "\n  --help_config shows which keys may change on resume"
         )
 
