@@ -144,13 +144,8 @@ def _rescue_games(run):
     """Give the writer of a failing root a limited time to finish, and log what it could not write. Not collective.
 
     If another rank fails, MPI ends root at once; games that are not on disk then are played again."""
-    if run.files.writer is None:
-        return
-    unwritten_num, error = run.files.writer.rescue()
-    if unwritten_num:
+    if run.files.writer and (unwritten_num := run.files.writer.rescue()):
         run.report.logger.error("%d segments were not written in time; their games are lost", unwritten_num)
-    if error:
-        run.report.logger.error("a segment could not be written", exc_info=error)
 
 
 def _open(arguments, config, world, requests):

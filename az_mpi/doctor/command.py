@@ -29,7 +29,7 @@ SECONDS, SHORT_S = 5.0, 0.2  # of the trial: with a configuration of the user, a
 SMALLEST = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 8},
             "selfplay": {"parallel_games": 8}}
 DESCRIPTION = """\
-Say whether a run would start here, and how fast it would be. Checks the MPI and its launchers, Horovod, torch and
+Say whether a run would start here, and how fast it would be. Checks the MPI and its mpirun, Horovod, torch and
 devices, cores and memory, versions on every rank, the shared folder, and the network between the ranks; then tries the
 program. Start it as the run will be started, on the same hosts. Its files are removed at the end."""
 EPILOG = """\

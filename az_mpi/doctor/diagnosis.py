@@ -1,4 +1,4 @@
-"""Checks of MPI, launchers, libraries and versions. Pure functions from the facts of all ranks, see `facts.gather`."""
+"""Checks of MPI, mpirun, libraries and versions. Pure functions from the facts of all ranks, see `facts.gather`."""
 
 import re
 from typing import Any
@@ -67,17 +67,12 @@ def mpi(ranks: Ranks, why_alone: str | None) -> list[Check]:
 
 def launcher(ranks: Ranks, started_by: str | None) -> list[Check]:
     """Check what can start ranks. started_by: the launcher that started this job, or None."""
-    tools = ranks[0]["launchers"]
-    found = [Check("started_by", OK, f"this job was started by {started_by}" if started_by else
-                   "started alone, without a launcher: a job of one rank")]
-    if tools["mpirun"] or not tools["srun"]:
-        found.append(_mpirun(tools["mpirun"], ranks[0]["libraries"]["mpi4py"], started_by))
-    for name in ("srun", "ssh"):
-        if tool := tools[name]:
-            found.append(Check(name, OK, f"{tool['path']}: {tool.get('version') or 'does not answer'}"))
-        else:
-            found.append(Check(name, OK, f"{name} is not on PATH"))
-    return found
+    tool = ranks[0]["mpirun"]
+    found = Check("started_by", OK, f"this job was started by {started_by}" if started_by else
+                  "started alone, without a launcher: a job of one rank")
+    if not tool and started_by == "srun":
+        return [found]
+    return [found, _mpirun(tool, ranks[0]["libraries"]["mpi4py"], started_by)]
 
 
 def _mpirun(tool, mpi4py, started_by):

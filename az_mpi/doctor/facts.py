@@ -1,4 +1,4 @@
-"""What one rank knows of itself without asking others: its host, libraries, launchers, cores and memory."""
+"""What one rank knows of itself without asking others: its host, libraries, mpirun, cores and memory."""
 
 import json
 import os
@@ -15,14 +15,13 @@ from az_mpi.doctor import probe
 from az_mpi.doctor.checks import attempt
 
 PROBE_S, TOOL_S = 300, 20  # limits: of imports from a slow file system; of a launcher's --version
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_PROC_BIND",
-                    "OMP_PLACES", "KMP_AFFINITY")
+THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def gather(local_rank: int, with_launchers: bool) -> dict[str, Any]:
-    """Return {what: fact}, JSON-able: those of `HostFacts`, the sources as one hash, and more. with_launchers: also ask
-    the launchers on PATH, which one rank does for all."""
+def gather(local_rank: int, with_mpirun: bool) -> dict[str, Any]:
+    """Return {what: fact}, JSON-able: those of `HostFacts`, the sources as one hash, and more. with_mpirun: also ask
+    the mpirun on PATH, which one rank does for all."""
     load = os.getloadavg()[0]  # before the doctor's own work counts
     libraries = import_libraries(local_rank)
     after_start, error = attempt(probe.mpi) if "error" not in libraries["mpi4py"] else (None, None)
@@ -36,7 +35,7 @@ def gather(local_rank: int, with_launchers: bool) -> dict[str, Any]:
         "folder": str(CHECKOUT / "az_mpi"),
         "executable": sys.executable,
         "libraries": libraries,
-        "launchers": launchers() if with_launchers else None,
+        "mpirun": mpirun() if with_mpirun else None,
         "cores_num": os.cpu_count(),
         "quota": cpu_quota(),
         "load": load,
@@ -73,17 +72,13 @@ def _ended(status):
     return f"killed by signal {-status}" if status < 0 else f"status {status}"
 
 
-def launchers() -> dict[str, dict[str, str] | None]:
-    """Return {launcher: {path, version or error}} of mpirun, srun and ssh; None for one that is not on PATH."""
-    tools = {"mpirun": ["--version"], "srun": ["--version"], "ssh": ["-V"]}
-    return {name: _tool(shutil.which(name), options) for name, options in tools.items()}
-
-
-def _tool(path, options):
+def mpirun() -> dict[str, str] | None:
+    """Return {path, version or error} of the mpirun on PATH; None if there is none."""
+    path = shutil.which("mpirun")
     if path is None:
         return None
     try:
-        done = subprocess.run([path, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=TOOL_S, errors="replace")
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"path": path, "error": str(error)}

@@ -60,21 +60,17 @@ def _examine(world, logdir, folder):
         attempt(lambda: [mount_of(logdir), shutil.disk_usage(logdir).free]) if world.is_root else None)
     found = [_kind(*place) if place else Check("space", WARNING, f"its file system cannot be told: {error}")]
     _, unseen = attempt(wait_for, folder.exists)
-    steps = {} if unseen else write_steps(folder, world.rank)
-    everyone = world.collect([unseen, steps])
+    _, failed = (None, None) if unseen else attempt(write_twice, folder, world.rank)
+    everyone = world.collect([unseen, failed])
     if blind := [rank for rank, (unseen, _) in enumerate(everyone) if unseen]:
         return [*found, Check("visible", PROBLEM, f"{_where(world, blind)} does not see the folder that rank 0 on "
                               f"{world.hosts[0]} made in {logdir} ({everyone[blind[0]][0]})",
                               SAME_FOLDER)], {}
-    for step in steps:
-        errors = {rank: row[step] for rank, (_, row) in enumerate(everyone) if row[step]}
-        if errors:
-            rank = min(errors)
-            found.append(Check(step.split()[0], PROBLEM, f"{step} fails on {_where(world, errors)}: {errors[rank]}",
-                               "another file system, or other mount options"))
-    if any(check.level == PROBLEM for check in found):
-        return found, {}
-    found.append(Check("files", OK, f"every rank can {', '.join(steps)}"))
+    if bad := [rank for rank, (_, failed) in enumerate(everyone) if failed]:
+        return [*found, Check("files", PROBLEM, "writing a file (fsync, rename, fsync of the folder) fails on "
+                              f"{_where(world, bad)}: {everyone[bad[0]][1]}",
+                              "another file system, or other mount options")], {}
+    found.append(Check("files", OK, "every rank can write (fsync, rename, fsync of the folder) and replace files"))
     found += _visible(world, folder, logdir)
     speed, figures = _speed(world, folder)
     return [*found, *speed], figures
@@ -108,19 +104,11 @@ def wait_for(seen: Callable[[], object]) -> float:
     return time.monotonic() - begun
 
 
-def write_steps(folder: Path, rank: int) -> dict[str, str | None]:
-    """Do what a run does with files; return {step: the error, or None}. A run needs neither locks nor links."""
-    path = folder / f"rank-{rank}"
-
-    def write(text):
-        with whole_file(path) as temporary:
+def write_twice(folder: Path, rank: int) -> None:
+    """Do what a run does with files: one appears whole, then is replaced. A run needs neither locks nor links."""
+    for text in ("old", str(rank)):
+        with whole_file(folder / f"rank-{rank}") as temporary:
             temporary.write_text(text)
-
-    steps = {
-        "write (fsync, rename, fsync of the folder)": lambda: write("old"),
-        "replace (rename over a file that is there)": lambda: write(str(rank)),
-    }
-    return {name: attempt(act)[1] for name, act in steps.items()}
 
 
 def _visible(world, folder, logdir):

@@ -75,27 +75,13 @@ def cores(ranks: Ranks) -> list[Check]:
 
 
 def threads(ranks: Ranks) -> list[Check]:
-    """Check the variables that set numbers of threads."""
+    """Check the variables that may keep threads from a rank's cores."""
     found = []
     for name in dict.fromkeys(name for rank in ranks for name in rank["threads"]):
-        values = {rank["threads"].get(name, "(not set)") for rank in ranks}
-        words = f"{name}={' or '.join(sorted(values))}"
-        few = [k for k, rank in enumerate(ranks) if name == "NUMBA_NUM_THREADS"
-               and 0 < _number(rank["threads"].get(name)) < len(rank["cores"])]
-        if few:
-            found.append(Check("threads", WARNING, f"{words} may keep the search of {ranks_in_words(few)} from some of "
-                               "its cores", f"unset {name}"))
-        elif name in ("OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY"):
-            found.append(Check("threads", WARNING, f"{words}: threads of several ranks may be tied to the same cores",
-                               f"unset {name}; mpirun and srun bind"))
-        else:
-            found.append(Check("threads", OK, f"{words}; torch and numba use each rank's share of the cores"))
-    return found or [Check("threads", OK, "no variable sets numbers of threads: each rank takes its share of the "
-                           "cores")]
-
-
-def _number(text):
-    return int(text) if text and text.isdecimal() else 0
+        values = " or ".join(sorted({rank["threads"].get(name, "(not set)") for rank in ranks}))
+        found.append(Check("threads", WARNING, f"{name}={values} may keep threads from some of their rank's cores",
+                           f"unset {name}: mpirun and srun bind, and each rank takes its share of the cores"))
+    return found
 
 
 def memory(ranks: Ranks) -> list[Check]:

@@ -12,7 +12,6 @@ import numpy as np
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import Stopped
-from az_mpi.liveness import watchdog
 from az_mpi.mpi import placement
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.peers import PeerLost
@@ -133,11 +132,14 @@ def _take_over(run, world):
 
     def hold():
         if held.lock is None:
+            writer, hang_s = held.open_writer(run.control.requests), run.setup.config.fault.hang_s
             try:
-                taken = _take_lock(run, ranks)
-            except (lock.LockLost, OSError) as error:
+                taken = writer.do(held.folder / "lock", lambda check: lock.Lock.take_over(
+                    held.folder, ranks, run.attempt, held.token, hang_s), "taken over")
+            except OSError as error:  # that trying again does not mend
                 return str(error)
-            held.open_writer(run.control.requests)
+            if taken is None:
+                return writer.ended
             held.hold(taken)
         held.writer.do(held.folder, lambda check: files.remove_leftovers(held.folder, lost))
         return None
@@ -147,22 +149,6 @@ def _take_over(run, world):
             run.report.logger.error("stopped after the loss of root; what came last is not on disk: %s", problem)
             print(f"rank {world.rank} on {world.host}: stopped after the loss of root: {problem}", file=sys.stderr)
         raise Stopped
-
-
-def _take_lock(run, ranks):
-    """Take the lost root's lock over and return it. A file system that fails is tried again for `storage.give_up_s`, as
-    by the writer, but not after a request to stop."""
-    held, config, say = run.files, run.setup.config, run.report.logger.warning
-
-    def sleep(seconds):
-        watchdog.tick()
-        time.sleep(min(seconds, 0.5))
-
-    return files.retry_while_unavailable(
-        lambda: lock.Lock.take_over(held.folder, ranks, run.attempt, held.token, config.fault.hang_s),
-        config.storage.give_up_s,
-        lambda error: say("paused: the lock of %s cannot be taken over: %s", held.folder, error),
-        lambda error: files.unavailable(error) and not run.control.requests.stop, sleep)
 
 
 def _note_attempt(run, world):

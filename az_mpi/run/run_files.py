@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core import files
+from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.core.signals import Requests
 from az_mpi.games.base import Game
 from az_mpi.selfplay.record import Record
 from az_mpi.storage import lock as locks
 from az_mpi.storage import segment
 from az_mpi.storage.segment import Segment
-from az_mpi.storage.writer import Writer, read_through
+from az_mpi.storage.writer import Writer, describe
 
 
 class RunFiles:
@@ -36,8 +37,17 @@ class RunFiles:
         self.lock, self.writer.may_appear = lock, lock.check
 
     def read(self, path: Path, look: Callable[[], Any]) -> Any:
-        """Return `look()`, which reads `path`; None if the writer has given up on the file system."""
-        return read_through(self.writer, path, look)
+        """Return `look()`, which reads `path`; the writer calls it again while the file system is unavailable, and None
+        is returned once it has given up. Without a writer `look` is called once. Raises Refusal."""
+        try:
+            return look()
+        except OSError as error:
+            if self.writer is None:
+                if not files.unavailable(error):
+                    raise
+                kind = NotNow if files.passes(error) else Refusal
+                raise kind(f"{path} cannot be read: {describe(path, error)}") from error
+        return self.writer.do(path, lambda check: look(), "read")
 
     @property
     def writes_no_more(self) -> bool:

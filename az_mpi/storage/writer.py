@@ -16,14 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from az_mpi.core.files import MAY_NOT, REFUSED, Forbidden, passes, retry_while_unavailable, unavailable
-from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.core.files import MAY_NOT, REFUSED, Forbidden, retry_while_unavailable, unavailable
 from az_mpi.core.signals import Requests
 from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
 from az_mpi.selfplay.record import Record
 from az_mpi.storage import segment
-from az_mpi.storage.segment import SegmentError
 
 QUEUE_MAX = 4  # records in memory that are not yet on disk, including the one that is being written
 RESCUE_S = 5.0  # how long a failing run waits for the file system
@@ -46,8 +44,8 @@ class Writer:
     """Writes records as segments in `folder`, renews `links`, the file that links to all of them, and writes other
     files, all in the order of the calls.
 
-    Root has one, and calls it from one thread. If the thread meets an error that trying again does not mend, the next
-    `submit` or `flush` raises it, and later calls raise SegmentError. All other work is still done if possible.
+    Root has one, and calls it from one thread. An error that trying again does not mend is logged, and each later call
+    of `submit`, `do` or `flush` raises it. All other work is still done if possible.
     """
 
     def __init__(self, folder: Path, links: Path, game: Game, requests: Requests | None = None,
@@ -63,8 +61,8 @@ class Writer:
         self._changed = threading.Condition()
         self._unwritten = deque()  # the first is being written
         self._handed_num = self._written_num = 0  # records
-        self._error, self._told = None, False
-        self._path, self._tried = folder, 0.0  # of the step under way: what it writes, when it was last tried
+        self._error: BaseException | None = None  # the first of work that nobody waits for
+        self._path = folder  # what the step under way writes
         self._failure: str | None = None  # why it failed
         self._begun: float | None = None  # when it was first tried
         # A daemon: a file system that hangs must not keep a failing program alive.
@@ -122,14 +120,11 @@ class Writer:
             self._wait(lambda: not self._unwritten)
             self._raise_error()
 
-    def rescue(self) -> tuple[int, BaseException | None]:
-        """Wait at most RESCUE_S for the queued work of a run that is failing.
-
-        Returns (how many records are still unwritten, an error that no `submit` or `flush` has raised, or None).
-        """
+    def rescue(self) -> int:
+        """Wait at most RESCUE_S for the queued work of a run that is failing; return how much of it is unwritten."""
         with self._changed:
             self._changed.wait_for(lambda: not self._unwritten, RESCUE_S)
-            return len(self._unwritten), None if self._told else self._error
+            return len(self._unwritten)
 
     def _append(self, job):
         self._handed_num += not job.waited
@@ -140,12 +135,8 @@ class Writer:
         self._changed.notify_all()
 
     def _raise_error(self):
-        if self._error is None:
-            return
-        if self._told:
-            raise SegmentError(f"{self.folder}: a segment could not be written before") from self._error
-        self._told = True
-        raise self._error
+        if self._error is not None:
+            raise self._error
 
     def _wait(self, done):
         """Wait until `done()`, which is called with `_changed` held, or until the writer ends; log a pause."""
@@ -168,11 +159,12 @@ class Writer:
 
     def _trouble(self):
         """Return why the step under way does not finish, in words, or None."""
-        if self._unwritten and self._failure is not None:
-            return f"{self._path} cannot be {self._unwritten[0].what}: {self._failure}"
-        silent_s = time.monotonic() - self._tried
-        if self._unwritten and silent_s > STALL_S:
-            what = self._unwritten[0].what
+        if not self._unwritten:
+            return None
+        what, silent_s = self._unwritten[0].what, self.writing_s()
+        if self._failure is not None:
+            return f"{self._path} cannot be {what}: {self._failure}"
+        if silent_s > STALL_S:
             return f"{self._path} is being {what} for {silent_s:.0f} s: the file system does not answer"
         return None
 
@@ -203,6 +195,8 @@ class Writer:
             with self._changed:
                 self._failure = None
                 if not job.waited:
+                    if job.error is not None:
+                        self._log.error("%s: a segment could not be written: %s", self.folder, job.error)
                     self._error = self._error or job.error
                     self._written_num += job.error is None and self.ended is None
                 self._unwritten.popleft()
@@ -211,12 +205,11 @@ class Writer:
 
     def _perform(self, path, action, what):
         """Call `action()` until the file system is available, and return its result; None if the writer ends."""
-        self._begun = time.monotonic()
+        self._path, self._begun = path, time.monotonic()
 
         def attempt():
             if self.ended is not None:
                 return None
-            self._path, self._tried = path, time.monotonic()
             try:
                 return action()
             except OSError as error:
@@ -246,22 +239,6 @@ class Writer:
             self._log.info("%s: %s now", path, what)
             self._failure = None
         return result
-
-
-def read_through(writer: Writer | None, path: Path, look: Callable[[], Any]) -> Any:
-    """Return `look()`, which reads `path`; `writer` calls it again while the file system is unavailable.
-
-    Returns None if the writer has given up, so that the run is to stop. Without a writer `look` is called once. Raises
-    Refusal."""
-    try:
-        return look()
-    except OSError as error:
-        if writer is None:
-            if not unavailable(error):
-                raise
-            kind = NotNow if passes(error) else Refusal
-            raise kind(f"{path} cannot be read: {describe(path, error)}") from error
-    return writer.do(path, lambda check: look(), "read")
 
 
 def describe(path: Path, error: OSError) -> str:

@@ -1,8 +1,6 @@
 """The configuration: every problem is told, with its key, its value and what is allowed, and nothing else is raised."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -354,12 +352,6 @@ def test_a_file_that_has_moved_is_no_change_of_the_configuration():
     for game in ("/a/own.py:Rules(a=3, b=1)", "/a/own.py:Other(a=2, b=1)", "/a/other.py:Rules(a=2, b=1)"):
         [change] = changes(one, loads(json.dumps({"game": game})))
         assert (change.key, change.may_change) == ("game", False)
-
-
-def test_importing_it_loads_nothing_heavy():
-    code = ("import sys, az_mpi.config.command_line; "
-            "print(sorted({'numpy', 'torch', 'mpi4py', 'numba', 'h5py', 'horovod'} & set(sys.modules)))")
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
 def test_a_file_that_cannot_be_read_now_is_no_wrong_one(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ def rank(host="node1", **changes):
         "executable": "/venv/bin/python", "kernel": "6.1", "processor": "EPYC", "gpu_files": False, "mps": False,
         "threads": {},
         "libraries": {name: {"version": "1.0", "import_s": 1.0} for name in facts.probe.LIBRARIES},
-        "launchers": {"mpirun": {"path": "/venv/bin/mpirun", "version": OPEN_MPI}, "srun": None, "ssh": None},
+        "mpirun": {"path": "/venv/bin/mpirun", "version": OPEN_MPI},
         "cores": list(range(8)), "cores_num": 8, "quota": None, "load": 0.1,
         "memory": {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": None},
     }
@@ -110,14 +110,12 @@ def test_whether_a_launcher_is_of_this_mpi(vendor, version, said, same):
     (None, None, WARNING),
 ])  # fmt: skip
 def test_the_mpirun_on_path_is_judged(tool, started_by, level):
-    found = diagnosis.launcher([rank(launchers__mpirun=tool)], started_by)
+    found = diagnosis.launcher([rank(mpirun=tool)], started_by)
     assert levels(found)["mpirun"] == level
 
 
 def test_without_mpirun_srun_will_do():
-    tools = {"mpirun": None, "srun": {"path": "/s", "version": "slurm 23"}, "ssh": None}
-    found = diagnosis.launcher([rank(launchers=tools)], None)
-    assert "mpirun" not in levels(found) and "slurm 23" in words(found, OK)
+    assert "mpirun" not in levels(diagnosis.launcher([rank(mpirun=None)], "srun"))
 
 
 @pytest.mark.parametrize("backend, level", [("horovod", PROBLEM), ("ddp", WARNING), ("auto", WARNING)])
@@ -193,11 +191,10 @@ def test_cores_that_ranks_cannot_use_are_told(cores, ranks_num, said):
     assert said in words(found, WARNING)
 
 
-@pytest.mark.parametrize("threads, level", [({"OMP_NUM_THREADS": "4"}, OK), ({"NUMBA_NUM_THREADS": "2"}, WARNING),
-                                            ({"OMP_PROC_BIND": "true"}, WARNING), ({}, OK)])
-def test_variables_of_threads(threads, level):
-    [check] = machine.threads([rank(threads=threads)])
-    assert check.level == level and all(name in check.text for name in threads)
+def test_variables_that_keep_threads_from_cores_are_told():
+    [check] = machine.threads([rank(threads={"OMP_PROC_BIND": "true"}), rank()])
+    assert check.level == WARNING and "OMP_PROC_BIND=(not set) or true" in check.text
+    assert machine.threads([rank()]) == []
 
 
 def test_too_little_memory_is_told_by_host():
@@ -252,10 +249,10 @@ def test_folders_made_on_the_way_are_removed_and_others_stay(tmp_path):
         folder.make(tmp_path / "a" / "somebody else's" / "c")
 
 
-def test_steps_name_what_a_file_system_cannot_do(tmp_path):
-    assert set(folder.write_steps(tmp_path, 0).values()) == {None}
-    failed = folder.write_steps(Path("/proc"), 0)
-    assert all(failed.values()) and "No such file" in next(iter(failed.values()))
+def test_what_a_file_system_cannot_do_is_told(tmp_path):
+    folder.write_twice(tmp_path, 0)
+    assert (tmp_path / "rank-0").read_text() == "0"
+    assert "No such file" in checks.attempt(folder.write_twice, Path("/proc"), 0)[1]
 
 
 def test_a_file_system_without_locks_and_hard_links_will_do(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import errno
 import logging
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,9 +9,11 @@ import pytest
 from helpers import by_id, make_config
 
 from az_mpi import games
+from az_mpi.core.signals import Requests, Stopped
 from az_mpi.mpi.peers import PeerLost
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.run import exchange, recovery
+from az_mpi.run.run_files import RunFiles
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage.lock import Lock, LockLost
@@ -73,9 +74,10 @@ def test_games_are_kept_where_a_rank_is_lost_in_their_exchange(survives):
     assert iteration == 3 and record.games["id"].tolist() == game_ids(2, 0, np.arange(4)).tolist()
 
 
-def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, caplog):
-    caplog.set_level(logging.INFO, "az_mpi")
-    answers = [OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "no answer"), "the lock"]
+def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, tmp_path, caplog):
+    """By the writer, whose own tests show when it gives up."""
+    taken = SimpleNamespace(check=lambda: None)
+    answers = [OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "no answer"), taken]
 
     def take_over(*arguments):
         answer = answers.pop(0)
@@ -83,23 +85,17 @@ def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, caplog):
             raise answer
         return answer
 
+    def survivor():
+        return SimpleNamespace(setup=SimpleNamespace(config=make_config()), files=RunFiles(tmp_path, TICTACTOE, 600.0),
+                               attempt=1, control=SimpleNamespace(requests=Requests()),
+                               report=SimpleNamespace(logger=logging.getLogger("az_mpi")))  # fmt: skip
+
     monkeypatch.setattr(Lock, "take_over", take_over)
-    monkeypatch.setattr(time, "sleep", lambda s: None)
-    requests = SimpleNamespace(stop=False)
-    setup, files = SimpleNamespace(config=make_config()), SimpleNamespace(folder="run", token="t")
-    run = SimpleNamespace(setup=setup, files=files, attempt=1, control=SimpleNamespace(requests=requests),
-                          report=SimpleNamespace(logger=logging.getLogger("az_mpi")))  # fmt: skip
-    assert recovery._take_lock(run, []) == "the lock" and caplog.text.count("cannot be taken over") == 1
+    world = SimpleNamespace(is_root=True, rank=0, host="h", collect=lambda item: [item], from_root=lambda make: make())
+    run = survivor()
+    recovery._take_over(run, world)
+    assert run.files.lock is taken and "lock cannot be taken over: no space" in caplog.text
     for final in (OSError(errno.EFBIG, "too large"), LockLost("another job has it")):
         answers.append(final)
-        with pytest.raises(type(final)):
-            recovery._take_lock(run, [])
-    requests.stop = True  # somebody waits for this job to end
-    answers.append(OSError(errno.ENOSPC, "no space"))
-    with pytest.raises(OSError):
-        recovery._take_lock(run, [])
-    requests.stop = False
-    setup.config = make_config(storage={"give_up_s": 0.0})
-    answers.extend([OSError(errno.ENOSPC, "no space")] * 2)
-    with pytest.raises(OSError):
-        recovery._take_lock(run, [])
+        with pytest.raises(Stopped):
+            recovery._take_over(survivor(), world)

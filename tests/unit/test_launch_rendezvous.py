@@ -222,7 +222,7 @@ def test_nodes_that_do_not_agree(start, tmp_path):
     assert left(tmp_path) == [] and "up" not in nodes[0].text()
 
 
-@pytest.mark.parametrize("host, says", [("host0", "both call themselves host0"), ("-oX", "as an option of ssh")])
+@pytest.mark.parametrize("host, says", [("host0", "both call themselves host0"), ("-oX", "is no host's name")])
 def test_names_that_cannot_be(start, host, says):
     nodes = [start(0), start(1, host=host)]
     for node in nodes:
