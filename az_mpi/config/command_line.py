@@ -165,7 +165,12 @@ A key with a dot stands in its section: `{"game": "connect4", "train": {"batch_s
 `--set train.batch_size=512` changes any key and beats the file. `--check_config` lists what is wrong with a
 configuration, or prints it with every default filled in.
 
-A resumed run may change the keys marked *. Any other change is refused, and the keys that differ are listed.
+Set first: `game`; `train.hours` or `iterations`; `network.blocks`, `network.channels`; `search.algorithm`,
+`search.simulations`; `selfplay.games_num`; `train.batch_size`. `python -m az_mpi suggest` chooses all of them. The rest
+can stay.
+
+A resumed run may change the keys marked *, and may raise `network.blocks`. Any other change is refused, and the keys
+that differ are listed.
 
 This page is made from the schema in `az_mpi/config/`, and a test compares the two. After a change there make it anew:
 `python run_dist.py --help_config_markdown >docs/configuration.md`

@@ -21,8 +21,7 @@ class Network(Section):
         "channels in each block (KataGo's b18nbt)."))
     heads: list_of(HEADS) = fixed(("policy", "value"), (
         'The network\'s outputs; the search needs a policy and a value. "wdl" is a value too, in three numbers: win, '
-        "draw and loss, for games with draws. The names after that are of outputs that only train the network: "
-        "docs/learning.md."))
+        "draw and loss, for games with draws. The names after \"wdl\" only train the network: docs/learning.md."))
     engine: named(ENGINES) = free("auto", (
         'What runs the network in self-play and matches. "auto": the fastest there is (a GPU, else OpenVINO, else '
         'torch).'))
@@ -42,20 +41,21 @@ class Search(Section):
         'The search, in self-play and in matches. "puct" is that of AlphaZero. "gumbel" (Danihelka et al. 2022) learns '
         'from few simulations too, down to 2; of the keys here it uses its own, simulations and reuse_tree.'))
     simulations: whole(1, 100_000) = fixed(100, "Simulations for each move (the paper: 800).")
-    c_puct: float = fixed(1.75, "Exploration: c_init of C(s) = log((1 + N(s) + c_base) / c_base) + c_init (the paper: "
-                           "1.25).", gt=0)
+    c_puct: float = fixed(1.75, "Exploration: c_init of C(s) = log((1 + N(s) + c_base) / c_base) + c_init, beside Q "
+                           "from -1 to 1 (the paper: 1.25, beside 0 to 1).", gt=0)
     c_puct_base: float = fixed(19652.0, "c_base of C(s), in visits: how slowly exploration grows with N(s).", gt=0)
-    fpu_reduction: float = fixed(0.25, "First-play urgency: how far below its parent's value an unvisited move "
-                                  "starts, seen by the player to move at the parent (not in the paper).", ge=0, le=2)
+    fpu_reduction: float = fixed(0.25, "First-play urgency: an unvisited move starts at its parent's value less "
+                                  "this times the square root of the visited moves' priors (KataGo's; not in the "
+                                  "paper).", ge=0, le=2)
     dirichlet_alpha: float = fixed(10.0, "Total concentration of the Dirichlet noise on the root's priors: each of k "
                                     "legal moves gets alpha = dirichlet_alpha / k.", gt=0)
     dirichlet_fraction: float = fixed(0.25, "epsilon: share of the noise in the root's priors, (1 - epsilon) p + "
                                        "epsilon noise.", ge=0, le=1)
     root_policy_temperature: float = fixed(1.0, "In self-play the root's priors are P^(1 / this), scaled to sum 1, "
                                             "before noise; above 1 it explores more (KataGo: 1.1). Not Gumbel.", gt=0)
-    forced_playouts: float = fixed(0.0, "k: in self-play a move at the root that was tried gets sqrt(k P(a) N) visits "
-                                    "at least, which are taken off the policy target again (KataGo: 2); 0: none. Not "
-                                    "Gumbel.", ge=0)
+    forced_playouts: float = fixed(0.0, "k: in self-play each move tried at the root gets at least sqrt(k P(a) N) "
+                                    "visits, which the policy target leaves out (KataGo: 2); 0: none. Not Gumbel.",
+                                    ge=0)
     full_share: float = fixed(1.0, "Share of self-play moves that get a full search, of search.simulations (KataGo: "
                                "0.25). The others get search.fast_simulations without noise: they train all but "
                                "the policy.", gt=0, le=1)
@@ -76,9 +76,9 @@ class Search(Section):
 class Selfplay(Section):
     """The games that ranks play against themselves."""
 
-    games_num: whole(1) = free(512, "Games that an iteration asks for: a TOTAL over all ranks. It may get a few more "
-                                 "(fewer than there are ranks), and the games that ranks play while others train. "
-                                 "Training draws samples for games_num games.")
+    games_num: whole(1) = free(512, "Games of an iteration, a TOTAL over all ranks. It may get a few more (fewer than "
+                                 "there are ranks), and those that ranks play while others train; these extra games "
+                                 "add no training steps.")
     parallel_games: whole(0, 65_536) = free(0, "Games each rank plays at once (on EACH rank). 0: 256; with an "
                                               "engine on a GPU the rank's share of games_num, 256 to 2048.")
     evaluator: named(EVALUATORS) = free("network", (
@@ -94,8 +94,8 @@ class Selfplay(Section):
                                       "which are not searched, stored or trained on.")
     resign_threshold: float = fixed(1.0, "In self-play the player to move resigns, and loses, if the root's value is "
                                      "below minus this (0.9, for example); 1: nobody resigns.", gt=0, le=1)
-    resign_play_on: float = fixed(0.1, "Share of the games in which nobody resigns. The metric false_resign_rate says "
-                                   "in how many of these the player who would have resigned did not lose.", gt=0, le=1)
+    resign_play_on: float = fixed(0.1, "Share of the games in which nobody resigns. The metric false_resign_rate: in "
+                                   "how many of these the one who would have resigned did not lose.", gt=0, le=1)
     surprise_share: float = fixed(0.0, "Share of a game's weight in training that goes to its positions in proportion "
                                    "to how far the search's policy is from the network's (KataGo: 0.5).", ge=0, le=1)
     weights: dict[str, Annotated[float, Field(gt=0)]] = free({}, (
