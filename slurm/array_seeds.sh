@@ -26,4 +26,5 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+[ -n "$logdir" ] || { echo "--logdir: the name is empty" >&2 && exit 2; }
 run_dist "${options[@]}" --set seed="$SLURM_ARRAY_TASK_ID" --logdir "$logdir/seed-$SLURM_ARRAY_TASK_ID"

@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
-recorded() { sed -n "s/^$1=//p" .venv/setup.txt 2>/dev/null || true; }
+recorded() { sed -n "s/^$1=//p" .venv/setup.txt .venv/asked.txt 2>/dev/null | head -n 1 || true; }
 
 # --- What is wanted ---------------------------------------------------------------------------------------
 python=${PYTHON:-$(recorded python)}
@@ -42,8 +42,10 @@ if [ "$(cat .venv/setup.txt 2>/dev/null)" = "$wanted" ] && .venv/bin/python -c '
 fi
 
 # One set-up at a time in this folder: the lock is on this file, and ends with the process.
-exec 9<tools/setup.sh
-if command -v flock >/dev/null && ! flock --nonblock 9; then
+if [ -w tools/setup.sh ]; then exec 9<>tools/setup.sh; else exec 9<tools/setup.sh; fi  # NFS wants it open for writing
+locked=0
+! command -v flock >/dev/null || flock --nonblock 9 2>/dev/null || locked=$?
+if [ $locked = 1 ]; then  # any other status: this file system has no locks
     say "another set-up is running in this folder; waiting for it"
     flock 9
     exec tools/setup.sh
@@ -83,7 +85,9 @@ if [ -e .venv ] && [ "$(cat .venv/foundation.txt 2>/dev/null)" != "$foundation" 
     say "making .venv anew (an unfinished set-up, or another folder, Python or MPI)"
     rm -rf .venv
 fi
-if [ ! -e .venv ]; then
+mkdir -p .venv
+echo "$wanted" >.venv/asked.txt  # what was asked for is known after an interruption too
+if [ ! -x .venv/bin/python ]; then
     say "making .venv with $("$base_python" --version)"
     "$base_python" -m venv .venv
 fi

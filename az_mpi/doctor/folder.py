@@ -57,7 +57,7 @@ def make(logdir: Path) -> tuple[str, list[str]]:
 
 def _examine(world, logdir, folder):
     place, error = world.share(
-        attempt(lambda: [mount_of(logdir), shutil.disk_usage(logdir).free]) if world.is_root else None)
+        attempt(lambda: [mount_of(logdir.resolve()), shutil.disk_usage(logdir).free]) if world.is_root else None)
     found = [_kind(*place) if place else Check("space", WARNING, f"its file system cannot be told: {error}")]
     _, unseen = attempt(wait_for, folder.exists)
     _, failed = (None, None) if unseen else attempt(write_twice, folder, world.rank)
@@ -80,7 +80,7 @@ def mount_of(path: str | Path, mounts: str | Path = "/proc/self/mounts") -> list
     """Return (mount point, type, options) of the file system that holds a path."""
     rows = [line.split()[1:4] for line in Path(mounts).read_text().splitlines()]
     rows = [row for row in rows if Path(path).is_relative_to(row[0].replace("\\040", " "))]
-    return max(rows, key=lambda row: len(row[0]), default=["/", "unknown", ""])
+    return max(reversed(rows), key=lambda row: len(row[0]), default=["/", "unknown", ""])  # the last is on top
 
 
 def _kind(mount, free):

@@ -1,6 +1,5 @@
 """Checks of devices, cores, memory and threads. Pure functions from the facts of all ranks, see `facts.gather`."""
 
-from collections import Counter
 
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
 
@@ -11,7 +10,7 @@ def devices(ranks: Ranks, trainers: str | int = "all") -> tuple[list[Check], lis
     """Check what the ranks compute on; return (checks, rows of a table, the heading first). trainers: `train.ranks`."""
     torches, found = [rank["libraries"]["torch"] for rank in ranks], []
     table: list[tuple] = [("rank", "host", "cores", "device")]
-    holders = Counter()
+    holders: dict[tuple, list[int]] = {}  # by GPU: its index for each rank that has it
     for k, (rank, torch) in enumerate(zip(ranks, torches)):
         device = "unknown, without torch"
         if "error" not in torch:
@@ -19,7 +18,7 @@ def devices(ranks: Ranks, trainers: str | int = "all") -> tuple[list[Check], lis
         if torch.get("devices"):
             gpu = torch["devices"][torch["device"]]
             device = f"cuda:{torch['device']} {gpu['name']}, {gpu['memory_bytes'] / GIB:.0f} GiB, NCCL {torch['nccl']}"
-            holders[rank["host"], torch["device"]] += 1
+            holders.setdefault((rank["host"], gpu["uuid"]), []).append(torch["device"])
         table.append((k, rank["host"], len(rank["cores"]), device))
     if broken := [k for k, torch in enumerate(torches) if torch.get("device_error")]:
         found.append(Check("device", PROBLEM, f"the GPU of {ranks_in_words(broken)} does not work: "
@@ -32,10 +31,10 @@ def devices(ranks: Ranks, trainers: str | int = "all") -> tuple[list[Check], lis
         found.append(Check("device", WARNING, f"the host of {ranks_in_words(unused)} has an NVIDIA driver, and torch "
                            f"sees no GPU (it is built {f'for CUDA {build}' if build else 'without CUDA'})",
                            "the CUDA build of torch that the driver can run; look at CUDA_VISIBLE_DEVICES"))
-    if shared := [place for place, num in holders.items() if num > 1]:
-        host, index = shared[0]
+    if shared := [place for place, indices in holders.items() if len(indices) > 1]:
+        (host, _), indices = shared[0], holders[shared[0]]
         if trainers != "gpu":
-            found.append(Check("device", WARNING, f"{holders[shared[0]]} ranks share cuda:{index} of {host}: they can "
+            found.append(Check("device", WARNING, f"{len(indices)} ranks share cuda:{indices[0]} of {host}: they can "
                                "play on it, but NCCL lets only one of them train", "--set train.ranks=gpu"))
         alone = {rank["host"] for rank in ranks if not rank["mps"]}
         if hosts := sorted({host for host, _ in shared} & alone):
@@ -78,10 +77,17 @@ def threads(ranks: Ranks) -> list[Check]:
     """Check the variables that may keep threads from a rank's cores."""
     found = []
     for name in dict.fromkeys(name for rank in ranks for name in rank["threads"]):
+        if name == "NUMBA_NUM_THREADS" and not any(0 < _number(rank["threads"].get(name)) < len(rank["cores"])
+                                                   for rank in ranks):  # fmt: skip
+            continue  # it only sets an upper limit
         values = " or ".join(sorted({rank["threads"].get(name, "(not set)") for rank in ranks}))
         found.append(Check("threads", WARNING, f"{name}={values} may keep threads from some of their rank's cores",
                            f"unset {name}: mpirun and srun bind, and each rank takes its share of the cores"))
     return found
+
+
+def _number(text):
+    return int(text) if text and text.isdecimal() else 0
 
 
 def memory(ranks: Ranks) -> list[Check]:

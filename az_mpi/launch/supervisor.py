@@ -155,10 +155,12 @@ class Supervisor:
         bad = {problem.host: problem.message for problem in problems}
         for name, message in bad.items():
             mpi_job.say(f"left out: {name}: {message}")
+        before = self.there | {host.name for host in self.chosen}
         self.there = {name for name in present if (answers is None or name in answers) and name not in bad}
         names = {host.name for host in self.host_pool.wanted()}
         missing = [host.name for host in self.chosen if host.name in names - self.there]
-        self.host_pool.lose(missing)
+        # Hosts that a look by itself took in, too: the next try is to wait. Not if the run's folder failed.
+        self.host_pool.lose(missing if answers == {} else names & before - self.there)
         self.chosen, self.np = self.host_pool.choose(self.there)
         return answers, missing
 

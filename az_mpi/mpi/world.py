@@ -68,15 +68,14 @@ class World:
         from mpi4py import MPI
 
         size, names = MPI.COMM_WORLD.Get_size(), ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-        for name in names:
-            started = int(os.environ.get(name, size))
-            if started != size:
-                raise Refusal(
-                    f"{name} says that {started} ranks were started, MPI sees {size}: the launcher is of another MPI\n"
-                    f"  this program uses {MPI.Get_library_version().splitlines()[0]}; start it with that mpirun"
-                )
+        name = next((name for name in names if name in os.environ), None)  # a Slurm step around mpirun may set PMI_SIZE
+        if name and (started := int(os.environ[name])) != size:
+            raise Refusal(
+                f"{name} says that {started} ranks were started, MPI sees {size}: the launcher is of another MPI\n"
+                f"  this program uses {MPI.Get_library_version().splitlines()[0]}; start it with that mpirun"
+            )
         tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))  # under mpirun, its daemons
-        if size == 1 < tasks and not any(name in os.environ for name in names):
+        if size == 1 < tasks and name is None:
             raise Refusal(f"srun started {tasks} tasks, MPI sees one rank: each would be a job of its own\n"
                           "  srun --mpi=pmix joins them, if Slurm and this MPI have it; or mpirun (-np 1 for one rank)")
         return cls(MPI.COMM_WORLD)

@@ -226,7 +226,7 @@ class Status:
 
     def _time_left(self, now):
         """Return the seconds until the last iteration is done, from the pace of the newest ones; None: unknown."""
-        if self._run is None:
+        if self._run is None or self._run.before_play is None:  # then a resumed run has not been read yet
             return None
         done, step, reached = self._run.progress.iteration, self._run.progress.step, self._reached
         limits = self._config.train

@@ -18,8 +18,9 @@ pytestmark = pytest.mark.mpi
     (4, ["world_checks 2048"]),
     slow(2, ["shared_memory_checks", "deal_checks"]),
 ])  # fmt: skip
-def test_collectives_dealing_shared_memory_and_waiting_are_as_defined(program, ranks, programs):
+def test_collectives_dealing_shared_memory_and_waiting_are_as_defined(program, monkeypatch, ranks, programs):
     """shared_memory_checks comes first, since it measures by how much the peak of memory grows."""
+    monkeypatch.setenv("PMI_SIZE", "1")  # of a Slurm step around mpirun, such as that of an interactive shell
     program(ranks, "several", *programs)
 
 

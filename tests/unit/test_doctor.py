@@ -21,7 +21,7 @@ from az_mpi.storage import lock
 ROOT = Path(__file__).parents[2]
 MPI = "/opt/mpi/lib/libmpi.so.40"
 OPEN_MPI = "mpirun (Open MPI) 5.0.9 Report bugs to https://www.open-mpi.org/community/help/"
-GPU = {"name": "H200", "memory_bytes": 150 * 2**30, "capability": "9.0"}
+GPU = {"name": "H200", "uuid": "a", "memory_bytes": 150 * 2**30, "capability": "9.0"}
 
 
 def rank(host="node1", **changes):
@@ -163,7 +163,7 @@ def test_ranks_may_lack_horovod_where_another_library_would_do(backend, other, l
 
 
 def test_devices_are_tables_and_broken_or_shared_ones_are_told():
-    torch = {"cuda_build": "13.0", "devices": [GPU, GPU], "bf16": True, "nccl": "2.29.7"}
+    torch = {"cuda_build": "13.0", "devices": [GPU, GPU | {"uuid": "b"}], "bf16": True, "nccl": "2.29.7"}
     ranks = [rank() for _ in range(3)]
     for local_rank, one in enumerate(ranks):
         one["libraries"]["torch"] = torch | {"device": local_rank % 2}
@@ -176,6 +176,10 @@ def test_devices_are_tables_and_broken_or_shared_ones_are_told():
     found, _ = machine.devices([one | {"mps": True} for one in ranks])
     assert "2 ranks share" in words(found, WARNING) and "Multi-Process" not in words(found, OK)
     assert not words(machine.devices(ranks, "gpu")[0], WARNING)
+    for name, one in zip("cde", ranks):  # each sees one GPU, which is another one
+        one["libraries"]["torch"] = torch | {"device": 0, "devices": [GPU | {"uuid": name}]}
+    found, _ = machine.devices(ranks)
+    assert not words(found, WARNING) and "share" not in words(found, OK)
     found, _ = machine.devices([rank(gpu_files=True)])
     assert "torch sees no GPU (it is built without CUDA)" in words(found, WARNING)
 
@@ -192,6 +196,8 @@ def test_cores_that_ranks_cannot_use_are_told(cores, ranks_num, said):
 
 
 def test_variables_that_keep_threads_from_cores_are_told():
+    assert machine.threads([rank(threads={"NUMBA_NUM_THREADS": "64"})]) == []
+    assert machine.threads([rank(threads={"NUMBA_NUM_THREADS": "2"})])[0].level == WARNING
     [check] = machine.threads([rank(threads={"OMP_PROC_BIND": "true"}), rank()])
     assert check.level == WARNING and "OMP_PROC_BIND=(not set) or true" in check.text
     assert machine.threads([rank()]) == []
@@ -279,6 +285,8 @@ def test_mounts_are_found_by_the_longest_point(tmp_path):
     mounts = tmp_path / "mounts"
     mounts.write_text("/dev/sda / ext4 rw 0 0\nnode1:/x /shared nfs4 rw,soft,nolock 0 0\n"
                       "none /my\\040disk xfs rw 0 0\n")
+    assert folder.mount_of("/shared/runs", mounts) == ["/shared", "nfs4", "rw,soft,nolock"]
+    mounts.write_text(f"systemd-1 /shared autofs rw 0 0\n{mounts.read_text()}")  # below it, and therefore before it
     assert folder.mount_of("/shared/runs", mounts) == ["/shared", "nfs4", "rw,soft,nolock"]
     assert folder.mount_of("/sharedness", mounts)[1] == "ext4" and folder.mount_of("/my disk/runs", mounts)[1] == "xfs"
     check = folder._kind(folder.mount_of("/shared/runs", mounts), 2**40)

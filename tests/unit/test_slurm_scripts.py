@@ -66,6 +66,12 @@ def test_other_modes_leave_no_status(batch, options):
     assert batch(SCRIPT + options, "true")[0] == 0
 
 
+@pytest.mark.parametrize("words", ["--logdir ''", "--logdir=", "--logdir"])
+def test_an_array_without_a_folder_is_refused(batch, words):
+    status, said = batch(f"source slurm/array_seeds.sh {words}", "echo started", SLURM_ARRAY_TASK_ID="3")
+    assert status == 2 and "the name is empty" in said and "started" not in said
+
+
 def test_a_task_of_an_array_is_queued_again_alone(batch):
     """One of them has the number of the array, which means all of them."""
     _, said = batch(SCRIPT, "exit 75", SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID="3")

@@ -166,7 +166,7 @@ class OneRank:
 def fake_run(learner=None):
     progress = SimpleNamespace(iteration=0, step=0, games_num=0, positions_num=0)
     playing, training = SimpleNamespace(player=SimpleNamespace(finished_num=0)), SimpleNamespace(learner=learner)
-    return SimpleNamespace(progress=progress, playing=playing, training=training)
+    return SimpleNamespace(progress=progress, playing=playing, training=training, before_play=progress)
 
 
 @pytest.fixture
@@ -279,6 +279,20 @@ def test_the_time_left_is_that_of_the_iterations_to_come(root):
     limited = root._config.train.model_copy(update={"hours": 1.0})
     root._config, run.hours = root._config.model_copy(update={"train": limited}), lambda: 0.99
     assert root._values()["time_left_s"] == 36
+
+
+def test_a_resumed_run_tells_no_time_left_before_it_knows_how_far_it_is(root):
+    run = fake_run()
+    resumed, run.before_play = run.before_play, None
+    root.begin(run, [("here", "cpu", "play")])
+    root.beats = [Beat(content(), 0.1)]
+    assert root._values()["time_left_s"] is None
+    root.now += 2
+    run.progress.iteration, run.before_play = 7, resumed
+    assert root._values()["time_left_s"] is None
+    root.now += 60
+    run.progress.iteration = 8
+    assert root._values()["time_left_s"] == 2 * 60
 
 
 def test_progress_of_training_is_that_of_the_learner(root):

@@ -197,6 +197,15 @@ def test_a_line_more_in_the_hostfile(launch, monkeypatch):
     assert launch([GOES_ON, FINISHES], read=read, no_check=False) == (0, [("a:1", 1), ("a:1,b:1,c:2", 4)])
 
 
+def test_a_host_that_a_look_takes_in_and_the_start_leaves_out_is_not_tried_again_at_once(launch, monkeypatch):
+    """The same machine by another name: alone it answers well."""
+    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+    (launch.folder / "ssh").write_text(SSH.replace("shift 2\n", "shift 2; [ $host = alias ] && host=a\n"))
+    texts = iter(["a:1"])
+    plan = [GOES_ON, {**FINISHES, "seconds": 2}]
+    assert launch(plan, read=lambda: hosts.parse(next(texts, "a:1,alias:1")), no_check=False) == (0, [("a:1", 1)] * 2)
+
+
 def test_lost_ranks_come_back_under_survive(launch, monkeypatch):
     """Two ranks were started, and one is left."""
     monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
