@@ -131,7 +131,8 @@ def finished(run: Run) -> bool:
     if progress.iteration >= config.iterations:
         return True
     steps, hours = config.train.max_steps, config.train.hours
-    return bool(steps and progress.step >= steps or hours and progress.hours >= hours)
+    is_late = hours and progress.hours >= hours and progress.phase == "play"  # an iteration is trained to its end
+    return bool(steps and progress.step >= steps or is_late)
 
 
 def evaluation_due(run: Run) -> bool:

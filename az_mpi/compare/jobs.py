@@ -36,6 +36,7 @@ class Jobs:
         is not complete, but ended after less than least_s seconds: a full disk, for example."""
         words = ["--config_file", str(variant.file), "--logdir", str(run)]
         begun = time.monotonic()
+        seed += variant.config.seed - 1
         status, _ = self._launch(words, [*variant.settings, f"seed={seed}", *settings])
         took = time.monotonic() - begun
         if status == RESUMABLE and took < least_s:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from az_mpi.core.registry import Registry
+from az_mpi.core.registry import Registry, parse
 
 LARGEST = 2**63 - 1  # the largest whole number allowed: int64 in messages and files
 
@@ -47,6 +47,10 @@ def list_of(registry: Registry) -> Any:
 def _distinct(items):
     if len(set(items)) < len(items):
         raise ValueError("named twice")
+    places: dict[str, str] = {}  # of the files, by what a class is called in results and in copies of the files
+    for name in map(parse, items):
+        if name.is_file and places.setdefault(name._replace(arguments={}).short(), name.place) != name.place:
+            raise ValueError("two files of one name")
     return items
 
 

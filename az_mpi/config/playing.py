@@ -85,7 +85,8 @@ class Selfplay(Section):
         'What evaluates positions in self-play; matches use the network. "uniform": equal priors and value 0, '
         'deterministic, for tests; "rollout": random play-outs.'))
     deterministic: bool = fixed(False, "Split games_num over the ranks exactly and seed each game by (seed, "
-                                 "iteration, game index), so that any number of ranks makes the same games.")
+                                 "iteration, game index), so that any number of ranks makes the same games (not with "
+                                 'the evaluator "rollout", which draws by rank).')
     max_plies: whole(0) = free(0, "A game that reaches this many plies ends as a draw (value 0 for both players); "
                                  "0: no limit but the game's own.")
     start_share: float = fixed(0.0, "Share of the games that begin at a position of an earlier game, drawn from the "

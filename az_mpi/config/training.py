@@ -77,7 +77,7 @@ class Train(Section):
     bad_steps_max: whole(1) = free(3, "A step whose loss or gradient is not finite is skipped. After so many in a "
                                      "row training goes back to the last good checkpoint with half the learning rate, "
                                      "at most 3 times in a run.")
-    hours: float = free(0.0, "Hours of the whole run, summed over its starts. Learning rate and batch size follow this "
-                         "clock. The run ends after the iteration in which the hours are used up, or after "
-                         "`iterations` if that is sooner. 0: iterations alone.", ge=0)
+    hours: float = free(0.0, "Hours of the whole run, summed over its starts; those without this key do not count. "
+                         "Learning rate and batch size follow this clock. The run ends after the iteration in which "
+                         "the hours are used up, or after `iterations` if that is sooner. 0: iterations alone.", ge=0)
     max_steps: whole(0) = free(0, "The run ends with the iteration that reaches so many steps; 0: no limit.")

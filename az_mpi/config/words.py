@@ -25,7 +25,8 @@ def allowed(kind: Any, limits: Iterable = ()) -> str:
     """Return in words what a field of type `kind` takes; `limits` are a number's annotated_types constraints."""
     origin, parts = get_origin(kind), get_args(kind)
     if registry := registry_of(kind, limits):
-        return registry.allowed if kind is str else f"a list of names, each at most once: {registry.allowed}"
+        listed = "a list of names, each at most once (files by their names alone): "
+        return registry.allowed if kind is str else f"{listed}{registry.allowed}"
     if origin is Annotated:
         return allowed(parts[0], getattr(parts[1], "metadata", ()))
     if origin in (Union, UnionType):

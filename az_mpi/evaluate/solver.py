@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import SOLVERS
 from az_mpi.evaluate.arena import OnProgress, silent
 from az_mpi.evaluate.openings import distinct
+from az_mpi.games import connect4
 from az_mpi.games.base import Game
 
 # The positions are the same in every run, so that different runs can be compared.
@@ -83,7 +85,13 @@ class Enumeration(Solver):
 
 
 class BitBully(Solver):
-    """Solves `positions_num` fixed positions of Connect Four with the package BitBully, if it is installed."""
+    """Solves `positions_num` fixed positions of Connect Four with the package BitBully, if it is installed. Raises
+    Refusal for another game."""
+
+    def __init__(self, game: Game):
+        super().__init__(game)
+        if not isinstance(game, connect4.Rules):
+            raise Refusal(f'evaluate.solver: "bitbully" solves Connect Four; game is {game.name}')
 
     def missing(self) -> str | None:
         return None if find_spec("bitbully") else "the package bitbully is not installed"

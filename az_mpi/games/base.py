@@ -134,6 +134,11 @@ class Game(ABC):
         """
         return None
 
+    def untruncated(self) -> "Game":
+        """Return the same game without a limit of its length that is for training alone, for play against other
+        programs. States of the two do not fit each other."""
+        return self
+
     def key(self, states: np.ndarray) -> np.ndarray:
         """Return a 64-bit key of each state, uint64 [B]. Equal states have equal keys; different states, such as two
         images of one board, have different keys except by chance."""

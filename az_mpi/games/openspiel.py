@@ -21,6 +21,7 @@ from az_mpi.games.openspiel_chess import OTHER_VIEW, SIDEWAYS, lead, turned
 from az_mpi.games.symmetry import dihedral
 
 MAX_PLIES = 512  # by default; chess in OpenSpiel allows 17,695
+UNTRUNCATED_PLIES = 1024  # the longest game against other programs
 SYMMETRIES = {"none": 1, "half_turn": 2, "dihedral": 8}
 SAMPLES_MAX, SAMPLES_BYTES = 16_000, 2**22  # copies of a state that are made to measure its size
 
@@ -111,6 +112,7 @@ class OpenSpiel(Game):
         from open_spiel.python.observation import make_observation
 
         self.game, self._first = game, game.new_initial_state().current_player()
+        self._parameters = symmetries, cache_mb, action_kinds, truncated, view
         longest = min(game.max_game_length(), MAX_PLIES)
         require("max_plies", max_plies, 0, min(game.max_game_length(), np.iinfo(np.int16).max))
         self.max_plies = max_plies or longest
@@ -130,6 +132,9 @@ class OpenSpiel(Game):
         self._observation, self._scale = make_observation(game), 1 / game.max_utility()
         self._words = functools.lru_cache(maxsize=1)(self._name_actions)  # callers ask for all actions of a state
         self._live = _Live(self._replay, cache_mb * 2**20 // _state_bytes(game))
+
+    def untruncated(self) -> "OpenSpiel":
+        return OpenSpiel(self.game, min(UNTRUNCATED_PLIES, self.game.max_game_length()), *self._parameters)
 
     def initial(self, n: int) -> np.ndarray:
         return np.zeros((n, self.state_size), np.int16)

@@ -165,6 +165,10 @@ class GtpEngine:
             return
         if self.session.over:
             raise GtpError("illegal move: the game is over")
+        is_pass = vertex.lower() == PASS and self.vertices.find(self.session.state, PASS) is not None
+        if is_pass and self.session.to_play != colour:  # the turn is the other one's already
+            self._plies.append(0)
+            return
         passes = self._give_turn(colour)
         action = self.vertices.find(self.session.state, vertex)
         if action is None:

@@ -45,14 +45,17 @@ def end_on_interrupt() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(DONE))
 
 
-def open_session(given: argparse.Namespace) -> "tuple[Session, Limit]":
+def open_session(given: argparse.Namespace, untruncated: bool = False) -> "tuple[Session, Limit]":
     """Return (a new game against the network that the options name, the limit that they set: none if they set none).
-    Says on standard error what it loads. Raises Refusal."""
+    untruncated: of `Game.untruncated`. Says on standard error what it loads. Raises Refusal."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
-    from az_mpi.play.loaded_player import find_network, load_player
+    from az_mpi.play.loaded_player import LoadedPlayer, find_network, load_player
     from az_mpi.play.session import ready_session
 
-    session = ready_session(load_player(find_network(given.run, given.checkpoint)))
+    player = load_player(find_network(given.run, given.checkpoint))
+    if untruncated:
+        player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
+    session = ready_session(player)
     # The garbage collector looks no more at what was loaded, which would make somebody wait for a move.
     gc.collect()
     gc.freeze()
@@ -64,7 +67,7 @@ def serve(given: argparse.Namespace,
     """Run an engine that answers what comes in at standard input, then end the process. Raises Refusal."""
     lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
     try:
-        session, limit = open_session(given)
+        session, limit = open_session(given, untruncated=True)
         end_on_interrupt()
         make_engine(session, limit, lines).run()
     except KeyboardInterrupt:  # while it loads

@@ -116,6 +116,10 @@ class Session:
         self.states.append(self.game.play(self.state[None], np.array([action]))[0])
         self.actions.append(int(action))
 
+    def forget(self) -> None:
+        """Drop what was thought about the position."""
+        self._new_tree()
+
     def undo(self, plies: int = 1) -> None:
         """Take back the last `plies` moves."""
         kept = len(self.actions) - plies

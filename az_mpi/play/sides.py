@@ -91,7 +91,7 @@ def _network(text, limit, where):
     if not zoo_file(text) and not path.exists():
         raise Refusal(f"{text}: there is no such run, nor an opponent of this name\n  a side of a match is RUN, "
                       f"RUN@NAME, gtp:COMMAND, uci:COMMAND, or {OPPONENTS.allowed}")
-    player = load_player(text if name == "newest" else find_network(path, name), **where)
+    player = load_player(find_network(path, name), **where)
     simulations = limit.simulations or (0 if limit.seconds else player.settings.simulations)
 
     def make(game: Game) -> Opponent:

@@ -106,6 +106,8 @@ class WebGame(threading.Thread):
         return None
 
     def _do_move(self, text: Any) -> str | None:
+        if self._is_networks_turn():
+            return "it is the network's turn"
         try:
             action = self.session.find(str(text))
         except ValueError as error:
@@ -113,6 +115,8 @@ class WebGame(threading.Thread):
         if self.humans != {0, 1} and not self.stored:  # also if it is the next move of that line: the network answers
             del self.line[len(self.session.actions) :]
         self._play(action)
+        if self._is_networks_turn() and self.session.simulations > self.limit.simulations:
+            self.session.forget()  # what was thought beside a person's turn would make the network stronger than chosen
         return None
 
     def _do_goto(self, ply: Any) -> None:
@@ -155,8 +159,10 @@ class WebGame(threading.Thread):
     # Thinking.
 
     def _is_networks_turn(self):
+        """Return whether the network is to play: at the end of a game that is not one to be looked at."""
         session = self.session
-        return not session.over and session.to_play not in self.humans and len(session.actions) == len(self.line)
+        return not (self.stored or session.over or session.to_play in self.humans
+                    or len(session.actions) < len(self.line))
 
     def _has_to_think(self):
         if self.session.over:

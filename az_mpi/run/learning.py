@@ -25,6 +25,7 @@ def learn(run: Run, save: Callable[[], None]) -> Outcome:
     save(): called on root if a signal asks for a checkpoint meanwhile. Not collective.
     """
     training, progress = run.training, run.progress
+    progress.hours = run.world.share(run.hours())  # rate and batch follow this clock
     outcome = Outcome(0, False, None)
     if training.partner and not training.learner:
         training.partner.begin()

@@ -49,6 +49,14 @@ class SGD(_Uncompiled, torch.optim.SGD):
     def __init__(self, params: Any, lr: float = 1e-3, weight_decay: float = 0.0, momentum: float = 0.9):
         super().__init__(params, lr, momentum, weight_decay=weight_decay, nesterov=True, fused=True)
 
+    def _init_group(self, group, params, grads, momentum_buffer_list):
+        sparse = super()._init_group(group, params, grads, momentum_buffer_list)
+        # torch wants all or none, and new blocks have none yet.
+        if any(momentum is not None for momentum in momentum_buffer_list):
+            momentum_buffer_list[:] = [torch.zeros_like(grad) if momentum is None else momentum
+                                       for momentum, grad in zip(momentum_buffer_list, grads)]  # fmt: skip
+        return sparse
+
 
 class Muon(AdamW):
     """Muon (Jordan et al. 2024) for hidden weights, AdamW for all others.

@@ -128,9 +128,10 @@ def where(**options):
 def test_launch_looks_at_the_hosts_unless_it_is_told_not_to(file, tmp_path, monkeypatch, no_check):
     started = []
     monkeypatch.setattr(jobs.mpi_job, "output", lambda command, *_: started.append(command) or (0, ""))
-    variant = variants.read([file("a"), file("b")], [])[0]
-    jobs.Jobs(where(no_check=no_check), tmp_path).train(variant, tmp_path / "run", 1, [])
+    variant = variants.read([f"{file('a')} seed=7", file("b")], [])[0]
+    jobs.Jobs(where(no_check=no_check), tmp_path).train(variant, tmp_path / "run", 2, [])
     assert ("--no_check" in started[0][: started[0].index("--")]) == no_check
+    assert [word for word in started[0] if word.startswith("seed=")][-1] == "seed=8"  # the second from its own on
 
 
 @pytest.mark.parametrize("said, result", [('told\n{"a": 1}\nbye\n', {"a": 1}), ('games {"a": 1}\n', None), ("", None)])

@@ -73,7 +73,8 @@ def test_ranks_share_the_positions():
     np.testing.assert_array_equal(whole.action_values[::2], parts[0].action_values)
 
 
-@pytest.mark.parametrize("solver, name", [("othello", "connect4"), ("hex", "hex(size=5)"), ("hex", "othello")])
+@pytest.mark.parametrize("solver, name", [("othello", "connect4"), ("hex", "hex(size=5)"), ("hex", "othello"),
+                                          ("bitbully", "othello")])  # fmt: skip
 def test_other_games_are_refused(solver, name):
     with pytest.raises(Refusal, match="evaluate.solver"):
         SOLVERS.make(solver, game=games.make(name))

@@ -71,11 +71,11 @@ BAD_VALUES = [
     ("train", "gradient_clip", 0.0, "a finite number above 0"),
     ("evaluate", "games_num", 7, "a whole number from 2 to 2^63-1, even"),
     ("evaluate", "games_num", 0, "a whole number from 2 to 2^63-1, even"),
-    ("evaluate", "opponents", "best", 'allowed: a list of names, each at most once: "best" or "gtp"'),
+    ("evaluate", "opponents", "best", 'allowed: a list of names, each at most once (files by their names alone): "best" or "gtp"'),
     ("evaluate", "opponents", ["best", "ramdom"], "did you mean random?"),
-    ("evaluate", "opponents", ["best", "best"], 'a list of names, each at most once: "best" or "gtp"'),
-    ("evaluate", "opponents", ["best", 3], 'a list of names, each at most once: "best" or "gtp"'),
-    ("evaluate", "opponents", {"best": 1}, 'a list of names, each at most once: "best" or "gtp"'),
+    ("evaluate", "opponents", ["best", "best"], 'a list of names, each at most once (files by their names alone): "best" or "gtp"'),
+    ("evaluate", "opponents", ["best", 3], 'a list of names, each at most once (files by their names alone): "best" or "gtp"'),
+    ("evaluate", "opponents", {"best": 1}, 'a list of names, each at most once (files by their names alone): "best" or "gtp"'),
     ("evaluate", "solver", "", "a class of your own is written package.module:Class"),
     ("checkpoint", "keep", 0, "a whole number from 1 to 2^63-1"),
     ("report", "tensorboard", None, "true or false"),
@@ -114,6 +114,13 @@ UNKNOWN = [
 def test_a_key_that_does_not_exist(data, key, said):
     (problem,) = problems(data).values()
     assert problem.key == key and said in problem.message
+
+
+def test_two_files_of_one_name_are_refused_for_they_could_not_be_told_apart():
+    two = ["/v1/bot.py:Bot", "/v2/bot.py:Bot"]
+    assert "files by their names alone" in str(problems({"evaluate": {"opponents": two}})["evaluate.opponents"])
+    one = ["/v1/bot.py:Bot(depth=1)", "/v1/bot.py:Bot(depth=2)", "/v1/bot.py:Other"]
+    assert loads(json.dumps({"game": "connect4", "evaluate": {"opponents": one}})).evaluate.opponents == tuple(one)
 
 
 def test_all_problems_are_told_at_once():

@@ -161,6 +161,9 @@ def test_what_cannot_play_is_refused_at_the_start(tmp_path):
     config = load.validate({"game": "connect4", "evaluate": {"opponents": [name]}}, "test")
     with pytest.raises(Refusal, match="plays chess, tictactoe"):
         evaluation.check_opponents(config, games.make("connect4"))
+    config = load.validate({"game": "connect4", "evaluate": {"opponents": [], "solver": "othello"}}, "test")
+    with pytest.raises(Refusal, match="solves Othello; game is connect4"):
+        evaluation.check_opponents(config, games.make("connect4"))
 
 
 def test_a_program_ends_with_its_opponent(tmp_path):

@@ -70,12 +70,13 @@ def test_only_missing_blocks_at_the_end_are_no_difference():
     assert len(checkpoint.differences(ours, small)) == 4  # fewer blocks
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.9])
-def test_training_goes_on_and_new_tensors_begin_without_moments(world, tmp_path, decay):
+@pytest.mark.parametrize("decay, optimizer", [(0.0, "adamw"), (0.9, "adamw"), (0.0, "sgd"), (0.0, "muon")])
+def test_training_goes_on_and_new_tensors_begin_without_moments(world, tmp_path, decay, optimizer):
     replay, learners = filled(Replay(CONNECT4, HEADS)), []
     for blocks in (1, 3):
         config = make_config("connect4", seed=7, network={"blocks": blocks, "channels": 16}, train={
-            "batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False, "ema_decay": decay})  # fmt: skip
+            "batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False, "ema_decay": decay,
+            "optimizer": optimizer})  # fmt: skip
         learners.append(Learner(config, CONNECT4, resnet.build(CONNECT4, config.network, config.seed),
                                 backends.make("ddp", world, world, "cpu"), "cpu"))
         learners[-1].progress = checkpoint.Progress()
@@ -92,7 +93,12 @@ def test_training_goes_on_and_new_tensors_begin_without_moments(world, tmp_path,
     before = weights(large.network)
     train(large, replay, 1)
     tensors = large.optimizer_tensors()
-    assert tensors["stem.weight.step"] == 3 and tensors["tower.2.second.weight.step"] == 1
+    if optimizer == "sgd":
+        assert tensors["tower.2.second.weight.momentum_buffer"].any()
+    else:
+        assert tensors["stem.weight.step"] == 3
+    if optimizer == "adamw":
+        assert tensors["tower.2.second.weight.step"] == 1
     assert not torch.equal(large.network.state_dict()["tower.2.second.weight"], before["tower.2.second.weight"])
 
 

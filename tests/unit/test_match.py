@@ -199,7 +199,7 @@ def test_a_match_of_two_networks(run, capsys, tmp_path):
 
 
 def test_a_match_with_itself_and_its_table(run, capsys):
-    status, out = play(capsys, "match", run, f"{run}@best", "--games", 4)
+    status, out = play(capsys, "match", f"{run}@newest", f"{run}@best", "--games", 4)
     assert status == 0 and "all games" in out and "Elo" in out
     status, out = play(capsys, "match", run, run, "--games", 4)
     assert status == 0 and "(A)" in out and "score 0.500" in out  # each opening is played twice, alike

@@ -55,6 +55,15 @@ def test_moves_out_of_turn_in_go_are_preceded_by_a_pass():
     assert channel.bad("play b d4").startswith("illegal move") and len(channel.moves()) == 3  # two passes end the game
 
 
+def test_a_pass_out_of_turn_changes_nothing():
+    """As of a record that begins with a pass of White."""
+    channel = Channel()
+    assert channel.good("play w pass") == "" and channel.moves() == []
+    vertex = channel.good("genmove b")
+    assert channel.moves() == [vertex] and channel.good("undo") == channel.good("undo") == ""
+    assert channel.moves() == [] and channel.bad("undo") == "cannot undo"
+
+
 def test_after_the_end_of_a_game_only_passes_are_answered():
     channel = Channel()
     for move in ("b c3", "w pass", "b pass"):

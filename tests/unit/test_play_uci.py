@@ -55,6 +55,16 @@ def played(channel):
             for state, action in zip(channel.session.states, channel.session.actions)]  # fmt: skip
 
 
+def test_a_limit_for_training_ends_no_game_against_a_program(tmp_path):
+    run = make_run(tmp_path / "run", "openspiel:chess(max_plies=4)")
+    with engine_process(sys.executable, "-m", "az_mpi", "uci", run, "--simulations", "4") as engine:
+        for moves in ("e2e4 e7e5 g1f3 b8c6", "e2e4 e7e5 g1f3 b8c6 f1b5"):
+            engine.stdin.write(f"position startpos moves {moves}\ngo\n")
+            engine.stdin.flush()
+            best = next(line for line in iter(engine.stdout.readline, "") if line.startswith("bestmove"))
+            assert re.match(r"bestmove [a-h][1-8][a-h][1-8]", best)
+
+
 def test_it_says_who_it_is():
     said = Channel().say("uci", "isready")
     assert said[0].startswith("id name az_mpi") and said[-2:] == ["uciok", "readyok"]

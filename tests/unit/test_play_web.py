@@ -213,6 +213,40 @@ def test_games_and_checkpoints_of_a_run(tmp_path):
         game.close()
 
 
+def test_nobody_moves_for_the_network(began):
+    game = began(simulations=10**6)
+    assert game.ask("move", "4") is None
+    assert game.ask("move", "4") == "it is the network's turn" and game.state(0, 1)["ply"] == 1
+
+
+def test_the_network_is_as_strong_as_chosen_however_long_a_person_thinks(began, monkeypatch):
+    game, searched = began(simulations=5), []
+    wait_for(game, lambda state: state["simulations"] > 2000)
+    best = game.session.best
+    monkeypatch.setattr(game.session, "best", lambda: searched.append(game.session.simulations) or best())
+    assert game.ask("move", "4") is None
+    wait_for(game, lambda state: state["ply"] == 2)
+    assert len(searched) == 1 and searched[0] <= 5
+
+
+def test_the_network_does_not_play_in_a_stored_game_that_was_cut(tmp_path):
+    run, rules = make_run(tmp_path / "run"), games.make("tictactoe")
+    config = make_config(search={"simulations": 4}, selfplay={"parallel_games": 2, "max_plies": 3})
+    record = play_games(Player(config, rules, UniformEvaluator(rules), 0), range(2))
+    (run / "games").mkdir()
+    segment.write(run / "games", 0, rules, record, {})
+    game = web.make_game(run, "newest", 10)
+    game.start()
+    try:
+        assert game.ask("open", str(record.games["id"][0])) is None and game.ask("goto", 3) is None
+        wait_for(game, lambda state: state["ply"] == 3 and state["to_play"] == 1)  # the network's side
+        time.sleep(1.0)
+        state = game.state(0, 1)
+        assert len(state["moves"]) == state["ply"] == 3 and state["stored"]
+    finally:
+        game.close()
+
+
 def test_a_stored_game_is_shown_from_where_it_began(tmp_path):
     """Three random moves into tic-tac-toe; another checkpoint takes the position over."""
     run, rules = make_run(tmp_path / "run"), games.make("tictactoe")

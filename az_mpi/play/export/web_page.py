@@ -59,8 +59,8 @@ def pack(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict
 
 def spec(game: Game) -> dict[str, Any]:
     """Return what the rules in JavaScript need to know of a game. Raises Refusal if there are none."""
-    rules = type(game).__module__.removeprefix("az_mpi.games.")
-    if not (WEB / "games" / f"{rules}.js").is_file():
+    package, _, rules = type(game).__module__.rpartition(".")
+    if package != "az_mpi.games" or not (WEB / "games" / f"{rules}.js").is_file():
         there = sorted(path.stem for path in (WEB / "games").glob("*.js") if path.stem != "game")
         raise Refusal(f"{game.name} has no rules in JavaScript\n  there are: {', '.join(there)}")
     board, (planes, rows, columns) = game.board(game.initial(1)[0]), game.planes_shape

@@ -28,11 +28,13 @@ class OfflineGame {
     this.moved();
   }
   do_move(text) {
+    if (this.isNetworksTurn) return "it is the network's turn";
     const word = String(text).trim().toLowerCase();
     const action = this.result === null ? this.game.legal(this.state).find((each) => this.game.text(this.state, each).toLowerCase() === word) : undefined;
     if (action === undefined) return this.result === null ? "no legal move here" : "the game is over";
     if (this.humans.length < 2) this.line.length = this.ply; // also if it is the move of that line: the network is to answer
     this.play(action);
+    if (this.isNetworksTurn && this.search.simulations > this.limit) this.search.reset(this.state); // it is as strong as chosen
     return null;
   }
   do_goto(ply) {
