@@ -1,7 +1,10 @@
-"""The learning rate and the batch size, by hand."""
+"""The learning rate and the batch size, by hand, and when a run is over."""
+
+from types import SimpleNamespace
 
 import pytest
 
+from az_mpi import loop
 from az_mpi.config import schema as models
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train.schedule import batch_size, done, learning_rate
@@ -68,3 +71,10 @@ def test_the_batch_grows_by_the_same_factor_in_each_iteration():
     assert sizes == [100, 200, 400, 800, 1600, 1600, 1600]
     assert batch_size(settings, share(0, 1)) == 100
     assert {batch_size(models.Train(batch_size=99), share(iteration, 5)) for iteration in range(7)} == {99}
+
+
+@pytest.mark.parametrize("phase, expected", [("train", False), ("play", True)])
+def test_an_iteration_in_which_the_hours_are_used_up_is_trained_to_its_end(phase, expected):
+    config = models.Config(game="tictactoe", iterations=9, train=models.Train(hours=1.0))
+    progress = Progress(iteration=1, phase=phase, hours=2.0)
+    assert loop.finished(SimpleNamespace(setup=SimpleNamespace(config=config), progress=progress)) == expected
