@@ -229,12 +229,18 @@ def test_the_network_is_as_strong_as_chosen_however_long_a_person_thinks(began, 
     assert len(searched) == 1 and searched[0] <= 5
 
 
-def test_the_network_does_not_play_in_a_stored_game_that_was_cut(tmp_path):
-    run, rules = make_run(tmp_path / "run"), games.make("tictactoe")
-    config = make_config(search={"simulations": 4}, selfplay={"parallel_games": 2, "max_plies": 3})
-    record = play_games(Player(config, rules, UniformEvaluator(rules), 0), range(2))
+def run_with_games(folder, num, **selfplay):
+    """Make a run of tic-tac-toe with stored games; return (its folder, the games)."""
+    run, rules = make_run(folder), games.make("tictactoe")
+    config = make_config(search={"simulations": 4}, selfplay={"parallel_games": num, **selfplay})
+    record = play_games(Player(config, rules, UniformEvaluator(rules), 0), range(num))
     (run / "games").mkdir()
     segment.write(run / "games", 0, rules, record, {})
+    return run, record
+
+
+def test_the_network_does_not_play_in_a_stored_game_that_was_cut(tmp_path):
+    run, record = run_with_games(tmp_path / "run", 2, max_plies=3)
     game = web.make_game(run, "newest", 10)
     game.start()
     try:
@@ -249,11 +255,7 @@ def test_the_network_does_not_play_in_a_stored_game_that_was_cut(tmp_path):
 
 def test_a_stored_game_is_shown_from_where_it_began(tmp_path):
     """Three random moves into tic-tac-toe; another checkpoint takes the position over."""
-    run, rules = make_run(tmp_path / "run"), games.make("tictactoe")
-    config = make_config(search={"simulations": 4}, selfplay={"parallel_games": 9, "random_plies": 3})
-    record = play_games(Player(config, rules, UniformEvaluator(rules), 0), range(9))
-    (run / "games").mkdir()
-    segment.write(run / "games", 0, rules, record, {})
+    rules, (run, record) = games.make("tictactoe"), run_with_games(tmp_path / "run", 9, random_plies=3)
     rows = next(rows for number in record.games["id"]
                 if (rows := record.positions[record.positions["game"] == number])["ply"][0] == 3)  # fmt: skip
     game = web.make_game(run, "newest", 10)
