@@ -36,7 +36,7 @@ for parallel in (False, True):
 before = types()
 assert len(before) > 20
 assert run_dist.start(arguments) == 0
-print("new types:", {name: (before.get(name), n) for name, n in types().items() if before.get(name) != n})
+print("new types:", {name: (before.get(name), n) for name, n in types().items() if n != before.get(name, 0)})
 """
 
 OWN = """
