@@ -1,7 +1,9 @@
 """Gumbel search: the rules of the paper by hand, a second search on objects, chances, and proofs."""
 
+import json
 import math
 
+import mctx_cases
 import numpy as np
 import pytest
 from helpers import (
@@ -211,6 +213,27 @@ def test_the_whole_tree_equals_that_of_a_search_on_objects(game, moves, m, simul
         policy, mine = reference.policy(root), policy_of(search, slots)[0]
         assert mine == pytest.approx([policy.get(a, 0.0) for a in range(game.num_actions)], abs=1e-5)
         assert search.choose(slots, np.ones(1)).tolist() == [reference.choice(root)]
+
+
+MCTX = json.loads(mctx_cases.FILE.read_text())["cases"]
+
+
+@pytest.mark.parametrize("case, theirs", list(zip(mctx_cases.CASES, MCTX, strict=True)))
+def test_mctx_searches_alike(case, theirs):
+    """The program of the paper's authors: its visits of the root's actions and of theirs, its target and its choice."""
+    name, moves, simulations, considered, c_visit, c_scale = case
+    game = games.make(name)
+    search, slots = gumbel(game, mctx_cases.Waves(game), after(game, moves), simulations=simulations,
+                           gumbel_actions=considered, gumbel_c_visit=c_visit, gumbel_c_scale=c_scale)  # fmt: skip
+    search.run(slots)
+    assert visits_of(search, slots)[0].tolist() == theirs["visits"]
+    below = np.zeros((game.num_actions, game.num_actions), int)
+    for action, (*_, child) in tree_as_dict(search.trees, 0)["edges"].items():
+        for reply, (_, visits, *_) in (child or {"edges": {}})["edges"].items():
+            below[action, reply] = visits
+    assert below.tolist() == theirs["below"]
+    assert policy_of(search, slots)[0] == pytest.approx(theirs["policy"], abs=1e-5)
+    assert search.choose(slots, np.ones(1)).tolist() == [theirs["action"]]
 
 
 # chances
