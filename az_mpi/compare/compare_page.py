@@ -20,10 +20,11 @@ def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], opti
     found = figures.rows(state, variants, options.seeds)
     head = sorted(dict.fromkeys(name for row in found for name in row), key="Elo".__eq__)  # Elo last
     table = page.html_table(head, [[row.get(name, "-") for name in head] for row in found])
+    spread = "the least and the largest" if options.seeds > 1 else "95 % intervals"
     about = (f"Each configuration trained {options.minutes:g} minutes with each of {options.seeds} seeds, in turn on "
              f"the same cores. Measured with {options.simulations} simulations a move. Numbers are means over the "
-             f"seeds, with the least and the largest; Elo is of matches of {options.games} games against "
-             f"{variants[0].label} of the same seed, with a 95 % interval that counts all games as independent.")
+             f"seeds, with {spread}. The last column is of matches of {options.games} games against "
+             f"{variants[0].label} of the same seed. Intervals of Elo are of 95 % and count all games as independent.")
     content = (f"<header><h1>{escape(str(folder.resolve()))}</h1><p>{escape(about)}</p></header>"
                f"<h2>After {options.minutes:g} minutes</h2>{table}<h2>On the way there</h2>"
                f'<div class="charts">{_charts(state, variants, options.seeds)}</div>')  # fmt: skip
@@ -46,18 +47,19 @@ def _points(state, variant, seed):
 
 
 def _series(state, variant, seeds, name, axis):
-    """Return the curve of a variant: means over its seeds, the band from the least to the largest. A run that went on
-    for some seconds beyond a part of the time stands at the end of that part."""
+    """Return the curve of a variant: means over its seeds, the band from the least to the largest, with one seed the
+    95 % interval. A run that went on for some seconds beyond a part of the time stands at the end of that part."""
     x, y, low, high = [], [], [], []
     part = state["options"]["minutes"] / state["options"]["points"]
     for k, points in enumerate(zip(*(_points(state, variant, seed) for seed in range(1, seeds + 1))), start=1):
         points = [point for point in points if name in figures.scores(point)]
         if not points:
             continue
-        values = [figures.scores(point)[name][0] for point in points]
+        measured = [figures.scores(point)[name] for point in points]
+        values = [one[0] for one in measured]
         on_axis = [k * part if axis == "minutes" and not point["complete"] else point[axis] for point in points]
         x.append(sum(on_axis) / len(points))
         y.append(sum(values) / len(values))
-        low.append(min(values))
-        high.append(max(values))
-    return chart.Series(variant.label, x, y, *((low, high) if seeds > 1 else ()))
+        low.append(min(values) if seeds > 1 else measured[0][1])
+        high.append(max(values) if seeds > 1 else measured[0][2])
+    return chart.Series(variant.label, x, y, low, high)

@@ -27,15 +27,16 @@ def point(run: Path, seconds: float, measured: dict[str, Any], complete: bool) -
             "matches": measured["matches"], "solver": measured.get("solver")}  # fmt: skip
 
 
-def scores(point: dict[str, Any]) -> dict[str, tuple[float, float | None, float | None]]:
-    """Return {what was measured: (share or score, low, high)} of a point. A share of the solver has no interval."""
+def scores(point: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
+    """Return {what was measured: (share or score, low, high)} of a point, with 95 % intervals."""
     found = {f"score against {name}": (match["score"], match["score_low"], match["score_high"])
              for name, match in point["matches"].items()}  # fmt: skip
-    if point["solver"]:
+    if solver := point["solver"]:
         keeps = "moves that keep the exact value"
-        found |= {name: (point["solver"][key], None, None)
-                  for name, key in ((keeps, "overall"), (f"{keeps}, where moves differ", "where_moves_differ"))
-                  if point["solver"][key] is not None}  # fmt: skip
+        for name, key, num in ((keeps, "overall", "positions_num"),
+                               (f"{keeps}, where moves differ", "where_moves_differ", "positions_differ_num")):
+            if solver[key] is not None:
+                found[name] = solver[key], *rating.score_interval(solver[key], solver[num])
     return found
 
 
@@ -55,7 +56,8 @@ def total(matches: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rows(state: dict[str, Any], variants: Sequence[Variant], seeds: int) -> list[dict[str, str]]:
-    """Return a row for each variant: {heading: text}. Means over seeds; Elo against the first one with its interval."""
+    """Return a row for each variant: {heading: text}. Means over seeds, in brackets the least and the largest; with one
+    seed the 95 % interval. Elo is of the games of all seeds together, with its interval."""
     found = []
     for variant in variants:
         names = [variant.run_name(seed) for seed in range(1, seeds + 1)]
@@ -65,8 +67,12 @@ def rows(state: dict[str, Any], variants: Sequence[Variant], seeds: int) -> list
                "games": _mean(last, lambda p: p["games"], ",.0f"),
                "simulations": _mean(last, lambda p: p["simulations"], ",.0f")}  # fmt: skip
         for name in dict.fromkeys(name for one in last for name in scores(one)):
-            measured = [scores(one)[name][0] for one in last if name in scores(one)]
-            row[name] = _mean(measured, lambda share: share, ".3f")
+            measured = [scores(one)[name] for one in last if name in scores(one)]
+            row[name] = _mean(measured, lambda one: one[0], ".3f")
+            if len(names) == 1:
+                row[name] += " [{1:.3f}, {2:.3f}]".format(*measured[0])
+        for name in dict.fromkeys(name for one in last for name in one["matches"]):
+            row[f"Elo against {name}"] = _elo([one["matches"][name] for one in last if name in one["matches"]])
         matches = [state["matches"][name] for name in names if name in state["matches"]]
         row["Elo"] = _elo(matches) if matches else "0 (the others' opponent)"
         found.append(row)

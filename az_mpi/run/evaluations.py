@@ -116,6 +116,7 @@ def load_best(run: Run, before: int) -> NetworkEvaluator | None:
     network.load_state_dict(weights.grown(run, checkpoint.broadcast(world, tensors)))
     if playing.best_engine is None:
         playing.best_engine = run.setup.make_engine(network)[0]
+        playing.best_engine.prepare(playing.player.batch_max)
     # Not a new engine each time: some libraries never free all memory of an engine.
     playing.load(playing.best_engine, network)
     return NetworkEvaluator(run.setup.game, playing.best_engine)

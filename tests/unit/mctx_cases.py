@@ -2,8 +2,8 @@
 
     pip install mctx jax; python tests/unit/mctx_cases.py    # writes tests/data/mctx_cases.json
 
-The policy is `mctx.gumbel_muzero_policy` without Gumbel noise. Values there are from -1 to 1 and are not rescaled, so its
-`value_scale` is half our `gumbel_c_scale`. No case comes near the end of a game, as mctx has no proofs.
+The policy is `mctx.gumbel_muzero_policy` without Gumbel noise. Values there are from -1 to 1 and are not rescaled, so
+its `value_scale` is half our `gumbel_c_scale`. No case comes near the end of a game, as mctx has no proofs.
 """
 
 import json
@@ -70,13 +70,15 @@ def searched(name, moves, simulations, considered, c_visit, c_scale):
 
     def recurrent(_, key, action, states):
         after, logits, value = jax.pure_callback(play, shapes, states, action)
-        return mctx.RecurrentFnOutput(reward=jnp.zeros(1), discount=-jnp.ones(1), prior_logits=logits, value=value), after
+        output = {"reward": jnp.zeros(1), "discount": -jnp.ones(1), "prior_logits": logits, "value": value}
+        return mctx.RecurrentFnOutput(**output), after
 
     logits, value = numbers(root)
     begin = mctx.RootFnOutput(prior_logits=jnp.array(logits), value=jnp.array(value), embedding=jnp.array(root))
     found = mctx.gumbel_muzero_policy(
         None, jax.random.PRNGKey(0), begin, recurrent, simulations, invalid_actions=jnp.array(~game.legal(root)),
-        max_num_considered_actions=considered, gumbel_scale=0.0, qtransform=lambda *tree: mctx.qtransform_completed_by_mix_value(
+        max_num_considered_actions=considered, gumbel_scale=0.0,
+        qtransform=lambda *tree: mctx.qtransform_completed_by_mix_value(
             *tree, value_scale=c_scale / 2, maxvisit_init=c_visit, rescale_values=False))  # fmt: skip
     tree = jax.tree.map(np.asarray, found.search_tree)
     below = [tree.children_visits[0, child].tolist() if child >= 0 else [0] * width

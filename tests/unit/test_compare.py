@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from az_mpi.compare import compare_command, figures, jobs, variants
 from az_mpi.compare.compare_command import main
 from az_mpi.core.problems import Refusal
+from az_mpi.evaluate import rating
+from az_mpi.evaluate.arena import MatchResult
 from az_mpi.launch import hosts
 
 
@@ -99,8 +102,8 @@ def test_elo_is_of_the_games_of_all_seeds():
 
 def measured(iteration, share):
     return {"minutes": 2.0, "iteration": iteration, "games": 100 * iteration, "simulations": 1e6, "complete": False,
-            "matches": {"random": {"score": share, "score_low": 0.0, "score_high": 1.0}},
-            "solver": {"overall": share, "where_moves_differ": None}}  # fmt: skip
+            "matches": {"random": rating.summary(MatchResult((round(10 * share), 0, 10 - round(10 * share)), (0, 0, 0)))},
+            "solver": {"overall": share, "where_moves_differ": None, "positions_num": 100}}  # fmt: skip
 
 
 def test_a_row_has_means_over_the_seeds_and_elo_against_the_first(file):
@@ -112,8 +115,20 @@ def test_a_row_has_means_over_the_seeds_and_elo_against_the_first(file):
     first, second = figures.rows(state, [a, b], 2)
     assert first["iterations"] == "5 [4, 6]" and first["games"] == "500 [400, 600]"
     assert first["score against random"] == "0.600 [0.500, 0.700]"
+    # 12 of 20 games: 400 log10(12 / 8). Wilson's interval, 0.387 to 0.781, makes -80 and +221.
+    assert first["Elo against random"] == "+70 [-80, +221], 20 games; by seed +0, +147"
     assert "moves that keep the exact value, where moves differ" not in first  # no such positions
     assert second["Elo"].startswith("+0 [-") and "20 games" in second["Elo"] and "Elo" in first
+
+
+def test_with_one_seed_a_row_and_its_curves_have_95_percent_intervals(file):
+    """Wilson: 50 of 100 positions are 0.404 to 0.596, 5 of 10 games 0.237 to 0.763."""
+    a, b = variants.read([file("a"), file("b")], [])
+    state = {"runs": {"a-seed1": {"points": [measured(1, 0.1), measured(4, 0.5)]},
+                      "b-seed1": {"points": [measured(2, 0.9)]}}, "matches": {}}  # fmt: skip
+    row = figures.rows(state, [a, b], 1)[0]
+    assert row["moves that keep the exact value"] == "0.500 [0.404, 0.596]"
+    assert row["score against random"] == "0.500 [0.237, 0.763]"
 
 
 def where(**options):
@@ -147,9 +162,10 @@ def test_a_job_without_a_result_is_refused_and_its_words_are_kept(said, result, 
 
 
 class FakeJobs:
-    """Jobs whose networks only draw. stops: how many trainings are stopped before they record anything."""
+    """Jobs whose networks only draw. stops: how many trainings are stopped: before they record anything, or with a
+    record `recorded_s` seconds from their start. asked: the settings of each training."""
 
-    stops = 0
+    stops, recorded_s, asked = 0, None, []
 
     def __init__(self, where, folder):
         pass
@@ -158,10 +174,14 @@ class FakeJobs:
         return 1
 
     def train(self, variant, run, seed, settings, least_s=0.0):
+        FakeJobs.asked.append((run.name, settings))
         if run.name != "trial" and FakeJobs.stops:
             FakeJobs.stops -= 1
+            if FakeJobs.recorded_s is not None:
+                run.mkdir()
+                (run / "metrics.jsonl").write_text(json.dumps({"kind": "step", "time": time.time() + self.recorded_s}))
             raise SystemExit(75)
-        run.mkdir()
+        run.mkdir(exist_ok=True)
         row = {"kind": "iteration", "iteration": 0, "games_num": 5, "simulations_per_s": 10, "play_s": 3,
                "meanwhile_simulations_per_s": 7, "train_s": 2, "time": 0}  # fmt: skip
         (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
@@ -180,6 +200,8 @@ class FakeJobs:
 def fake_jobs(monkeypatch):
     monkeypatch.setattr(compare_command, "Jobs", FakeJobs)
     monkeypatch.setattr(FakeJobs, "stops", 0)
+    monkeypatch.setattr(FakeJobs, "recorded_s", None)
+    monkeypatch.setattr(FakeJobs, "asked", [])
 
 
 def test_configurations_with_different_opponents_share_one_table(file, tmp_path, fake_jobs, capsys):
@@ -191,7 +213,7 @@ def test_configurations_with_different_opponents_share_one_table(file, tmp_path,
         heads = head.split("</t")
         place = next(k for k, cell in enumerate(heads) if "against rollout" in cell)
         cells = {row.split("</t")[0].rpartition(">")[2]: row.split("</t")[place].rpartition(">")[2] for row in rows}
-        assert cells == {"a": "0.500", "b": "-"}
+        assert cells == {"a": "0.500 [0.100, 0.900]", "b": "-"}
         assert json.loads((folder / "compare.json").read_text())["runs"]["a-seed1"]["points"][0]["simulations"] == 44
 
 
@@ -201,6 +223,19 @@ def test_a_training_that_was_stopped_before_its_first_record_goes_on(file, tmp_p
     with pytest.raises(SystemExit):
         main(command)
     assert main(command) == 0
+
+
+def test_what_a_killed_training_had_recorded_counts_as_its_time(file, tmp_path, fake_jobs, monkeypatch):
+    """20 of its 60 seconds, so 40 are left."""
+    monkeypatch.setattr(FakeJobs, "stops", 1)
+    monkeypatch.setattr(FakeJobs, "recorded_s", 20)
+    command = [file("a"), file("b"), "--minutes", "1", "--points", "1", "--logdir", str(tmp_path / "comparison")]
+    with pytest.raises(SystemExit):
+        main(command)
+    assert main(command) == 0
+    hours = [float(setting.removeprefix("max_hours=")) for name, settings in FakeJobs.asked if name == "a-seed1"
+             for setting in settings if setting.startswith("max_hours=")]  # fmt: skip
+    assert [3600 * each for each in hours] == pytest.approx([60, 40], abs=1)
 
 
 def test_a_first_start_that_fails_can_be_repeated(file, tmp_path, fake_jobs, monkeypatch):
