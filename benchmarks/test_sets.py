@@ -8,9 +8,13 @@ Connect 4", part 2); AlphaZero.jl reports its errors on them. Here the package B
 A move is an error if it turns a won position into a draw or a loss, or a drawn one into a loss.
 
 `--policy` tells the errors of the network without a search as well. `random` is a player who draws legal moves.
+
+To judge while tuning, keep those sets for the end and make one of your own like Begin-Hard: `--make 1000` writes 1,000
+positions to each file that is not there, after 2 to 12 random moves, with more than 28 moves to go in perfect play.
 """
 
 import sys
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -20,10 +24,11 @@ import torch
 from common import make_parser, tell
 
 import az_mpi
+from az_mpi import games
 from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
 from az_mpi.evaluate.rating import score_interval
-from az_mpi.evaluate.solver import solve_connect4
+from az_mpi.evaluate.solver import connect4_solver, solve_connect4
 from az_mpi.mpi.world import World
 
 
@@ -34,9 +39,15 @@ def main():
     parser.add_argument("--simulations", type=int, default=600, help="of each search")
     parser.add_argument("--positions", type=int, help="of each set, the first ones; by default all")
     parser.add_argument("--policy", action="store_true", help="the errors without search too")
+    parser.add_argument("--make", type=int, metavar="N", help="make the sets that are not there, of N positions")
+    parser.add_argument("--seed", type=int, default=1, help="of --make (default 1)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     world, rows = World.start(), {}
+    for k, path in enumerate(arguments.sets):
+        if arguments.make and world.is_root and not path.exists():
+            path.write_text("".join(islice(hard_positions((arguments.seed, k)), arguments.make)))
+    world.barrier()
     loaded = az_mpi.load_player(arguments.network)
     settings = loaded.settings.model_copy(update={"simulations": arguments.simulations})
     player = SearchPlayer(loaded.evaluator, settings)
@@ -62,6 +73,33 @@ def positions(game, path):
                 sys.exit(f"{path}, line {i + 1}: {moves} has an illegal move {column}; columns are 1 to 7")
             states[i] = game.play(states[i : i + 1], np.array([action]))[0]
     return states[~game.terminal(states)[0]]
+
+
+def hard_positions(seed):
+    """Yield lines of a set like Begin-Hard, all different, without end."""
+    from bitbully import Board
+
+    game, rng, made = games.make("connect4"), np.random.default_rng(seed), set()
+    while True:
+        moves, state = [], game.initial(1)
+        for _ in range(rng.integers(2, 13)):
+            moves.append(rng.choice(np.flatnonzero(game.legal(state)[0])))
+            state = game.play(state, np.array(moves[-1:]))
+            if game.terminal(state)[0][0]:
+                break
+        else:
+            score = max(connect4_solver().score_all_moves(Board([int(move) for move in moves])).values())
+            if plies_to_go(len(moves), score) > 28 and state.tobytes() not in made:
+                made.add(state.tobytes())
+                yield "".join(str(move + 1) for move in moves) + f" {score}\n"
+
+
+def plies_to_go(ply, score):
+    """Return how many moves perfect play goes on after `ply` moves. score: Pons', for the player to move: 22 minus the
+    stones with which the winner wins, negative if that is the other player, 0 for a draw."""
+    if score > 0:
+        return 2 * (22 - score - ply // 2) - 1
+    return 2 * (22 + score - (ply + 1) // 2) if score else 42 - ply
 
 
 def errors(share, num):

@@ -143,7 +143,7 @@ def solve_connect4(game: Game, states: np.ndarray, on_progress: OnProgress = sil
     """Solve positions in play of Connect Four with the package BitBully (Thill). Raises ImportError without it."""
     from bitbully import Board
 
-    solver = _bitbully()
+    solver = connect4_solver()
     planes, second = game.planes(states)[:, :2], game.to_play(states)  # a game of one's own may show more
     action_values = np.full((len(states), game.num_actions), np.nan, np.float32)
     for i, (own, other) in enumerate(planes):
@@ -157,7 +157,7 @@ def solve_connect4(game: Game, states: np.ndarray, on_progress: OnProgress = sil
 
 
 @lru_cache(maxsize=1)
-def _bitbully():
+def connect4_solver() -> Any:
     """Return the solver with the package's book of all positions up to 12 plies."""
     from bitbully import BitBully
 

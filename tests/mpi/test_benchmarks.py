@@ -2,6 +2,7 @@
 
 import json
 import math
+import runpy
 import subprocess
 import sys
 
@@ -74,6 +75,17 @@ def test_another_program_takes_turns_with_ours(tmp_path):
     other, ours = rows["other simulations/s"]["median"], rows["az_mpi simulations/s"]["median"]
     assert 200 < other <= 1050 and ours > 0
     assert rows["ratio of simulations/s"]["min"] <= ours / other * 1.5
+
+
+@pytest.mark.parametrize("ply, score, to_go", [
+    (4, 18, 3),  # the player to move wins with the fourth stone and has two
+    (0, 1, 41),  # the empty board: the first player wins with stone 21
+    (1, -1, 40),  # after the best first move
+    (40, 0, 2),
+])  # fmt: skip
+def test_moves_to_go_in_perfect_play(ply, score, to_go, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    assert runpy.run_path(str(BENCHMARKS / "test_sets.py"))["plies_to_go"](ply, score) == to_go
 
 
 @pytest.mark.parametrize("name", [name if name in IN_CI else slow(name) for name in sorted(TINY)])

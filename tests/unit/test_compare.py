@@ -101,8 +101,9 @@ def test_elo_is_of_the_games_of_all_seeds():
 
 
 def measured(iteration, share):
+    wins = round(10 * share)
     return {"minutes": 2.0, "iteration": iteration, "games": 100 * iteration, "simulations": 1e6, "complete": False,
-            "matches": {"random": rating.summary(MatchResult((round(10 * share), 0, 10 - round(10 * share)), (0, 0, 0)))},
+            "matches": {"random": rating.summary(MatchResult((wins, 0, 10 - wins), (0, 0, 0)))},
             "solver": {"overall": share, "where_moves_differ": None, "positions_num": 100}}  # fmt: skip
 
 
