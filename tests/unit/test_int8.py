@@ -71,12 +71,11 @@ def test_the_largest_products_are_not_cut_off():
     assert found == pytest.approx(np.array([[8.25, -9.0]]), abs=1e-5)
 
 
-@pytest.mark.parametrize("vnni, avx2, steps", [(True, True, 127), (True, False, 127), (False, True, 64),
-                                               (False, False, 0)])  # fmt: skip
-def test_processors_without_vnni_have_smaller_weights(monkeypatch, vnni, avx2, steps):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: vnni)
-    monkeypatch.setattr(torch.cpu, "_is_avx2_supported", lambda: avx2)
+@pytest.mark.parametrize("has, steps", [(("avx2", "vnni"), 127), (("vnni",), 127), (("amx_tile",), 127),
+                                        (("avx2",), 64), ((), 0)])  # fmt: skip
+def test_processors_without_vnni_and_amx_have_smaller_weights(monkeypatch, has, steps):
+    for part in ("amx_tile", "vnni", "avx2"):
+        monkeypatch.setattr(torch.cpu, f"_is_{part}_supported", lambda part=part: part in has)
     assert int8.has_int8() == bool(steps) and (not steps or int8.weight_steps() == steps)
 
 
