@@ -2,6 +2,7 @@
 """Train AlphaZero over MPI: command line -> configuration -> world -> mode -> exit status. See --help."""
 
 import ctypes
+import gc
 import logging
 import os
 import signal
@@ -82,8 +83,11 @@ def start(arguments: command_line.Arguments) -> int:
         world.chunk_bytes = config.exchange.chunk_bytes
         if arguments.mode == "train":
             world = root_host.order(world, config.train.root_host)
+        gc.disable()  # it would search all that torch loads for garbage, again and again
         from az_mpi import modes
 
+        gc.freeze()
+        gc.enable()
         getattr(modes, arguments.mode)(arguments, config, world, requests)
         return DONE
     except Refusal as error:  # raised on every rank

@@ -90,7 +90,8 @@ def play_on(run: Run, games: quota.Quota, finished_before: int, shown: ProgressB
     player, counters, config = run.playing.player, run.report.counters, run.setup.config
     before = player.simulations_num
     with run.report.timers("play"), counters.playing(run.world):
-        total = games.play(player, run.control, run.attempt, finished_before, shown.update, config.exchange.every_s)
+        attempt = 0 if config.selfplay.deterministic else run.attempt
+        total = games.play(player, run.control, attempt, finished_before, shown.update, config.exchange.every_s)
     counters.played_num += player.simulations_num - before
     return total
 
@@ -128,11 +129,11 @@ def save_due(run: Run) -> bool:
 def finished(run: Run) -> bool:
     """Return whether the run has done its iterations, `train.max_steps` or `train.hours`."""
     progress, config = run.progress, run.setup.config
-    if progress.iteration >= config.iterations:
-        return True
+    if progress.phase != "play":
+        return False  # an iteration is trained to its end
     steps, hours = config.train.max_steps, config.train.hours
-    is_late = hours and progress.hours >= hours and progress.phase == "play"  # an iteration is trained to its end
-    return bool(steps and progress.step >= steps or is_late)
+    return bool(progress.iteration >= config.iterations or steps and progress.step >= steps
+                or hours and progress.hours >= hours)
 
 
 def evaluation_due(run: Run) -> bool:

@@ -1,9 +1,10 @@
 """The modes of run_dist.py: --mode train, eval, selfplay. Collective: every rank calls the same function."""
 
+import contextlib
 import functools
+import itertools
 import json
 import sys
-import tempfile
 import time
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from az_mpi import loop
 from az_mpi.config.command_line import Arguments
 from az_mpi.config.schema import Config
+from az_mpi.core import files
 from az_mpi.core.printing import print_result
 from az_mpi.core.problems import NotNow
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed, deadline
@@ -107,11 +109,9 @@ def selfplay(arguments: Arguments, config: Config, world: World, requests: Reque
     as one JSON object."""
     run = _open(arguments, config, world, requests)
     folder, index = run.setup.folder / "selfplay", run.progress.iteration
-    world.from_root(lambda: _prepare(folder))
+    call = world.from_root(lambda: _prepare(folder))
     begun, player = time.perf_counter(), run.playing.player
     shown = ProgressBar(run.report.logger, world.is_root, "self-play", "games")
-    # Ids of games contain the number of the attempt. Training counts attempts from 1, this mode from 0x800.
-    call = 0x800 + world.share(len(list(folder.glob("*.h5"))))
     games = quota.Quota(config.selfplay, world, index, np.empty(0, np.uint64))
     games.play(player, run.control, call, 0, shown.update, every_s=0.0)
     shown.close()
@@ -132,12 +132,17 @@ def selfplay(arguments: Arguments, config: Config, world: World, requests: Reque
 
 
 def _prepare(folder):
-    """Make a run's folder for games, unless it is there. Raises Refusal if nothing can be written to it."""
+    """Make a run's folder for games, unless it is there; return the number of this call, which no other one has and
+    ids of games contain: training counts its attempts from 1, this mode from 0x800. Raises Refusal if nothing can be
+    written."""
     run_folder.check_folders(folder.parent, (folder.name,))
     with run_folder.usable(folder.parent):
-        folder.mkdir(exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        calls = folder / "calls"
+        calls.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(max(len(files.names(calls)), len(list(folder.glob("*.h5"))))):
+            with contextlib.suppress(FileExistsError):
+                (calls / str(number)).touch(exist_ok=False)
+                return 0x800 + number
 
 
 def _rescue_games(run):

@@ -27,6 +27,12 @@ mpirun_options=(${SLURM_NTASKS:+-np "$SLURM_NTASKS"})
 
 # run_dist OPTIONS: run_dist.py on all tasks of the job; the job ends as it ended.
 run_dist() {
+    # A job that comes back goes on with the run that it began.
+    local words=() word
+    for word in "$@"; do
+        [ "$word" = --fresh ] && [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || words+=("$word")
+    done
+    set -- "${words[@]}"
     # Where it trains, the run says in this file whether it is finished.
     status_file=$(python -c 'import sys; from az_mpi.config.command_line import parse; given = parse(sys.argv[1:])
 print(given.logdir / "status.json" if given.mode == "train" else "")' "$@" 2>/dev/null)

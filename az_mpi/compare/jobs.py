@@ -11,7 +11,7 @@ from typing import Any
 from az_mpi.compare.variants import Variant
 from az_mpi.core.exit_codes import DONE, RESUMABLE
 from az_mpi.core.problems import Refusal
-from az_mpi.launch import hosts, mpi_job, mpirun
+from az_mpi.launch import check, hosts, mpi_job, mpirun
 
 END_CHARACTERS = 3000  # of a failed job's output that are shown
 OPENING_PLIES = 4  # of matches: Connect Four has 49 openings of 2 plies, so half of 200 games would be repetitions
@@ -24,7 +24,7 @@ class Jobs:
     def __init__(self, where: Namespace, folder: Path):
         """where: the options of `hosts.add_options`, no_check as `launch` has it, and the games and simulations of
         measurements."""
-        self.where, self.log = where, folder / "jobs.log"
+        self.where, self.folder, self.log = where, folder, folder / "jobs.log"
 
     def ranks_num(self) -> int:
         """Return how many ranks each job has. Raises Refusal if the hosts are given wrongly."""
@@ -54,11 +54,15 @@ class Jobs:
 
     def match(self, first: Path, second: Path) -> dict[str, Any]:
         """Return the result of a match of two runs' newest networks, for the first one."""
-        chosen, np = self._hosts()
+        (chosen, np), found = self._hosts(), mpirun.find()
+        settings: dict[str, Any] = {}
+        if len(chosen) > 1 and not self.where.no_check:  # the networks that they share, as `launch` finds them
+            look = check.check(chosen, found, self.folder, check.ssh(check.ANSWER_S), check.ANSWER_S)
+            settings = check.settings(look, chosen)
         program = [sys.executable, "-m", "az_mpi", "match", str(first), str(second), "--games", str(self.where.games),
                    "--simulations", str(self.where.simulations), "--opening_plies", str(OPENING_PLIES),
                    "--json"]  # fmt: skip
-        return self._result(self._run(mpirun.line(mpirun.find(), chosen, np, program)))
+        return self._result(self._run(mpirun.line(found, chosen, np, program, **settings)))
 
     def _hosts(self):
         return hosts.choose(hosts.listed(self.where), np=self.where.np)

@@ -39,7 +39,8 @@ class Search(Section):
 
     algorithm: named(SEARCHES) = fixed("puct", (
         'The search, in self-play and in matches. "puct" is that of AlphaZero. "gumbel" (Danihelka et al. 2022) learns '
-        'from few simulations too, down to 2; of the keys here it uses its own, simulations and reuse_tree.'))
+        'from few simulations too, down to 2. It does not use c_puct, c_puct_base, fpu_reduction, the dirichlet '
+        'keys, forced_playouts and root_policy_temperature.'))
     simulations: whole(1, 100_000) = fixed(100, "Simulations for each move (the paper: 800).")
     c_puct: float = fixed(1.75, "Exploration: c_init of C(s) = log((1 + N(s) + c_base) / c_base) + c_init, beside Q "
                            "from -1 to 1 (the paper: 1.25, beside 0 to 1).", gt=0)

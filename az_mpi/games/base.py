@@ -6,13 +6,15 @@ A state is one row of a fixed-size array, so it can be stored in a tree node, a 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME, mix
 
+ACTIONS_MAX = 2**15 - 1  # a search keeps them as int16
+DTYPES = {"state_dtype", "planes_dtype"}
 
 class Board(NamedTuple):
     """A position as data, for programs that draw it: H rows from the top by W columns from the left.
@@ -74,6 +76,15 @@ class Game(ABC):
     # actions = symmetry_actions[k], the turned board is planes[..., cells] and its policy is policy[..., actions].
     symmetry_cells: np.ndarray  # int32 [K, H*W]
     symmetry_actions: np.ndarray  # int32 [K, A]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in DTYPES & vars(cls).keys():
+            if isinstance(given := vars(cls)[name], (str, type)):  # np.int8 in place of np.dtype(np.int8)
+                setattr(cls, name, np.dtype(given))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, np.dtype(value) if name in DTYPES else value)
 
     @abstractmethod
     def initial(self, n: int) -> np.ndarray:

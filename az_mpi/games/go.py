@@ -6,6 +6,8 @@ whether the two before were; from bit 8 on the number of plies. Player 0 is Blac
 Shapes: B batch, N points, W words of a set of points. In kernels a board has a border all round: int8 [(size + 2)^2].
 """
 
+from copy import copy
+
 import numpy as np
 from numba import njit
 
@@ -14,6 +16,7 @@ from az_mpi.games.bitboards import BitboardGame, packed
 from az_mpi.games.symmetry import dihedral
 
 REMEMBERED = 16
+PLIES_IN_PLAY = 1024  # where no training limits a game; each search keeps paths of that length
 EMPTY, BORDER = 2, 3  # on a board in a kernel; 0 and 1 are the players' stones
 _PASSED, _TWO_PASSES, _PLY = 2, 4, 8
 
@@ -42,6 +45,11 @@ class Rules(BitboardGame):
         self.num_actions, self.state_size = self.cells + 1, 3 * self.words + 1 + REMEMBERED
         self.symmetry_actions = np.pad(symmetries, ((0, 0), (0, 1)), constant_values=self.cells)
         self._hash_words = np.random.default_rng(1).integers(2**64, size=(2, (size + 2) ** 2), dtype=np.uint64)
+
+    def untruncated(self) -> "Rules":
+        longer = copy(self)
+        longer.max_plies = max(self.max_plies, PLIES_IN_PLAY)
+        return longer
 
     def initial(self, n: int) -> np.ndarray:
         states = super().initial(n)

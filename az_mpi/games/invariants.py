@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from az_mpi.games.base import Game
+from az_mpi.games.base import ACTIONS_MAX, Game
 from az_mpi.games.random_games import random_actions
 
 
@@ -42,6 +42,7 @@ def check(game: Game, games_num: int = 64, seed: int = 0) -> None:
 def _check_tables(game):
     """Symmetry tables are permutations of the right size and begin with the identity; actions turn with their cells."""
     _, height, width = game.planes_shape
+    assert 1 <= game.num_actions <= ACTIONS_MAX, f"num_actions is {game.num_actions:,}; allowed: 1 to {ACTIONS_MAX:,}"
     sizes = ((game.symmetry_cells, height * width), (game.symmetry_actions, game.num_actions))
     for table, n in sizes:
         assert table.shape == (len(game.symmetry_cells), n), f"a symmetry table has shape {table.shape}"

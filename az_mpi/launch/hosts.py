@@ -68,6 +68,13 @@ def from_slurm(environment: Mapping[str, str]) -> list[Host]:
     return _read(entries, "SLURM_JOB_NODELIST", lambda entry: Host(_name(entry[0]), entry[1]), "is this a Slurm job?")
 
 
+def refuse_outside_job(added: Sequence[Host], environment: Mapping[str, str]) -> None:
+    """Raise Refusal for a Host that the Slurm job of an `environment`, if it is of one, does not have."""
+    job = [host.name for host in from_slurm(environment)]
+    if job and (outside := [host for host in added if host.name not in job]):
+        raise Refusal(f"--add {outside[0]}: this Slurm job does not have it; its hosts: {', '.join(job)}")
+
+
 def add_options(parser: Any) -> None:
     """Give a parser, or a group of one, the options --hosts, --hostfile and --np, for `listed` and `words`."""
     parser.add_argument("--hosts", metavar="LIST", help='hosts and how many ranks each takes, "10.0.0.1:2,node2:2" '

@@ -108,4 +108,5 @@ def _environment(threads, interface, launch, restarts):
         settings |= {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface}
     values = [name if name in os.environ else f"{name}={value}" for name, value in settings.items()]
     values += [f"{name}={value}" for name, value in ((LAUNCH, launch), (RESTARTS, restarts)) if value]
+    values += [name for name in ("PYTHONPATH",) if name in os.environ]  # where users' own modules are
     return [word for value in values for word in ("-x", value)]

@@ -18,7 +18,7 @@ from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import SHARE
 from az_mpi.launch import check, mpi_job, mpirun
 from az_mpi.launch.host_pool import LOOK_S, RETURN_MAX_S, HostPool
-from az_mpi.launch.hosts import Host, parse
+from az_mpi.launch.hosts import Host, parse, refuse_outside_job
 from az_mpi.launch.outcome import Outcome, outcome, read
 from az_mpi.launch.rendezvous.meeting import Meeting
 from az_mpi.launch.request_files import RequestFiles
@@ -269,6 +269,8 @@ class Supervisor:
         try:
             add = parse(",".join(request["add"]), "--add") if request["add"] else []
             self.host_pool.check(add, request["remove"])
+            if self.transport.agent is None:  # the daemons of a Slurm job start the ranks
+                refuse_outside_job(add, os.environ)
         except Refusal as error:
             return self.reply(USAGE, str(error))
         if add and not self.options.no_check:

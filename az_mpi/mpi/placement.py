@@ -25,6 +25,10 @@ def place(config: "Config", world: World, device: str) -> tuple[World, int]:
     if not any(chosen):
         raise Refusal('train.ranks: "gpu", but no rank sees a GPU\n'
                       '  start it where there are GPUs, or --set train.ranks=all to train on processors')
+    kinds = {place == "cpu" for (_, place), trains in zip(places, chosen) if trains}
+    if len(kinds) > 1:  # their steps would differ in the last bit, and so their weights
+        raise Refusal(f'train.ranks: {config.train.ranks} would train on GPUs and on processors\n'
+                      "  --set train.ranks=gpu: ranks without a GPU play")
     if sum(chosen) > config.train.batch_size:
         raise Refusal(f"train.batch_size: {config.train.batch_size} samples in all cannot be split over {sum(chosen)} "
                       "ranks that train\n  --batch_size N with N at least that, or fewer trainers with "

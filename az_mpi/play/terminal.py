@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     try:
-        session, limit = open_session(given)
+        session, limit = open_session(given, untruncated=True)
         if not limit.seconds and not limit.simulations:
             limit = Limit(simulations=session.player.settings.simulations)
         about = f"{session.game.name} against {given.run} ({given.checkpoint})"

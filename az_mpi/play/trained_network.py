@@ -66,7 +66,9 @@ def _text(game, state, action):
 def read(path: str | Path) -> TrainedNetwork:
     """Return the network at a path: a run's folder, for its newest checkpoint; a checkpoint, or a file of weights, in a
     run's folder; an ONNX or safetensors file that `export` wrote; or a name in the zoo. Raises Refusal."""
-    path = zoo_file(path) or Path(path)
+    in_zoo, path = zoo_file(path), Path(path)
+    if in_zoo:
+        return _of_file(in_zoo, checkpoint.from_bytes_with_about)
     if path.suffix == ".onnx":
         return _of_file(path, onnx_file.read)
     if path.suffix == ".safetensors" and not _run_above(path):

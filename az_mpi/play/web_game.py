@@ -115,8 +115,7 @@ class WebGame(threading.Thread):
         if self.humans != {0, 1} and not self.stored:  # also if it is the next move of that line: the network answers
             del self.line[len(self.session.actions) :]
         self._play(action)
-        if self._is_networks_turn() and self.session.simulations > self.limit.simulations:
-            self.session.forget()  # what was thought beside a person's turn would make the network stronger than chosen
+        self._stay_as_strong_as_chosen()
         return None
 
     def _do_goto(self, ply: Any) -> None:
@@ -141,6 +140,7 @@ class WebGame(threading.Thread):
     def _do_humans(self, sides: Any) -> None:
         self.humans = {side for side in (0, 1) if side in list(sides)}
         self._begun = time.monotonic()
+        self._stay_as_strong_as_chosen()
 
     def _do_analysing(self, wanted: Any) -> None:
         self.is_analysing = bool(wanted)
@@ -163,6 +163,11 @@ class WebGame(threading.Thread):
         session = self.session
         return not (self.stored or session.over or session.to_play in self.humans
                     or len(session.actions) < len(self.line))
+
+    def _stay_as_strong_as_chosen(self):
+        """Forget what was thought beside a person's turn, if the network is to move."""
+        if self._is_networks_turn() and self.session.simulations > self.limit.simulations:
+            self.session.forget()
 
     def _has_to_think(self):
         if self.session.over:
@@ -227,7 +232,8 @@ class WebGame(threading.Thread):
                 then = game.board(state)
                 filled = then.filled_since(board)
                 left = np.argwhere((board.players == session.to_play) & (then.players < 0)).tolist()
-                if len(filled) == 1 and len(left) <= 1:
+                # A stone that only changes hands, as in Hex's swap, is no cell to click.
+                if len(filled) == 1 and len(left) <= 1 and (left or board.players[tuple(filled[0])] < 0):
                     target, origin = [int(part) for part in filled[0]], left[0] if left else None
             if (clicks := (str(origin), str(target))) in taken:
                 origin = target = None  # another move has these cells already: this one is a button

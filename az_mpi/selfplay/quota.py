@@ -51,7 +51,7 @@ class Quota:
         or None if no game is missing. The arguments are those of `play_until`."""
         if self._settings.deterministic:
             weights = [self._settings.weights.get(host, 1.0) for host in self._world.hosts]
-            return play_share(player, control, self._iteration, self._missing, weights, on_progress)
+            return play_share(player, control, self._iteration, attempt, self._missing, weights, on_progress)
         if self._missing_num <= 0:
             return None
         return play_until(player, control, self._iteration, attempt, finished_before, self._missing_num, on_progress,
@@ -63,12 +63,12 @@ class Quota:
 
 
 @watchdog.steps()
-def play_share(player: Player, control: ControlChannel, iteration: int, missing: np.ndarray, weights: Sequence[float],
-               on_progress: Callable[[int, int], object]) -> Total:
+def play_share(player: Player, control: ControlChannel, iteration: int, attempt: int, missing: np.ndarray,
+               weights: Sequence[float], on_progress: Callable[[int, int], object]) -> Total:
     """Play exactly the games with the indices `missing`, int64 [n], the same on every rank; each rank plays its share.
 
-    Each game is seeded by its index and played to its end, so the games do not depend on the number of ranks. weights:
-    of every rank, see `shares`. on_progress(finished, total): of this rank.
+    Each game is seeded by its id and played to its end, so the games do not depend on the number of ranks. attempt: see
+    `game_ids`. weights: of every rank, see `shares`. on_progress(finished, total): of this rank.
     """
     rank = control.world.rank
     share = shares(len(missing), weights)
@@ -84,7 +84,7 @@ def play_share(player: Player, control: ControlChannel, iteration: int, missing:
     while begun < len(mine) or player.live.any():
         slots = player.free()[: len(mine) - begun]
         if len(slots):
-            player.start(slots, game_ids(iteration, 0, mine[begun : begun + len(slots)]), iteration)
+            player.start(slots, game_ids(iteration, attempt, mine[begun : begun + len(slots)]), iteration)
             begun += len(slots)
         player.step()
         watchdog.step()

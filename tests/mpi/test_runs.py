@@ -210,6 +210,13 @@ def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):
     with h5py.File(result["segment"]) as file:
         assert result["games_num"] == 30 == len(file["games/id"])
         assert result["positions_num"] == len(file["positions/game"])
+        ids = set(file["games/id"])
+    os.rename(result["segment"], tmp_path / "elsewhere.h5")
+    done = mpirun(2, "run_dist.py", "--mode", "selfplay", "--logdir", tmp_path / "run", "--games_num", 30)
+    with h5py.File(json.loads(done.stdout)["segment"]) as file:
+        ids |= set(file["games/id"])
+    ids |= set(columns(tmp_path / "run")["games/id"])
+    assert len(ids) == 30 + 30 + len(columns(tmp_path / "run")["games/id"])  # other games each time
     assert sorted((tmp_path / "run" / "checkpoints").rglob("*")) == before
     missing = mpirun(2, "run_dist.py", "--mode", "eval", "--logdir", tmp_path / "none", status=2)
     assert missing.stderr.count("holds no run") == 1

@@ -255,6 +255,21 @@ def test_a_whole_game_is_played_by_clicks(browser, opened, name):
     assert ("won" in browser.run("$('status').textContent")) == (result != 0) and len(words) >= 5
 
 
+def test_a_click_during_which_the_page_is_told_more_counts(browser, opened):
+    opened(found("connect4", simulations=4))
+    x, y = browser.run("(() => { const box = document.querySelector('[data-cell=\"0,3\"]').getBoundingClientRect();"
+                       " return [box.x + box.width / 2, box.y + box.height / 2]; })()")
+    for kind in ("mousePressed", "mouseReleased"):
+        version = browser.run("state.version")
+        browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        if kind == "mousePressed":
+            browser.wait(f"state.version > {version}")  # it analyses
+    browser.wait("state.ply > 0")
+    assert browser.run("state.moves[0]") == "4"
+    version = browser.run("state.version")
+    browser.wait(f"state.version > {version} && $('simulations').textContent.startsWith(state.simulations)")
+
+
 def test_the_network_plays_itself_as_in_python(browser, opened):
     """With the tree kept between the moves, as `az_mpi web` has it."""
     network = opened(found("connect4", simulations=30))
@@ -306,6 +321,12 @@ def test_back_and_forth_and_the_strength(browser, opened):
     assert sum(shares) == pytest.approx(1) and shares == sorted(shares, reverse=True) and set(words) <= set("1234567")
     ask(browser, "new")
     assert browser.run("[state.ply, state.moves.length, state.values.length > 1]") == [0, 0, False]
+
+
+def test_a_head_that_only_trains_need_not_be_written():
+    network = found("tictactoe", heads=("policy", "value", "moves_left"))
+    network.network.heads["moves_left"].forward = lambda x: x.cumsum(1)
+    assert "tictactoe" in export_command.web(network).decode()
 
 
 def test_a_page_is_one_file_that_loads_nothing(opened, browser):

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from az_mpi import games
+from az_mpi.core.problems import Refusal
 from az_mpi.games import connect4, mnk, othello
 from az_mpi.games.base import Board
+from az_mpi.search import tree
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
 BOTH = pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: game.name)
@@ -156,6 +158,26 @@ BROKEN = {
         "to_play",
     ),
 }
+
+
+def test_types_may_be_written_as_numpy_has_them():
+    class Mine(mnk.Rules):
+        planes_dtype = np.uint8
+
+        def __init__(self):
+            super().__init__(3, 3, 3)
+            self.state_dtype = "int64"
+
+    assert Mine.planes_dtype == np.dtype(np.uint8) and isinstance(Mine.planes_dtype, np.dtype)
+    assert isinstance(Mine().state_dtype, np.dtype)
+
+
+def test_a_game_of_more_actions_than_a_search_takes_is_refused():
+    huge = _broken(mnk.Rules, num_actions=2**15)
+    with pytest.raises(AssertionError, match="num_actions is 32,768; allowed: 1 to 32,767"):
+        games.check(huge)
+    with pytest.raises(Refusal, match="32,768 actions"):
+        tree.allocate(huge, 1, 2)
 
 
 @pytest.mark.parametrize("base, members, reason", BROKEN.values(), ids=BROKEN)

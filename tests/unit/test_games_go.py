@@ -124,6 +124,12 @@ def test_area_is_stones_and_what_one_colour_alone_surrounds(komi, black):
     assert game.terminal(played(FIVE, "pass pass", state))[1].tolist() == [black]
 
 
+def test_in_play_with_others_a_game_goes_on_until_both_pass():
+    rules = games.make("go(size=5,komi=7,max_plies=2)").untruncated()
+    assert not rules.terminal(played(rules, "a1 b1 c1"))[0][0]
+    assert rules.terminal(played(rules, "a1 b1 c1 pass pass"))[0][0]
+
+
 def test_a_game_that_is_cut_is_scored_as_it_stands():
     game = games.make("go(size=5,komi=0.5,max_plies=3)")
     assert not game.terminal(played(game, "C3 pass"))[0][0]

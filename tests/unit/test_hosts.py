@@ -109,6 +109,14 @@ def test_bad_hostfiles_are_refused(tmp_path, content, says):
     assert str(refused.value).isascii() and str(refused.value).count("\n") <= 12
 
 
+def test_a_host_that_a_slurm_job_does_not_have_is_not_added():
+    job = {"SLURM_JOB_NODELIST": "node[1-3]", "SLURM_TASKS_PER_NODE": "2(x3)"}
+    hosts.refuse_outside_job(hosts.parse("node3:2"), job)
+    hosts.refuse_outside_job(hosts.parse("node9:2"), {})
+    with pytest.raises(Refusal, match="--add node9:2.*node1, node2, node3"):
+        hosts.refuse_outside_job(hosts.parse("node3,node9:2"), job)
+
+
 def test_what_is_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "none", "/dev/zero", tmp_path / "pipe", "a\x00b", ""):

@@ -63,6 +63,14 @@ def test_what_the_user_set_in_the_environment_stays(capsys, monkeypatch):
     assert words[words.index("NCCL_SOCKET_IFNAME") - 1] == "-x" and "GLOO_SOCKET_IFNAME=eth0" in words
 
 
+def test_the_ranks_find_the_modules_that_the_user_does(capsys, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/shared/me")
+    words = words_of(capsys, "--hosts", "a:1,b:1")
+    assert words[words.index("PYTHONPATH") - 1] == "-x"
+    monkeypatch.delenv("PYTHONPATH")
+    assert "PYTHONPATH" not in words_of(capsys, "--hosts", "a:1,b:1")
+
+
 @pytest.mark.parametrize("given, network", [("10.0.0.0/24", "10.0.0.0/24"), ("10.0.0.7/24", "10.0.0.0/24")])
 def test_a_network_by_its_address(capsys, given, network):
     words = words_of(capsys, "--hosts", "a:1,b:1", "--interface", given)

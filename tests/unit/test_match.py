@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -261,6 +262,23 @@ def test_a_ladder_goes_on_where_it_ended(run, capsys, tmp_path):
     assert "--fresh" in capsys.readouterr().err
     assert main(["ladder", str(run), "--games", "2", "--simulations", "9", "--fresh"]) == 0
     assert json.loads(file.read_text())["simulations"] == 9
+
+
+def test_a_ladder_leaves_out_what_a_run_under_way_has_removed(tmp_path, capsys, monkeypatch):
+    run = make_run(tmp_path / "run", "tictactoe", (1, 2, 3), best=(5,))
+    meet = ladder.Ladder.meet
+
+    def removing(self, i, j, *rest):
+        if (i, j) == (0, 1):  # the first match: the oldest network is loaded by then, the next one is not
+            shutil.rmtree(run / "checkpoints" / "000002")
+        meet(self, i, j, *rest)
+
+    monkeypatch.setattr(ladder.Ladder, "meet", removing)
+    assert main(["ladder", str(run), "--games", "2", "--simulations", "8"]) == 0
+    said = capsys.readouterr()
+    data = json.loads((run / ladder.NAME).read_text())
+    assert [row["name"] for row in data["ratings"]] == ["000001", "000003", "000005"]
+    assert said.err.count("left out") == 3 and "no network 000002" in said.err and "000005" in said.out
 
 
 def test_a_ladder_needs_two_networks(tmp_path, capsys):

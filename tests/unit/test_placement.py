@@ -65,6 +65,13 @@ def test_place_puts_the_trainers_first():
     assert {num for _, num in got} == {2}
 
 
+def test_trainers_with_and_without_gpus_are_refused():
+    """Their weights would differ after the first step."""
+    with pytest.raises(Refusal, match="would train on GPUs and on processors"):
+        place(make_config("connect4"), Ranks(MIXED), "cpu")
+    place(make_config("connect4"), Ranks([row for row in MIXED if row[1] != "cpu"]), "cuda:0")
+
+
 def test_gpu_without_any_is_refused():
     with pytest.raises(Refusal, match="no rank sees a GPU"):
         place(make_config("connect4", train={"ranks": "gpu"}), Ranks(CPUS), "cpu")

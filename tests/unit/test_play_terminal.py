@@ -63,6 +63,15 @@ def test_pieces_of_several_kinds_and_games_without_boards():
     assert draw(Chess) == "as it is"
 
 
+def test_a_limit_that_is_for_training_ends_no_game_with_a_person(tmp_path, monkeypatch, capsys):
+    """Both pass: that is the end, not the third move."""
+    run = make_run(tmp_path / "run", "go(size=3,max_plies=3)")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("b2\na1\nc3\n"))
+    assert program(["play", str(run), "--simulations", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "game is over" not in said and "has won" not in said and "You win" not in said
+
+
 def test_a_game_is_played_through(monkeypatch, capsys):
     """The network thinks all moves alike; its search sees what wins."""
     said = typed(table("tictactoe", simulations=300), "b2\nc3\nb1\nb3\na2\na1\nc1\na3\nc2\n", monkeypatch, capsys)

@@ -119,10 +119,11 @@ def test_each_legal_move_is_a_cell_or_a_button(began, name, clicks, buttons):
         assert all(state["board"]["players"][move["from"][0]][move["from"][1]] == 0 for move in state["legal"])
 
 
-def test_a_swap_in_hex_is_a_button(began):
+@pytest.mark.parametrize("stone", ["b3", "b2"])  # on the long diagonal a stone stays where it is
+def test_a_swap_in_hex_is_a_button(began, stone):
     game = began("hex(size=4,swap=True)")
     game.ask("humans", [0, 1])
-    game.ask("move", "b3")
+    game.ask("move", stone)
     state = wait_for(game, lambda state: state["ply"] == 1)
     assert [move["move"] for move in state["legal"] if not move["to"]] == ["swap"]
     assert sum(bool(move["to"]) for move in state["legal"]) == 15
@@ -227,6 +228,10 @@ def test_the_network_is_as_strong_as_chosen_however_long_a_person_thinks(began, 
     assert game.ask("move", "4") is None
     wait_for(game, lambda state: state["ply"] == 2)
     assert len(searched) == 1 and searched[0] <= 5
+    wait_for(game, lambda state: state["ply"] == 2 and state["simulations"] > 2000)
+    game.ask("humans", [1])  # the network's turn now
+    wait_for(game, lambda state: state["ply"] == 3)
+    assert len(searched) == 2 and searched[1] <= 5
 
 
 def run_with_games(folder, num, **selfplay):

@@ -74,7 +74,9 @@ def test_the_batch_grows_by_the_same_factor_in_each_iteration():
 
 
 @pytest.mark.parametrize("phase, expected", [("train", False), ("play", True)])
-def test_an_iteration_in_which_the_hours_are_used_up_is_trained_to_its_end(phase, expected):
-    config = models.Config(game="tictactoe", iterations=9, train=models.Train(hours=1.0))
-    progress = Progress(iteration=1, phase=phase, hours=2.0)
+@pytest.mark.parametrize("limit", [{"train": models.Train(hours=1.0)}, {"train": models.Train(max_steps=5)},
+                                   {"iterations": 1}], ids=str)  # fmt: skip
+def test_an_iteration_in_which_a_limit_is_reached_is_trained_to_its_end(limit, phase, expected):
+    config = models.Config(**{"game": "tictactoe", "iterations": 9, **limit})
+    progress = Progress(iteration=1, step=5, phase=phase, hours=2.0)
     assert loop.finished(SimpleNamespace(setup=SimpleNamespace(config=config), progress=progress)) == expected

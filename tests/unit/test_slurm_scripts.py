@@ -61,6 +61,13 @@ def test_a_lost_node_counts_towards_the_cap(batch):
     assert status == 75 and "not queued again after 3 times" in said and "scontrol" not in said
 
 
+def test_a_job_that_comes_back_does_not_begin_anew(batch):
+    script = SCRIPT + "--fresh --set 'game=go(size=5, komi=7)'"
+    _, first = batch(script, 'echo "$*"; exit 75')
+    _, again = batch(script, 'printf "<%s>" "$@"; exit 75', SLURM_RESTART_COUNT="1")
+    assert "--fresh" in first and "--fresh" not in again and "<game=go(size=5, komi=7)>" in again
+
+
 @pytest.mark.parametrize("options", ["--mode eval", "--mode selfplay"])
 def test_other_modes_leave_no_status(batch, options):
     assert batch(SCRIPT + options, "true")[0] == 0

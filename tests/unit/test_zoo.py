@@ -33,6 +33,11 @@ def zoo(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_a_configuration_above_the_networks_is_no_run(zoo):
+    (zoo / "config.json").write_text('{"game": "connect4"}')
+    assert trained_network.read("zoo:small").game.name == trained_network.read("small").game.name == "tictactoe"
+
+
 def about(path):
     return checkpoint.from_bytes_with_about(path.read_bytes())[1]
 

@@ -12,6 +12,7 @@ from az_mpi.core.problems import Refusal, write_file
 from az_mpi.play.options import add_checkpoint
 
 if TYPE_CHECKING:
+    from az_mpi.network.resnet import ResNet
     from az_mpi.play.trained_network import TrainedNetwork
 
 PROG = "python -m az_mpi export"
@@ -53,19 +54,19 @@ def onnx(found: "TrainedNetwork") -> bytes:
     from az_mpi.network import graph
     from az_mpi.play.export import onnx_file
 
-    made, outputs = graph_of(found)
+    made, outputs = graph_of(found.network)
     with torch.inference_mode():
         example = found.network(torch.zeros(1, *found.game.planes_shape))
     shapes = {name: (outputs[name], list(example[name].shape[1:])) for name in outputs}
     return onnx_file.write(graph.needed(made, set(outputs.values())), shapes, found.game.planes_shape, found.about())
 
 
-def graph_of(found: "TrainedNetwork") -> tuple[list, dict[str, str]]:
+def graph_of(network: "ResNet") -> tuple[list, dict[str, str]]:
     """Return `graph.operations` of a network. Raises Refusal."""
     from az_mpi.network import graph
 
     try:
-        return graph.operations(found.network)
+        return graph.operations(network)
     except Exception as error:  # a user's own head may compute anything
         raise Refusal(f"the network cannot be written as plain operations: {error}\n"
                       "  try --to torchscript") from error
@@ -89,10 +90,11 @@ def torchscript(found: "TrainedNetwork") -> bytes:
 
 def web(found: "TrainedNetwork") -> bytes:
     """Return a network as an HTML page. Raises Refusal if the page cannot have the game's rules or the network."""
+    from az_mpi.network.engines.engine import played
     from az_mpi.play.export import web_page
 
     web_page.spec(found.game)
-    return web_page.page(found, *graph_of(found)).encode()
+    return web_page.page(found, *graph_of(played(found.network))).encode()
 
 
 def zoo(found: "TrainedNetwork") -> bytes:

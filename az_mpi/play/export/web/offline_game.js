@@ -34,7 +34,7 @@ class OfflineGame {
     if (action === undefined) return this.result === null ? "no legal move here" : "the game is over";
     if (this.humans.length < 2) this.line.length = this.ply; // also if it is the move of that line: the network is to answer
     this.play(action);
-    if (this.isNetworksTurn && this.search.simulations > this.limit) this.search.reset(this.state); // it is as strong as chosen
+    this.stayAsStrongAsChosen();
     return null;
   }
   do_goto(ply) {
@@ -46,12 +46,13 @@ class OfflineGame {
     while (this.ply < ply) this.follow(this.line[this.ply]);
     this.moved();
   }
-  do_humans(sides) { this.humans = [0, 1].filter((side) => sides.includes(side)); this.begun = Date.now(); }
+  do_humans(sides) { this.humans = [0, 1].filter((side) => sides.includes(side)); this.begun = Date.now(); this.stayAsStrongAsChosen(); }
   do_analysing(wanted) { this.analysing = Boolean(wanted); }
   do_simulations(number) { this.limit = Math.min(Math.max(Math.trunc(number) || 1, 1), SIMULATIONS_MAX); }
 
   // Thinking.
   get isNetworksTurn() { return this.result === null && !this.humans.includes(this.state.player) && this.ply === this.line.length; }
+  stayAsStrongAsChosen() { if (this.isNetworksTurn && this.search.simulations > this.limit) this.search.reset(this.state); }
   get hasToThink() { return this.result === null && (this.isNetworksTurn || (this.analysing && !this.isKnown)); }
   // Search up to `wanted` simulations, or for a slice of time; return whether the search is complete.
   think(wanted, slice = SLICE_MS) {
@@ -99,7 +100,7 @@ class OfflineGame {
       const then = this.game.board(this.game.play(this.state, action)), filled = filledSince(then, board), left = [];
       board.players.forEach((row, r) => row.forEach((owner, c) => { if (owner === this.state.player && then.players[r][c] < 0) left.push([r, c]); }));
       let to = null, from = null;
-      if (filled.length === 1 && left.length <= 1) { to = filled[0]; from = left[0] || null; }
+      if (filled.length === 1 && left.length <= 1 && (left.length || board.players[filled[0][0]][filled[0][1]] < 0)) { to = filled[0]; from = left[0] || null; }
       if (taken.has(`${from}/${to}`)) to = from = null; // another move has these cells already: this one is a button
       taken.add(`${from}/${to}`);
       return { move: this.game.text(this.state, action), to, from };
