@@ -11,12 +11,15 @@ moves are exact (MCTS-Solver: Winands, Björnsson, Saito 2008, with the results 
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
 from az_mpi.core.problems import Refusal
-from az_mpi.games.base import ACTIONS_MAX, Game
+
+if TYPE_CHECKING:
+    from az_mpi.games.base import Game
 
 NO_CHILD = -1
 WIN = 1.0  # no result is better for the player to move
@@ -47,6 +50,7 @@ EDGE = np.dtype(
     ],
     align=True,
 )
+MOST_ACTIONS = np.iinfo(EDGE["edge_action"]).max
 EDGES_PER_NODE = 32  # that trees have room for at the start, or all actions if they are fewer
 TREE = np.dtype(
     [
@@ -81,8 +85,8 @@ def allocate(game: Game, num_trees: int, num_nodes: int) -> Trees:
     memory."""
     nodes = (num_trees, num_nodes)
     depth = min(num_nodes, game.max_plies) + 1
-    if game.num_actions > ACTIONS_MAX:
-        raise Refusal(f"{game.name} has {game.num_actions:,} actions; a search takes at most {ACTIONS_MAX:,}")
+    if game.num_actions > MOST_ACTIONS:
+        raise Refusal(f"{game.name} has {game.num_actions:,} actions; a search takes at most {MOST_ACTIONS:,}")
     return Trees(
         tree=np.zeros(num_trees, TREE),
         node=np.empty(nodes, NODE),

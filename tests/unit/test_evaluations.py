@@ -69,7 +69,7 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
     logger = logging.getLogger("az_mpi")
     run = SimpleNamespace(
         world=world, setup=SimpleNamespace(folder=tmp_path, game=None, make_engine=make_engine),
-        playing=Playing(None, None, None), training=SimpleNamespace(network=network),
+        playing=Playing(SimpleNamespace(batch_max=8), None, None), training=SimpleNamespace(network=network),
         files=RunFiles(tmp_path, None, 600.0), report=SimpleNamespace(logger=logger))  # fmt: skip
     for number in (1, 2, 3):
         save_file({"weight": torch.full((1, 1), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")

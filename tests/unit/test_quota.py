@@ -52,7 +52,7 @@ def test_shares_of_all_ranks_are_the_games_of_one(missing, size):
 
     def share(rank, size):
         player, told = make_player(rank, parallel_games=1 + 2 * rank), []
-        play_share(player, Others(rank, size), 6, missing, [1] * size, lambda *what: told.append(what))
+        play_share(player, Others(rank, size), 6, 0, missing, [1] * size, lambda *what: told.append(what))
         record = player.take()
         assert (record.games["rank"] == rank).all() and (record.games["iteration"] == 6).all()
         assert not told or told[-1] == (len(record.games), len(record.games))
@@ -222,10 +222,10 @@ def test_play_meanwhile_ends_when_all_others_are_done():
 def test_play_share_ends_for_a_stop_but_not_to_save():
     missing = np.arange(30)
     player = make_player()
-    total = play_share(player, Others(requests={4: {"stop": 1}}), 1, missing, [1.0], silent)
+    total = play_share(player, Others(requests={4: {"stop": 1}}), 1, 0, missing, [1.0], silent)
     assert total.stop and len(player.take().games) < 30
     player = make_player()
-    total = play_share(player, Others(requests={4: {"save": 1}}), 1, missing, [1.0], silent)
+    total = play_share(player, Others(requests={4: {"save": 1}}), 1, 0, missing, [1.0], silent)
     assert total.save == 1 and len(player.take().games) == 30
 
 
