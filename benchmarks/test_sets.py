@@ -28,7 +28,7 @@ from az_mpi import games
 from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
 from az_mpi.evaluate.rating import score_interval
-from az_mpi.evaluate.solver import connect4_solver, solve_connect4
+from az_mpi.evaluate.solver import solve_connect4
 from az_mpi.mpi.world import World
 
 
@@ -77,9 +77,10 @@ def positions(game, path):
 
 def hard_positions(seed):
     """Yield lines of a set like Begin-Hard, all different, without end."""
-    from bitbully import Board
+    from bitbully import BitBully, Board
 
     game, rng, made = games.make("connect4"), np.random.default_rng(seed), set()
+    solver = BitBully(opening_book="12-ply-dist")  # its scores tell how soon the winner wins
     while True:
         moves, state = [], game.initial(1)
         for _ in range(rng.integers(2, 13)):
@@ -88,7 +89,7 @@ def hard_positions(seed):
             if game.terminal(state)[0][0]:
                 break
         else:
-            score = max(connect4_solver().score_all_moves(Board([int(move) for move in moves])).values())
+            score = max(solver.score_all_moves(Board([int(move) for move in moves])).values())
             if plies_to_go(len(moves), score) > 28 and state.tobytes() not in made:
                 made.add(state.tobytes())
                 yield "".join(str(move + 1) for move in moves) + f" {score}\n"

@@ -20,7 +20,6 @@ SIZES = ((3, 32), (4, 48), (5, 64), (6, 96), (10, 128), (15, 192), (20, 256))  #
 POSITIONS_PER_WEIGHT = 20
 SIMULATIONS = 32
 OPENING_SHARE, OPENING_MIN, OPENING_MAX = 0.2, 2, 30  # of a random game: plies at random, and at a high temperature
-HEADS = ["policy", "value", "opponent_reply", "short_term_value(horizon=6)"]
 # Iterations of a run of one hour, growing with the root of hours (212 in 8 hours), up to the 300 of MiniZero.
 ITERATIONS_AN_HOUR, ITERATIONS_MAX = 75, 300
 # Games an iteration, of all ranks and of each rank; and games at once of a rank: with fewer the engine's batches are so
@@ -47,7 +46,7 @@ def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int) -> dic
               "temperature_final": 0.0}  # fmt: skip
     if rules.legal_num > Search().gumbel_actions:  # each move is tried, or a mate in one may be missed
         search["gumbel_actions"] = SIMULATIONS
-    return {"game": game, "iterations": 1, "network": {"blocks": size[0], "channels": size[1], "heads": HEADS},
+    return {"game": game, "iterations": 1, "network": {"blocks": size[0], "channels": size[1]},
             "search": search,
             "selfplay": {"games_num": 256 * ranks_num, "parallel_games": 128, "random_plies": opening},
             "replay": {"window_max": 1_000_000},

@@ -4,7 +4,6 @@ Shapes: P positions, S numbers a state, A actions. All values are -1, 0 or 1 for
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -141,24 +140,16 @@ def enumerate_all(game: Game, roots: np.ndarray | None = None) -> Solved:
 
 def solve_connect4(game: Game, states: np.ndarray, on_progress: OnProgress = silent) -> Solved:
     """Solve positions in play of Connect Four with the package BitBully (Thill). Raises ImportError without it."""
-    from bitbully import Board
+    from bitbully import BitBully, Board
 
-    solver = connect4_solver()
+    solver = BitBully(opening_book="12-ply")  # its 110 MiB are free again at the end
     planes, second = game.planes(states)[:, :2], game.to_play(states)  # a game of one's own may show more
     action_values = np.full((len(states), game.num_actions), np.nan, np.float32)
     for i, (own, other) in enumerate(planes):
         on_progress(i, len(states))
         # BitBully's board, from the top row down: 1 for a stone of the player who began, 2 for the other player's.
         first, later = (other, own) if second[i] else (own, other)
-        # The score of a winning move is positive, and larger the sooner it wins.
+        # The score of a winning move is positive.
         for column, score in solver.score_all_moves(Board((first + 2 * later).tolist())).items():
             action_values[i, column] = np.sign(score)
     return Solved(states, game.legal(states), action_values)
-
-
-@lru_cache(maxsize=1)
-def connect4_solver() -> Any:
-    """Return the solver with the package's book of all positions up to 12 plies."""
-    from bitbully import BitBully
-
-    return BitBully(opening_book="12-ply-dist")
