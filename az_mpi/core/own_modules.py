@@ -38,7 +38,7 @@ def load(place: str) -> tuple[types.ModuleType, Source]:
     except Refusal:
         raise
     except Exception as error:
-        why = _failure(place, error)
+        why = failure(place, error)
         if isinstance(error, OSError) and error.filename == place:
             why = f"{escape(place)} cannot be read: {error.strerror}"
         raise (NotNow if passes(error) else Refusal)(f"{why}\n  {_cure(place, error)}") from error
@@ -60,8 +60,8 @@ def _source(path, content):
     return Source(str(path), content, hashlib.sha256(content).hexdigest())
 
 
-def _failure(place, error):
-    """Return what a user's module raised when it was run, and where, in one line."""
+def failure(place: str, error: BaseException) -> str:
+    """Return what a user's file raised, and where in it, in one line."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
     lines += [error.lineno] if isinstance(error, SyntaxError) and error.filename == place else []
     where = f", line {lines[-1]}" if lines else ""

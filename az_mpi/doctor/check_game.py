@@ -4,6 +4,7 @@ with the default settings takes.
 Shapes: n positions, S numbers a state.
 """
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
+from az_mpi.core.own_modules import failure
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_actions, random_games
 from az_mpi.network import engines, resnet
@@ -44,14 +46,13 @@ def main(arguments: list[str]) -> int:
     name = parser.parse_args(arguments).game
     config = configuration.validate({"game": name}, "the command line")
     game = games.make(config.game)
-    channels, height, width = game.planes_shape
-    print(f"{game.name}: {game.num_actions:,} actions, {channels} planes of {height} x {width}, "
-          f"{len(game.symmetry_cells)} symmetries, at most {game.max_plies:,} plies, "
-          f"{game.state_size * game.state_dtype.itemsize:,} bytes a state")
     try:
+        print(size_of(game))
         games.check(game, CHECKED_NUM)
-    except AssertionError as error:
-        print(f"broken: {error}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
+    except Exception as error:  # of a game of one's own
+        place = getattr(sys.modules[type(game).__module__], "__file__", "")
+        why = error if isinstance(error, AssertionError) else failure(place, error)
+        print(f"broken: {why}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
         return PROBLEMS
     rng = np.random.default_rng(0)
     states, mean_plies = random_positions(game, rng)
@@ -61,6 +62,14 @@ def main(arguments: list[str]) -> int:
     for lines in (in_rows(rules_us), cost(game, config, states, mean_plies, sum(rules_us.values()))):
         print("\n".join(lines))
     return DONE
+
+
+def size_of(game: Game) -> str:
+    """Return the sizes of a game in one line."""
+    channels, height, width = game.planes_shape
+    return (f"{game.name}: {game.num_actions:,} actions, {channels} planes of {height} x {width}, "
+            f"{len(game.symmetry_cells)} symmetries, at most {game.max_plies:,} plies, "
+            f"{game.state_size * game.state_dtype.itemsize:,} bytes a state")
 
 
 def random_positions(game: Game, rng: np.random.Generator) -> tuple[np.ndarray, float]:

@@ -35,10 +35,12 @@ def check_suffix(path: Path, game: Game) -> None:
         raise Refusal(f"{path}: SGF has no form for {game.name}\n  write .pgn, which takes every game")
 
 
-def check_folder(path: Path) -> None:
-    """Raise Refusal if there is no folder for a file."""
+def check_new(path: Path) -> None:
+    """Raise Refusal if there is no folder for a file, or the file is there already."""
     if not path.parent.is_dir():
         raise Refusal(f"{path}: there is no folder {path.parent}")
+    if path.exists():
+        raise Refusal(f"{path} is there already\n  name another file, or remove it")
 
 
 def write(path: Path, game: Game, records: Sequence[GameRecord]) -> None:

@@ -76,7 +76,7 @@ def _match(world: "World", given: argparse.Namespace) -> None:
         raise Refusal(f"{PROG}: error: --sprt takes two Elo from {-ELO_MOST} to {ELO_MOST}, the smaller one first, "
                       "such as --sprt 0 20")
     from az_mpi.mpi.agreement import everywhere
-    from az_mpi.play.game_records import check_folder, check_suffix
+    from az_mpi.play.game_records import check_new, check_suffix
     from az_mpi.play.loaded_player import on_rank
     from az_mpi.play.sides import common_game, read_side
 
@@ -90,7 +90,7 @@ def _match(world: "World", given: argparse.Namespace) -> None:
         return game, [side.name for side in sides], [side.make(game) for side in sides]
 
     if given.games_file:
-        world.from_root(lambda: check_folder(given.games_file))  # root writes it
+        world.from_root(lambda: check_new(given.games_file))  # root writes it
     game, names, players = everywhere(world, prepare)
     if names[0] == names[1]:
         names = [f"{name} ({letter})" for name, letter in zip(names, "AB")]

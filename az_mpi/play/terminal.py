@@ -15,6 +15,7 @@ from az_mpi.play.limits import Limit
 from az_mpi.play.options import make_parser, open_session
 
 if TYPE_CHECKING:
+    from az_mpi.games.base import Game
     from az_mpi.play.session import Session
 
 PROG = "python -m az_mpi play"
@@ -44,8 +45,8 @@ class Quit(Exception):
 def main(arguments: list[str]) -> int:
     """Play with the person at the terminal; return the exit status. Raises Refusal."""
     parser = make_parser(PROG, ABOUT, EPILOG + HELP)
-    parser.add_argument("--colour", choices=SIDES, default="first", help="your side: first (by default), or black: you "
-                        "begin; second, or white: the network begins")
+    parser.add_argument("--colour", choices=SIDES, default="first", help="your side: first (by default) begins, second "
+                        "answers; black is first, in chess white is")
     given = parser.parse_args(arguments)
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
@@ -54,10 +55,18 @@ def main(arguments: list[str]) -> int:
         if not limit.seconds and not limit.simulations:
             limit = Limit(simulations=session.player.settings.simulations)
         about = f"{session.game.name} against {given.run} ({given.checkpoint})"
-        Terminal(session, limit, SIDES[given.colour], about).run()
+        Terminal(session, limit, side_of(given.colour, session.game), about).run()
     except (Quit, EOFError, KeyboardInterrupt):
         print()
     return 0
+
+
+def side_of(colour: str, game: "Game") -> int:
+    """Return which player --colour names: 0 begins. White begins in chess alone."""
+    from az_mpi.games.uci_moves import ChessMoves, uci_moves
+
+    swapped = colour in ("black", "white") and isinstance(uci_moves(game), ChessMoves)
+    return SIDES[colour] ^ swapped
 
 
 class Terminal:

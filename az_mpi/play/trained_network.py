@@ -134,7 +134,9 @@ def run_of(path: Path) -> Path:
 
 def _run_above(path):
     for folder in (path, *path.absolute().parents):
-        if (folder / "config.json").is_file() or (folder / "attempts").is_dir():
+        # config.json alone may be another program's.
+        described = (folder / "config.json").is_file() and (folder / "checkpoints").is_dir()
+        if described or (folder / "attempts").is_dir():
             return folder
     return None
 
@@ -148,6 +150,9 @@ def _weights(path: Path, run: Path, ours: dict[str, torch.Tensor]) -> tuple[dict
             return checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX)), iteration
         if (path / "state.json").is_file():
             found = checkpoint.read(path)
+        elif path != run:
+            raise Refusal(f"{path}: there is no checkpoint and no file of weights of this name\n"
+                          f"  {run}/checkpoints and {run}/best have them; name the run itself for its newest one")
         else:
             found, lines = checkpoint.load_newest(run / "checkpoints", set_aside=False, ours=ours)
             for line in lines:

@@ -34,6 +34,16 @@ def test_broken_rules_and_wrong_names_are_told(capsys, tmp_path):
             check_game.main([name])
 
 
+@pytest.mark.parametrize("mistake,told", [
+    ("max_plies = property()", "own.py: AttributeError"), ("planes_shape = None", "own.py: TypeError"),
+    ("def play(self, states, actions):\n        return states[99]", "own.py, line 6: IndexError")])
+def test_mistakes_in_a_game_are_told_in_a_line(capsys, tmp_path, mistake, told):
+    (tmp_path / "own.py").write_text(BROKEN.replace("max_plies = 7", mistake))
+    assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 1
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("broken: ")]
+    assert told in line
+
+
 def test_random_positions_are_in_play():
     game = games.make("connect4")
     states, mean_plies = check_game.random_positions(game, np.random.default_rng(0))

@@ -182,6 +182,14 @@ def test_files_that_no_game_goes_into(tmp_path, name, why):
         game_records.check_suffix(tmp_path / name, games.make("connect4"))
 
 
+def test_a_file_of_games_that_is_there_stays(tmp_path):
+    game_records.check_new(tmp_path / "games.pgn")
+    for name in ("games.pgn", "folder.pgn"):
+        (tmp_path / name).mkdir() if name.startswith("folder") else (tmp_path / name).write_text("games")
+        with pytest.raises(Refusal, match="already"):
+            game_records.check_new(tmp_path / name)
+
+
 # matches
 
 

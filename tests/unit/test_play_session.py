@@ -209,3 +209,10 @@ def test_networks_of_a_run_are_found_by_name(tmp_path):
             find_network(run, name)
     with pytest.raises(Refusal, match="not a run"):
         find_network(tmp_path, "best")
+
+
+@pytest.mark.parametrize("name", ["checkpoints/000009", "chekpoints/000001", "best/000009.safetensors", "best"])
+def test_a_checkpoint_that_is_not_there_is_not_another_one(tmp_path, name):
+    run = make_run(tmp_path / "run", checkpoints=(1, 2), best=(1,))
+    with pytest.raises(Refusal, match="no checkpoint"):
+        load_player(run / name, engine="torch")

@@ -24,6 +24,15 @@ from az_mpi.play.session import Session
 ROOT = Path(__file__).parents[2]
 
 
+def test_white_begins_in_chess_alone():
+    sides = {name: [terminal.side_of(colour, games.make(name)) for colour in ("first", "second", "black", "white")]
+             for name in ("othello", "go(size=5)")}  # fmt: skip
+    assert sides == dict.fromkeys(sides, [0, 1, 0, 1])
+    pytest.importorskip("pyspiel")
+    chess = games.make("openspiel:chess")
+    assert [terminal.side_of(colour, chess) for colour in ("first", "second", "black", "white")] == [0, 1, 1, 0]
+
+
 def table(game, human=0, simulations=30):
     return terminal.Terminal(Session(loaded_player(game)), Limit(simulations), human, f"a game of {game}")
 

@@ -35,7 +35,10 @@ def zoo(tmp_path, monkeypatch):
 
 def test_a_configuration_above_the_networks_is_no_run(zoo):
     (zoo / "config.json").write_text('{"game": "connect4"}')
-    assert trained_network.read("zoo:small").game.name == trained_network.read("small").game.name == "tictactoe"
+    for name in ("zoo:small", "small", zoo / "small.safetensors"):
+        assert trained_network.read(name).game.name == "tictactoe"
+    with pytest.raises(Refusal, match="not a run's folder"):
+        trained_network.read(zoo / "nothing")
 
 
 def about(path):
