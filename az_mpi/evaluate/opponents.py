@@ -115,9 +115,9 @@ def random_moves(seed: tuple[int, ...]) -> RandomPlayer:
     return RandomPlayer((*seed, 1))
 
 
-def rollout(game: Game, seed: tuple[int, ...], rank: int, settings: schema.Evaluate,
-            search: schema.Search) -> SearchPlayer:
-    """Return a player whose search evaluates positions by random play-outs."""
+def rollout(game: Game, seed: tuple[int, ...], rank: int, settings: schema.Evaluate) -> SearchPlayer:
+    """Return a player whose search evaluates positions by random play-outs: by PUCT, whatever the run's own search is,
+    so that all runs meet the same opponent."""
     # The seed has the rank: a play-out draws its numbers when the search asks for it, in an order of this rank's.
-    search = search.model_copy(update={"simulations": settings.rollout_simulations})
+    search = schema.Search(simulations=settings.rollout_simulations)
     return SearchPlayer(RolloutEvaluator(game, (*seed, 2, rank)), search)

@@ -13,9 +13,10 @@ from az_mpi.config import schema as models
 from az_mpi.core.registry import OPPONENTS
 from az_mpi.evaluate import arena
 from az_mpi.evaluate.arena import play_match
-from az_mpi.evaluate.evaluation import evaluate
+from az_mpi.evaluate.evaluation import evaluate, opponents
 from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
+from az_mpi.evaluate.solver import positions
 from az_mpi.games.mnk import Rules
 from az_mpi.games.random_games import random_actions
 from az_mpi.network.evaluators import RolloutEvaluator, UniformEvaluator
@@ -230,6 +231,15 @@ def test_evaluation_does_what_is_asked_only(world):
     report = evaluate(world, chosen, TICTACTOE, uniform, None, 0, shown)
     assert list(report["matches"]) == ["random"] and "solver" not in report
     assert report["simulations"] == chosen.search.simulations
+
+
+def test_the_rollout_opponent_is_the_same_for_every_search():
+    game = games.make("hex(size=7)")
+    states, moves = positions(game, 6, 3, 0, 12), []
+    for search in ({"algorithm": "puct"}, {"algorithm": "gumbel", "gumbel_c_scale": 0.3}, {"c_puct": 9.0}):
+        config = load.validate({"game": game.name, "search": search, "evaluate": {"rollout_simulations": 60}}, "test")
+        moves.append(opponents(config, game)["rollout"].actions(game, states).tolist())
+    assert moves[0] == moves[1] == moves[2]
 
 
 def test_no_solver_where_one_rank_lacks_it():
