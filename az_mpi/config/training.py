@@ -36,9 +36,9 @@ class Replay(Section):
 class Train(Section):
     """Who trains, on what and how fast."""
 
-    ranks: Literal["all", "root_host", "gpu"] | whole(1) = free("all", (
+    ranks: Literal["auto", "all", "root_host", "gpu"] | whole(1) = free("auto", (
         'Who trains: "all" ranks, those on the "root_host", one for each "gpu", or a number of ranks. The others '
-        'go on playing meanwhile.'))
+        'go on playing meanwhile. "auto": "gpu" if any rank has a GPU, otherwise "all".'))
     root_host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=253)] = free("", (
         'The host of root, the rank that writes the files of the run: its name or IPv4 address. Its ranks come first, '
         'so train.ranks "root_host" and numbers begin there. "": the first host listed to mpirun or launch.'))

@@ -122,8 +122,7 @@ def examine(world: "World", why_alone: str | None, launcher: str | None, options
     if failed := [k for k, (_, error) in enumerate(outcomes) if error]:
         text = f"{ranks_in_words(failed)} cannot look at itself: {outcomes[failed[0]][1]}"
         return report.add("Ranks", [Check("ranks", PROBLEM, text)])
-    train = json.loads(text)["train"] if text else {"backend": "auto", "ranks": "all"}
-    backend = train["backend"]
+    backend = json.loads(text)["train"]["backend"] if text else "auto"
     agree, table = diagnosis.versions(ranks, backend)
     if len({rank["sources"] for rank in ranks}) > 1:  # different programs would call different collectives
         return report.add("Versions", agree, console.table(table), ranks=ranks)
@@ -133,7 +132,7 @@ def examine(world: "World", why_alone: str | None, launcher: str | None, options
     report.add("Launchers", diagnosis.launcher(ranks, launcher))
     report.add("Libraries", diagnosis.libraries(ranks, backend) + diagnosis.horovod(ranks, backend))
     report.add("Versions", agree, console.table(table) if agree[0].level != OK else [], versions=table)
-    found, table = machine.devices(ranks, train["ranks"])
+    found, table = machine.devices(ranks)
     report.add("Machines", found + machine.cores(ranks) + machine.memory(ranks), console.table(table))
     with job.watch(f"writing to {options.logdir} from every rank", report.progress):
         found, figures = folder.examine(world, options.logdir)

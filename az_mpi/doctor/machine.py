@@ -1,16 +1,17 @@
 """Checks of devices, cores, memory and threads. Pure functions from the facts of all ranks, see `facts.gather`."""
 
+from collections import Counter
 
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
 
 GIB = 2**30
 
 
-def devices(ranks: Ranks, trainers: str | int = "all") -> tuple[list[Check], list[tuple]]:
-    """Check what the ranks compute on; return (checks, rows of a table, the heading first). trainers: `train.ranks`."""
+def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
+    """Check what the ranks compute on; return (checks, rows of a table, the heading first)."""
     torches, found = [rank["libraries"]["torch"] for rank in ranks], []
     table: list[tuple] = [("rank", "host", "cores", "device")]
-    holders: dict[tuple, list[int]] = {}  # by GPU: its index for each rank that has it
+    holders: Counter[tuple] = Counter()  # the number of ranks of each GPU
     for k, (rank, torch) in enumerate(zip(ranks, torches)):
         device = "unknown, without torch"
         if "error" not in torch:
@@ -18,7 +19,7 @@ def devices(ranks: Ranks, trainers: str | int = "all") -> tuple[list[Check], lis
         if torch.get("devices"):
             gpu = torch["devices"][torch["device"]]
             device = f"cuda:{torch['device']} {gpu['name']}, {gpu['memory_bytes'] / GIB:.0f} GiB, NCCL {torch['nccl']}"
-            holders.setdefault((rank["host"], gpu["uuid"]), []).append(torch["device"])
+            holders[rank["host"], gpu["uuid"]] += 1
         table.append((k, rank["host"], len(rank["cores"]), device))
     if broken := [k for k, torch in enumerate(torches) if torch.get("device_error")]:
         found.append(Check("device", PROBLEM, f"the GPU of {ranks_in_words(broken)} does not work: "
@@ -31,15 +32,10 @@ def devices(ranks: Ranks, trainers: str | int = "all") -> tuple[list[Check], lis
         found.append(Check("device", WARNING, f"the host of {ranks_in_words(unused)} has an NVIDIA driver, and torch "
                            f"sees no GPU (it is built {f'for CUDA {build}' if build else 'without CUDA'})",
                            "the CUDA build of torch that the driver can run; look at CUDA_VISIBLE_DEVICES"))
-    if shared := [place for place, indices in holders.items() if len(indices) > 1]:
-        (host, _), indices = shared[0], holders[shared[0]]
-        if trainers != "gpu":
-            found.append(Check("device", WARNING, f"{len(indices)} ranks share cuda:{indices[0]} of {host}: they can "
-                               "play on it, but NCCL lets only one of them train", "--set train.ranks=gpu"))
-        alone = {rank["host"] for rank in ranks if not rank["mps"]}
-        if hosts := sorted({host for host, _ in shared} & alone):
-            found.append(Check("device", OK, f"ranks share a GPU of {', '.join(hosts)} without NVIDIA's Multi-Process "
-                               "Service (nvidia-cuda-mps-control -d before mpirun): they take turns on it"))
+    shared = {host for (host, _), num in holders.items() if num > 1}
+    if hosts := sorted(shared & {rank["host"] for rank in ranks if not rank["mps"]}):
+        found.append(Check("device", OK, f"ranks share a GPU of {', '.join(hosts)} without NVIDIA's Multi-Process "
+                           "Service (nvidia-cuda-mps-control -d before mpirun): they take turns on it"))
     gpus = sum(bool(torch.get("devices")) for torch in torches)
     return [*found, Check("devices", OK, f"{gpus} of {len(ranks)} ranks have a GPU" if gpus else "no GPU: processors "
                           "play and train")], table

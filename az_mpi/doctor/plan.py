@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Evaluate, Search
 from az_mpi.doctor import trial
-from az_mpi.selfplay.player import PARALLEL_GAMES
+from az_mpi.selfplay.player import PARALLEL_GAMES, PARALLEL_GAMES_MAX
 
 SIZES = ((3, 32), (4, 48), (5, 64), (6, 96), (10, 128), (15, 192), (20, 256))  # blocks, channels; from 6 on KataGo's
 # Positions of self-play for each weight of the tower: configs/connect4_quick.json makes 24 with 3 x 32, Othello 6 x 6
 # in half an hour 23 with 4 x 48. A larger network would learn less in the same time.
 POSITIONS_PER_WEIGHT = 20
 SIMULATIONS = 32
+GPU_BATCH = 1024  # samples a step where GPUs train: docs/learning.md, six minutes on one GPU
 OPENING_SHARE, OPENING_MIN, OPENING_MAX = 0.2, 2, 30  # of a random game: plies at random, and at a high temperature
 # Iterations of a run of one hour, growing with the root of hours (212 in 8 hours), up to the 300 of MiniZero.
 ITERATIONS_AN_HOUR, ITERATIONS_MAX = 75, 300
@@ -39,19 +40,21 @@ class Rules(NamedTuple):
     length: float
 
 
-def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int) -> dict[str, Any]:
-    """Return a configuration, as in a file, to measure a network of `size` (blocks, channels) with."""
+def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int, on_gpus: bool = False) -> dict[str, Any]:
+    """Return a configuration, as in a file, to measure a network of `size` (blocks, channels) with. on_gpus: whether
+    any rank has a GPU, which large batches keep busy."""
     opening = min(max(round(OPENING_SHARE * rules.length), OPENING_MIN), OPENING_MAX)
     search = {"algorithm": "gumbel", "simulations": SIMULATIONS, "gumbel_c_scale": 0.3, "temperature_plies": opening,
               "temperature_final": 0.0}  # fmt: skip
     if rules.legal_num > Search().gumbel_actions:  # each move is tried, or a mate in one may be missed
         search["gumbel_actions"] = SIMULATIONS
+    at_once = {"games_num": PARALLEL_GAMES_MAX * ranks_num, "parallel_games": 0}
+    if not on_gpus:
+        at_once = {"games_num": 256 * ranks_num, "parallel_games": 128}
+    batch_size = GPU_BATCH if on_gpus else 256 if size[0] < 5 else 512
     return {"game": game, "iterations": 1, "network": {"blocks": size[0], "channels": size[1]},
-            "search": search,
-            "selfplay": {"games_num": 256 * ranks_num, "parallel_games": 128, "random_plies": opening},
-            "replay": {"window_max": 1_000_000},
-            "train": {"batch_size": max(256 if size[0] < 5 else 512, ranks_num), "replay_ratio": 1.5,
-                      "root_value_share": 0.8}}  # fmt: skip
+            "search": search, "selfplay": at_once | {"random_plies": opening}, "replay": {"window_max": 1_000_000},
+            "train": {"batch_size": max(batch_size, ranks_num), "replay_ratio": 1.5, "root_value_share": 0.8}}
 
 
 def games_in(data: dict[str, Any], figures: dict[str, Any], hours: float) -> float:

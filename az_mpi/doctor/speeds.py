@@ -11,6 +11,7 @@ from az_mpi.core.exit_codes import DONE, INTERNAL
 from az_mpi.core.printing import print_result
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor import facts, job, plan, trial
+from az_mpi.mpi import placement
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
@@ -22,6 +23,7 @@ SHARE_MAX = 0.01  # of the run's time, that one of them takes
 def choose(world: "World", game: str, rules: plan.Rules, hours: float) -> dict[str, Any]:
     """Return {"config": as in a file, "figures": measured with it, "tried": [[blocks and channels, figures, games in
     this time, what they lack] of each network]}. Collective. Raises Refusal on every rank."""
+    on_gpus = any(device != "cpu" for device in world.collect(placement.choose_device(world)))
     room = facts.room(facts.memory())  # before any network is made
     rooms = world.collect(room // world.hosts.count(world.host))
 
@@ -34,13 +36,14 @@ def choose(world: "World", game: str, rules: plan.Rules, hours: float) -> dict[s
 
     tried: list[tuple] = []
     for size in plan.SIZES:
-        data = plan.first(game, rules, size, world.size)
+        data = plan.first(game, rules, size, world.size, on_gpus)
         figures = measure(data, SHORT_S)
         tried.append((size, figures, plan.games_in(data, figures, hours), plan.lacks(data, figures, hours)))
         if tried[-1][-1]:
             break
     size, figures, *_ = next((one for one in reversed(tried) if not one[-1]), tried[0])
-    data = plan.at_once(plan.fill(plan.first(game, rules, size, world.size), figures, rules, hours), world.size)
+    data = plan.first(game, rules, size, world.size, on_gpus)
+    data = plan.at_once(plan.fill(data, figures, rules, hours), world.size)
     figures = measure(data, SECONDS)
     return {"config": plan.fill(data, figures, rules, hours), "figures": figures, "tried": tried}
 

@@ -40,6 +40,8 @@ def trainers(ranks: str | int, places: Sequence[Sequence[str]]) -> list[bool]:
     """Return for each rank whether it trains. ranks: `train.ranks`; places: [host, GPU or "cpu"] of each rank."""
     if ranks == "root_host":
         return [host == places[0][0] for host, _ in places]
+    if ranks == "auto":
+        ranks = "gpu" if any(place != "cpu" for _, place in places) else "all"
     if ranks == "gpu":  # one rank a GPU; others that share it play
         return [place[1] != "cpu" and place not in places[:k] for k, place in enumerate(places)]
     return [ranks == "all" or k < int(ranks) for k in range(len(places))]

@@ -198,6 +198,10 @@ def _say_start(run):
         say("  note: %s", line)
     if unknown := sorted(config.selfplay.weights.keys() - set(world.hosts)):
         say("  note: selfplay.weights names %s, but the hosts are %s", ", ".join(unknown), ", ".join(gpus))
+    search = config.search
+    if search.full_share < 1 and search.fast_simulations >= search.simulations:
+        say("  note: a fast search takes search.fast_simulations, %d, which is no fewer than search.simulations, %d",
+            search.fast_simulations, search.simulations)
     trees = len(run.playing.player.live)
     one = run.playing.player.search.trees.num_bytes / trees
     parameters = resnet.parameters_num(run.training.network)

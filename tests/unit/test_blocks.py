@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import CONNECT4, float_planes, make_config, positions, trained, untrained
-from marks import needs_int8
+from marks import needs_gpu, needs_int8
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -55,12 +55,13 @@ def test_every_parameter_learns(kind):
 
 
 @each_kind
-@pytest.mark.parametrize("name", ["torch", "openvino"])
-def test_engines_agree_with_the_fp32_network(kind, name):
+@pytest.mark.parametrize("name, device", [("torch", "cpu"), ("openvino", "cpu"),
+                                          pytest.param("torch", "cuda:0", marks=needs_gpu)])
+def test_engines_agree_with_the_fp32_network(kind, name, device):
     if name == "openvino":
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     network, states = trained(settings=settings(kind)), positions(70)
-    engine, _ = engines.make(name, network, CONNECT4, "cpu", 1, "fp32")
+    engine, _ = engines.make(name, network, CONNECT4, device, 1, "fp32")
     expected, found = exact(network, states), engine.evaluate(CONNECT4.planes(states))
     for name in expected:
         assert expected[name].std() > 0.01

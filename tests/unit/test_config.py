@@ -61,7 +61,7 @@ BAD_VALUES = [
     ("exchange", "chunk_bytes", 1023, "a whole number from 1024 to 2^31-1"),
     ("exchange", "chunk_bytes", 2**31, "a whole number from 1024 to 2^31-1"),
     ("replay", "window_growth", 1.01, "a finite number from 0 to 1"),
-    ("train", "ranks", 0, '"all" or "root_host" or "gpu" or a whole number from 1 to 2^63-1'),
+    ("train", "ranks", 0, '"auto" or "all" or "root_host" or "gpu" or a whole number from 1 to 2^63-1'),
     ("train", "ranks", "al", 'whole number from 1 to 2^63-1; did you mean all?'),
     ("train", "backend", "mpi", 'allowed: "auto" or "horovod" or "ddp"'),
     ("train", "learning_rate", False, "a finite number above 0"),

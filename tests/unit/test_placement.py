@@ -68,8 +68,13 @@ def test_place_puts_the_trainers_first():
 def test_trainers_with_and_without_gpus_are_refused():
     """Their weights would differ after the first step."""
     with pytest.raises(Refusal, match="would train on GPUs and on processors"):
-        place(make_config("connect4"), Ranks(MIXED), "cpu")
-    place(make_config("connect4"), Ranks([row for row in MIXED if row[1] != "cpu"]), "cuda:0")
+        place(make_config("connect4", train={"ranks": "all"}), Ranks(MIXED), "cpu")
+
+
+def test_without_a_choice_of_the_user_each_gpu_trains_and_processors_where_there_is_none():
+    found = [[place(make_config("connect4"), Ranks(places, rank), places[rank][1])[0].came_first for rank in range(5)]
+             for places in (MIXED, CPUS)]
+    assert found == [[False, True, False, True, False], [True] * 5]
 
 
 def test_gpu_without_any_is_refused():

@@ -8,6 +8,7 @@ import torch
 from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
 from az_mpi.network.engines.engine import Engine, load_weights, pieces, played
+from az_mpi.network.engines.fused import fused
 from az_mpi.network.engines.torch_engine import DTYPES
 
 LARGEST = 4096  # positions in one graph
@@ -30,6 +31,10 @@ class CudaEngine(Engine):
         with torch.inference_mode(), torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             one = torch.zeros((1, *game.planes_shape), dtype=self._dtype, device=self.device)
             self._shapes = {name: output.shape[1:] for name, output in self._network(one).items()}  # of one position
+            one = one.contiguous(memory_format=torch.channels_last)
+            # torch does not make these operations of cuDNN deterministic, and AMD's GPUs lack them.
+            whole = torch.are_deterministic_algorithms_enabled() or torch.version.hip
+            self._computed = self._network if whole else fused(self._network, one)
         self._graphs, self._pool = {}, torch.cuda.graph_pool_handle()
         self._lanes, self._turn = [_Lane(), _Lane()], 0
 
@@ -76,7 +81,7 @@ class CudaEngine(Engine):
         if size not in self._graphs:
             x = torch.zeros((size, *self._planes_shape), dtype=self._planes_dtype, device=self.device)
             with _convolutions():
-                self._graphs[size] = _Graph(self._network, x, self._dtype, self._stream, self._pool)
+                self._graphs[size] = _Graph(self._computed, x, self._dtype, self._stream, self._pool)
         return self._graphs[size]
 
 
