@@ -30,8 +30,8 @@ FLAGS = {
     "--train_distributed_native": ("train.ranks", "root_host"),
 }
 DESCRIPTION = """\
-Train AlphaZero on one machine or on a cluster: every rank that mpirun starts plays games against itself and
-takes part in training. Started again on the same --logdir, a run goes on from its last checkpoint."""
+Train AlphaZero on one machine or on a cluster: every rank that mpirun starts plays games against itself, and all of
+them train, or one for each GPU. Started again on the same --logdir, a run goes on from its last checkpoint."""
 EPILOG = """\
 examples:
   python run_dist.py --config_file configs/smoke.json

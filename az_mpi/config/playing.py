@@ -58,8 +58,8 @@ class Search(Section):
                                     "visits, which the policy target leaves out (KataGo: 2); 0: none. Not Gumbel.",
                                     ge=0)
     full_share: float = fixed(1.0, "Share of self-play moves that get a full search, of search.simulations (KataGo: "
-                               "0.25). The others get search.fast_simulations without Dirichlet noise: they "
-                               "train all but the policy.", gt=0, le=1)
+                               "0.25). The others get search.fast_simulations without noise: they train all but "
+                               "the policy.", gt=0, le=1)
     fast_simulations: whole(1, 100_000) = fixed(20, "Simulations of a fast search, with full_share below 1.")
     temperature: float = fixed(1.0, "tau in self-play: a move is drawn in proportion to N(a)^(1/tau); 0: the most "
                                 "visited move. Gumbel search has the improved policy in place of N, and no tau above "

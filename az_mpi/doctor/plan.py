@@ -108,6 +108,8 @@ def at_once(data: dict[str, Any], ranks_num: int) -> dict[str, Any]:
     """Return the configuration with half of a rank's share of an iteration as games at once, so that games do not take
     several iterations; 0, the default, where that is more than the default."""
     share = data["selfplay"]["games_num"] // (2 * ranks_num)
+    if not data["selfplay"]["parallel_games"]:  # GPUs: by default a rank's whole share, and at least 256
+        return data
     num = 0 if share >= PARALLEL_GAMES else max(share // 8 * 8, AT_ONCE_MIN)
     return data | {"selfplay": data["selfplay"] | {"parallel_games": num}}
 

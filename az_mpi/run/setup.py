@@ -200,7 +200,7 @@ def _say_start(run):
         say("  note: selfplay.weights names %s, but the hosts are %s", ", ".join(unknown), ", ".join(gpus))
     search = config.search
     if search.full_share < 1 and search.fast_simulations >= search.simulations:
-        say("  note: a fast search takes search.fast_simulations, %d, which is no fewer than search.simulations, %d",
+        say("  note: search.fast_simulations is %d, search.simulations %d: fast searches are no shorter than full ones",
             search.fast_simulations, search.simulations)
     trees = len(run.playing.player.live)
     one = run.playing.player.search.trees.num_bytes / trees

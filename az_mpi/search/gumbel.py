@@ -32,7 +32,7 @@ CONSIDERED = np.dtype([("gumbel", "f8"), ("log_prior", "f8"), ("edge", "i4"), ("
 
 class Rule(NamedTuple):
     """How Gumbel search chooses among a node's edges. round ROUND [B], considered CONSIDERED [B, m], target int32 [B],
-    streams uint64 [B]. noise: whether Gumbel numbers are drawn, in fast searches too, whose moves are drawn by them."""
+    streams uint64 [B], explores bool [B]: for which slots Gumbel numbers are drawn."""
 
     c_visit: float
     c_scale: float
@@ -40,7 +40,7 @@ class Rule(NamedTuple):
     considered: np.ndarray
     target: np.ndarray
     streams: np.ndarray
-    noise: bool
+    explores: np.ndarray
 
 
 class Search(puct.Search):
@@ -50,7 +50,7 @@ class Search(puct.Search):
         settings, num_trees = self.settings, len(self.target)
         considered = np.zeros((num_trees, settings.gumbel_actions), CONSIDERED)
         return Rule(settings.gumbel_c_visit, settings.gumbel_c_scale, np.zeros(num_trees, ROUND), considered,
-                    self.target, self.streams, self.noise)
+                    self.target, self.streams, self.explores)
 
     def _begin_search(self, slots):
         super()._begin_search(slots)
@@ -191,7 +191,7 @@ def _begin_round(trees, b, rule):
     """Draw the actions that a round considers, in the order of the edges."""
     node, this, logits = trees.node[b, 0], rule.round[b], _logits(trees, b, rule)
     numbers, chosen, num = np.zeros(len(logits)), np.zeros(len(logits), np.bool_), 0
-    if rule.noise:
+    if rule.explores[b]:
         for k in range(len(logits)):
             numbers[k] = -math.log(-math.log(max(streams.uniform(rule.streams, b), 1e-300)))
     while num < rule.considered.shape[1]:
@@ -310,7 +310,7 @@ def _choose(trees, slots, rule, temperature):
         for j in range(rule.round[b].num):
             if root.playable(trees, b, np.int64(0), first + rule.considered[b, j].edge):
                 most = max(most, _visits(trees, b, rule, j))
-        cold = rule.noise and temperature[i] < 1
+        cold = rule.explores[b] and temperature[i] < 1
         best = _best_considered(trees, b, rule, -1 if cold else most, temperature[i] if cold else 1.0)
         chosen = rule.considered[b, best].edge if best >= 0 else np.argmax(_logits(trees, b, rule))  # no round has any
         actions[i] = trees.edge[b, first + chosen].edge_action

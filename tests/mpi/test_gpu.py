@@ -20,6 +20,6 @@ def test_nccl_sums_and_a_rank_that_dies_in_a_sum_does_not_stop_the_others(start_
 
 def test_one_of_the_ranks_that_share_a_gpu_trains(run_dist, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    done = run_dist(3, tmp_path, "--set", "train.ranks=gpu", "--set", "evaluate.opponents=[]")
+    done = run_dist(3, tmp_path, "--set", "evaluate.opponents=[]")
     assert "complete: iteration 2 of 2" in done.stdout and done.stdout.count("play, train") == 1
     assert done.stdout.count("torch cuda graphs") == 3 and "3 ranks and 1 GPU: some share one" in done.stdout

@@ -50,18 +50,8 @@ def test_a_share_of_the_searches_is_full_and_only_these_make_policy_targets(algo
     if algorithm == "puct":  # noise in full ones alone
         assert (np.ptp(search.trees.edge_prior[~full, :7], axis=0) == 0).all()
         assert (np.ptp(search.trees.edge_prior[full, :7], axis=0) > 0).all()
-
-
-@pytest.mark.parametrize("temperature, least, most", [(1.0, 54, 146), (0.0, 0, 700)])
-def test_fast_gumbel_searches_draw_their_moves_at_a_temperature(temperature, least, most):
-    """700 roots without knowledge: each of 7 moves 100 times, 5 standard deviations are 46; without a temperature the
-    first one of equals."""
-    words = streams.keyed(3, np.arange(700, dtype=np.uint64))
-    fast = {"algorithm": "gumbel", "simulations": 30, "fast_simulations": 7, "full_share": 1e-9}
-    search, slots = searching(CONNECT4, UniformEvaluator(CONNECT4), CONNECT4.initial(700), True, words, **fast)
-    search.run(slots)
-    found = np.bincount(search.choose(slots, np.full(700, temperature)), minlength=7)
-    assert (found >= least).all() and (found <= most).all() and (temperature > 0 or sorted(found)[-1] == 700)
+    else:  # all fast ones choose alike, without Gumbel numbers
+        assert len(set(search.choose(slots[~full], np.ones((~full).sum())))) == 1
 
 
 def test_matches_have_no_fast_searches():

@@ -59,6 +59,30 @@ def test_the_weights_are_those_of_the_network(calls):
         assert torch.allclose(made(planes)["value"], network(planes)["value"], atol=1e-6)
 
 
+class Odd(torch.nn.Module):
+    """Sums and ReLUs that look like a skip connection, and are none."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Conv2d(2, 4, 3, padding=1), torch.nn.Conv2d(4, 4, 3, padding=1)
+        self.position = torch.nn.Parameter(torch.rand(1, 4, 3, 3))
+
+    def forward(self, x):
+        a = F.relu(self.first(x) + self.position)  # broadcast over positions
+        b = F.relu(torch.add(a, self.second(a), alpha=2))
+        c = self.second(b)
+        F.relu(c, inplace=True)
+        return {"value": F.relu(c + a.mean((2, 3), keepdim=True)).mean((1, 2, 3))}
+
+
+def test_what_only_looks_like_a_skip_connection_is_left_alone(calls):
+    torch.manual_seed(1)
+    network, planes = Odd(), torch.rand(5, 2, 3, 3)
+    with torch.inference_mode():
+        made = fused(network, planes[:2])
+        assert made is not network and torch.equal(made(planes)["value"], network(planes)["value"])
+
+
 class Branching(torch.nn.Module):
     def forward(self, x):
         return {"value": x.mean((1, 2, 3)) if x.sum() > 0 else x.amax((1, 2, 3))}

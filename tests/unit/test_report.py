@@ -92,7 +92,7 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
         ["1", HOSTILE, HOSTILE, "play", "1,238", "9,904", "98.1 %", "2.48", ""]]
     differs, every = [t for t in found.tables if t[0] == ["key", "value", "default"]]
     assert differs[1:] == [["game", '"tictactoe"', "(required)"], ["iterations", "4", "40"],
-                           ["train.ranks", "1", '"all"'], ["train.batch_size", "64", "1024"]]
+                           ["train.ranks", "1", '"auto"'], ["train.batch_size", "64", "1024"]]
     assert len(every) == 1 + len(configuration.KEYS)
     text = "".join(found.texts)
     assert "3 of 4" in text and "1,272" in text and "10,176" in text and "not complete" in text

@@ -29,12 +29,12 @@ class CudaEngine(Engine):
         self._stream = torch.cuda.Stream(self.device)
         self._stream.wait_stream(torch.cuda.current_stream(self.device))  # that one copies the weights
         with torch.inference_mode(), torch.cuda.device(self.device), torch.cuda.stream(self._stream):
-            one = torch.zeros((1, *game.planes_shape), dtype=self._dtype, device=self.device)
-            self._shapes = {name: output.shape[1:] for name, output in self._network(one).items()}  # of one position
-            one = one.contiguous(memory_format=torch.channels_last)
+            two = torch.zeros((2, *game.planes_shape), dtype=self._dtype, device=self.device)
+            two = two.contiguous(memory_format=torch.channels_last)
+            self._shapes = {name: output.shape[1:] for name, output in self._network(two).items()}  # of one position
             # torch does not make these operations of cuDNN deterministic, and AMD's GPUs lack them.
             whole = torch.are_deterministic_algorithms_enabled() or torch.version.hip
-            self._computed = self._network if whole else fused(self._network, one)
+            self._computed = self._network if whole else fused(self._network, two)
         self._graphs, self._pool = {}, torch.cuda.graph_pool_handle()
         self._lanes, self._turn = [_Lane(), _Lane()], 0
 

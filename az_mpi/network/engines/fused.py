@@ -12,26 +12,27 @@ from torch.nn import functional as F
 def fused(network: nn.Module, example: torch.Tensor) -> nn.Module:
     """Return a module that computes what `network` computes, with the very same weights.
 
-    relu(conv(x)) and relu(z + conv(x)) become one operation each. Nothing else changes; a network that torch.fx cannot
-    trace, because a head of the user's branches on values, is returned as it is.
+    relu(conv(x)) and relu(z + conv(x)) become one operation each. Nothing else changes. A network for which this is not
+    possible, such as one with a head of the user's that branches on values, is returned as it is.
 
-    network: on a GPU. example: float planes [B, C, H, W] on that GPU, of the type of the weights."""
+    network: on a GPU. example: float planes [B, C, H, W], B at least 2, on that GPU, of the type of the weights."""
     try:
         traced = fx.symbolic_trace(network)
-    except Exception:  # fx hands placeholders to the user's code, which may raise anything
+        ShapeProp(traced).propagate(example)
+        for relu in traced.graph.find_nodes(op="call_function", target=F.relu):
+            _fuse(traced, relu)
+        traced.recompile()
+        traced(example)
+    except Exception:  # fx hands placeholders to the user's code, which may raise anything; cuDNN may lack an operation
         return network
-    ShapeProp(traced).propagate(example)
-    for relu in traced.graph.find_nodes(op="call_function", target=F.relu):
-        _fuse(traced, relu)
-    traced.graph.eliminate_dead_code()
-    traced.recompile()
     return traced
 
 
 def _fuse(traced, relu):
     """Let the convolution before this ReLU take it, if there is one."""
-    before, skipped = relu.args[0], None
-    if before.target in (operator.add, torch.add) and len(before.users) == 1 and _same_shape(*before.args):
+    done, before, skipped = [relu], relu.args[0], None
+    if before.target in (operator.add, torch.add) and len(before.users) == 1 and _alike(before):
+        done.append(before)
         before, skipped = sorted(before.args, key=lambda one: _convolution(traced, one) is None)
     if not (layer := _convolution(traced, before)):
         return
@@ -45,15 +46,21 @@ def _fuse(traced, relu):
         made = traced.graph.call_function(*what)
     made.meta = relu.meta
     relu.replace_all_uses_with(made)
+    for node in (*done, before):  # others may change a value in place, though nothing reads their result
+        traced.graph.erase_node(node)
 
 
-def _same_shape(*values):
-    """Return whether these are tensors of one shape: cuDNN does not broadcast."""
-    return len({value.meta["tensor_meta"].shape if isinstance(value, fx.Node) else None for value in values}) == 1
+def _alike(add):
+    """Return whether a sum is of two arrays of one shape and type, and nothing else: cuDNN does not broadcast."""
+    found = [one.meta.get("tensor_meta") if isinstance(one, fx.Node) else None for one in add.args]
+    return (len(found) == 2 and not add.kwargs and None not in found
+            and found[0].shape == found[1].shape and found[0].dtype == found[1].dtype)
 
 
 def _convolution(traced, node):
-    """Return the layer of a node, None if it is no convolution with a bias, or if its result has another reader."""
-    layer = traced.get_submodule(node.target) if node.op == "call_module" else None
-    fits = isinstance(layer, nn.Conv2d) and layer.bias is not None and layer.padding_mode == "zeros"
-    return layer if fits and not isinstance(layer.padding, str) and len(node.users) == 1 else None
+    """Return the layer of a node if it is a plain convolution with a bias whose result nothing else reads, else None.
+    """
+    layer = traced.get_submodule(node.target) if node.op == "call_module" and len(node.users) == 1 else None
+    plain = type(layer) is nn.Conv2d and layer.bias is not None and layer.groups == 1
+    hooked = plain and (layer._forward_hooks or layer._forward_pre_hooks)  # such as torch's old weight_norm
+    return layer if plain and not hooked and layer.padding_mode == "zeros" and layer.padding != "same" else None
