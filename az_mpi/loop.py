@@ -44,10 +44,10 @@ def train(run: Run) -> None:
 
 def iteration(run: Run) -> None:
     """Do one iteration: self-play with its exchanges, training, broadcasting and saving the weights, reporting."""
-    progress, timers, new_positions = run.progress, run.report.timers, 0
+    progress, timers = run.progress, run.report.timers
     run.report.say("iteration %d of %d", progress.iteration + 1, run.setup.config.iterations)
     if progress.phase == "play":
-        new_positions = play(run)
+        play(run)
         progress.phase = "train"
     with timers("train"):
         outcome = learning.learn(run, functools.partial(save_now, run))
@@ -62,11 +62,11 @@ def iteration(run: Run) -> None:
         with timers("save"):
             resume.save(run)
     with timers("report"):  # its seconds are in the next iteration's record
-        iteration_report.report(run, new_positions, outcome.steps_num)
+        iteration_report.report(run, outcome.steps_num)
 
 
-def play(run: Run) -> int:
-    """Play the games that this iteration still lacks and exchange them; return the number of new positions."""
+def play(run: Run) -> None:
+    """Play the games that this iteration still lacks and exchange them."""
     old = exchange.committed(run)
     games = quota.Quota(run.setup.config.selfplay, run.world, run.progress.iteration, old.games["id"])
     finished_before = run.playing.player.finished_num - len(run.playing.player.finished)  # while others trained
@@ -82,7 +82,6 @@ def play(run: Run) -> int:
         done = games.reached(total)
     shown.close()
     make_due(run, new_positions)
-    return new_positions
 
 
 def play_on(run: Run, games: quota.Quota, finished_before: int, shown: ProgressBar) -> Total | None:

@@ -81,8 +81,6 @@ def _parser():
                         help="the folder of the comparison, on a file system that all hosts share (default "
                         "runs/compare)")  # fmt: skip
     hosts.add_options(parser)
-    parser.add_argument("--no_check", action="store_true", help="do not check the hosts before each run, as in a Slurm "
-                        "job whose nodes allow no ssh")
     return parser
 
 

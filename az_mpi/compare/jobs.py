@@ -22,8 +22,7 @@ class Jobs:
     What jobs say is in FOLDER/jobs.log."""
 
     def __init__(self, where: Namespace, folder: Path):
-        """where: the options of `hosts.add_options`, no_check as `launch` has it, and the games and simulations of
-        measurements."""
+        """where: the options of `hosts.add_options`, and the games and simulations of measurements."""
         self.where, self.folder, self.log = where, folder, folder / "jobs.log"
 
     def ranks_num(self) -> int:
@@ -55,10 +54,7 @@ class Jobs:
     def match(self, first: Path, second: Path) -> dict[str, Any]:
         """Return the result of a match of two runs' newest networks, for the first one."""
         (chosen, np), found = self._hosts(), mpirun.find()
-        settings: dict[str, Any] = {}
-        if len(chosen) > 1 and not self.where.no_check:  # the networks that they share, as `launch` finds them
-            look = check.check(chosen, found, self.folder, check.ssh(check.ANSWER_S), check.ANSWER_S)
-            settings = check.settings(look, chosen)
+        settings = {} if self.where.no_check else check.settings_of(chosen, found, self.folder)
         program = [sys.executable, "-m", "az_mpi", "match", str(first), str(second), "--games", str(self.where.games),
                    "--simulations", str(self.where.simulations), "--opening_plies", str(OPENING_PLIES),
                    "--json"]  # fmt: skip
@@ -69,8 +65,7 @@ class Jobs:
 
     def _launch(self, words, settings):
         sets = [word for setting in settings for word in ("--set", setting)]
-        options = [*hosts.words(self.where), *["--no_check"] * self.where.no_check]
-        return self._run([sys.executable, "-m", "az_mpi", "launch", *options, "--", *words, *sets])
+        return self._run([sys.executable, "-m", "az_mpi", "launch", *hosts.words(self.where), "--", *words, *sets])
 
     def _run(self, command):
         """Return (exit status, standard output) of a job that is done, or that can be resumed after max_hours."""

@@ -15,7 +15,7 @@ from az_mpi.core.arguments import Parser, positive
 from az_mpi.core.exit_codes import DONE
 from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.doctor import check_game, plan, trial
-from az_mpi.launch import hosts, mpi_job, mpirun
+from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.report import console
 from az_mpi.report.status_text import duration
 
@@ -43,18 +43,21 @@ def main(arguments: list[str]) -> int:
         why = "is there already" if options.output.exists() else "its folder is not there"
         raise Refusal(f"--output {escape(str(options.output))}: {why}\n  give another name")
     asked = configuration.validate({"game": options.game}, "the command line", folders=[Path.cwd()]).game
+    logdir = f"runs/{options.output.stem}"
     with mpi_job.interruptible():
         rules = _rules(asked)
         words = json.dumps({"game": asked, "rules": rules, "hours": options.hours})
         program = [sys.executable, "-m", "az_mpi.doctor.speeds", words]
-        found = _run(mpirun.line(mpirun.find(), chosen, ranks_num, program))
+        mpi = mpirun.find()
+        settings = {} if options.no_check else check.settings_of(chosen, mpi, logdir)
+        found = _run(mpirun.line(mpi, chosen, ranks_num, program, **settings))
     config = configuration.validate(found["config"], "suggest")
     said = trial.predict(config, found["figures"])
     if said["hours"] > options.hours:
         raise Refusal(f"--hours {options.hours:g}: one game takes {duration(said['hours'] * 3600)} here")
     write_file(options.output, _written(found["config"]))
     command = shlex.join(["python", "-m", "az_mpi", "launch", *hosts.words(options), "--", "--config_file",
-                          str(options.output), "--logdir", f"runs/{options.output.stem}"])
+                          str(options.output), "--logdir", logdir])
     if options.json:
         print(json.dumps({**found, "prediction": said, "file": str(options.output), "next": command}))
     else:

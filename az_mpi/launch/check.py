@@ -290,6 +290,11 @@ def settings(answers: Answers, hosts: Sequence[Host]) -> dict[str, Any]:
     return {"threads": threads, "networks": (networks(answers, everyone), networks(answers, names))}
 
 
+def settings_of(hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path) -> dict[str, Any]:
+    """Return `settings` of the Hosts after a `check` by ssh; {} of one host, which needs none. Raises Refusal."""
+    return settings(check(hosts, mpirun, logdir, ssh(ANSWER_S), ANSWER_S), hosts) if len(hosts) > 1 else {}
+
+
 def networks(answers: Answers, names: Sequence[str | None]) -> str | None:
     """Return the networks that the hosts `names` share, in CIDR form, separated by commas; None where none is known.
     Then MPI chooses.

@@ -76,12 +76,15 @@ def refuse_outside_job(added: Sequence[Host], environment: Mapping[str, str]) ->
 
 
 def add_options(parser: Any) -> None:
-    """Give a parser, or a group of one, the options --hosts, --hostfile and --np, for `listed` and `words`."""
+    """Give a parser, or a group of one, the options --hosts, --hostfile, --np and --no_check, for `listed` and
+    `words`."""
     parser.add_argument("--hosts", metavar="LIST", help='hosts and how many ranks each takes, "10.0.0.1:2,node2:2" '
                         "(default: the nodes of the Slurm job, else this machine)")
     parser.add_argument("--hostfile", metavar="FILE", help="a file with a line for each host: node1 slots=2, or "
                         "node1:2")
     parser.add_argument("--np", type=whole(SLOTS_MAX * HOSTS_MAX), metavar="N", help="ranks (default: all slots)")
+    parser.add_argument("--no_check", action="store_true", help="do not check the hosts, as in a Slurm job whose nodes "
+                        "allow no ssh (mpirun needs none there)")
 
 
 def listed(options: Namespace) -> list[Host]:
@@ -95,7 +98,8 @@ def listed(options: Namespace) -> list[Host]:
 def words(options: Namespace) -> list[str]:
     """Return the options that were given, as words of a command line."""
     given = {name: getattr(options, name) for name in ("np", "hosts", "hostfile")}
-    return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    return words + ["--no_check"] * options.no_check
 
 
 def choose(hosts: Sequence[Host], nodes: int | None = None, gpus: int | None = None,

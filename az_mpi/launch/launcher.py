@@ -62,8 +62,6 @@ def _parser():
                      "--with-ft ulfm; MPI then talks over TCP and shared memory only)")
     how.add_argument("--max_restarts", metavar="N", type=whole(10**6, 0), default=RESTARTS_MAX, help="give up after "
                      f"so many restarts in a row without progress (default {RESTARTS_MAX}; 0: never restart)")
-    how.add_argument("--no_check", action="store_true", help="do not check the hosts, as in a Slurm job whose nodes "
-                     "allow no ssh (mpirun needs none there)")
     how.add_argument("--dry_run", action="store_true", help="only print the mpirun line; no host is contacted")
     meet = parser.add_argument_group("without ssh")
     meet.add_argument("--rendezvous", metavar="DIR", help="a folder that all nodes share; only you may have access")

@@ -7,7 +7,7 @@ from az_mpi.report.summary import iteration_line, losses_text
 from az_mpi.run.state import Run
 
 
-def report(run: Run, new_positions: int, steps_num: int) -> None:
+def report(run: Run, steps_num: int) -> None:
     """Write the metrics and the log line of the iteration that has just ended. Collective."""
     learner, counters = run.training.learner, run.report.counters.take(run.world)
     mine = [*run.playing.evaluate.take_counts(), host_memory.peak_bytes(),
@@ -15,7 +15,7 @@ def report(run: Run, new_positions: int, steps_num: int) -> None:
     asked, evaluated, peak, losses = zip(*run.world.collect(mine))
     games_num = int(counters["games_num"].sum())
     values: dict[str, Any] = {"iteration": run.progress.iteration, "games_num": games_num}
-    values |= {"positions_num": new_positions}
+    values |= {"positions_num": int(counters["positions_num"].sum())}
     # Of the whole run: the counts above lack what an earlier start played.
     values |= {"games_stored_num": run.progress.games_num, "positions_stored_num": run.progress.positions_num}
     values |= {"games_asked_num": run.setup.config.selfplay.games_num}

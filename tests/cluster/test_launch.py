@@ -1,5 +1,6 @@
 """python -m az_mpi launch on hosts: by ssh, without ssh, stopped and resumed, and what it refuses."""
 
+import json
 import re
 import time
 from pathlib import Path
@@ -39,6 +40,17 @@ def test_without_ssh(launch, checkout):
     nodes = [launch(*meet[k], "--np", 2, *SHORT, host=f"node{k + 1}") for k in (0, 1)]
     assert "complete: iteration 2 of 2" in nodes[0].ends(0) and "joined node 0 on node1" in nodes[1].ends(0)
     assert before and before < ids(checkout) and not list((checkout / "meet").iterdir())
+
+
+def test_suggest_measures_on_the_hosts_of_the_run(machine, checkout):
+    hosts = "node1:1,node2:1"
+    words = ["tictactoe", "--hours", "0.005", "--hosts", hosts, "--json"]
+    done = machine.run("python", "-m", "az_mpi", "suggest", *words, host="node1", cwd=checkout)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["figures"]["hosts"] == ["node1", "node2"] and all(told["figures"]["moves_per_s"])
+    assert f" launch --hosts {hosts} -- --config_file suggested.json " in told["next"]
+    assert json.loads((checkout / "suggested.json").read_text()) == told["config"]
 
 
 @pytest.mark.slow

@@ -122,7 +122,8 @@ def test_a_failing_root_still_stores_the_games_it_has(mpirun, run_dist, tmp_path
     assert "ZeroDivisionError" in done.stderr and "segments were not written" not in done.stdout
     assert [path.name for path in (tmp_path / "run" / "games").iterdir()] == ["000000-000.h5"]
     run_dist(1, tmp_path / "run", *SMALL)
-    assert records(tmp_path / "run", "iteration")[0]["games_num"] == 0  # none of them is played again
+    [record, *_] = records(tmp_path / "run", "iteration")
+    assert record["games_num"] == record["positions_num"] == 0  # none of them is played again
 
 
 def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_dist, whole_runs, tmp_path):

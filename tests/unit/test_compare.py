@@ -136,8 +136,7 @@ def where(**options):
     """Return options that name this machine and one rank."""
     parser = argparse.ArgumentParser()
     hosts.add_options(parser)
-    more = {"no_check": False, "games": 2, "simulations": 2} | options
-    return argparse.Namespace(**vars(parser.parse_args(["--np", "1"])), **more)
+    return argparse.Namespace(**vars(parser.parse_args(["--np", "1"])) | {"games": 2, "simulations": 2} | options)
 
 
 @pytest.mark.parametrize("no_check", [True, False])

@@ -149,7 +149,7 @@ def test_options_without_hosts_mean_the_nodes_of_the_slurm_job_and_those_with_ho
         assert hosts.words(options) == [*words]
         return ",".join(map(str, hosts.listed(options)))
 
-    assert found() == found("--np", "2") == ""
+    assert found() == found("--np", "2") == found("--no_check") == ""
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "4(x2)")
     assert found() == found("--np", "2") == "n1:4,n2:4"

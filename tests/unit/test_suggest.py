@@ -136,6 +136,19 @@ def test_mistakes_are_refused_before_anything_is_measured(wrong, said, tmp_path,
     assert (tmp_path / "there.json").read_text() == "mine"
 
 
+def test_several_hosts_are_looked_at_unless_it_is_told_not_to(tmp_path, monkeypatch):
+    """Both names answer from this machine, so they cannot be two hosts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(suggest.check, "ssh", lambda timeout_s: lambda name, words: words)
+    monkeypatch.setattr(suggest.mpi_job, "output", lambda *_: (3, ""))
+    words = ["tictactoe", "--hours", "1", "--hosts", "one:1,two:1"]
+    with pytest.raises(Refusal, match="calls itself"):
+        suggest.main(words)
+    with pytest.raises(Refusal, match="the measurement ended with status 3"):
+        suggest.main([*words, "--no_check"])
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.process
 def test_a_game_of_ones_own_gets_a_configuration_that_run_dist_takes(tmp_path):
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
