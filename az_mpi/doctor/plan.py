@@ -18,7 +18,7 @@ SIZES = ((3, 32), (4, 48), (5, 64), (6, 96), (10, 128), (15, 192), (20, 256))  #
 # Positions of self-play for each weight of the tower: configs/connect4_quick.json makes 24 with 3 x 32, Othello 6 x 6
 # in half an hour 23 with 4 x 48. A larger network would learn less in the same time.
 POSITIONS_PER_WEIGHT = 20
-SIMULATIONS = 32
+SIMULATIONS, FULL_SHARE = 32, 0.25
 GPU_BATCH = 1024  # samples a step where GPUs train: docs/learning.md, six minutes on one GPU
 OPENING_SHARE, OPENING_MIN, OPENING_MAX = 0.2, 2, 30  # of a random game: plies at random, and at a high temperature
 # Iterations of a run of one hour, growing with the root of hours (212 in 8 hours), up to the 300 of MiniZero.
@@ -46,8 +46,9 @@ def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int, on_gpu
     opening = min(max(round(OPENING_SHARE * rules.length), OPENING_MIN), OPENING_MAX)
     search = {"algorithm": "gumbel", "simulations": SIMULATIONS, "gumbel_c_scale": 0.3, "temperature_plies": opening,
               "temperature_final": 0.0}  # fmt: skip
-    if rules.legal_num > Search().gumbel_actions:  # each move is tried, or a mate in one may be missed
-        search["gumbel_actions"] = SIMULATIONS
+    if rules.legal_num > Search().gumbel_actions:
+        # More moves are tried, or a mate in one may be missed; and fast searches paid in Hex and Gomoku.
+        search |= {"gumbel_actions": SIMULATIONS, "full_share": FULL_SHARE}
     at_once = {"games_num": PARALLEL_GAMES_MAX * ranks_num, "parallel_games": 0}
     if not on_gpus:
         at_once = {"games_num": 256 * ranks_num, "parallel_games": 128}

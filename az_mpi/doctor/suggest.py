@@ -102,6 +102,12 @@ def _written(data: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items()) + "\n}\n"
 
 
+def _fast(search):
+    if search.full_share == 1:
+        return ""
+    return f", for {search.full_share:.0%} of the moves; the others get {search.fast_simulations}"
+
+
 def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: float) -> list[str]:
     """Return lines on what was measured, and what was chosen and why. said: what `trial.predict` says of `config`."""
     figures, games_num, iterations = found["figures"], config.selfplay.games_num, config.iterations
@@ -112,13 +118,13 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
                      f"too few {lacks}" * bool(lacks)))  # fmt: skip
     share = said["train_s"] / (said["train_s"] + said["play_s"])
     return [
-        f"measured on {len(figures['hosts'])} rank(s), with {config.search.simulations} simulations a move:",
+        f"measured on {len(figures['hosts'])} rank(s), with the search that is chosen:",
         *(f"  {line}" for line in console.table(rows)),
         f"network       {config.network.blocks} x {config.network.channels}: "
         + ("the smallest, and even for it there is little time" if found["tried"][0][-1] else "the largest that gets "
            f"{plan.POSITIONS_PER_WEIGHT} positions for each weight of its tower"),
         f"search        Gumbel, {config.search.simulations} simulations, {config.search.gumbel_actions} actions at the "
-        f"root; {config.selfplay.random_plies} plies of random moves at most",
+        f"root{_fast(config.search)}; {config.selfplay.random_plies} plies of random moves at most",
         f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {said['games_per_s'] * 3600:,.0f} games/h of "
         f"{figures['mean_length']:.0f} moves (from {figures['length_from']})",
         f"iterations    {iterations} of {games_num:,} games: {said['play_s']:.1f} s of play, {said['train_s']:.1f} s "

@@ -89,6 +89,7 @@ def test_the_search_tries_every_move_and_the_opening_is_a_fifth_of_a_random_game
     for data, actions, plies in ((few, 16, 6), (many, 32, 30)):
         config = configuration.validate(data, "test")
         assert config.search.algorithm == "gumbel" and config.search.gumbel_actions == actions
+        assert config.search.full_share == (0.25 if data is many else 1.0)
         assert config.search.temperature_plies == config.selfplay.random_plies == plies
     short = plan.first("tictactoe", plan.Rules(5, 1, 7.6), (3, 32), 1)
     assert short["selfplay"]["random_plies"] == 2
