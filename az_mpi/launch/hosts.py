@@ -98,8 +98,8 @@ def listed(options: Namespace) -> list[Host]:
 def words(options: Namespace) -> list[str]:
     """Return the options that were given, as words of a command line."""
     given = {name: getattr(options, name) for name in ("np", "hosts", "hostfile")}
-    words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
-    return words + ["--no_check"] * options.no_check
+    valued = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    return valued + ["--no_check"] * options.no_check
 
 
 def choose(hosts: Sequence[Host], nodes: int | None = None, gpus: int | None = None,
