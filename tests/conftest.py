@@ -9,10 +9,6 @@ import pytest
 
 import az_mpi  # noqa: F401  it names the folder of Numba's cache
 
-# Tests run beside each other, so a thread may wait long for a core. OpenMP's threads would meanwhile wait for it in a
-# loop, which takes cores from others: a training step of 6 ms took up to 96.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
 # Of two processes that compile the same function for different types at the same time, Numba's cache can give one the
 # other's code: both take the next free number, and the later index goes with whichever code was written last. So every
 # worker but the first one has a cache of its own, and so have the programs that its tests start. It begins with what
