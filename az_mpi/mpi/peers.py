@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-KNOWN_S = 2.0  # for a loss to become known
+KNOWN_S = 5.0  # for a loss to become known
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 

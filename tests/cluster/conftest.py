@@ -64,11 +64,11 @@ def checkout(tmp_path):
 
 @pytest.fixture
 def launch(machine, checkout):
-    """Return start(*words, host="node1") -> Launch; what still runs at the end is killed."""
+    """Return start(*words, host="node1", program=...) -> Launch; what still runs at the end is killed."""
     started = []
 
-    def start(*words, host="node1"):
-        started.append(Launch(machine, checkout, host, words))
+    def start(*words, host="node1", **program):
+        started.append(Launch(machine, checkout, host, words, **program))
         return started[-1]
 
     yield start

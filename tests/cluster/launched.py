@@ -17,13 +17,13 @@ LONG, SHORT = [*SMOKE, "--games_num", 200000, "--set", "exchange.every_s=0.5"], 
 class Launch:
     """A `python -m az_mpi launch` under way on a host, started in `checkout`."""
 
-    def __init__(self, machine, checkout, host, words):
+    def __init__(self, machine, checkout, host, words, program=("-m", "az_mpi", "launch")):
         self.machine, self.folder = machine, checkout
         self.killed_at = None
         name = f"{host}-{len(list(checkout.parent.glob('*.out')))}"
         self.pid, self.output = checkout.parent / f"{name}.pid", checkout.parent / f"{name}.out"
         script = 'echo $$ >"$0.new" && mv "$0.new" "$0" && exec "$@"'
-        command = machine.command("sh", "-c", script, self.pid, "python", "-m", "az_mpi", "launch", *words,
+        command = machine.command("sh", "-c", script, self.pid, "python", *program, *words,
                                   host=host, cwd=checkout)
         with open(self.output, "w") as file:
             self.process = subprocess.Popen(command, env=machine.environment, stdin=subprocess.DEVNULL, stdout=file,

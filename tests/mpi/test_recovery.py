@@ -153,7 +153,7 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, sta
     """Three times in turn, in a training and in play; each time its partner has its state. The last rank trains on
     alone, and what comes of it are the weights of a run that nothing has befallen, to the bit. An average of them
     plays: both have to survive."""
-    folder, log = tmp_path / "run", tmp_path / "run" / "logs" / "run.log"
+    folder = tmp_path / "run"
     options = [*ONE_TRAINER, "--set", "selfplay.deterministic=true", "--set", "checkpoint.every=5", "--games_num", 100,
                "--set", "train.replay_ratio=15.0", "--set", "search.simulations=100", "--set",
                "selfplay.start_share=0.3", "--set", "train.ema_decay=0.9"]
@@ -165,7 +165,7 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, sta
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
     taken, phases = 0, []
-    for line in log.read_text().splitlines():
+    for line in output.splitlines():
         if found := re.search(r" step (\d+): ", line):
             taken, phase = int(found[1]), "train"
         elif "iteration 2 of 2" in line:
@@ -188,7 +188,7 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, sta
 
 def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp_path):
     folder = tmp_path / "run"
-    process = start(3, *ONE_TRAINER, "--set", "train.replay_ratio=80.0", "--set", "fault.copy_every=0")
+    process = start(3, *ONE_TRAINER, "--set", "train.replay_ratio=240.0", "--set", "fault.copy_every=0")
     wait_for(said(folder, "iteration 2 of 2"), process)
     ranks_of(process)[0].kill()
     output = process.communicate(timeout=240)[0]

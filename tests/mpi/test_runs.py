@@ -117,14 +117,14 @@ def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulat
     """The window is filled again from the stored games: with their heads' targets, and with the positions on which
     int8's ranges are measured and those at which games begin."""
     settings = [f"game={game}", "iterations=6", f"search.simulations={simulations}", *more]
-    options = [*SMALL, "--games_num", 2 * simulations, *(word for one in settings for word in ("--set", one))]
+    options = [*SMALL, "--games_num", max(simulations, 8), *(word for one in settings for word in ("--set", one))]
     run_dist(1, tmp_path / "whole", *options)
     broken = tmp_path / "broken"
     command = [sys.executable, "run_dist.py", "--config_file", SMOKE, "--logdir", str(broken), *map(str, options)]
     root = Path(__file__).resolve().parents[2]
     process = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while not (broken / "checkpoints" / "000003").exists():
+    while not any(broken.glob("checkpoints/00000[3-5]")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -160,7 +160,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(run_dist, tmp_path):
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministic):
     """Two of three ranks wait for the third: all the time where each has its share, one step where they share all."""
-    program, step_s = Path(__file__).parent / "programs" / "slow_rank.py", 0.1
+    program, step_s = Path(__file__).parent / "programs" / "slow_rank.py", 0.15
     mpirun(3, program, step_s, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--games_num", 24,
            "--set", f"selfplay.deterministic={str(deterministic).lower()}", "--set", "iterations=3",
            "--set", "search.simulations=2", "--set", "selfplay.parallel_games=4", "--set", "train.replay_ratio=0.5")
@@ -168,7 +168,7 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
         for phase in ("play", "exchange", "train", "broadcast", "save"):
             assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
         fast_s, slow_s = max(record["playing_s_by_rank"][:2]), record["playing_s_by_rank"][2]
-        assert 0 < fast_s <= record["play_s"] + 0.05 and slow_s > 0.9 * record["play_s"]
+        assert 0 < fast_s <= record["play_s"] + 0.05 and slow_s > 0.8 * record["play_s"]
         if deterministic:
             assert record["games_by_rank"] == [8, 8, 8] and fast_s < 0.4 * slow_s
             # 5 plies of 2 simulations are the least that 8 games by fours take.
@@ -177,7 +177,7 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
         else:
             assert record["games_by_rank"][2] < min(record["games_by_rank"][:2])
             assert 24 <= record["games_num"] == sum(record["games_by_rank"])
-            assert record["play_idle_max_s"] < step_s + 0.05
+            assert record["play_idle_max_s"] < 2 * step_s
         assert record["exchange_idle_max_s"] < 0.3  # nobody's play is counted here
     rows = columns(tmp_path / "run")
     assert len(np.unique(rows["games/id"])) == len(rows["games/id"]) and rows["games/iteration"].max() == 2

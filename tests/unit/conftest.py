@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import time
 
 import pytest
 
@@ -12,6 +13,31 @@ def world():
     from az_mpi.mpi.world import World
 
     return World.start()
+
+
+class Clock:
+    """A clock that only evaluations move on, so that no test depends on how busy the machine is. now: seconds."""
+
+    now = 100.0
+
+    def batches(self, seconds, *due):
+        """Return an `on_batch` that takes so many seconds. due: (seconds from now, what is called then), in order."""
+        begun, left = self.now, list(due)
+
+        def on_batch():
+            self.now += seconds
+            while left and self.now >= begun + left[0][0]:
+                left.pop(0)[1]()
+
+        return on_batch
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A `Clock` in place of time.monotonic."""
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    return clock
 
 
 @pytest.fixture

@@ -115,7 +115,8 @@ BAD = [("dies", "has ended (status 3): out of ideas"), ("is_silent", "has not an
 @pytest.mark.parametrize("how,why", BAD)
 def test_a_bad_program_loses_its_game_and_leaves_no_process(protocol, how, why, tmp_path, caplog):
     """It plays one good move in each of its lives. It loses games 1, 3 and 2 in turn; game 0 ends by the rules."""
-    engine = make(protocol, how, 1, tmp_path / "told", answer_s=0.5, seconds=0.01, memory_gb=1.0)
+    answer_s = 0.5 if how == "is_silent" else 30
+    engine = make(protocol, how, 1, tmp_path / "told", answer_s=answer_s, seconds=0.01, memory_gb=1.0)
     played = play(engine, 4, 2)
     assert not played[0].note and all(one.result == 1 and why in one.note for one in played[1:])
     assert sum(why in record.getMessage() for record in caplog.records) == 3

@@ -238,5 +238,5 @@ def test_a_sender_misses_root_by_the_beats_that_were_not_answered(monkeypatch):
     assert missed == []
     listener.close()
     wait_until(lambda: missed)
-    assert missed == [0] and sender._count - sender._heard >= 10
+    assert missed == [0] and sender._count - sender._heard >= 5  # each counts as 0.1 s at most
     sender.close()

@@ -1,11 +1,11 @@
 """One folder, one job: real processes that start at once, die, sleep, and are taken over."""
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -253,12 +253,17 @@ def test_an_earlier_start_of_the_same_job_is_known(tmp_path, monkeypatch, ours, 
     for name, value in ours.items():
         monkeypatch.setenv(name, value)
     assert (seconds(tmp_path, []) < 2.0) == earlier
-    beat = threading.Timer(0.3, os.utime, [tmp_path / "lock" / "000001.json"])
-    beat.start()
+    read, reads = lock._read, itertools.count()
+
+    def beating(path):
+        if next(reads) == 1:
+            os.utime(path)
+        return read(path)
+
+    monkeypatch.setattr(lock, "_read", beating)
     with pytest.raises(LockHeld, match="process 7 on far.*its lock is renewed") as held:
         look(tmp_path)
     assert isinstance(held.value, NotNow) == earlier
-    beat.join()
 
 
 def test_a_file_system_that_hangs_is_no_death(tmp_path, monkeypatch):

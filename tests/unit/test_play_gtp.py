@@ -50,14 +50,12 @@ def test_a_line_without_end_is_cut():
 
 
 @pytest.mark.parametrize("command, winrate", [("lz-analyze", r"\d{1,5}"), ("kata-analyze", r"[01]\.\d+")])
-def test_analysis_goes_on_until_something_comes_in(command, winrate):
-    channel = Channel()
+def test_analysis_goes_on_until_something_comes_in(clock, command, winrate):
+    channel = Channel(on_batch=clock.batches(0.002, (0.5, lambda: channel.send("name\n"))))
     channel.good("play b c3")
-    timer = threading.Timer(0.5, channel.send, ["name\n"])
-    timer.start()
-    begun = time.monotonic()
+    begun = clock.now
     lines = channel.good(f"{command} 5").strip().split("\n")
-    assert 0.4 < time.monotonic() - begun < 2 and len(lines) >= 3 and channel.moves() == ["C3"]
+    assert 0.5 <= clock.now - begun < 0.6 and len(lines) >= 3 and channel.moves() == ["C3"]
     assert channel.engine.lines.next() == "name"  # and is done next
     legal = channel.session.legal()
     counted = []
@@ -70,8 +68,8 @@ def test_analysis_goes_on_until_something_comes_in(command, winrate):
     assert counted == sorted(counted) and counted[-1] > counted[0] > 0
 
 
-def test_analysis_takes_what_programs_ask_for():
-    channel = Channel()
+def test_analysis_takes_what_programs_ask_for(clock):
+    channel = Channel(on_batch=clock.batches(0.002, (0.3, lambda: channel.send("\n"))))
     channel.send("\n")  # what is waiting ends each of them
     for words in ("", "b", "w 10", "B 50 ownership true", "interval 20 maxmoves 3", "100 rootInfo true minmoves 1"):
         assert channel.good(f"kata-analyze {words}") == "\n" * 0
@@ -79,14 +77,13 @@ def test_analysis_takes_what_programs_ask_for():
     for words in ("x", "b x", "10 20", "ownership", "b 10 interval", "what true", "interval x", "b w", "-1"):
         assert channel.bad(f"lz-analyze {words}") == "syntax error"
     channel.engine.lines.next()
-    threading.Timer(0.3, channel.send, ["\n"]).start()
     [line] = {text.count("info ") for text in channel.good("lz-analyze 5 maxmoves 2").strip().split("\n")}
     assert line == 2
 
 
 @pytest.mark.parametrize("style", ["lz", "kata"])
-def test_a_move_is_played_with_lines_about_the_search(style):
-    channel = Channel(limit=Limit(seconds=0.5))
+def test_a_move_is_played_with_lines_about_the_search(clock, style):
+    channel = Channel(limit=Limit(seconds=0.5), on_batch=clock.batches(0.002))
     *lines, last = channel.good(f"{style}-genmove_analyze b 10").strip().split("\n")
     counted = [sum(map(int, re.findall(r" visits (\d+)", line))) for line in lines]
     assert len(lines) >= 3 and counted == sorted(counted) and counted[-1] > counted[0] > 0
@@ -154,13 +151,13 @@ def test_hexgui_finds_what_it_looks_for():
 
 
 @pytest.mark.parametrize("last", ["quit\n", "quit", "", "3 quit # that is all\n"])
-def test_a_long_search_ends_soon_when_nothing_but_the_end_follows(last):
-    channel = Channel(limit=Limit(seconds=60), on_batch=lambda: time.sleep(0.002))
+def test_a_long_search_ends_soon_when_nothing_but_the_end_follows(clock, last):
+    channel = Channel(limit=Limit(seconds=60), on_batch=clock.batches(0.002))
     channel.send(f"genmove b\n{last}")
     os.close(channel.write_end)
-    begun = time.monotonic()
+    begun = clock.now
     channel.engine.run()
-    assert time.monotonic() - begun < 1 and re.match(r"= \w\d\n\n|= pass", "".join(channel.said))
+    assert clock.now - begun < 1 and re.match(r"= \w\d\n\n|= pass", "".join(channel.said))
 
 
 @pytest.mark.parametrize("behind", ["name\nquit", "known_command quit"])

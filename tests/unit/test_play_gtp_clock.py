@@ -1,26 +1,12 @@
 """python -m az_mpi gtp: the time that it takes for a move, by a clock of the test's own."""
 
-import time
-
-import pytest
 from gtp_channel import Channel
 
 from az_mpi.play.limits import Limit
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock of the test's own, which only simulations move on: now[0] seconds."""
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
-
-
-def slow_channel(clock, simulation_s=0.01):
-    def take_time():
-        clock[0] += simulation_s
-
-    return Channel(limit=Limit(), on_batch=take_time)
+def slow_channel(clock):
+    return Channel(limit=Limit(), on_batch=clock.batches(0.01))
 
 
 def test_thinking_uses_the_time_and_never_more(clock):
@@ -30,15 +16,15 @@ def test_thinking_uses_the_time_and_never_more(clock):
     for settings, budget_s in (("0 1 5", 0.2), ("20 0 0", 20 / 12), ("0 4 10", 0.4), ("0 60 4", 15)):
         channel.good("clear_board")
         channel.good(f"time_settings {settings}")
-        begun = clock[0]
+        begun = clock.now
         channel.good("genmove b")
-        assert 0.75 * budget_s < clock[0] - begun <= budget_s
+        assert 0.75 * budget_s < clock.now - begun <= budget_s
     channel.good("time_settings 100 0 0")
     for command, budget_s in (("time_left w 1 4", 0.25), ("time_left w 0 0", 0.021), ("time_left w -3 0", 0.021)):
         channel.good(command)
-        begun = clock[0]
+        begun = clock.now
         channel.good("reg_genmove w")
-        assert clock[0] - begun <= budget_s
+        assert clock.now - begun <= budget_s
     channel.good("time_settings 0 1 0")  # no limit
     channel.good("clear_board")
     channel.good("reg_genmove b")
@@ -49,16 +35,16 @@ def test_on_a_busy_machine_time_is_kept_for_a_wait_as_long_as_the_last_one(clock
     waits = [0.001] * 20 + [0.06]
 
     def take_time():
-        clock[0] += waits.pop(0) if waits else 0.001
+        clock.now += waits.pop(0) if waits else 0.001
 
     channel, used = Channel(limit=Limit(), on_batch=take_time), []
     channel.good("time_settings 0 0.2 1")
     for _ in range(100):
         if channel.session.over:
             channel.good("clear_board")
-        begun = clock[0]
+        begun = clock.now
         channel.good(f"genmove {'bw'[channel.session.to_play]}")
-        used.append(clock[0] - begun)
+        used.append(clock.now - begun)
     assert max(used) <= 0.2 - 0.02 + 1e-9
     assert 0.05 < max(used[1:5]) <= 0.2 - 2 * 0.05  # the last step and the answer may each wait as long
     assert max(used[-20:]) > 0.17  # long ago
@@ -69,9 +55,9 @@ def test_a_whole_game_by_absolute_time_is_never_lost_on_time(clock):
     channel.good("time_settings 10 0 0")
     used, player = [0.0, 0.0], 0
     while not channel.session.over:
-        begun = clock[0]
+        begun = clock.now
         channel.good(f"genmove {'bw'[player]}")
-        used[player] += clock[0] - begun
+        used[player] += clock.now - begun
         player = 1 - player
     assert 3 < max(used) < 10, used
 
@@ -82,7 +68,7 @@ def test_the_clock_counts_the_engines_own_time(clock):
     channel.good("time_settings 10 0 0")
     spent = []
     for _ in range(8):
-        begun = clock[0]
+        begun = clock.now
         channel.good("genmove b")
-        spent.append(clock[0] - begun)
+        spent.append(clock.now - begun)
     assert spent[-1] < 0.8 * spent[0]

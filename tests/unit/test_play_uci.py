@@ -119,15 +119,15 @@ def test_mate_in_one_is_found_and_told_as_mate():
     assert channel.say("go") == ["bestmove 0000"]
 
 
-def test_limits_of_go(monkeypatch):
-    channel = Channel(on_batch=lambda: time.sleep(0.002), limit=Limit())
+def test_limits_of_go(clock):
+    channel = Channel(on_batch=clock.batches(0.002), limit=Limit())
     channel.say("position startpos")
     limits = {"go movetime 200": 0.2, "go wtime 6000 btime 1 winc 0": 0.3, "go wtime 900 movestogo 1": 0.6}
     for line, most_s in limits.items():
         channel.session.restart()
-        begun = time.monotonic()
+        begun = clock.now
         channel.say(line)
-        assert most_s / 4 < time.monotonic() - begun < most_s + 0.1, line
+        assert most_s / 4 < clock.now - begun <= most_s, line
     channel.session.restart()
     channel.say("go nodes 30")
     assert channel.session.simulations == 30
@@ -137,31 +137,29 @@ def test_limits_of_go(monkeypatch):
 
 
 @pytest.mark.parametrize("go", ["go infinite", "go ponder"])
-def test_an_open_search_ends_with_stop_and_answers_isready(go):
-    channel = Channel(on_batch=lambda: time.sleep(0.001))
+def test_an_open_search_ends_with_stop_and_answers_isready(clock, go):
+    lines = (0.3, lambda: channel.send("isready\n")), (1.2, lambda: channel.send("stop\n"))
+    channel = Channel(on_batch=clock.batches(0.005, *lines))
     channel.say("position startpos")
-    threading.Timer(0.3, lambda: channel.send("isready\n")).start()
-    threading.Timer(1.2, lambda: channel.send("stop\n")).start()
-    begun = time.monotonic()
+    begun = clock.now
     said = channel.say(go)
-    assert 1.1 < time.monotonic() - begun < 3 and "readyok" in said and said[-1].startswith("bestmove")
+    assert 1.2 <= clock.now - begun < 1.3 and "readyok" in said and said[-1].startswith("bestmove")
     infos = [line for line in said if line.startswith("info depth")]
     written = r"info depth \d+ nodes \d+ time \d+ nps \d+ score (cp|mate) -?\d+ pv( \w{4,5})+"
     assert infos and all(re.fullmatch(written, line) for line in infos)
 
 
-def test_after_ponderhit_it_thinks_as_long_as_the_clock_allows():
-    channel = Channel(on_batch=lambda: time.sleep(0.001), limit=Limit())
+def test_after_ponderhit_it_thinks_as_long_as_the_clock_allows(clock):
+    channel = Channel(on_batch=clock.batches(0.005, (0.5, lambda: channel.send("ponderhit\n"))), limit=Limit())
     channel.say("position startpos moves e2e4")
-    threading.Timer(0.5, lambda: channel.send("ponderhit\n")).start()
-    begun = time.monotonic()
+    begun = clock.now
     assert channel.say("go ponder movetime 1000")[-1].startswith("bestmove")
-    assert 0.9 < time.monotonic() - begun < 3
-    threading.Timer(0.2, lambda: channel.send("ponderhit\n")).start()
-    threading.Timer(0.7, lambda: channel.send("stop\n")).start()
-    begun = time.monotonic()
-    channel.say("go infinite")
-    assert time.monotonic() - begun > 0.6  # only stop ends it
+    assert 1.3 < clock.now - begun <= 1.5
+    lines = (0.2, lambda: other.send("ponderhit\n")), (0.7, lambda: other.send("stop\n"))
+    other = Channel(on_batch=clock.batches(0.005, *lines), limit=Limit())
+    begun = clock.now
+    other.say("position startpos", "go infinite")
+    assert 0.7 <= clock.now - begun < 0.8  # only stop ends it
 
 
 def test_what_comes_right_behind_stop_is_answered():
@@ -180,9 +178,8 @@ def test_a_clock_that_is_over_before_the_search_begins_leaves_a_move(monkeypatch
 
 
 def test_a_search_that_is_over_waits_for_stop():
-    channel = Channel("tictactoe", Limit())
+    channel, begun = Channel("tictactoe", Limit()), time.monotonic()
     threading.Timer(0.7, lambda: channel.send("stop\n")).start()
-    begun = time.monotonic()
     channel.say("position startpos moves a1 a2 b1 b2", "go infinite")
     assert time.monotonic() - begun > 0.6 and channel.said[-1].startswith("bestmove c1")
 

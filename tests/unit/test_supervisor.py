@@ -317,15 +317,19 @@ def ask(*words):
 def test_what_a_user_asks_for(launch):
     """The user is a thread; a plan of jobs that go on until they are asked to stop."""
     (launch.folder / "gone").touch()
-    run, said, ended = launch.folder / "run", [], threading.Event()
+    run, lines, said, ended = launch.folder / "run", launch.folder / "lines", [], threading.Event()
+
+    def wait_for_job(number):
+        while not ((run / "launch.json").exists() and len(lines.read_text().splitlines()) >= number):
+            if ended.wait(0.05):
+                break
 
     def user():
-        while not (run / "launch.json").exists() and not ended.wait(0.05):
-            pass
-        for words in (("--remove", "c"), ("--add", "gone:2"), ("--remove", "b"), ("--add", "c:2"), ("--restart",)):
+        for job, words in ((1, ("--remove", "c")), (1, ("--add", "gone:2")), (1, ("--remove", "b")),
+                           (2, ("--add", "c:2")), (3, ("--restart",))):  # fmt: skip
+            wait_for_job(job)
             said.append(ask(run, *words))
-        while len((launch.folder / "lines").read_text().splitlines()) < 4 and not ended.wait(0.05):
-            pass
+        wait_for_job(4)
         said.append(list(run.glob("launch-request*")))
         if not ended.is_set():
             os.kill(os.getpid(), signal.SIGTERM)

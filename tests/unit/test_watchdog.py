@@ -145,8 +145,8 @@ def test_a_process_that_hangs_is_killed_and_its_end_explained(ranks, what):
 
 def test_a_process_that_is_stopped_is_killed_and_one_that_pauses_is_not(ranks):
     process, other = ranks("steps"), ranks("steps")
-    process.send_signal(signal.SIGSTOP)
     begun = time.monotonic()
+    process.send_signal(signal.SIGSTOP)
     other.send_signal(signal.SIGSTOP)
     time.sleep(0.4)
     other.send_signal(signal.SIGCONT)
