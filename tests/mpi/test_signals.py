@@ -151,12 +151,18 @@ def test_usr1_in_play_makes_the_games_durable_and_the_run_goes_on(start_mpirun, 
     wait_for(lambda: log.exists() and "iteration 1 of 1" in log.read_text(), process)
     time.sleep(3)
     counts = []
+
+    def save(segment):
+        end = time.monotonic() + 10
+        process.send_signal(signal.SIGUSR1)
+        wait_for(lambda: segment.exists() or time.monotonic() > end, process)
+
     for number in range(2):
         segment = folder / "games" / f"000000-{number:03d}.h5"
         while not segment.exists():  # where no game has ended since the one before, none is written
-            process.send_signal(signal.SIGUSR1)
-            time.sleep(0.5)
+            save(segment)
         counts.append(len(ids(folder)))
+        time.sleep(0.5)
     process.send_signal(signal.SIGUSR2)
     process.communicate(timeout=60)
     assert process.returncode == 75
