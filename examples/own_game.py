@@ -12,6 +12,8 @@ from az_mpi.games.base import Board, Game
 class Hex(Game):
     """A state is the cells row by row, int8: 0 empty, 1 a stone of the player who began, 2 one of the other."""
 
+    action_kinds = 1  # an action is a cell
+
     def __init__(self, size=4):
         if not 2 <= size <= 19:
             raise ValueError(f"size is {size}; allowed: 2 to 19")

@@ -45,10 +45,10 @@ def main(arguments: list[str]) -> int:
     if not (add or remove or given.restart):
         if given.no_wait:
             raise Refusal(f"{PROG}: error: --no_wait goes with --add, --remove or --restart")
-        print("\n".join(lines(status_command.read(given.run), state)))
+        print("\n".join(lines(status_command.read(given.run, PROG), state)))
         return 0
     if state is None:
-        status_command.read(given.run)  # refuses what is no run
+        status_command.read(given.run, PROG)  # refuses what is no run
         raise Refusal(f"{PROG}: error: no launch supervises {escape(str(given.run))}\n"
                       "  under mpirun or Slurm: stop the run (USR2 to mpirun; scancel -b -s TERM) and give the same\n"
                       "  command on other hosts; under python -m az_mpi launch hosts can be changed while it runs")

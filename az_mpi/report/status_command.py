@@ -68,8 +68,8 @@ class Watched:
         return values
 
 
-def read(folder: str | Path) -> dict[str, Any]:
-    """Return the content of RUN/status.json. Raises Refusal."""
+def read(folder: str | Path, program: str = PROG) -> dict[str, Any]:
+    """Return the content of RUN/status.json. Raises Refusal, by the name of `program`."""
     path = Path(folder) / "status.json"
     try:
         # On NFS a file that was just replaced may be missing for a moment.
@@ -78,14 +78,14 @@ def read(folder: str | Path) -> dict[str, Any]:
         render(values)  # whole and of this version
         return values
     except OSError as error:
-        raise Refusal(_refusal(folder, error.strerror or error)) from error
+        raise Refusal(_refusal(program, folder, error.strerror or error)) from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise Refusal(_refusal(folder, "is not a status of this version")) from error
+        raise Refusal(_refusal(program, folder, "is not a status of this version")) from error
 
 
-def _refusal(folder, reason):
+def _refusal(program, folder, reason):
     name = escape(str(folder))
-    return (f"{PROG}: error: {name}/status.json: {reason}\n"
+    return (f"{program}: error: {name}/status.json: {reason}\n"
             "  name the folder of a run (--logdir of run_dist.py); it has a status from the run's first start on")
 
 

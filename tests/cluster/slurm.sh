@@ -31,7 +31,10 @@ ReturnToService=2
 KillWait=5
 InactiveLimit=0
 NodeName=node[1-$(echo "$hosts" | wc -l)] CPUs=64 RealMemory=400000 Gres=gpu:4
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
 CONF
 echo "Name=gpu File=/dev/null,/dev/zero,/dev/full,/dev/random" >$folder/gres.conf
 echo "CgroupPlugin=cgroup/v1" >$folder/cgroup.conf

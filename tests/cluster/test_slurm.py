@@ -186,16 +186,25 @@ def test_a_job_that_is_told_stops_and_comes_back(queue, checkout, options, ranks
     assert len(list((checkout / "starts").iterdir())) == 2 * ranks
 
 
-def test_a_run_that_comes_back_has_every_game_once(queue, checkout):
+@pytest.mark.parametrize("grace, nodes", [slow(None, 1), ("TERM", 2), ("USR1", 2)])
+def test_a_preempted_job_comes_back_with_every_game_once(own_queue, checkout, grace, nodes):
+    """grace: the signal that Slurm sends a minute before it kills the job. USR1 reaches the script; TERM only reaches
+    what srun has started, MPI's daemons."""
+    if grace == "USR1":
+        own_queue.machine.run("sh", "-c", "echo SlurmctldParameters=preempt_send_user_signal >>/etc/slurm/slurm.conf; "
+                              "scontrol reconfigure")  # fmt: skip
+    own_queue.machine.run("scontrol", "update", "PartitionName=all", f"GraceTime={60 if grace else 0}")
     games_num = 600
-    job = queue.submit(*SMALL, "--nodes=2", "--ntasks-per-node=1", "slurm/train_multinode.sh", *SMOKE, *SHORT,
-                       "--logdir", "run", "--set", "iterations=3", "--games_num", games_num,
-                       "--set", "selfplay.deterministic=true", "--set", "train.replay_ratio=0.1")
-    queue.wait_for_file(checkout / "run/games/000000-000.h5", job)
-    queue.machine.run("scancel", "--batch", "--signal=USR1", job)
-    [facts], said = queue.wait(job), queue.output(job)
+    job = own_queue.submit(*SMALL, f"--nodes={nodes}", "--ntasks-per-node=1", "slurm/train_multinode.sh", *SMOKE,
+                           *SHORT, "--logdir", "run", "--set", "iterations=3", "--games_num", games_num,
+                           "--set", "selfplay.deterministic=true", "--set", "train.replay_ratio=0.1")
+    own_queue.wait_for_file(checkout / "run/games/000000-000.h5", job)
+    own_queue.finish("--partition=urgent", "--nodes=3", "--exclusive", "--output=%x-%j.out", "--wrap=sleep 1")
+    [facts], said = own_queue.wait(job), own_queue.output(job)
     assert facts["JobState"] == "COMPLETED" and facts["Restarts"] == "1", said
-    assert "start 1 on node[1-2]: ended with status 75" in said and "complete: iteration 3 of 3" in said
+    assert "complete: iteration 3 of 3" in said
+    assert ("USR1: stopping" in said) == (grace == "USR1")
+    assert "start 1 on node[1-2]: ended with status 75" in said or not grace
     found = ids(checkout / "run")
     assert len(set(found)) == len(found)
     assert Counter(number >> 40 for number in found) == {iteration: games_num for iteration in range(3)}
