@@ -160,7 +160,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(run_dist, tmp_path):
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministic):
     """Two of three ranks wait for the third: all the time where each has its share, one step where they share all."""
-    program, step_s = Path(__file__).parent / "programs" / "slow_rank.py", 0.15
+    program, step_s = Path(__file__).parent / "programs" / "slow_rank.py", 0.15 if deterministic else 0.3
     mpirun(3, program, step_s, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--games_num", 24,
            "--set", f"selfplay.deterministic={str(deterministic).lower()}", "--set", "iterations=3",
            "--set", "search.simulations=2", "--set", "selfplay.parallel_games=4", "--set", "train.replay_ratio=0.5")
@@ -168,7 +168,7 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
         for phase in ("play", "exchange", "train", "broadcast", "save"):
             assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
         fast_s, slow_s = max(record["playing_s_by_rank"][:2]), record["playing_s_by_rank"][2]
-        assert 0 < fast_s <= record["play_s"] + 0.05 and slow_s > 0.8 * record["play_s"]
+        assert 0 < fast_s <= record["play_s"] + 0.05 and slow_s > 0.9 * record["play_s"]
         if deterministic:
             assert record["games_by_rank"] == [8, 8, 8] and fast_s < 0.4 * slow_s
             # 5 plies of 2 simulations are the least that 8 games by fours take.
@@ -177,7 +177,7 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
         else:
             assert record["games_by_rank"][2] < min(record["games_by_rank"][:2])
             assert 24 <= record["games_num"] == sum(record["games_by_rank"])
-            assert record["play_idle_max_s"] < 2 * step_s
+            assert record["play_idle_max_s"] < 1.5 * step_s
         assert record["exchange_idle_max_s"] < 0.3  # nobody's play is counted here
     rows = columns(tmp_path / "run")
     assert len(np.unique(rows["games/id"])) == len(rows["games/id"]) and rows["games/iteration"].max() == 2
