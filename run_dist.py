@@ -21,7 +21,7 @@ from az_mpi.config import load as configuration  # noqa: E402
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE  # noqa: E402
 from az_mpi.core.files import have_home, keep_private, open_plain, passes  # noqa: E402
 from az_mpi.core.printing import environment_rank, print_anything, print_once  # noqa: E402
-from az_mpi.core.problems import Refusal  # noqa: E402
+from az_mpi.core.problems import OwnCodeError, Refusal  # noqa: E402
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 from az_mpi.liveness import watchdog  # noqa: E402
 from az_mpi.storage.run_folder import config_of  # noqa: E402
@@ -90,6 +90,9 @@ def start(arguments: command_line.Arguments) -> int:
         gc.enable()
         getattr(modes, arguments.mode)(arguments, config, world, requests)
         return DONE
+    except OwnCodeError as error:  # perhaps on this rank alone
+        crash(world, arguments.logdir, error.status, str(error))
+        return error.status
     except Refusal as error:  # raised on every rank
         if world.is_root:
             print(error, file=sys.stderr, flush=True)
@@ -108,13 +111,13 @@ def start(arguments: command_line.Arguments) -> int:
     except BaseException as error:
         # Errors of a file system that may pass are not internal: the same command goes on afterwards.
         status = RESUMABLE if passes(error) else INTERNAL
-        crash(world, arguments.logdir, status)
+        crash(world, arguments.logdir, status, traceback.format_exc())
         return status
 
 
-def crash(world: "World", folder: Path, status: int) -> None:
+def crash(world: "World", folder: Path, status: int, why: str) -> None:
     """Print which rank failed and why, also to its log file, and end all ranks with exit status `status`."""
-    text = f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{traceback.format_exc()}"
+    text = f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{why.rstrip()}\n"
     try:
         print(text, file=sys.stderr, flush=True)
         logging.shutdown()

@@ -41,6 +41,11 @@ class NotNow(Refusal):
     status = exit_codes.RESUMABLE
 
 
+class OwnCodeError(Refusal):
+    """A user's own code, such as a game, has broken a rule. It may be raised on one rank alone, in the middle of a run.
+    """
+
+
 class ConfigError(Refusal):
     """A configuration cannot be used. str() is one block for the user that lists the `problems`."""
 

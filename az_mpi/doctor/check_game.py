@@ -4,7 +4,6 @@ with the default settings takes.
 Shapes: n positions, S numbers a state.
 """
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
-from az_mpi.core.own_modules import failure
+from az_mpi.core.problems import OwnCodeError
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_actions, random_games
 from az_mpi.network import engines, resnet
@@ -45,13 +44,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("game", metavar="NAME", help="as in the configuration's key game")
     name = parser.parse_args(arguments).game
     config = configuration.validate({"game": name}, "the command line")
-    game = games.make(config.game)
     try:
+        game = games.make(config.game)
         print(size_of(game))
         games.check(game, CHECKED_NUM)
-    except Exception as error:  # of a game of one's own
-        place = getattr(sys.modules[type(game).__module__], "__file__", "")
-        why = error if isinstance(error, AssertionError) else failure(place, error)
+    except (AssertionError, OwnCodeError) as why:
         print(f"broken: {why}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
         return PROBLEMS
     rng = np.random.default_rng(0)
@@ -81,7 +78,7 @@ def random_positions(game: Game, rng: np.random.Generator) -> tuple[np.ndarray, 
 def drawn_game(game: Game, rng: np.random.Generator) -> str:
     """Play a random game; return its last moves, its last two positions and its result as text."""
     states, moves = [game.initial(1)], []
-    while not game.terminal(states[-1])[0][0]:
+    while not game.terminal(states[-1])[0][0] and len(moves) < game.max_plies:
         action = random_actions(game.legal(states[-1]), rng.random(1))
         moves.append(game.action_to_text(states[-1][0], int(action[0])))
         states.append(game.play(states[-1], action))

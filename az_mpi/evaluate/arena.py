@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from az_mpi.core.problems import OwnCodeError
 from az_mpi.evaluate.openings import Openings, openings
 from az_mpi.evaluate.opponents import RESIGNS, Opponent
 from az_mpi.games.base import Game
@@ -119,7 +120,7 @@ def _play(game, ours, theirs, starts, indices, on_progress, on_game):
         slots = np.flatnonzero(live & (game.to_play(states) == mover))
         if not len(slots):
             continue
-        actions = seats[turn % 2].choose(slots)
+        actions = _legal(game, (ours, theirs)[turn % 2], states[slots], seats[turn % 2].choose(slots))
         for slot in slots[actions == RESIGNS]:
             end(slot, 2 * (turn % 2) - 1, (ours, theirs)[turn % 2].note(int(indices[slot])))
         slots, actions = slots[actions != RESIGNS], actions[actions != RESIGNS]
@@ -132,6 +133,9 @@ def _play(game, ours, theirs, starts, indices, on_progress, on_game):
         same = game.to_play(states[slots]) == colour[slots]
         for k in np.flatnonzero(ended):
             end(slots[k], value[k] if same[k] else -value[k])
+        for slot in slots[~ended]:
+            if len(moves[slot]) >= game.max_plies:
+                end(slot, 0)
         # One turn of each player is one step of the watchdog: one of the two may need far less time.
         (watchdog.step if turn % 2 else watchdog.tick)()
         on_progress(int((~live).sum()))
@@ -140,3 +144,17 @@ def _play(game, ours, theirs, starts, indices, on_progress, on_game):
     for slot in np.flatnonzero(live):
         end(slot, 0)
     return [played[slot] for slot in range(len(states))]
+
+
+def _legal(game, player, states, actions):
+    """Return the actions of an opponent, int64 [k]. Raises OwnCodeError unless each is legal in its state or RESIGNS:
+    the rules may be compiled, and do not look."""
+    actions = np.asarray(actions)
+    if actions.shape == (len(states),) and actions.dtype.kind in "iu":
+        playable = np.flatnonzero(actions != RESIGNS)
+        inside = (actions[playable] >= 0) & (actions[playable] < game.num_actions)
+        if inside.all() and game.legal(states[playable])[np.arange(len(playable)), actions[playable]].all():
+            return actions.astype(np.int64)
+    raise OwnCodeError(f"the opponent {type(player).__name__} has chosen a move that is not legal: {actions!r:.200}\n"
+                       f"  expected: {len(states)} whole numbers, each a legal action of its state, or RESIGNS, "
+                       f"{RESIGNS}\n  az_mpi.evaluate.opponents.Opponent says what an opponent returns")

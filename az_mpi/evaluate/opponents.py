@@ -73,17 +73,18 @@ class SearchPlayer(Opponent):
     settings: schema.Search
 
     def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
-        return _SearchSeat(self, game, states)
+        return _SearchSeat(self, game, states, moves)
 
     def actions(self, game: Game, states: np.ndarray) -> np.ndarray:
         """Return the move in each state, from new search trees, int64 [n]. states: [n, S]."""
-        return self.seat(game, states, np.arange(len(states)), []).choose(np.arange(len(states)))
+        return self.seat(game, states, np.arange(len(states)), [[]] * len(states)).choose(np.arange(len(states)))
 
 
 class _SearchSeat(Seat):
-    def __init__(self, player: SearchPlayer, game: Game, states: np.ndarray):
+    def __init__(self, player: SearchPlayer, game: Game, states: np.ndarray, moves: list[list[int]]):
         self.search = make_search(game, player.evaluate, player.settings, len(states), noise=False)
-        self.search.reset(np.arange(len(states)), states, np.zeros(len(states), np.uint64))
+        plies = np.array([len(of_game) for of_game in moves])
+        self.search.reset(np.arange(len(states)), states, np.zeros(len(states), np.uint64), plies)
 
     def choose(self, slots: np.ndarray) -> np.ndarray:
         self.search.run(slots)

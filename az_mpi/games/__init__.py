@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from az_mpi.core.registry import GAMES
+from az_mpi.core.registry import GAMES, parse
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
@@ -13,8 +13,14 @@ NAMES = tuple(GAMES.names)
 
 
 def make(name: str) -> Game:
-    """Return the `Game` of a name, such as "connect4" or "own_game.py:Rules(size=5)". Raises Refusal."""
-    return GAMES.make(name)
+    """Return the `Game` of a name, such as "connect4" or "own_game.py:Rules(size=5)". What a user's own game returns is
+    checked, see `guard`. Raises Refusal."""
+    game = GAMES.make(name)
+    if not parse(name).place:
+        return game
+    from az_mpi.games.guard import guarded
+
+    return guarded(game)
 
 
 def check(game: Game, games_num: int = 64, seed: int = 0) -> None:

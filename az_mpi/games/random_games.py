@@ -8,9 +8,12 @@ from az_mpi.games.base import Game
 
 
 def random_games(game: Game, num: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, ply by ply, (states [n, S], their legal moves bool [n, A]) of those of `num` games that have not ended."""
+    """Yield, ply by ply, (states [n, S], their legal moves bool [n, A]) of those of `num` games that have not ended.
+    None is longer than `game.max_plies`, even if the rules do not end it there."""
     states = game.initial(num)
-    while len(states):
+    for _ in range(game.max_plies):
+        if not len(states):
+            return
         legal = game.legal(states)
         yield states, legal
         states = game.play(states, random_actions(legal, rng.random(len(states))))

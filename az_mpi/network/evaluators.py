@@ -87,7 +87,8 @@ class UniformEvaluator(Evaluator):
 
 
 class RolloutEvaluator(Evaluator):
-    """Equal priors and the result of one uniformly random playout, as in plain Monte Carlo tree search.
+    """Equal priors and the result of one uniformly random playout, as in plain Monte Carlo tree search. A playout that
+    is not over after `game.max_plies` moves is a draw.
 
     The playouts of successive calls are drawn from one random stream.
     """
@@ -106,7 +107,9 @@ class RolloutEvaluator(Evaluator):
         value = np.zeros(n, np.float32)
         player = game.to_play(states)
         rows, states = np.arange(n), states.copy()
-        while len(rows):
+        for _ in range(game.max_plies):
+            if not len(rows):
+                break
             # Each legal action is equally likely to have the largest of independent uniform numbers in (0, 1].
             draws = 1 - self.rng.random((len(rows), game.num_actions), np.float32)
             actions = np.argmax(draws * game.legal(states), axis=1)

@@ -91,13 +91,13 @@ class Session:
     def result(self) -> float | None:
         """The result for the player who began, in [-1, 1]; None while the game goes on."""
         ended, value = self.game.terminal(self.state[None])
-        if not ended[0]:
-            return None
+        if not ended[0]:  # a game that is too long by its own rules, which do not end it, is a draw
+            return 0.0 if len(self.actions) >= self.game.max_plies else None
         return float(-value[0] if self.to_play else value[0]) + 0.0  # no -0.0
 
     def legal(self) -> dict[str, int]:
         """Return the legal actions by their names in the game's notation; none once the game is over."""
-        return legal_words(self.game, self.state)
+        return {} if self.over else legal_words(self.game, self.state)
 
     def find(self, text: str) -> int:
         """Return the legal action that `text` names. Raises ValueError, which names the legal moves most like it."""
@@ -209,5 +209,5 @@ class Session:
         self._plies = len(self.actions)
 
     def _new_tree(self):
-        self._search.reset(_SLOT, self.state[None], np.zeros(1, np.uint64))
+        self._search.reset(_SLOT, self.state[None], np.zeros(1, np.uint64), len(self.actions))
         self._plies = len(self.actions)  # before the tree's root

@@ -22,6 +22,7 @@ class Counters:
     games_num: int = 0
     positions_num: int = 0
     outcome: float = 0.0  # sum of the outcomes for the player who began, each in [-1, 1]
+    truncated_num: int = 0  # games that the move cap ended
     staleness: int = 0  # sum over games: iterations between the weights at a game's begin and those at its exchange
     resign_tests_num: int = 0  # games that went on after one player would have resigned
     false_resigns_num: int = 0  # of these, games that this player did not lose
@@ -38,6 +39,7 @@ class Counters:
         self.games_num += len(record.games)
         self.positions_num += int(record.games["length"].sum())
         self.outcome += float(record.games["outcome"].sum())
+        self.truncated_num += int(record.games["truncated"].sum())
         self.staleness += int((iteration - record.games["iteration"]).sum())
         tested, false = resign_tests(record, resign_threshold)
         self.resign_tests_num += tested

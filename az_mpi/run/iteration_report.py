@@ -22,10 +22,13 @@ def report(run: Run, steps_num: int) -> None:
     values |= {"steps_num": steps_num} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
     if games_num:  # not in an iteration that was resumed in its training
         values |= {"mean_length": counters["positions_num"].sum() / games_num,
+                   "truncated_num": int(counters["truncated_num"].sum()),
                    "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / games_num,
                    "mean_staleness": counters["staleness"].sum() / games_num}
     if tested := counters["resign_tests_num"].sum():
         values |= {"resign_tests_num": int(tested), "false_resign_rate": counters["false_resigns_num"].sum() / tested}
+    if values.get("truncated_num") and run.playing.player.max_plies == run.setup.game.max_plies:
+        _say_once_that_games_are_cut(run, values["truncated_num"])
     run.report.status.staleness = values.get("mean_staleness")
     values |= (spent := run.report.timers.take())
     values |= _rates(run, counters, spent, games_num, sum(asked), sum(evaluated))
@@ -43,6 +46,15 @@ def report(run: Run, steps_num: int) -> None:
         run.report.logger.info(iteration_line(values))
     else:
         run.report.logger.info(_line_of_rank(run.world.rank, values, counters))
+
+
+def _say_once_that_games_are_cut(run, num):
+    game, report = run.setup.game, run.report
+    if not report.said_cut:
+        report.warn("the rules of %s do not end a game at max_plies = %d: games that reach it, %d in this iteration, "
+                    "are draws\n  let `terminal` end the game there, or give the game a larger max_plies", game.name,
+                    game.max_plies, num)
+    report.said_cut = True
 
 
 def _rates(run, counters, spent, games_num, asked_num, evaluated_num):

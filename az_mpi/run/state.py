@@ -130,6 +130,7 @@ class Report:
     monitor: Monitor | None  # of who is alive; None for a run that is only looked at
     timers: Timers
     counters: Counters = field(default_factory=Counters)
+    said_cut: bool = False  # that games are cut at the game's own `max_plies`
 
     def say(self, text: object, *values: object) -> None:
         """Log a line on root."""

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
+from az_mpi.core.problems import OwnCodeError
 from az_mpi.search import root, simulation, streams, tree
 from az_mpi.search.tree import NO_CHILD, WIN
 
@@ -76,8 +77,11 @@ class Search:
         self._kept = np.zeros((len(self.target), self.game.num_actions), np.float32)
         self._noise = self._make_noise()
 
-    def reset(self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray) -> None:
-        """Start new trees at `states` [n, S], with the random streams `stream_words`, uint64 [n]."""
+    def reset(self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray,
+              plies: np.ndarray | int = 0) -> None:
+        """Start new trees at `states` [n, S], with the random streams `stream_words`, uint64 [n]. plies: int [n], the
+        moves before each state: a position after `game.max_plies` moves is a draw if the rules do not end it."""
+        self.trees.tree["root_ply"][slots] = plies
         self._start(slots, states)
         self.streams[slots] = stream_words
         self._begin_search(slots)
@@ -101,7 +105,8 @@ class Search:
         in between. Until then nothing else may use these slots."""
         slots, nodes, actions, states, leaves_num = self._select(self.trees, slots, self._rule, self._noise)
         states[:leaves_num] = self.game.play(states[:leaves_num], actions[:leaves_num])
-        return self._evaluating(self._complete, (slots, nodes, actions), states)
+        plies = self.trees.tree["root_ply"][slots] + self.trees.tree["path_length"][slots]
+        return self._evaluating(self._complete, (slots, nodes, actions), states, plies)
 
     def step_several(self, slot: int, leaves_max: int) -> None:
         """Run up to `leaves_max` simulations in the tree of one slot, whose leaves are evaluated as one batch. The tree
@@ -112,12 +117,14 @@ class Search:
         nodes, actions, states, paths = simulation.select_several(self.trees, slot, leaves_max, self._rule, self._noise)
         if len(nodes):
             states = self.game.play(states, actions)
-            self._evaluating(simulation.complete_several, (slot, nodes, actions, paths), states)()
+            plies = self.trees.tree["root_ply"][slot] + paths[:, 0]
+            self._evaluating(simulation.complete_several, (slot, nodes, actions, paths), states, plies)()
 
-    def _evaluating(self, kernel, simulations, states):
-        """Begin to evaluate the leaves `states`; return a function that completes simulations with them by `kernel`."""
+    def _evaluating(self, kernel, simulations, states, plies):
+        """Begin to evaluate the leaves `states`; return a function that completes simulations with them by `kernel`.
+        plies: the moves before each leaf."""
         game = self.game
-        ended, value = game.terminal(states)
+        ended, value = self._terminal(states, plies)
         live = ~ended
         live_states = states[live]
         evaluation = self.evaluate.begin(live_states) if len(live_states) else None
@@ -126,7 +133,7 @@ class Search:
         def complete():
             logits = np.empty(legal.shape, np.float32)
             if evaluation:  # `value` has the results of games that ended; these are the others
-                logits, value[live] = evaluation()
+                logits, value[live] = _fitting(evaluation(), legal.shape, self.evaluate)
             arguments = *simulations, states, player, ended, value, logits, legal, self._noise
             if needed := kernel(self.trees, *arguments):  # no room for the new edges: nothing was changed
                 self.trees = tree.widened(self.trees, needed)
@@ -179,13 +186,32 @@ class Search:
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot. The subtree below it is kept if `reuse_tree`, else dropped."""
         before = self.trees.state[slots, 0]
+        self.trees.tree["root_ply"][slots] += 1
         kept = root.advance(self.trees, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
         self._start(slots[~kept], self.game.play(before[~kept], actions[~kept]))
         self._begin_search(slots)
 
-    def _start(self, slots, states):
+    def _terminal(self, states, plies):
+        """Return what `Game.terminal` does, with a draw for games that are not over after `max_plies` moves: the trees
+        have no room for longer ones. plies: the moves before each state."""
         ended, value = self.game.terminal(states)
+        return ended | (plies >= self.game.max_plies), value
+
+    def _start(self, slots, states):
+        ended, value = self._terminal(states, self.trees.tree["root_ply"][slots])
         tree.reset(self.trees, slots, states, self.game.to_play(states), ended, value)
+
+
+def _fitting(evaluation, shape, evaluate):
+    """Return an evaluation, (logits, value), for compiled code. Raises OwnCodeError unless logits have this shape,
+    [n, A], and there are n values."""
+    logits, value = evaluation
+    if np.shape(logits) != shape or np.shape(value) != shape[:1]:
+        raise OwnCodeError(
+            f"the evaluator {type(evaluate).__name__} returned logits {np.shape(logits)}, value {np.shape(value)}\n"
+            f"  expected: logits float32 {shape}, value float32 {shape[:1]}: a row for each state that it was given\n"
+            "  examples/own_evaluator.py is an evaluator that can be copied")
+    return np.asarray(logits), value
 
 
 def exploration_table(settings: schema.Search) -> np.ndarray:

@@ -57,6 +57,7 @@ TREE = np.dtype(
         ("nodes_used", np.int32),
         ("edges_used", np.int32),
         ("path_length", np.int32),  # of the simulation under way
+        ("root_ply", np.int32),  # moves from the start of the game to the root
     ],
     align=True,
 )

@@ -102,7 +102,7 @@ class Player:
         words = streams.keyed(self.config.seed, np.asarray(ids, np.uint64))
         states, plies = starts.begin(self.game, self.config.selfplay, self.archive, self.max_plies, words)
         self.first_ply[slots] = self.ply[slots] = plies
-        self.search.reset(slots, states, words)
+        self.search.reset(slots, states, words, plies)
         if self.config.selfplay.resign_threshold < 1:
             drawn = np.array([streams.uniform(self.search.streams, slot) for slot in slots])
             self.plays_on[slots] = drawn < self.config.selfplay.resign_play_on

@@ -160,3 +160,28 @@ def test_the_head_learns_the_moves_that_are_left():
     record = Record(np.zeros(2, GAME), np.zeros(5, position_dtype(game)), np.zeros(0, POLICY))
     record.games["length"], record.positions["ply"] = [3, 2], [0, 1, 2, 0, 1]
     assert head.target(record, game, None).tolist() == pytest.approx([3 / 9, 2 / 9, 1 / 9, 2 / 9, 1 / 9])
+
+
+@pytest.mark.parametrize("name", ["own_game", "own_evaluator"])
+def test_no_compiled_code_indexes_outside_of_its_arrays(run_example, monkeypatch, tmp_path_factory, name):
+    """The games and searches of the examples, in Python and compiled, with Numba's checks of every index."""
+    check_bounds(monkeypatch, tmp_path_factory)
+    said, _ = run_example(name)
+    assert "complete: iteration 2 of 2" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", ["connect4", "tictactoe", "gomoku(size=7)", "hex(size=4)", "breakthrough(size=5)",
+                                  "go(size=5)", "othello(size=6)", "openspiel:breakthrough(rows=6,columns=6)"])
+@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+def test_no_game_indexes_outside_of_its_arrays(mpirun, monkeypatch, tmp_path, tmp_path_factory, game, algorithm):
+    check_bounds(monkeypatch, tmp_path_factory)
+    options = ["--set", f"game={game}", "--set", f"search.algorithm={algorithm}", "--logdir", tmp_path / "run"]
+    mpirun(2, "run_dist.py", "--config_file", "configs/smoke.json", *options, "--set", "evaluate.solver_positions=0",
+           timeout=1200)  # fmt: skip
+
+
+def check_bounds(monkeypatch, tmp_path_factory):
+    """Compile with checks of bounds from now on, into a cache of its own: Numba's cache does not tell the two apart."""
+    monkeypatch.setenv("NUMBA_BOUNDSCHECK", "1")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "checked"))

@@ -1,11 +1,13 @@
 """Files and modules of the user's own in whole jobs: ranks that lack one or have another one, and resumed runs."""
 
+import inspect
 import json
 import os
 import time
 
 import psutil
 import pytest
+from helpers import Corridor
 from jobs import ROOT, ids
 
 pytestmark = pytest.mark.mpi
@@ -108,3 +110,36 @@ def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
     told = {rank: [line for line in lines[rank] if "games_num" in line] for rank in range(3)}
     assert [len(told[rank]) for rank in range(3)] == [0, 1, 0]
     assert len((run / "iterations.csv").read_text().splitlines()) == 2
+
+
+def test_a_game_that_its_rules_never_end_is_played_to_max_plies_and_told_once(run_dist, tmp_path):
+    head = "import numpy as np\n\nfrom az_mpi.games.base import Game\n\n\n"
+    (tmp_path / "own.py").write_text(head + inspect.getsource(Corridor))
+    done = run_dist("--set", "iterations=2", "--set", "search.simulations=32", game=f"{tmp_path}/own.py:Corridor")
+    said = done.stdout + done.stderr
+    assert "complete: iteration 2 of 2" in said
+    assert said.count("the rules of corridor do not end a game at max_plies = 6") == 1
+
+
+WRONG_LATER = """
+import numpy as np
+
+from az_mpi.games import mnk
+
+class Rules(mnk.Rules):
+    def {method}(self, states{more}):
+        result = super().{method}(states{more})
+        late = np.bitwise_count(states).sum(axis=1).max() > 3
+        return {wrong} if late else result
+"""
+
+
+@pytest.mark.parametrize("method, more, wrong, said", [
+    ("play", ", actions", "np.hstack([result, result])", "play returned uint16 ("),
+    ("legal", "", "result[9]", "IndexError")])  # fmt: skip
+def test_rules_that_break_in_play_end_the_job_with_status_2(run_dist, tmp_path, method, more, wrong, said):
+    """On the rank that meets it, while the other one plays: no traceback, nothing to resume."""
+    (tmp_path / "own.py").write_text(WRONG_LATER.format(method=method, more=more, wrong=wrong))
+    done = run_dist(status=2)
+    assert "Traceback" not in done.stderr and said in done.stderr
+    assert f"the game tictactoe: {method} " in done.stderr and "in this state:" in done.stderr

@@ -112,6 +112,41 @@ class Ways(Game):
         return str(state)
 
 
+class Corridor(Game):
+    """A token in the middle of `length` cells. The player who moves it onto an end loses, so that good games never end.
+
+    A state is (the token's cell, who is to move): it does not say how many moves were made."""
+
+    name, num_actions, state_size, state_dtype, max_plies = "corridor", 2, 2, np.dtype(np.int8), 6
+    symmetry_actions = np.arange(2, dtype=np.int32)[None]
+
+    def __init__(self, length=5):
+        self.length, self.planes_shape = length, (1, 1, length)
+        self.symmetry_cells = np.arange(length, dtype=np.int32)[None]
+
+    def initial(self, n):
+        return np.tile(np.array([self.length // 2, 0], np.int8), (n, 1))
+
+    def play(self, states, actions):
+        return np.stack([states[:, 0] + np.where(actions == 0, -1, 1), 1 - states[:, 1]], axis=1).astype(np.int8)
+
+    def legal(self, states):
+        return np.ones((len(states), 2), bool)
+
+    def terminal(self, states):
+        ended = (states[:, 0] <= 0) | (states[:, 0] >= self.length - 1)
+        return ended, ended.astype(np.float32)
+
+    def to_play(self, states):
+        return states[:, 1].astype(np.int8)
+
+    def planes(self, states):
+        return (states[:, :1, None, None] == np.arange(self.length)).astype(np.uint8)
+
+    def show(self, state):
+        return "".join("T" if cell == state[0] else "." for cell in range(self.length))
+
+
 class Table(Evaluator):
     """An evaluator from a table: the state as a tuple -> (priors, value for the player to move); else equal, 0."""
 
