@@ -283,7 +283,7 @@ def block(problems: Sequence[Problem]) -> str:
 def settings(answers: Answers, hosts: Sequence[Host]) -> dict[str, Any]:
     """Return the arguments `threads` and `networks` of mpirun.line that fit the answers of the Hosts."""
     names = [host.name for host in hosts]
-    threads = min(max(1, len(answers[host.name]["facts"].cores) // host.slots) for host in hosts)
+    threads = min(max(1, int(answers[host.name]["facts"].usable_cores() // host.slots)) for host in hosts)
     if len(hosts) == 1 and answers[names[0]] is answers[None]:
         return {"threads": threads}
     everyone = names if any(answers[name] is answers[None] for name in names) else [None, *names]  # mpirun runs here

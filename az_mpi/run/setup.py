@@ -17,7 +17,7 @@ from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
 from az_mpi.evaluate import evaluation
 from az_mpi.liveness.monitor import Monitor
-from az_mpi.mpi import agreement, host_memory, placement
+from az_mpi.mpi import agreement, cores, host_memory, placement
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
@@ -65,15 +65,15 @@ def _prepare_play(config, world, folder):
     lacks what the configuration names. Collective."""
     on_all = functools.partial(agreement.everywhere, world)
     # The device, and what the configuration names.
-    cores, device = world.cores(), placement.choose_device(world)
-    _use_cores(cores, config.selfplay.deterministic)
+    cores_num, device = world.cores(), placement.choose_device(world)
+    _use_cores(cores_num, config.selfplay.deterministic)
     on_all(lambda: placement.open_device(device))
     agreement.same_plugins(world, configuration.plugins(config))
     on_all(lambda: optimizer.check(config.train))
     # The game, the network, and the engine that evaluates it.
     game = on_all(lambda: games.make(config.game))
     network = on_all(lambda: resnet.build(game, config.network, config.seed))
-    make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores,
+    make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores_num,
                                     precision=config.network.precision)
     engine, choice = _choose_engine(config, world, device, functools.partial(make_engine, network))
     make_engine = functools.partial(make_engine, precision=engine.precision or config.network.precision)
@@ -86,13 +86,13 @@ def _prepare_play(config, world, folder):
     callbacks = on_all(lambda: Callbacks(config.callbacks, folder, world.rank, game))
     # What plays.
     groups_num = 2 if evaluate.in_background else 1
-    player = on_all(lambda: _make_player(config, game, evaluate, world, cores, groups_num))
+    player = on_all(lambda: _make_player(config, game, evaluate, world, cores_num, groups_num))
     if not evaluate.describe:  # this is for the network
         engine.prepare(player.batch_max)
     playing = Playing(player, engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
     log_name = f"rank-{world.rank:03d}"
-    return Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name), network, playing
+    return Setup(config, folder, game, device, cores_num, make_engine, choice, callbacks, log_name), network, playing
 
 
 def _choose_engine(config, world, device, make):
@@ -111,9 +111,9 @@ def _choose_engine(config, world, device, make):
     return agreement.everywhere(world, adopt)
 
 
-def _make_player(config, game, evaluate, world, cores, groups_num):
+def _make_player(config, game, evaluate, world, cores_num, groups_num):
     try:
-        return Player(config, game, evaluate, world.rank, cores, groups_num, world.size)
+        return Player(config, game, evaluate, world.rank, cores_num, groups_num, world.size)
     except MemoryError as error:
         raise Refusal(f"there is not enough memory for the trees of self-play: {error}\n"
                       "  lower selfplay.parallel_games or search.simulations") from error
@@ -130,10 +130,10 @@ def _share_cache(config, world, evaluate):
         evaluate.share(memory, world.local_rank, world.hosts.count(world.host))
 
 
-def _use_cores(cores, deterministic):
+def _use_cores(cores_num, deterministic):
     """Let torch and numba use only this rank's cores, and torch only deterministic operations if `deterministic`."""
-    torch.set_num_threads(cores)
-    numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
+    torch.set_num_threads(cores_num)
+    numba.set_num_threads(min(cores_num, numba.config.NUMBA_NUM_THREADS))
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before CUDA starts
     # Unlike use_deterministic_algorithms this does not import torch's compiler, which takes a second.
@@ -176,7 +176,8 @@ def say_ranks(run: Run) -> None:
     partner = ", holds a copy of the trainer" if training.partner else ""
     roles = "play, train" if training.learner else f"play{meanwhile}{partner}"
     precision = training.learner.precision if training.learner else "-"
-    rows = run.world.collect([run.world.rank, run.world.host, setup.cores, f"{setup.device}{name}", setup.engine_choice,
+    cores_words = cores.in_words(setup.cores, cores.Allowed.here(run.world.host))
+    rows = run.world.collect([run.world.rank, run.world.host, cores_words, f"{setup.device}{name}", setup.engine_choice,
                               precision, roles])  # fmt: skip
     run.report.status.begin(run, [(host, place, does) for _, host, _, place, *_, does in rows])
     for line in console.table([("rank", "host", "cores", "device", "self-play engine", "training", "roles"), *rows]):
