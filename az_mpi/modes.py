@@ -14,7 +14,7 @@ from az_mpi import loop
 from az_mpi.config.command_line import Arguments
 from az_mpi.config.schema import Config
 from az_mpi.core import files
-from az_mpi.core.printing import print_result
+from az_mpi.core.printing import counted, print_result
 from az_mpi.core.problems import NotNow
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed, deadline
 from az_mpi.liveness import watchdog
@@ -150,7 +150,7 @@ def _rescue_games(run):
 
     If another rank fails, MPI ends root at once; games that are not on disk then are played again."""
     if run.files.writer and (unwritten_num := run.files.writer.rescue()):
-        run.report.logger.error("%d segments were not written in time; their games are lost", unwritten_num)
+        run.report.logger.error("not written in time, their games are lost: %s", counted(unwritten_num, "segment"))
 
 
 def _open(arguments, config, world, requests):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from az_mpi.core.printing import counted
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
 from az_mpi.mpi.cores import Allowed, in_words, share
 
@@ -105,6 +106,7 @@ def memory(ranks: Ranks) -> list[Check]:
         words = f"{host}: {facts[0]['total_bytes'] / GIB:.1f} GiB, {facts[0]['available_bytes'] / GIB:.1f} available"
         words += f"; a cgroup limit of {min(limits) / GIB:.2f} GiB" if limits else ""
         tight = room < GIB * len(facts)
-        found.append(Check("memory", WARNING if tight else OK, f"{words}" + f", for {len(facts)} rank(s)" * tight,
+        words += f", for {counted(len(facts), 'rank')}" if tight else ""
+        found.append(Check("memory", WARNING if tight else OK, words,
                            "a rank with torch and Horovod takes about 1 GiB: fewer ranks, or ask for more memory"))
     return found

@@ -13,6 +13,7 @@ from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core.arguments import Parser, positive
 from az_mpi.core.exit_codes import DONE
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.doctor import check_game, plan, trial
 from az_mpi.launch import check, hosts, mpi_job, mpirun
@@ -118,17 +119,18 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
                      f"too few {lacks}" * bool(lacks)))  # fmt: skip
     share = said["train_s"] / (said["train_s"] + said["play_s"])
     return [
-        f"measured on {len(figures['hosts'])} rank(s), with the search that is chosen:",
+        f"measured on {counted(len(figures['hosts']), 'rank')}, with the search that is chosen:",
         *(f"  {line}" for line in console.table(rows)),
         f"network       {config.network.blocks} x {config.network.channels}: "
         + ("the smallest, and even for it there is little time" if found["tried"][0][-1] else "the largest that gets "
            f"{plan.POSITIONS_PER_WEIGHT} positions for each weight of its tower"),
         f"search        Gumbel, {config.search.simulations} simulations, {config.search.gumbel_actions} actions at the "
-        f"root{_fast(config.search)}; {config.selfplay.random_plies} plies of random moves at most",
+        f"root{_fast(config.search)}; {counted(config.selfplay.random_plies, 'ply', 'plies')} of random moves at most",
         f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {said['games_per_s'] * 3600:,.0f} games/h of "
         f"{figures['mean_length']:.0f} moves (from {figures['length_from']})",
-        f"iterations    {iterations} of {games_num:,} games: {said['play_s']:.1f} s of play, {said['train_s']:.1f} s "
-        f"of training ({share:.0%} of the time), {said['step_s']:.3f} s a step of {config.train.batch_size} samples",
+        f"iterations    {iterations} of {counted(games_num, 'game')}: {said['play_s']:.1f} s of play, "
+        f"{said['train_s']:.1f} s of training ({share:.0%} of the time), {said['step_s']:.3f} s a step of "
+        f"{counted(config.train.batch_size, 'sample')}",
         f"window        {config.replay.window_max:,} positions: {plan.WINDOW_ITERATIONS} iterations, or what memory "
         "allows",
         f"memory        up to {max(figures['peak_bytes']) / GIB:.1f} GiB a rank",

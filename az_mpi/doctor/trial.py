@@ -18,6 +18,7 @@ import numpy as np
 from torch import nn
 
 from az_mpi.config.schema import Config
+from az_mpi.core.printing import counted
 from az_mpi.doctor import facts
 from az_mpi.doctor.checks import OK, WARNING, Check, Ranks, ranks_in_words
 from az_mpi.doctor.scratch import removed_at_end
@@ -192,9 +193,9 @@ def examine(ranks: Ranks, config: Config, figures: dict[str, Any],
                        f"{said['simulations_per_s']:,.0f} simulations/s; a rank {min(by_rank):,.1f} to "
                        f"{max(by_rank):,.1f} games/s" + f"; {ranks_in_words(slow)} at less than half" * bool(slow),
                        "look at its cores and at what else runs on its host"))
-    found.append(Check("train", OK, f"{said['step_s']:.4f} s a step of {config.train.batch_size} samples on "
-                       f"{len(trainers)} rank{'s' * (len(trainers) > 1)}; {said['steps_num']:,.0f} steps an iteration"))
-    found.append(Check("hours", OK, f"{said['hours']:,.2f} hours: {said['iterations']} iterations of "
+    found.append(Check("train", OK, f"{said['step_s']:.4f} s a step of {counted(config.train.batch_size, 'sample')} on "
+                       f"{counted(len(trainers), 'rank')}; {said['steps_num']:,.0f} steps an iteration"))
+    found.append(Check("hours", OK, f"{said['hours']:,.2f} hours: {counted(said['iterations'], 'iteration')} of "
                        f"{said['play_s']:.1f} s of play and {said['train_s']:.1f} s of training"))
     where = f"{said['mean_length']:.1f} moves, from {figures['length_from']}"
     lines = [

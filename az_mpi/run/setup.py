@@ -12,6 +12,7 @@ import torch
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
@@ -206,7 +207,8 @@ def _say_start(run):
     trees = len(run.playing.player.live)
     one = run.playing.player.search.trees.num_bytes / trees
     parameters = resnet.parameters_num(run.training.network)
-    say("  network %d x %d, %s parameters; %d games at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
-        config.network.blocks, config.network.channels, f"{parameters:,}", trees, one / 1024, one * trees / 2**20)
+    say("  network %d x %d, %s parameters; %s at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
+        config.network.blocks, config.network.channels, f"{parameters:,}", counted(trees, "game"), one / 1024,
+        one * trees / 2**20)
     if limits := world.limits():
         say("  %s", limits)

@@ -21,6 +21,7 @@ from az_mpi.config.schema import Config
 from az_mpi.core import files
 from az_mpi.core.files import claim_text, is_there, names, passes, read_json, remove_leftovers, set_aside, write_text
 from az_mpi.core.host_facts import package_versions
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.storage import lock, plugin_sources
 
@@ -212,7 +213,8 @@ def check_room(path: str | Path, checkpoint_bytes: int, keep: int, games_bytes: 
         later = holds_run(path) and needed < room.f_blocks * room.f_frsize
         raise (NotNow if later else RunFolderError)(
             f"--logdir {path}: {free / 2**20:,.1f} MiB are free there, this run needs at least {needed / 2**20:,.1f}: "
-            f"{missing} checkpoints of {checkpoint_bytes / 2**20:,.1f} MiB, {games_bytes / 2**20:,.1f} MiB of games\n"
+            f"{counted(missing, 'checkpoint')} of {checkpoint_bytes / 2**20:,.1f} MiB, "
+            f"{games_bytes / 2**20:,.1f} MiB of games\n"
             "  make room, name a --logdir elsewhere, or keep fewer: --set checkpoint.keep=1"
         )
 

@@ -212,7 +212,7 @@ def test_variables_that_keep_threads_from_cores_are_told():
 def test_too_little_memory_is_told_by_host():
     memory = {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": 3 * 2**29}
     found = machine.memory([rank(memory=memory), rank(memory=memory), rank("node2")])
-    assert "node1" in words(found, WARNING) and "limit of 1.50 GiB, for 2 rank(s)" in words(found, WARNING)
+    assert "node1" in words(found, WARNING) and "limit of 1.50 GiB, for 2 ranks" in words(found, WARNING)
     assert "node2" in words(found, OK)
 
 
