@@ -156,6 +156,7 @@ def _rescue_games(run):
 def _open(arguments, config, world, requests):
     """Return the run in --logdir with its newest network, only to look at it: nothing is trained."""
     folder = arguments.logdir
+    world.from_root(lambda: run_folder.check_there(arguments))
     world.from_root(lambda: run_folder.check_same_run(folder, config))
     world.from_root(lambda: run_folder.check_sources(folder, config, arguments.allow_other_source))
     run = assemble(config, world, folder, requests=requests)

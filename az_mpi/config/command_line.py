@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from az_mpi import __version__
 from az_mpi.config.load import KEYS, SECTIONS_ABOUT
 from az_mpi.core.arguments import Parser, json_or_word, setting
-from az_mpi.core.problems import escape, nearest
+from az_mpi.core.problems import escape
 
 PROG = "python run_dist.py"
 MODES = ("train", "eval", "selfplay")
@@ -117,7 +118,7 @@ def _parser():
     change.add_argument("--set", type=setting, action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; "
                         "may be repeated")
     for option, key in SHORTCUTS.items():
-        name = "{auto,true,false}" if option == "--mixed_precision" else "VALUE"
+        name = f"{{{','.join(KEYS[key].choices)}}}" if KEYS[key].choices else "VALUE"
         about = f"{key}: {KEYS[key].description}".replace("%", "%%")
         change.add_argument(option, type=json_or_word, action=_Set, const=key, metavar=name, help=about)
     for option, (key, value) in FLAGS.items():
@@ -190,34 +191,18 @@ def help_config_markdown() -> str:
     return "\n".join(lines)
 
 
-def _check_unknown(parser, extras):
-    """Raise Refusal for arguments that no option takes; suggest the most similar option for each."""
-    options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
-    extras = [argument for argument in extras if argument != "--"]
-    unknown = [argument.partition("=")[0] for argument in extras if argument.startswith("-")]
-    if unknown:
-        told = []
-        for argument in unknown:
-            near = nearest(argument.lstrip("-"), [name.lstrip("-") for name in options])
-            told.append(f"there is no option {escape(argument)}" + "".join(f"; did you mean --{n}?" for n in near[:1]))
-        parser.error(f"\n{PROG}: error: ".join(told))
-    if extras:
-        first = escape(extras[0])
-        hint = f"; did you mean --config_file {first}?" if first.endswith(".json") else ""
-        parser.error(f"{first} belongs to no option{hint}")
-
-
 def parse(argv: list[str]) -> Arguments:
     """Return the Arguments of `argv` (without the program's name). Raises Refusal or PrintAndExit; never prints."""
     parser = _parser()
-    given, extras = parser.parse_known_args(argv, argparse.Namespace(overrides={}, sources={}))
-    _check_unknown(parser, extras)
+    given = parser.parse_args(argv, argparse.Namespace(overrides={}, sources={}))
     for option in ("config_file", "logdir"):
         if getattr(given, option) == "":
             parser.error(f"argument --{option}: the name is empty")
     if given.config_file is None and given.logdir is None:
-        parser.error("--config_file FILE is needed, such as --config_file configs/smoke.json, or --logdir of an "
-                     "existing run")
+        command = shlex.join([*PROG.split(), "--config_file", "configs/smoke.json", *argv])
+        parser.error("--config_file FILE is needed for a new run, or --logdir DIR of an existing run\n"
+                     f"  such as: {escape(command)}\n"
+                     "  configs/ has configurations; python -m az_mpi suggest GAME --hours H writes one for a game")
     config_file = given.config_file and Path(given.config_file)
     logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
     return Arguments(config_file, logdir, given.mode, given.fresh, given.check_config, given.overrides, given.sources,
