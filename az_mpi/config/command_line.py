@@ -124,8 +124,8 @@ def _parser():
     for option, (key, value) in FLAGS.items():
         change.add_argument(option, action=_Set, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
     tell = parser.add_argument_group("information, without a run")
-    tell.add_argument("--check_config", action="store_true", help="list the problems of the configuration, or print "
-                      "it with every default filled in")
+    tell.add_argument("--check_config", action="store_true", help="check the configuration as a start would, without "
+                      "MPI: list its problems, or print it with every default filled in")
     for names, make, about in (
             (["--help_config"], lambda _: help_config(), "print every configuration key with its default"),
             (["--help_config_markdown"], lambda _: help_config_markdown(), "the same, as docs/configuration.md has it"),
@@ -163,8 +163,10 @@ What each key of a configuration does, its default, the values that it takes, an
 
 A configuration is a JSON file, given by `--config_file`; [configs/](../configs) has examples. Only `game` is required.
 A key with a dot stands in its section: `{"game": "connect4", "train": {"batch_size": 512}}`. On the command line
-`--set train.batch_size=512` changes any key and beats the file. `--check_config` lists what is wrong with a
-configuration, or prints it with every default filled in.
+`--set train.batch_size=512` changes any key and beats the file. `--check_config` checks a configuration
+as a start of the run would, on the machine where it is given and without MPI: that its plug-ins load, and that game,
+network, search, opponents and solver fit together. It lists what is wrong, or prints the configuration with every
+default filled in. What only this machine lacks, such as bf16 on a login node, is a note.
 
 Set first: `game`; `train.hours` or `iterations`; `network.blocks`, `network.channels`; `search.algorithm`,
 `search.simulations`; `selfplay.games_num`; `train.batch_size`. `python -m az_mpi suggest` chooses all of them. The rest

@@ -42,6 +42,11 @@ class NotNow(Refusal):
     status = exit_codes.RESUMABLE
 
 
+class NotHere(Refusal):
+    """A request cannot be done on this host, for lack of a processor, a GPU, memory or a program; another one may be
+    able to."""
+
+
 class ConfigError(Refusal):
     """A configuration cannot be used. str() is one block for the user that lists the `problems`."""
 

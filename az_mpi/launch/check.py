@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 from az_mpi.core import files, host_facts
 from az_mpi.core.files import parse_json
 from az_mpi.core.host_facts import HostFacts
+from az_mpi.core.host_names import is_here
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.launch import host_probe, mpi_job
 from az_mpi.launch.hosts import Host
 from az_mpi.launch.mpirun import Mpirun
-from az_mpi.mpi.root_host import is_here
 from az_mpi.storage import run_folder
 
 ANSWER_S = 30  # for a host to answer, unless --timeout says otherwise

@@ -13,7 +13,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core.printing import counted
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import NotHere
 from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
 from az_mpi.evaluate import evaluation
@@ -45,7 +45,7 @@ def assemble(config: Config, world: World, folder: Path, prepare: Callable[[Setu
     output. trainers_num: the first ranks of the world train. requests: of signals.
     """
     requests = requests or Requests()
-    setup, network, playing = _prepare_play(config, world, folder)
+    setup, network, playing = prepare_play(config, world, folder)
     backend = make_backend(config, world, setup.device, trainers_num)
     attempt = prepare and world.from_root(lambda: prepare(setup, network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
@@ -61,7 +61,7 @@ def assemble(config: Config, world: World, folder: Path, prepare: Callable[[Setu
     return run
 
 
-def _prepare_play(config, world, folder):
+def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, torch.nn.Module, Playing]:
     """Return (the `Setup`, a new network, this rank's `Playing` with it). Raises Refusal on every rank if one of them
     lacks what the configuration names. Collective."""
     on_all = functools.partial(agreement.everywhere, world)
@@ -83,7 +83,6 @@ def _prepare_play(config, world, folder):
     _share_cache(config, world, evaluate)
     if evaluate.describe:  # self-play uses this evaluator instead of the network
         choice = f"{evaluate.describe} (as configured)"
-    on_all(lambda: evaluation.check_opponents(config, game))  # not after hours of play
     callbacks = on_all(lambda: Callbacks(config.callbacks, folder, world.rank, game))
     # What plays.
     groups_num = 2 if evaluate.in_background else 1
@@ -92,6 +91,7 @@ def _prepare_play(config, world, folder):
         engine.prepare(player.batch_max)
     playing = Playing(player, engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
+    on_all(lambda: evaluation.check_opponents(config, game))  # not after hours of play; it may start programs
     log_name = f"rank-{world.rank:03d}"
     return Setup(config, folder, game, device, cores_num, make_engine, choice, callbacks, log_name), network, playing
 
@@ -116,7 +116,7 @@ def _make_player(config, game, evaluate, world, cores_num, groups_num):
     try:
         return Player(config, game, evaluate, world.rank, cores_num, groups_num, world.size)
     except MemoryError as error:
-        raise Refusal(f"there is not enough memory for the trees of self-play: {error}\n"
+        raise NotHere(f"there is not enough memory for the trees of self-play: {error}\n"
                       "  lower selfplay.parallel_games or search.simulations") from error
 
 
@@ -198,8 +198,6 @@ def _say_start(run):
     say_ranks(run)
     for line in placement.remarks(world.hosts, gpus):
         say("  note: %s", line)
-    if unknown := sorted(config.selfplay.weights.keys() - set(world.hosts)):
-        say("  note: selfplay.weights names %s, but the hosts are %s", ", ".join(unknown), ", ".join(gpus))
     search = config.search
     if search.full_share < 1 and search.fast_simulations >= search.simulations:
         say("  note: search.fast_simulations is %d, search.simulations %d: fast searches are no shorter than full ones",
