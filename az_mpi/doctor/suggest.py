@@ -13,6 +13,7 @@ from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core.arguments import Parser, positive
 from az_mpi.core.exit_codes import DONE
+from az_mpi.core.host_names import is_here
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.doctor import check_game, plan, trial
@@ -57,8 +58,8 @@ def main(arguments: list[str]) -> int:
     if said["hours"] > options.hours:
         raise Refusal(f"--hours {options.hours:g}: one game takes {duration(said['hours'] * 3600)} here")
     write_file(options.output, _written(found["config"]))
-    command = shlex.join(["python", "-m", "az_mpi", "launch", *hosts.words(options), "--", "--config_file",
-                          str(options.output), "--logdir", logdir])
+    command = shlex.join([*_start(options, chosen, ranks_num), "--config_file", str(options.output), "--logdir",
+                          logdir])
     if options.json:
         print(json.dumps({**found, "prediction": said, "file": str(options.output), "next": command}))
     else:
@@ -75,6 +76,14 @@ def _parser():
                         help="the configuration to write (default suggested.json)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print what was measured and chosen as one JSON object")
     return parser
+
+
+def _start(options, chosen, ranks_num):
+    """Return the words that start a run: mpirun on this machine alone, launch on other hosts or in a Slurm job."""
+    if options.hostfile is None and len(chosen) == 1 and is_here(chosen[0].name):
+        slots = ["-H", f"localhost:{ranks_num}"] if ranks_num > 1 else []  # there may be fewer cores than ranks
+        return ["mpirun", "-np", str(ranks_num), *slots, "python", "run_dist.py"]
+    return ["python", "-m", "az_mpi", "launch", *hosts.words(options), "--"]
 
 
 def _rules(name: str) -> plan.Rules:
