@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -77,7 +78,7 @@ def check(config: Config) -> list[str]:
     start, but makes no callbacks, which may do anything. Writes nothing; not collective. Raises Refusal.
 
     Return remarks on what this host lacks, a processor's instructions or a program; hosts of the job may have it."""
-    world, remarks = Alone(), []
+    world, remarks = cast(World, Alone()), []
     named_hosts.refuse_weights_without_quota(config.selfplay)
     agreement.same_plugins(world, configuration.plugins(config))
     anywhere = config.network.model_copy(update={"engine": "auto", "precision": "auto"})

@@ -1,28 +1,35 @@
-"""A world of one rank without MPI, for what is checked before a job: the functions of a start run in it as they are."""
+"""One rank without MPI, for checks before a job and for hosts where MPI does not start. It imports the standard library
+only."""
 
-import json
 import socket
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from az_mpi.mpi.world import World
+from az_mpi.mpi import cores
 
 
-class Alone(World):
-    """This process as the only rank, rank 0, of a job. It has the collectives that a start needs before it makes
-    communicators of its own; they return what this rank gives."""
+class Alone:
+    """The part of `World` that checks use: this process is rank 0 of 1, and collectives return what it gives."""
+
+    rank, size, is_root, local_rank = 0, 1, True, 0
 
     def __init__(self) -> None:
-        self.rank, self.size, self.local_rank, self.is_root = 0, 1, 0, True
         self.host = socket.gethostname()
         self.hosts = [self.host]
 
-    def collect(self, item: Any) -> list[Any]:
-        return [json.loads(json.dumps(item))]
-
-    def broadcast(self, array: np.ndarray | None, source: int = 0, into: np.ndarray | None = None) -> np.ndarray:
-        return np.ascontiguousarray(array)
-
     def barrier(self) -> None:
         pass
+
+    def collect(self, item: Any) -> list[Any]:
+        return [item]
+
+    def share(self, item: Any) -> Any:
+        return item
+
+    def from_root(self, make: Callable[[], Any]) -> Any:
+        return make()
+
+    def cores(self) -> int:
+        """Return this process's number of cores, see `cores.share`."""
+        mine = cores.Allowed.here(self.host)
+        return cores.share(mine, [mine])

@@ -307,8 +307,8 @@ def test_one_rank_alone_tries_the_whole_folder(tmp_path):
     assert figures["folder"]["write_mb_per_s"] > 0 and figures["folder"]["read_mb_per_s"] > 0
 
 
-FIGURES = {"hosts": ["node1", "node2"], "moves_per_s": [30.0, 60.0], "simulations_per_s": [300.0, 600.0],
-           "mean_length": 10.0, "length_from": "test",
+FIGURES = {"hosts": ["node1", "node2"], "weights": [1.0, 1.0], "moves_per_s": [30.0, 60.0],
+           "simulations_per_s": [300.0, 600.0], "mean_length": 10.0, "length_from": "test",
            "step_s": 0.5, "trainers": [True, True], "peak_bytes": [2**30, 2**30]}
 
 
@@ -326,8 +326,8 @@ def test_predictions_by_hand():
     # Even shares: two ranks of 3 games/s.
     assert trial.predict(settings(selfplay__deterministic=True), FIGURES)["play_s"] == 15
     # 3 and 6 games/s, in shares of 1 to 4: the second rank takes 72 of 90 games, 12 s.
-    uneven = settings(selfplay__deterministic=True, selfplay__weights={"node2": 4.0})
-    assert trial.predict(uneven, FIGURES)["play_s"] == pytest.approx(12)
+    uneven = FIGURES | {"weights": [1.0, 4.0]}
+    assert trial.predict(settings(selfplay__deterministic=True), uneven)["play_s"] == pytest.approx(12)
     # 18 steps an iteration reach 40 steps in the third.
     assert trial.predict(settings(train__max_steps=40), FIGURES)["iterations"] == 3
     # 100 s are over in the sixth iteration of 19 s.
