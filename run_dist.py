@@ -27,6 +27,7 @@ from az_mpi.liveness import watchdog  # noqa: E402
 from az_mpi.storage.run_folder import config_of  # noqa: E402
 
 if TYPE_CHECKING:
+    from az_mpi.config.schema import Config
     from az_mpi.mpi.world import World
 
 
@@ -38,11 +39,27 @@ def main(argv: list[str]) -> int:
         arguments = command_line.parse(argv)
         if not arguments.check_config:
             leave(start(arguments))
-        return print_once(configuration.to_json(config_of(arguments)), sys.stdout, DONE, rank)
+        return print_once(check(config_of(arguments), rank), sys.stdout, DONE, rank)
     except command_line.PrintAndExit as text:
         return print_once(text, sys.stdout, DONE, rank)
     except Refusal as error:
         return print_once(f"{error}\n", sys.stderr, error.status, rank)
+    except Exception:  # of --check_config: a plug-in, for example
+        traceback.print_exc()
+        return INTERNAL
+
+
+def check(config: "Config", rank: int) -> str:
+    """Return a configuration as text if a run could start with it, as far as that is known without MPI. Raises Refusal.
+
+    Rank 0 checks for all."""
+    if rank == 0:
+        have_home()
+        from az_mpi import modes
+
+        for remark in modes.check(config):
+            print(f"note: not on this host: {remark}", file=sys.stderr, flush=True)
+    return configuration.to_json(config)
 
 
 def leave(status: int) -> None:

@@ -54,3 +54,6 @@ if "NUMBA_CACHE_DIR" not in os.environ:
 # default for milliseconds. OpenVINO's threads and other processes need its core meanwhile.
 if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
     os.environ["GOMP_SPINCOUNT"] = "1000"  # turns, some microseconds
+# Before anything loads torch, which reads this once. Its store asks for the name of each address that it connects to
+# and warns where name servers know none; what goes wrong with a connection is raised as an exception all the same.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")

@@ -6,23 +6,27 @@ import itertools
 import json
 import sys
 import time
+from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 
 from az_mpi import loop
+from az_mpi.config import load as configuration
 from az_mpi.config.command_line import Arguments
 from az_mpi.config.schema import Config
 from az_mpi.core import files
-from az_mpi.core.printing import print_result
-from az_mpi.core.problems import NotNow
+from az_mpi.core.printing import counted, print_result
+from az_mpi.core.problems import NotHere, NotNow
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed, deadline
 from az_mpi.liveness import watchdog
-from az_mpi.mpi import placement
+from az_mpi.mpi import agreement, named_hosts, placement
+from az_mpi.mpi.alone import Alone
 from az_mpi.mpi.world import World
 from az_mpi.report.console import ProgressBar
 from az_mpi.run import evaluations, exchange, kernels, resume, weights
-from az_mpi.run.setup import assemble, check_room
+from az_mpi.run.setup import assemble, check_room, prepare_play
 from az_mpi.selfplay import quota
 from az_mpi.storage import checkpoint, lock, run_folder, segment
 from az_mpi.storage.run_folder import RunFolderError
@@ -31,6 +35,7 @@ from az_mpi.storage.run_folder import RunFolderError
 def train(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
     """Start the run in --logdir, or resume it if it is there."""
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
+    named_hosts.check_weights(config.selfplay, world)
     world, trainers_num = placement.place(config, world, placement.choose_device(world))
     watchdog.expect(config.fault.hang_s, world.rank)
     ranks = world.collect(lock.me())
@@ -65,6 +70,25 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
     finally:
         if run.files.lock:  # perhaps taken over from a root that was lost
             run.files.lock.release()
+
+
+def check(config: Config) -> list[str]:
+    """Check what a start would refuse and what needs no MPI: that every plug-in loads and takes its arguments, and that
+    game, network, engine, evaluator, search, optimiser, opponents and solver fit together. It runs the functions of a
+    start, but makes no callbacks, which may do anything. Writes nothing; not collective. Raises Refusal.
+
+    Return remarks on what this host lacks, a processor's instructions or a program; hosts of the job may have it."""
+    world, remarks = cast(World, Alone()), []
+    named_hosts.refuse_weights_without_quota(config.selfplay)
+    agreement.same_plugins(world, configuration.plugins(config))
+    anywhere = config.network.model_copy(update={"engine": "auto", "precision": "auto"})
+    for network in (config.network, anywhere):  # the second time what the first one did not reach
+        try:
+            prepare_play(config.model_copy(update={"network": network, "callbacks": ()}), world, Path())
+            break
+        except NotHere as error:
+            remarks += [str(error)] if str(error) not in remarks else []
+    return remarks
 
 
 def check_network(arguments: Arguments, config: Config, network: torch.nn.Module) -> None:
@@ -107,6 +131,7 @@ def eval(arguments: Arguments, config: Config, world: World, requests: Requests)
 def selfplay(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
     """Play `selfplay.games_num` games with a run's newest network, store them in RUN/selfplay, and print their numbers
     as one JSON object."""
+    named_hosts.check_weights(config.selfplay, world)
     run = _open(arguments, config, world, requests)
     folder, index = run.setup.folder / "selfplay", run.progress.iteration
     call = world.from_root(lambda: _prepare(folder))
@@ -150,12 +175,13 @@ def _rescue_games(run):
 
     If another rank fails, MPI ends root at once; games that are not on disk then are played again."""
     if run.files.writer and (unwritten_num := run.files.writer.rescue()):
-        run.report.logger.error("%d segments were not written in time; their games are lost", unwritten_num)
+        run.report.logger.error("not written in time, their games are lost: %s", counted(unwritten_num, "segment"))
 
 
 def _open(arguments, config, world, requests):
     """Return the run in --logdir with its newest network, only to look at it: nothing is trained."""
     folder = arguments.logdir
+    world.from_root(lambda: run_folder.check_there(arguments))
     world.from_root(lambda: run_folder.check_same_run(folder, config))
     world.from_root(lambda: run_folder.check_sources(folder, config, arguments.allow_other_source))
     run = assemble(config, world, folder, requests=requests)

@@ -9,6 +9,7 @@ from typing import Any
 from az_mpi import __version__
 from az_mpi.compare import figures
 from az_mpi.compare.variants import Variant
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import write_file
 from az_mpi.report import chart, page
 
@@ -21,9 +22,9 @@ def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], opti
     head = sorted(dict.fromkeys(name for row in found for name in row), key="Elo".__eq__)  # Elo last
     table = page.html_table(head, [[row.get(name, "-") for name in head] for row in found])
     spread = "the least and the largest" if options.seeds > 1 else "95 % intervals"
-    about = (f"Each configuration trained {options.minutes:g} minutes with each of {options.seeds} seeds, in turn on "
-             f"the same cores. Measured with {options.simulations} simulations a move. Numbers are means over the "
-             f"seeds, with {spread}. The last column is of matches of {options.games} games against "
+    about = (f"Each configuration trained {options.minutes:g} minutes with {counted(options.seeds, 'seed')} each, in "
+             f"turn on the same cores. Measured with {options.simulations} simulations a move. Numbers are means over "
+             f"the seeds, with {spread}. The last column is of matches of {options.games} games against "
              f"{variants[0].label} of the same seed. Intervals of Elo are of 95 % and count all games as independent.")
     content = (f"<header><h1>{escape(str(folder.resolve()))}</h1><p>{escape(about)}</p></header>"
                f"<h2>After {options.minutes:g} minutes</h2>{table}<h2>On the way there</h2>"

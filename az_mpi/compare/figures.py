@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.compare.variants import Variant
+from az_mpi.core.printing import counted
 from az_mpi.evaluate import rating
 from az_mpi.evaluate.arena import MatchResult
 from az_mpi.report import metrics
@@ -43,7 +44,8 @@ def scores(point: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
 def line(name: str, point: dict[str, Any]) -> str:
     """Return what is printed after a part of a run."""
     done = ", complete" if point["complete"] else ""
-    head = f"{name}: {point['minutes']:.1f} minutes, iteration {point['iteration']}, {point['games']:,} games{done}"
+    head = (f"{name}: {point['minutes']:.1f} minutes, iteration {point['iteration']}, "
+            f"{counted(point['games'], 'game')}{done}")  # fmt: skip
     return "\n".join([head, *evaluation_lines(point)])
 
 
@@ -98,7 +100,7 @@ def _elo(matches):
     both = total(matches)
     middle, low, high = (_signed(both[key]) for key in ("elo", "elo_low", "elo_high"))
     seeds = f"; by seed {', '.join(_signed(match['elo']) for match in matches)}" if len(matches) > 1 else ""
-    return f"{middle} [{low}, {high}], {both['games_num']} games{seeds}"
+    return f"{middle} [{low}, {high}], {counted(both['games_num'], 'game')}{seeds}"
 
 
 def _signed(elo):

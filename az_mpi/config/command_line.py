@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from az_mpi import __version__
 from az_mpi.config.load import KEYS, SECTIONS_ABOUT
 from az_mpi.core.arguments import Parser, json_or_word, setting
-from az_mpi.core.problems import escape, nearest
+from az_mpi.core.problems import escape
 
 PROG = "python run_dist.py"
 MODES = ("train", "eval", "selfplay")
@@ -117,14 +118,14 @@ def _parser():
     change.add_argument("--set", type=setting, action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; "
                         "may be repeated")
     for option, key in SHORTCUTS.items():
-        name = "{auto,true,false}" if option == "--mixed_precision" else "VALUE"
+        name = f"{{{','.join(KEYS[key].choices)}}}" if KEYS[key].choices else "VALUE"
         about = f"{key}: {KEYS[key].description}".replace("%", "%%")
         change.add_argument(option, type=json_or_word, action=_Set, const=key, metavar=name, help=about)
     for option, (key, value) in FLAGS.items():
         change.add_argument(option, action=_Set, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
     tell = parser.add_argument_group("information, without a run")
-    tell.add_argument("--check_config", action="store_true", help="list the problems of the configuration, or print "
-                      "it with every default filled in")
+    tell.add_argument("--check_config", action="store_true", help="check the configuration as a start would, without "
+                      "MPI: list its problems, or print it with every default filled in")
     for names, make, about in (
             (["--help_config"], lambda _: help_config(), "print every configuration key with its default"),
             (["--help_config_markdown"], lambda _: help_config_markdown(), "the same, as docs/configuration.md has it"),
@@ -162,8 +163,10 @@ What each key of a configuration does, its default, the values that it takes, an
 
 A configuration is a JSON file, given by `--config_file`; [configs/](../configs) has examples. Only `game` is required.
 A key with a dot stands in its section: `{"game": "connect4", "train": {"batch_size": 512}}`. On the command line
-`--set train.batch_size=512` changes any key and beats the file. `--check_config` lists what is wrong with a
-configuration, or prints it with every default filled in.
+`--set train.batch_size=512` changes any key and beats the file. `--check_config` checks a configuration
+as a start of the run would, on the machine where it is given and without MPI: that its plug-ins load, and that game,
+network, search, opponents and solver fit together. It lists what is wrong, or prints the configuration with every
+default filled in. What only this machine lacks, such as bf16 on a login node, is a note.
 
 Set first: `game`; `train.hours` or `iterations`; `network.blocks`, `network.channels`; `search.algorithm`,
 `search.simulations`; `selfplay.games_num`; `train.batch_size`. `python -m az_mpi suggest` chooses all of them. The rest
@@ -190,34 +193,18 @@ def help_config_markdown() -> str:
     return "\n".join(lines)
 
 
-def _check_unknown(parser, extras):
-    """Raise Refusal for arguments that no option takes; suggest the most similar option for each."""
-    options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
-    extras = [argument for argument in extras if argument != "--"]
-    unknown = [argument.partition("=")[0] for argument in extras if argument.startswith("-")]
-    if unknown:
-        told = []
-        for argument in unknown:
-            near = nearest(argument.lstrip("-"), [name.lstrip("-") for name in options])
-            told.append(f"there is no option {escape(argument)}" + "".join(f"; did you mean --{n}?" for n in near[:1]))
-        parser.error(f"\n{PROG}: error: ".join(told))
-    if extras:
-        first = escape(extras[0])
-        hint = f"; did you mean --config_file {first}?" if first.endswith(".json") else ""
-        parser.error(f"{first} belongs to no option{hint}")
-
-
 def parse(argv: list[str]) -> Arguments:
     """Return the Arguments of `argv` (without the program's name). Raises Refusal or PrintAndExit; never prints."""
     parser = _parser()
-    given, extras = parser.parse_known_args(argv, argparse.Namespace(overrides={}, sources={}))
-    _check_unknown(parser, extras)
+    given = parser.parse_args(argv, argparse.Namespace(overrides={}, sources={}))
     for option in ("config_file", "logdir"):
         if getattr(given, option) == "":
             parser.error(f"argument --{option}: the name is empty")
     if given.config_file is None and given.logdir is None:
-        parser.error("--config_file FILE is needed, such as --config_file configs/smoke.json, or --logdir of an "
-                     "existing run")
+        command = shlex.join([*PROG.split(), "--config_file", "configs/smoke.json", *argv])
+        parser.error("--config_file FILE is needed for a new run, or --logdir DIR of an existing run\n"
+                     f"  such as: {escape(command)}\n"
+                     "  configs/ has configurations; python -m az_mpi suggest GAME --hours H writes one for a game")
     config_file = given.config_file and Path(given.config_file)
     logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
     return Arguments(config_file, logdir, given.mode, given.fresh, given.check_config, given.overrides, given.sources,

@@ -101,5 +101,6 @@ class Selfplay(Section):
     surprise_share: float = fixed(0.0, "Share of a game's weight in training that goes to its positions in proportion "
                                    "to how far the search's policy is from the network's (KataGo: 0.5).", ge=0, le=1)
     weights: dict[str, Annotated[float, Field(gt=0)]] = free({}, (
-        'With selfplay.deterministic: how many games each rank of a host plays, relative to the others, such as '
-        '{"node2": 2.0} for twice as many on node2. A host that is not named counts 1.'))
+        'Only with selfplay.deterministic, otherwise they are refused: how many games each rank of a host plays, '
+        'relative to the others, such as {"node2": 2.0} for twice as many on node2. A host is named as in '
+        'train.root_host; one that is not named counts 1.'))

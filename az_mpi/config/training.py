@@ -40,9 +40,9 @@ class Train(Section):
         'Who trains: "all" ranks, those on the "root_host", one for each "gpu", or a number of ranks. The others '
         'go on playing meanwhile. "auto": "gpu" if any rank has a GPU, otherwise "all".'))
     root_host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=253)] = free("", (
-        'The host of root, the rank that writes the files of the run: its name or IPv4 address. Its ranks come first, '
-        'so train.ranks "root_host" and numbers begin there. "": the first host listed to mpirun or launch. If GPUs '
-        'train and this host has none, root is on the first host that has.'))
+        'The host of root, the rank that writes the files of the run: its full or short name or IPv4 address. Its '
+        'ranks come first, so train.ranks "root_host" and numbers begin there. "": the first host listed to mpirun or '
+        'launch. If GPUs train and this host has none, root is on the first host that has.'))
     backend: Literal["auto", "horovod", "ddp"] = free("auto", (
         'What sums gradients over the train ranks. "ddp" is torch.distributed. "auto": Horovod, or torch.distributed '
         'where a rank cannot use Horovod, as without a build for GPUs; a note at the start says why.'))

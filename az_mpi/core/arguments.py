@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from az_mpi.core.problems import Refusal, show, users_json
+from az_mpi.core.problems import Refusal, escape, nearest, show, users_json
 
 MOST = 1_000_000  # of any number that an option takes
 
@@ -23,8 +23,47 @@ class Parser(argparse.ArgumentParser):
         if run:
             self.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py)")
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the options as a namespace. Raises Refusal."""
+        given, extras = self.parse_known_args(args, namespace)
+        if extras := [argument for argument in extras if argument != "--"]:
+            self._refuse(extras)
+        return given
+
+    def _refuse(self, extras):
+        """Raise Refusal for arguments that no option takes, with the most similar option for each."""
+        options = [name for name in self._option_string_actions if name.startswith("--")]
+        told = []
+        for argument in (argument.partition("=")[0] for argument in extras if argument.startswith("-")):
+            near = nearest(argument.lstrip("-"), [name.lstrip("-") for name in options])
+            told.append(f"there is no option {escape(argument)}" + "".join(f"; did you mean --{n}?" for n in near[:1]))
+        if not told:
+            is_file = "--config_file" in options and extras[0].endswith(".json")
+            told = [not_taken(extras[0]) + f"; did you mean --config_file {escape(extras[0])}?" * is_file]
+        self.error(f"\n{self.prog}: error: ".join(told))
+
     def error(self, message: str) -> NoReturn:
+        """Raise Refusal with a message of argparse, and with the values of an option that lacks its own."""
+        found = re.match(r"argument (?:.*/)?(-[\w-]+): expected .*argument", message)
+        if found and (values := _values(self._option_string_actions[found[1]])):
+            message += f"; allowed: {values}"
         raise Refusal(f"{self.prog}: error: {message}\nAll options: {self.prog} --help")
+
+
+def _values(action):
+    """Return the words that an option takes, "" if it takes any."""
+    words = map(str, action.choices or ())
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    return ", ".join(words) or (metavar.strip("{}").replace(",", ", ") if metavar.startswith("{") else "")
+
+
+def not_taken(argument: str) -> str:
+    """Return the message about an argument that belongs to no option."""
+    text = f"{show(argument)} belongs to no option"
+    if argument.isspace():
+        text += ("\n  a backslash at the end of a line joins it with the next line only if nothing follows it; with a "
+                 "blank\n  after it, it makes the blank an argument, and the command ends there: remove the blank")
+    return text
 
 
 def setting(text: str) -> tuple[str, Any]:

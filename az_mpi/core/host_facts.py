@@ -9,6 +9,7 @@ import platform
 import re
 import socket
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 # The hosts of a run must have the same versions of these. A host may lack Horovod, unless train.backend asks for it.
 SAME_PACKAGES = ("torch", "mpi4py", "horovod", "numpy", "numba", "h5py")
@@ -31,21 +32,59 @@ class HostFacts:
     sources: dict[str, str]  # {path within the checkout: the beginning of its SHA-256}
     cores: list[int]  # those that this process may run on
     networks: list[list[str]]  # [address, network in CIDR form] of each IPv4 interface that leads out of the host
+    quota: float | None = None  # cores that the quotas of its cgroups amount to; None without a quota
 
     @classmethod
     def look(cls, checkout: str) -> "HostFacts":
         """Return the facts of this host. checkout: the folder that holds run_dist.py and az_mpi."""
         return cls(socket.gethostname(), os.geteuid(), platform.machine(), _processor(), platform.release(),
                    " ".join(platform.libc_ver()), platform.python_version(), package_versions(), _version(checkout),
-                   _digests(checkout), sorted(os.sched_getaffinity(0)), _networks())
+                   _digests(checkout), sorted(os.sched_getaffinity(0)), _networks(),
+                   min(cpu_quotas().values(), default=None))
 
     def sources_hash(self) -> str:
         """Return one short hash of all sources: checkouts of one version may differ."""
         return hashlib.sha256(repr(sorted(self.sources.items())).encode()).hexdigest()[:12]
 
+    def usable_cores(self) -> float:
+        """Return how many cores this process may use: the least of those it may run on and its quota."""
+        return min(len(self.cores), self.quota or len(self.cores))
+
     def to_dict(self) -> dict:
         """Return the facts as a JSON-able dict; `HostFacts(**values)` is the inverse."""
         return asdict(self)
+
+
+def cgroup_folders(controller: str, own: str = "/proc/self/cgroup",
+                   mount: str = "/sys/fs/cgroup") -> "list[tuple[int, Path]]":
+    """Return (the cgroup version, folder) of this process for a controller and of all groups above it.
+
+    own: the file that names the groups of the process. mount: where the file systems of the groups are mounted.
+    """
+    found = []
+    for line in (_read(own) or b"").decode(errors="replace").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = Path(mount, controller if controllers else "")
+        here = top / path.lstrip("/")
+        # Inside a container the path may be the host's; then only its top is visible.
+        found += [(1 if controllers else 2, folder) for folder in (here, *here.parents) if folder.is_relative_to(top)]
+    return found
+
+
+def cpu_quotas(own: str = "/proc/self/cgroup", mount: str = "/sys/fs/cgroup") -> "dict[str, float]":
+    """Return {group: cores} of the groups of this process that limit its processor time, such as those of `docker run
+    --cpus 2.5`. All processes of a group share its quota; the keys are the same for all processes of a host. The
+    arguments are those of `cgroup_folders`."""
+    quotas = {}
+    for version, folder in cgroup_folders("cpu", own, mount):
+        names = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        words = [word for name in names for word in (_read(folder / name) or b"").split()]
+        if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]):
+            place = os.stat(folder)
+            quotas[f"{place.st_dev}:{place.st_ino}"] = int(words[0]) / int(words[1])
+    return quotas
 
 
 def package_versions() -> dict[str, str | None]:

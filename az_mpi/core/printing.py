@@ -36,6 +36,11 @@ def print_result(text: str) -> None:
     print(text, flush=True)
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: "1 step", "1,200 steps". plural: of the noun, if it is not made by an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def print_anything() -> None:
     """Let standard output take any text from now on: names of folders need not be in the encoding of the locale. Their
     bytes are printed as they are, other characters that the encoding lacks as escapes."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from az_mpi.core import exit_codes, files
 from az_mpi.core.files import passes
+from az_mpi.core.printing import counted
 
 FILE_BYTES_MAX = 2**16  # a larger file is no configuration (and /dev/zero would never end)
 SHOWN_MAX = 40  # problems listed; a file with more is something else
@@ -46,13 +47,18 @@ class OwnCodeError(Refusal):
     """
 
 
+class NotHere(Refusal):
+    """A request cannot be done on this host, for lack of a processor, a GPU, memory or a program; another one may be
+    able to."""
+
+
 class ConfigError(Refusal):
     """A configuration cannot be used. str() is one block for the user that lists the `problems`."""
 
     def __init__(self, name: str, problems: Iterable[Problem]):
         self.problems = list(problems)
         num = len(self.problems)
-        lines = [f"{name}: {num} problem{'s' * (num > 1)} in the configuration", *map(str, self.problems[:SHOWN_MAX])]
+        lines = [f"{name}: {counted(num, 'problem')} in the configuration", *map(str, self.problems[:SHOWN_MAX])]
         if num > SHOWN_MAX:
             lines.append(f"  ... and {num - SHOWN_MAX} more")
         lines.append("All keys and what they take: python run_dist.py --help_config")

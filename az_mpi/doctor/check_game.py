@@ -14,6 +14,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_actions, random_games
@@ -64,8 +65,9 @@ def main(arguments: list[str]) -> int:
 def size_of(game: Game) -> str:
     """Return the sizes of a game in one line."""
     channels, height, width = game.planes_shape
-    return (f"{game.name}: {game.num_actions:,} actions, {channels} planes of {height} x {width}, "
-            f"{len(game.symmetry_cells)} symmetries, at most {game.max_plies:,} plies, "
+    return (f"{game.name}: {game.num_actions:,} actions, {counted(channels, 'plane')} of {height} x {width}, "
+            f"{counted(len(game.symmetry_cells), 'symmetry', 'symmetries')}, at most "
+            f"{counted(game.max_plies, 'ply', 'plies')}, "
             f"{game.state_size * game.state_dtype.itemsize:,} bytes a state")
 
 
@@ -137,8 +139,9 @@ def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_u
         "one rank on one core:",
         f"  network        {parameters:,} parameters ({told}); {evaluation_us:.0f} us an evaluation ({choice})",
         f"  rules          {rules_us / (rules_us + evaluation_us):.1%} of the time of rules and evaluations",
-        f"  search trees   {trees * (simulations + 1) * node / MIB:,.0f} MiB ({trees} games at once)",
+        f"  search trees   {trees * (simulations + 1) * node / MIB:,.0f} MiB ({counted(trees, 'game')} at once)",
         f"  window         up to {window * row / MIB:,.0f} MiB ({window:,} positions, over all ranks that train)",
         f"  cache          up to {config.network.cache_bytes / MIB:,.0f} MiB",
-        f"  self-play      up to {duration(seconds)} an iteration ({games_num} games as long as random ones)",
+        f"  self-play      up to {duration(seconds)} an iteration ({counted(games_num, 'game')} as long as random "
+        "ones)",
     ]

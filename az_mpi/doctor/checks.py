@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TextIO, TypeVar
 
+from az_mpi.core.printing import counted
+
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 WIDTH = 118
 Result = TypeVar("Result")
@@ -46,7 +48,7 @@ def ranks_in_words(ranks: Collection[int]) -> str:
         else:
             runs.append([rank, rank])
     text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-    return f"rank{'s' * (len(ranks) > 1)} {text}"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {text}"
 
 
 class Report:
@@ -95,7 +97,7 @@ class Report:
             print(json.dumps({"would_start": self.would_start, "problems_num": num[PROBLEM],
                               "warnings_num": num[WARNING], "checks": rows, **self.figures}), flush=True)
             return
-        counts = ", ".join(f"{n} {level}{'s' * (n != 1)}" for level, n in num.items())
+        counts = ", ".join(f"{counted(n, level)}" for level, n in num.items())
         self.say(f"{counts}: a run would {'start' if self.would_start else 'not start'} here")
 
 

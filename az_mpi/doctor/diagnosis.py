@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from az_mpi.core.host_facts import SAME_PACKAGES
+from az_mpi.core.printing import counted
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
 
 SLOW_IMPORT_S = 60.0
@@ -43,8 +44,8 @@ def mpi(ranks: Ranks, why_alone: str | None) -> list[Check]:
         return [Check("mpi", PROBLEM, f"{ranks_in_words(broken)}: {facts[broken[0]]['error']}", CURES["mpi4py"])]
     first, hosts = facts[0], len({rank["host"] for rank in ranks})
     found = [Check("mpi", OK, f"{first['vendor']} {first['mpi_version']} (MPI {first['standard']}), mpi4py "
-                   f"{first['version']}: {len(ranks)} rank{'s' * (len(ranks) > 1)} on {hosts} "
-                   f"host{'s' * (hosts > 1)}; {', '.join(first['libraries']) or 'its library cannot be seen'}")]
+                   f"{first['version']}: {counted(len(ranks), 'rank')} on "
+                   f"{counted(hosts, 'host')}; {', '.join(first['libraries']) or 'its library cannot be seen'}")]
     if low := [k for k, one in enumerate(facts) if one["thread_level"] != "THREAD_MULTIPLE"]:
         found.append(Check("thread_level", PROBLEM, f"MPI offers {ranks_in_words(low)} only "
                            f"{facts[low[0]]['thread_level']}; the run's threads need THREAD_MULTIPLE",

@@ -6,11 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from az_mpi.core.host_facts import HostFacts
+from az_mpi.core.host_facts import HostFacts, cgroup_folders, cpu_quotas
 from az_mpi.doctor import probe
 from az_mpi.doctor.checks import attempt
 
@@ -37,7 +36,7 @@ def gather(local_rank: int, with_mpirun: bool) -> dict[str, Any]:
         "libraries": libraries,
         "mpirun": mpirun() if with_mpirun else None,
         "cores_num": os.cpu_count(),
-        "quota": cpu_quota(),
+        "quotas": cpu_quotas(),
         "load": load,
         "memory": memory(),
         "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
@@ -87,36 +86,7 @@ def mpirun() -> dict[str, str] | None:
         "path": path, "version": text}
 
 
-def cgroup_folders(controller: str, own: str | Path = "/proc/self/cgroup",
-                   mount: str | Path = "/sys/fs/cgroup") -> Iterator[tuple[int, Path]]:
-    """Yield (the cgroup version, folder) of this process for a controller and of the groups above it."""
-    text, _ = attempt(Path(own).read_text)
-    for line in (text or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        top = Path(mount) / controller if controllers else Path(mount)
-        here = top / path.lstrip("/")
-        # Inside a container the path may be the host's; then only its top is visible.
-        for folder in [here, *here.parents]:
-            if folder.is_relative_to(top):
-                yield (1 if controllers else 2), folder
-
-
-def cpu_quota(**places: str | Path) -> float | None:
-    """Return the number of cores that the cgroups' quota amounts to, None without a limit."""
-    limits = []
-    for version, folder in cgroup_folders("cpu", **places):
-        if version == 2:
-            words = _words(folder / "cpu.max")
-        else:
-            words = _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
-        if len(words) == 2 and words[0] not in ("max", "-1"):
-            limits.append(int(words[0]) / int(words[1]))
-    return min(limits, default=None)
-
-
-def memory_limit(**places: str | Path) -> int | None:
+def memory_limit(**places: str) -> int | None:
     """Return the memory limit of the cgroups in bytes, None without a limit."""
     names = {1: "memory.limit_in_bytes", 2: "memory.max"}
     found = [_words(folder / names[version]) for version, folder in cgroup_folders("memory", **places)]

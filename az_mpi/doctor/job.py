@@ -5,35 +5,15 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from az_mpi.core.exit_codes import PROBLEMS
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor.checks import in_words
+from az_mpi.mpi.alone import Alone
 
 HANG_S = 300.0
-
-
-class Alone:
-    """The part of World that the checks use, for one rank without MPI."""
-
-    rank, size, is_root, local_rank = 0, 1, True, 0
-
-    def __init__(self) -> None:
-        self.hosts = [socket.gethostname()]
-
-    def barrier(self) -> None:
-        pass
-
-    def collect(self, item: Any) -> list[Any]:
-        return [item]
-
-    def share(self, item: Any) -> Any:
-        return item
-
-    def from_root(self, make: Callable[[], Any]) -> Any:
-        return make()
 
 
 def started_by() -> str | None:

@@ -2,7 +2,9 @@
 
 from collections import Counter
 
+from az_mpi.core.printing import counted
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
+from az_mpi.mpi.cores import Allowed, in_words, share
 
 GIB = 2**30
 
@@ -12,6 +14,7 @@ def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
     torches, found = [rank["libraries"]["torch"] for rank in ranks], []
     table: list[tuple] = [("rank", "host", "cores", "device")]
     holders: Counter[tuple] = Counter()  # the number of ranks of each GPU
+    allowed = [_allowed(rank) for rank in ranks]
     for k, (rank, torch) in enumerate(zip(ranks, torches)):
         device = "unknown, without torch"
         if "error" not in torch:
@@ -20,7 +23,7 @@ def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
             gpu = torch["devices"][torch["device"]]
             device = f"cuda:{torch['device']} {gpu['name']}, {gpu['memory_bytes'] / GIB:.0f} GiB, NCCL {torch['nccl']}"
             holders[rank["host"], gpu["uuid"]] += 1
-        table.append((k, rank["host"], len(rank["cores"]), device))
+        table.append((k, rank["host"], in_words(share(allowed[k], allowed), allowed[k]), device))
     if broken := [k for k, torch in enumerate(torches) if torch.get("device_error")]:
         found.append(Check("device", PROBLEM, f"the GPU of {ranks_in_words(broken)} does not work: "
                            f"{torches[broken[0]]['device_error']}", "nvidia-smi shows who holds it and the driver's "
@@ -41,6 +44,10 @@ def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
                           "play and train")], table
 
 
+def _allowed(rank):
+    return Allowed(rank["host"], rank["cores"], rank["quotas"])
+
+
 def cores(ranks: Ranks) -> list[Check]:
     """Check the cores of each host (affinity, cgroup quota) and the variables that set numbers of threads."""
     found = []
@@ -48,16 +55,19 @@ def cores(ranks: Ranks) -> list[Check]:
         here = [k for k, rank in enumerate(ranks) if rank["host"] == host]
         facts = [ranks[k] for k in here]
         total, allowed = facts[0]["cores_num"], set().union(*[one["cores"] for one in facts])
-        quotas = [one["quota"] for one in facts if one["quota"]]
+        limits = [_allowed(one) for one in facts]
+        quotas = [quota for one in limits if (quota := one.quota()) is not None]
         words = f"{host}: {ranks_in_words(here)} may run on {len(allowed)} of {total} cores"
-        words += f", with a cgroup quota of {min(quotas):g}" if quotas else ""
+        words += f", with a cgroup quota of {min(quotas):.4g}" if quotas else ""
         level, cure = OK, ""
         if len(here) > len(allowed):
             level, cure = WARNING, "no more ranks a host than it has cores"
             words += ", fewer than ranks"
-        elif quotas and min(quotas) < len(allowed):
-            level, cure = WARNING, "taskset, or a larger quota: threads beyond the quota make the others wait"
-            words += ", fewer than that"
+        elif quotas and len(here) > min(quotas):
+            level, cure = WARNING, "no more ranks than the quota has cores, or a larger one (--cpus of a container)"
+            words += ", fewer than ranks"
+        elif quotas:
+            words += f": the ranks use {' + '.join(str(share(one, limits)) for one in limits)}"
         elif len(allowed) < total:
             level = WARNING if any(len(one["cores"]) == 1 for one in facts) and total > len(here) else OK
             cure = "mpirun --bind-to none, or --map-by slot:PE=N --bind-to core; srun --cpus-per-task=N"
@@ -96,6 +106,7 @@ def memory(ranks: Ranks) -> list[Check]:
         words = f"{host}: {facts[0]['total_bytes'] / GIB:.1f} GiB, {facts[0]['available_bytes'] / GIB:.1f} available"
         words += f"; a cgroup limit of {min(limits) / GIB:.2f} GiB" if limits else ""
         tight = room < GIB * len(facts)
-        found.append(Check("memory", WARNING if tight else OK, f"{words}" + f", for {len(facts)} rank(s)" * tight,
+        words += f", for {counted(len(facts), 'rank')}" if tight else ""
+        found.append(Check("memory", WARNING if tight else OK, words,
                            "a rank with torch and Horovod takes about 1 GiB: fewer ranks, or ask for more memory"))
     return found

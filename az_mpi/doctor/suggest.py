@@ -13,6 +13,8 @@ from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core.arguments import Parser, positive
 from az_mpi.core.exit_codes import DONE
+from az_mpi.core.host_names import is_here
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.doctor import check_game, plan, trial
 from az_mpi.launch import check, hosts, mpi_job, mpirun
@@ -56,8 +58,8 @@ def main(arguments: list[str]) -> int:
     if said["hours"] > options.hours:
         raise Refusal(f"--hours {options.hours:g}: one game takes {duration(said['hours'] * 3600)} here")
     write_file(options.output, _written(found["config"]))
-    command = shlex.join(["python", "-m", "az_mpi", "launch", *hosts.words(options), "--", "--config_file",
-                          str(options.output), "--logdir", logdir])
+    command = shlex.join([*_start(options, chosen, ranks_num), "--config_file", str(options.output), "--logdir",
+                          logdir])
     if options.json:
         print(json.dumps({**found, "prediction": said, "file": str(options.output), "next": command}))
     else:
@@ -74,6 +76,14 @@ def _parser():
                         help="the configuration to write (default suggested.json)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print what was measured and chosen as one JSON object")
     return parser
+
+
+def _start(options, chosen, ranks_num):
+    """Return the words that start a run: mpirun on this machine alone, launch on other hosts or in a Slurm job."""
+    if options.hostfile is None and len(chosen) == 1 and is_here(chosen[0].name):
+        slots = ["-H", f"localhost:{ranks_num}"] if ranks_num > 1 else []  # there may be fewer cores than ranks
+        return ["mpirun", "-np", str(ranks_num), *slots, "python", "run_dist.py"]
+    return ["python", "-m", "az_mpi", "launch", *hosts.words(options), "--"]
 
 
 def _rules(name: str) -> plan.Rules:
@@ -118,17 +128,18 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
                      f"too few {lacks}" * bool(lacks)))  # fmt: skip
     share = said["train_s"] / (said["train_s"] + said["play_s"])
     return [
-        f"measured on {len(figures['hosts'])} rank(s), with the search that is chosen:",
+        f"measured on {counted(len(figures['hosts']), 'rank')}, with the search that is chosen:",
         *(f"  {line}" for line in console.table(rows)),
         f"network       {config.network.blocks} x {config.network.channels}: "
         + ("the smallest, and even for it there is little time" if found["tried"][0][-1] else "the largest that gets "
            f"{plan.POSITIONS_PER_WEIGHT} positions for each weight of its tower"),
         f"search        Gumbel, {config.search.simulations} simulations, {config.search.gumbel_actions} actions at the "
-        f"root{_fast(config.search)}; {config.selfplay.random_plies} plies of random moves at most",
+        f"root{_fast(config.search)}; {counted(config.selfplay.random_plies, 'ply', 'plies')} of random moves at most",
         f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {said['games_per_s'] * 3600:,.0f} games/h of "
         f"{figures['mean_length']:.0f} moves (from {figures['length_from']})",
-        f"iterations    {iterations} of {games_num:,} games: {said['play_s']:.1f} s of play, {said['train_s']:.1f} s "
-        f"of training ({share:.0%} of the time), {said['step_s']:.3f} s a step of {config.train.batch_size} samples",
+        f"iterations    {iterations} of {counted(games_num, 'game')}: {said['play_s']:.1f} s of play, "
+        f"{said['train_s']:.1f} s of training ({share:.0%} of the time), {said['step_s']:.3f} s a step of "
+        f"{counted(config.train.batch_size, 'sample')}",
         f"window        {config.replay.window_max:,} positions: {plan.WINDOW_ITERATIONS} iterations, or what memory "
         "allows",
         f"memory        up to {max(figures['peak_bytes']) / GIB:.1f} GiB a rank",

@@ -18,12 +18,14 @@ import numpy as np
 from torch import nn
 
 from az_mpi.config.schema import Config
+from az_mpi.core.host_names import value_here
+from az_mpi.core.printing import counted
 from az_mpi.doctor import facts
 from az_mpi.doctor.checks import OK, WARNING, Check, Ranks, ranks_in_words
 from az_mpi.doctor.scratch import removed_at_end
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_games
-from az_mpi.mpi import host_memory, placement, root_host
+from az_mpi.mpi import host_memory, named_hosts, placement, root_host
 from az_mpi.mpi.world import World
 from az_mpi.report import console
 from az_mpi.run import kernels
@@ -60,6 +62,7 @@ def measure(world: World, config: Config, seconds: float,
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             # The run may number its ranks anew; what is measured is told by the numbers of `world`.
+            named_hosts.check_weights(config.selfplay, world)
             run_world = root_host.order(world, config.train.root_host)
             run_world, trainers_num = placement.place(config, run_world, placement.choose_device(run_world))
             run = assemble(config, run_world, Path(scratch), look, trainers_num=trainers_num)
@@ -106,8 +109,9 @@ def play(run: Run, world: World, seconds: float) -> dict[str, Any]:
     rates, speeds, games, length, live = zip(*rows)
     # Fewer games than are live would be the short ones.
     mean_length = sum(length) / sum(games) if sum(games) >= sum(live) else None
-    return {"hosts": world.hosts, "moves_per_s": rates, "simulations_per_s": speeds, "mean_length": mean_length,
-            "length_from": "the games of the trial"}
+    weights = world.collect(value_here(run.setup.config.selfplay.weights, 1.0))
+    return {"hosts": world.hosts, "weights": weights, "moves_per_s": rates, "simulations_per_s": speeds,
+            "mean_length": mean_length, "length_from": "the games of the trial"}
 
 
 def play_for(player: Player, ids: Iterator[int], seconds: float) -> float:
@@ -157,9 +161,8 @@ def predict(config: Config, figures: dict[str, Any]) -> dict[str, Any]:
     quota, length = config.selfplay.games_num, figures["mean_length"]
     games_by_rank = [moves / length for moves in figures["moves_per_s"]]
     if config.selfplay.deterministic:  # shares are fixed: the rank that is longest at its own decides
-        weights = [config.selfplay.weights.get(host, 1.0) for host in figures["hosts"]]
-        slowest = min(rate / weight for rate, weight in zip(games_by_rank, weights))
-        games_by_rank = [slowest * weight for weight in weights]
+        slowest = min(rate / weight for rate, weight in zip(games_by_rank, figures["weights"]))
+        games_by_rank = [slowest * weight for weight in figures["weights"]]
     games = sum(games_by_rank)
     steps = quota * length * config.train.replay_ratio / config.train.batch_size
     iterations, limits = config.iterations, config.train
@@ -192,9 +195,9 @@ def examine(ranks: Ranks, config: Config, figures: dict[str, Any],
                        f"{said['simulations_per_s']:,.0f} simulations/s; a rank {min(by_rank):,.1f} to "
                        f"{max(by_rank):,.1f} games/s" + f"; {ranks_in_words(slow)} at less than half" * bool(slow),
                        "look at its cores and at what else runs on its host"))
-    found.append(Check("train", OK, f"{said['step_s']:.4f} s a step of {config.train.batch_size} samples on "
-                       f"{len(trainers)} rank{'s' * (len(trainers) > 1)}; {said['steps_num']:,.0f} steps an iteration"))
-    found.append(Check("hours", OK, f"{said['hours']:,.2f} hours: {said['iterations']} iterations of "
+    found.append(Check("train", OK, f"{said['step_s']:.4f} s a step of {counted(config.train.batch_size, 'sample')} on "
+                       f"{counted(len(trainers), 'rank')}; {said['steps_num']:,.0f} steps an iteration"))
+    found.append(Check("hours", OK, f"{said['hours']:,.2f} hours: {counted(said['iterations'], 'iteration')} of "
                        f"{said['play_s']:.1f} s of play and {said['train_s']:.1f} s of training"))
     where = f"{said['mean_length']:.1f} moves, from {figures['length_from']}"
     lines = [

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from az_mpi.core.problems import Refusal, nearest
+from az_mpi.core.problems import NotHere, nearest
 from az_mpi.evaluate.engine_process import EngineFailed, EngineProcess, words_of
 from az_mpi.evaluate.opponents import RESIGNS, Opponent, Seat
 from az_mpi.games.base import Game, after
@@ -59,7 +59,7 @@ class EnginePlayer(Opponent):
             self.ask(process, [])
         except (EngineFailed, ValueError) as error:
             side = f"{self.protocol}(command={self.command!r})"
-            raise Refusal(f"{side} cannot play {self.game.name}\n  {error}") from error
+            raise NotHere(f"{side} cannot play {self.game.name}\n  {error}") from error
         finally:
             self.stop()
 

@@ -49,14 +49,14 @@ def evaluate(world: World, config: Config, game: Game, network_evaluate: Evaluat
 def check_opponents(config: Config, game: Game) -> None:
     """Raise Refusal if an opponent of `evaluate.opponents` cannot play this game, or is not to be had on this host; or
     if `evaluate.solver` is of another game."""
+    if config.evaluate.solver_positions:
+        SOLVERS.make(config.evaluate.solver, game=game)
     for opponent in opponents(config, game).values():
         if opponent is not None:
             try:
                 opponent.check()
             except Refusal as error:
-                raise Refusal(f"evaluate.opponents: {error}") from error
-    if config.evaluate.solver_positions:
-        SOLVERS.make(config.evaluate.solver, game=game)
+                raise type(error)(f"evaluate.opponents: {error}") from error
 
 
 def opponents(config: Config, game: Game, iteration: int = 0, rank: int = 0,

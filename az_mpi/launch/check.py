@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 from az_mpi.core import files, host_facts
 from az_mpi.core.files import parse_json
 from az_mpi.core.host_facts import HostFacts
+from az_mpi.core.host_names import is_here
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.launch import host_probe, mpi_job
 from az_mpi.launch.hosts import Host
 from az_mpi.launch.mpirun import Mpirun
-from az_mpi.mpi.root_host import is_here
 from az_mpi.storage import run_folder
 
 ANSWER_S = 30  # for a host to answer, unless --timeout says otherwise
@@ -250,7 +251,8 @@ def compare(here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any],
     if there["left"]:
         yield f"{there['left']} processes of the lost job cannot be killed", "is a file system stuck there?"
     if there["gpus"] is not None and there["gpus"] < slots:
-        yield f"torch sees {there['gpus']} GPUs, --gpus asks for {slots}", "ask for fewer, or leave this host out"
+        yield (f"torch sees {counted(there['gpus'], 'GPU')}, --gpus asks for {slots}",
+               "ask for fewer, or leave this host out")  # fmt: skip
 
 
 def same_machine(hosts: Iterable[Host], answers: Answers) -> Iterator[Problem]:
@@ -270,7 +272,7 @@ def block(problems: Sequence[Problem]) -> str:
     by_host = {}
     for problem in problems:
         by_host.setdefault(problem.host, []).append(problem)
-    lines = [f"launch: {len(by_host)} host{'s' * (len(by_host) != 1)} cannot take part; nothing was started"]
+    lines = [f"launch: {counted(len(by_host), 'host')} cannot take part; nothing was started"]
     for host, found in by_host.items():
         lines.append(f"  {host}:")
         for k, problem in enumerate(found):
@@ -283,7 +285,7 @@ def block(problems: Sequence[Problem]) -> str:
 def settings(answers: Answers, hosts: Sequence[Host]) -> dict[str, Any]:
     """Return the arguments `threads` and `networks` of mpirun.line that fit the answers of the Hosts."""
     names = [host.name for host in hosts]
-    threads = min(max(1, len(answers[host.name]["facts"].cores) // host.slots) for host in hosts)
+    threads = min(max(1, int(answers[host.name]["facts"].usable_cores() // host.slots)) for host in hosts)
     if len(hosts) == 1 and answers[names[0]] is answers[None]:
         return {"threads": threads}
     everyone = names if any(answers[name] is answers[None] for name in names) else [None, *names]  # mpirun runs here

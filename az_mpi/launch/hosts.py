@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from az_mpi.core import files
 from az_mpi.core.arguments import whole
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape
 
 NAME_MAX, LABEL_MAX = 253, 63  # of DNS
@@ -114,15 +115,15 @@ def choose(hosts: Sequence[Host], nodes: int | None = None, gpus: int | None = N
             raise Refusal(f"--nodes {nodes}: the hosts are not known\n  give --hosts or --hostfile, or use a Slurm job")
         hosts = [Host("localhost", gpus or np or 1)]
     if (nodes or 1) > len(hosts):
-        raise Refusal(f"--nodes {nodes}: only {_count(len(hosts), 'host')} given: {_shown(hosts)}")
+        raise Refusal(f"--nodes {nodes}: only {counted(len(hosts), 'host')} given: {_shown(hosts)}")
     hosts = hosts[: nodes or len(hosts)]
     if other := [host for host in hosts if gpus and host.slots not in (None, gpus)]:
-        raise Refusal(f"--gpus {gpus} asks for {_count(gpus, 'rank')} on each host, the list says {_shown(other)}\n"
+        raise Refusal(f"--gpus {gpus} asks for {counted(gpus, 'rank')} on each host, the list says {_shown(other)}\n"
                       "  leave out --gpus, or the slots of the hosts")
     hosts = [host._replace(slots=host.slots or gpus or 1) for host in hosts]
     total = sum(host.slots for host in hosts)
     if (np or 1) > total:
-        raise Refusal(f"--np {np}: the hosts have {_count(total, 'slot')}: {_shown(hosts)}\n"
+        raise Refusal(f"--np {np}: the hosts have {counted(total, 'slot')}: {_shown(hosts)}\n"
                       f"  ask for at most {total}, or give the hosts more slots, such as {hosts[0].name}:{np}")
     return hosts, np or total
 
@@ -145,7 +146,7 @@ def _read(entries, source, make, form):
         problems = [f"  {len(entries)} hosts: at most {HOSTS_MAX} can be started at once"]
     if problems:
         more = [f"  ... and {len(problems) - PROBLEMS_SHOWN} more"] * (len(problems) > PROBLEMS_SHOWN)
-        head = f"{source}: {_count(len(problems), 'problem')}; no host was contacted"
+        head = f"{source}: {counted(len(problems), 'problem')}; no host was contacted"
         raise Refusal("\n".join([head, *problems[:PROBLEMS_SHOWN], *more, f"  {form}"]))
     return hosts
 
@@ -225,10 +226,6 @@ def _expand(word):
         for k in range(int(first), int(last) + 1):
             for end in _expand(tail):
                 yield f"{head}{k:0{len(first)}}{end}"
-
-
-def _count(n, noun):
-    return f"{n} {noun}{'s' * (n != 1)}"
 
 
 def _shown(hosts):

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from az_mpi.core.arguments import Parser
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch.hosts import parse
 from az_mpi.launch.request_files import RequestFiles
@@ -59,12 +60,12 @@ def lines(values: dict[str, Any], state: dict[str, Any] | None) -> list[str]:
     """Return the lines that show the hosts of a run. values: its status.json. state: its launch.json, or None."""
     if state is None:
         ranks = Counter(row["host"] for row in values["ranks"])
-        rows = [f"  {name}: {num} rank{'s' * (num != 1)}" for name, num in ranks.items()]
+        rows = [f"  {name}: {counted(num, 'rank')}" for name, num in ranks.items()]
         return [f"job: {values['job']}; no launch supervises it", *rows]
     # While the job is started again, status.json is that of the job before.
     job = f"{values['job']}, {len(values['ranks'])} of {state['ranks']} ranks" if state.get("up", True) else (
-        f"being started again, on {state['ranks']} ranks")
-    restarts = f"{state['restarts_num']} restart{'s' * (state['restarts_num'] != 1)}"
+        f"being started again, on {counted(state['ranks'], 'rank')}")
+    restarts = counted(state['restarts_num'], 'restart')
     head = f"job: {job}; launch: process {state['pid']} on {escape(state['host'])}, {restarts}"
     return [head, *(f"  {escape(row['host'])}: {row['state']}" for row in state["hosts"])]
 

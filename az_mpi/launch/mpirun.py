@@ -12,7 +12,7 @@ from typing import NamedTuple
 from az_mpi.core.problems import Refusal
 from az_mpi.launch.host_probe import LAUNCH
 from az_mpi.launch.hosts import Host
-from az_mpi.mpi.root_host import RESTARTS
+from az_mpi.mpi.named_hosts import RESTARTS
 
 # Names in Open MPI's runtime, versions 4 and 5.
 WORDS = {

@@ -14,6 +14,7 @@ from typing import Any
 
 from az_mpi.core import files
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, KILLED, RESUMABLE, USAGE
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import SHARE
 from az_mpi.launch import check, mpi_job, mpirun
@@ -283,7 +284,7 @@ class Supervisor:
         self.host_pool.change(parse(",".join(request["add"]), "--add") if request["add"] else [], request["remove"])
         hosts, np = self.host_pool.choose(self.there)
         if request["restart"] or (hosts, np) != (self.chosen, self.np):
-            text = f"restarting on {shown(hosts)}: {np} rank{'s' * (np != 1)}"
+            text = f"restarting on {shown(hosts)}: {counted(np, 'rank')}"
             self.change(f"as asked: {text}")
             self.reply(DONE, text)
         else:

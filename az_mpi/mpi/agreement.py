@@ -4,27 +4,29 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from az_mpi.core import registry
-from az_mpi.core.problems import SHOWN_MAX, NotNow, Refusal
+from az_mpi.core.problems import SHOWN_MAX, NotHere, NotNow, Refusal
 from az_mpi.mpi.world import World
 
 Made = TypeVar("Made")
+KINDS = {kind.__name__: kind for kind in (NotNow, NotHere, Refusal)}  # the most general one last
 
 
 def everywhere(world: World, make: Callable[[], Made]) -> Made:
     """Return this rank's `make()`. If `make` raises Refusal on some rank, every rank raises one, with each of the texts
-    and its ranks; likewise NotNow."""
+    and its ranks; likewise NotNow and NotHere."""
     made = problem = None
     try:
         made = make()
     except Refusal as error:
-        problem = [str(error), error.status]
+        problem = [str(error), next(name for name, kind in KINDS.items() if isinstance(error, kind))]
     found = {}  # the ranks with each problem
     for rank, said in enumerate(world.collect(problem)):
         if said:
             found.setdefault(tuple(said), []).append(rank)
     if found:
-        text = "\n".join(f"{text}\n  {_where(world, ranks)}" for (text, _), ranks in list(found.items())[:SHOWN_MAX])
-        raise (NotNow if next(iter(found))[1] == NotNow.status else Refusal)(text)
+        text = "\n".join(f"{text}\n  {_where(world, ranks)}" if world.size > 1 else text
+                         for (text, _), ranks in list(found.items())[:SHOWN_MAX])
+        raise KINDS[next(iter(found))[1]](text)
     return made
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
 from az_mpi.mpi.world import World
 
@@ -30,8 +31,8 @@ def place(config: "Config", world: World, device: str) -> tuple[World, int]:
         raise Refusal(f'train.ranks: {config.train.ranks} would train on GPUs and on processors\n'
                       "  --set train.ranks=gpu: ranks without a GPU play")
     if sum(chosen) > config.train.batch_size:
-        raise Refusal(f"train.batch_size: {config.train.batch_size} samples in all cannot be split over {sum(chosen)} "
-                      "ranks that train\n  --batch_size N with N at least that, or fewer trainers with "
+        raise Refusal(f"train.batch_size: {counted(config.train.batch_size, 'sample')} in all cannot be split over "
+                      f"{sum(chosen)} ranks that train\n  --batch_size N with N at least that, or fewer trainers with "
                       f"--set train.ranks={config.train.batch_size}: the others go on playing")
     return world.reorder(chosen[world.rank]), sum(chosen)
 
@@ -73,9 +74,9 @@ def remarks(hosts: Sequence[str], gpus_by_host: dict[str, int]) -> list[str]:
     hosts: the host of each rank. gpus_by_host: {host: number of GPUs that its ranks see}.
     """
     ranks_by_host = Counter(hosts)
-    lines = [f"{host} has {ranks_by_host[host]} ranks and {gpus} GPU{'s' * (gpus > 1)}: some share one"
+    lines = [f"{host} has {ranks_by_host[host]} ranks and {counted(gpus, 'GPU')}: some share one"
              for host, gpus in gpus_by_host.items() if 0 < gpus < ranks_by_host[host]]
-    lines += [f"{host} has {gpus} GPUs and {ranks_by_host[host]} rank{'s' * (ranks_by_host[host] > 1)}: some stay idle"
+    lines += [f"{host} has {gpus} GPUs and {counted(ranks_by_host[host], 'rank')}: some stay idle"
               for host, gpus in gpus_by_host.items() if gpus > ranks_by_host[host]]
     if len(set(gpus_by_host.values())) > 1:
         lines.append("hosts have different numbers of GPUs: " + ", ".join(

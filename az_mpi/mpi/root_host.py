@@ -4,19 +4,18 @@ begins with the host on which mpirun runs, wherever that is in the list.
 
 import os
 import re
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from az_mpi.core.problems import Refusal
+from az_mpi.core.host_names import is_here
 from az_mpi.core.processes import PARENT, stat
+from az_mpi.mpi import named_hosts
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
 
-RESTARTS = "AZ_MPI_RESTARTS"  # in the environment of ranks: how often launch has started the job again
 STARTERS = ("mpirun", "mpiexec", "prterun", "orterun")
 LISTS = ("-H", "-host", "--host")
 FILES = ("-hostfile", "--hostfile", "-machinefile", "--machinefile")
@@ -31,31 +30,17 @@ def order(world: "World", wanted: str) -> "World":
     name = wanted or world.share(_first_if_elsewhere() if world.is_root else None)
     if not name:
         return world
-    there = world.collect(is_here(name))
+    there = named_hosts.ranks_of(world, name)
     if any(there):
         return world.reorder(there[world.rank])
-    hosts = ", ".join(dict.fromkeys(world.hosts))
-    if wanted and not any(os.environ.get(variable, "0") != "0" for variable in (RESTARTS, "SLURM_RESTART_COUNT")):
-        raise Refusal(f'train.root_host: "{name}" is none of the hosts of this job: {hosts}\n'
-                      f"  --set train.root_host={world.host}, or leave it empty: then the first host listed is root")
+    if wanted:
+        named_hosts.missing(world, "train.root_host", name, f"--set train.root_host={world.host}, or leave it empty: "
+                            "then the first host listed is root")
     if world.is_root:
-        what = "train.root_host" if wanted else "the first host listed"
-        print(f"note: {world.host} is root: {name}, {what}, is none of the hosts of this job ({hosts}); "
-              "--set train.root_host=HOST chooses one of them", file=sys.stderr, flush=True)
+        listed = "" if wanted else f": {name}, the first host listed, is none of the hosts of this job"
+        print(f"note: {world.host} is root{listed}; --set train.root_host=HOST chooses another host of the job",
+              file=sys.stderr, flush=True)
     return world
-
-
-def is_here(name: str) -> bool:
-    """Return whether a host's name means this machine: whether a socket can be bound to its address here."""
-    if name.lower() in ("localhost", socket.gethostname().lower(), socket.gethostname().partition(".")[0].lower()):
-        return True
-    try:
-        address = socket.gethostbyname(name)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
-            listener.bind((address, 0))
-        return True
-    except (OSError, UnicodeError):
-        return False
 
 
 def _first_if_elsewhere():

@@ -20,6 +20,7 @@ import numpy as np
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.core.waiting import poll
 from az_mpi.liveness import watchdog
+from az_mpi.mpi import cores
 from az_mpi.mpi.messages import as_bytes, pack, unpack
 from az_mpi.mpi.peers import PeerLost, collective
 from az_mpi.mpi.pending import PendingSum
@@ -276,11 +277,9 @@ class World:
             comm.Revoke()
 
     def cores(self) -> int:
-        """Return this rank's number of cores: those it may run on, divided by the ranks that share them. Collective."""
-        allowed = sorted(os.sched_getaffinity(0))
-        everyone = self.collect([self.host, allowed])
-        sharing = sum(host == self.host and bool(set(allowed) & set(cores)) for host, cores in everyone)
-        return max(1, len(allowed) // sharing)
+        """Return this rank's number of cores, see `cores.share`. Collective."""
+        mine = cores.Allowed.here(self.host)
+        return cores.share(mine, [cores.Allowed(*other) for other in self.collect(mine)])
 
     def abort(self, code: int) -> NoReturn:
         """End the whole job with exit status `code`, and this process even if MPI fails to end the others. Any thread

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from az_mpi.core.arguments import Parser, count, even, positive, whole
 from az_mpi.core.exit_codes import INTERRUPTED
-from az_mpi.core.printing import print_result
+from az_mpi.core.printing import counted, print_result
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import handling
 from az_mpi.mpi.on_ranks import on_ranks
@@ -119,7 +119,7 @@ class Match:
         at_once = PAIRS_TIMED if given.seconds else PAIRS_IN_TEST if given.sprt else PAIRS_AT_ONCE
         starts, done = openings(self.game, pairs, given.opening_plies, seed), 0
         a, b = self.names
-        self._say(f"{self.game.name}: {a} against {b}, {given.games} games, ranks: {world.size}")
+        self._say(f"{self.game.name}: {a} against {b}, {counted(given.games, 'game')}, ranks: {world.size}")
         if (different := len({state.tobytes() for state in starts.states})) < pairs:
             self._say(f"  openings repeat: there are {different} of {given.opening_plies} plies. Games between players "
                       "without chance repeat too, and the interval is too narrow; more --opening_plies mend that")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core.arguments import Parser
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, readable, write_file
 from az_mpi.core.registry import parse
 from az_mpi.report import board, chart, curve, run_data
@@ -86,8 +87,8 @@ def _head(data, name, complete):
              ("Training steps", f"{last.get('step', 0):,}"), ("Time in the loop", duration(spent)),
              ("Games/second", f"{last['games_per_s']:,.1f}" if "games_per_s" in last else "-")]
     tiles = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for label, value in cards)
-    places = f"{_plural(len(hosts), 'rank')} on {_plural(len(set(hosts)), 'host')}"
-    attempts = _plural(len(data.attempts), "attempt")
+    places = f"{counted(len(hosts), 'rank')} on {counted(len(set(hosts)), 'host')}"
+    attempts = counted(len(data.attempts), "attempt")
     return (f"<header><h1>{name}</h1><p>{escape(parse(data.config['game']).short())}, {places}, {attempts}; "
             f"{'complete' if complete else 'not complete'}</p></header>\n<dl class=\"cards\">{tiles}</dl>")
 
@@ -161,7 +162,7 @@ def _no_losses(data):
     steps_num, every = _last(data).get("step", 0), data.config["report.summary_frequency"]
     if not steps_num:
         return "nothing yet"
-    return f"none recorded: {_plural(steps_num, 'step')} so far, and report.summary_frequency is {every}"
+    return f"none recorded: {counted(steps_num, 'step')} so far, and report.summary_frequency is {every}"
 
 
 def _solver(data, marks):
@@ -239,7 +240,7 @@ def _iterations(data):
     body = [[format(record[key], how) if key in record else "-" for key, _, how in COLUMNS]
             for record in data.iterations]
     table = html_table([heading for _, heading, _ in COLUMNS], body)
-    return (f'<section class="screen"><h2>Iterations</h2><details><summary>{_plural(len(body), "iteration")} as numbers'
+    return (f'<section class="screen"><h2>Iterations</h2><details><summary>{counted(len(body), "iteration")} as numbers'
             f"</summary>{table}</details></section>")
 
 
@@ -254,10 +255,6 @@ def _attempts(data):
 def _last(data):
     """Return the record of the newest iteration, {} before the first has ended."""
     return data.iterations[-1] if data.iterations else {}
-
-
-def _plural(number, noun):
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[Any]], marked: Sequence[bool] = (),

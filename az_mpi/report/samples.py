@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from az_mpi import games
+from az_mpi.core.printing import counted
 from az_mpi.games.base import Board
 from az_mpi.storage import segment
 
@@ -79,7 +80,7 @@ def _sample(game, record, index, what):
         float(row["outcome"]), f"outcome {row['outcome']:+.2f} for the first player")
     end = " (ended by the move cap)" if row["truncated"] else ""
     elsewhere = f", begun after {begun} others" if begun else ""
-    title = f"{what}: {row['length']} moves{elsewhere}, {result}{end}"
+    title = f"{what}: {counted(row['length'], 'move')}{elsewhere}, {result}{end}"
     about = f"begun in iteration {row['iteration'] + 1}, played by rank {row['rank']}"
     moves = [game.action_to_text(*pair) for pair in zip(rows["state"], rows["action"].tolist())]
     return Sample(f"{title}; {about}", moves, positions, shown.tolist())

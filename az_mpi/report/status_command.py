@@ -18,9 +18,11 @@ STALLED_S = 6.0  # root writes every 2 s; if the count stands still for so long,
 LOOK_EVERY_S, WATCH_EVERY_S = 0.25, 2.0
 EPILOG = """\
 states: Active (plays or evaluates), Training, Syncing (exchanges, or waits for others), Error, Offline (no heartbeat
-for 5 s), Finished. Workers active counts ranks in the first three. Games and games/s are of this attempt; games/s is
-measured while a rank plays; of a finished run it is the mean. Staleness: iterations between the weights that games
-began with and those at their exchange. A killed job is noticed after some seconds of silence.
+for 5 s), Finished. Workers active counts ranks in the first three. Games of a rank are those that it has finished
+since this start, stored or not. Games of the line "iteration" are those of complete iterations, of all starts, so the
+sum over the ranks is often another number. Games/s is measured while a rank plays; of a finished run it is the mean of
+this start. Staleness: iterations between the weights that games began with and those at their exchange. A killed job is
+noticed after some seconds of silence.
 Without Python: watch cat RUN/status.txt
 """
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import escape
 from az_mpi.report.console import table
 
@@ -15,8 +16,8 @@ def render(values: dict[str, Any]) -> str:
     said = {name: escape(str(values[name])) for name in ("run", "game", "attempt", "job", "written", "phase")}
     lines = [f"{said['run']}: {said['game']}, attempt {said['attempt']}, {said['job']}",
              f"written {said['written']}, {duration(values['elapsed_s'])} after the start", "",
-             f"iteration  {iteration} of {values['iterations']}; {_count(values['games_num'])} games, "
-             f"{_count(values['positions_num'])} positions, {_count(values['step'])} steps "
+             f"iteration  {iteration} of {values['iterations']}; {_count(values['games_num'], 'game')}, "
+             f"{_count(values['positions_num'], 'position')}, {_count(values['step'], 'step')} "
              + ("in all" if values["job"] == "finished" else "before it")]
     if values["job"] in ("starting", "running"):
         lines.append(f"phase      {said['phase']}{_progress(values['progress'])}")
@@ -26,7 +27,7 @@ def render(values: dict[str, Any]) -> str:
         texts = [escape(row[name] or "-") for name in ("host", "device", "roles", "state")]
         seen = "now" if row["last_seen_s"] < 2 else f"{row['last_seen_s']:.0f} s ago"
         rows.append((row["rank"], *texts, f"{row['games_num']:,}", f"{row['games_per_s']:.1f}", seen))
-    lines += ["", *table(rows), "",
+    lines += ["", *table(rows), "", *_games(values),
               f"Games/second     {values['games_per_s']:.1f}",
               f"Workers active   {values['workers_active']}/{values['workers_num']}",
               f"Model sync time  {_number(values['model_sync_s'], ' s')}",
@@ -55,8 +56,17 @@ def _progress(progress):
     return f": {name} [{'#' * full}{'.' * (BAR - full)}] {done:,} of {total:,} {unit}"
 
 
-def _count(number):
-    return "-" if number is None else f"{number:,}"
+def _games(values):
+    """Return lines that say what the two counts of games are, where they differ."""
+    finished = sum(row["games_num"] for row in values["ranks"])
+    if finished == (values["games_num"] or 0):
+        return []
+    return [f"Games of the ranks: {finished:,} in all, finished since this start, stored or not.",
+            "Games of the line \"iteration\": those of complete iterations, of all starts.", ""]
+
+
+def _count(number, noun):
+    return f"- {noun}s" if number is None else counted(number, noun)
 
 
 def _number(value, unit=""):

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from az_mpi.core.printing import counted
+
 
 def loss_names(records: list[dict[str, Any]]) -> list[str]:
     """Return the names of the losses in records of metrics, in order; each head of the network has one."""
@@ -18,7 +20,7 @@ def iteration_line(values: dict[str, Any]) -> str:
     times = [name for name in ("play_s", "exchange_s", "train_s", "broadcast_s", "save_s") if name in values]
     hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
-    losses = ", ".join(filter(None, [f"{values['steps_num']} steps", losses_text(values)]))
+    losses = ", ".join(filter(None, [counted(values['steps_num'], 'step'), losses_text(values)]))
     means = ""
     if "mean_length" in values:
         means = f", length {values['mean_length']:.1f}, first player scores {values['first_player_score']:.2f}"
@@ -30,7 +32,7 @@ def iteration_line(values: dict[str, Any]) -> str:
     asked = values.get("games_asked_num", values["games_num"])
     more = f", {asked:,} asked for" if values["games_num"] > asked else ""
     return (
-        f"  {values['games_num']:,} games{rates[0]}{more}, {values['positions_num']:,} positions"
+        f"  {counted(values['games_num'], 'game')}{rates[0]}{more}, {counted(values['positions_num'], 'position')}"
         f"{rates[1]}{hits}{means}; {losses}; {spent}"
     )
 
@@ -49,7 +51,8 @@ def evaluation_lines(result: dict[str, Any]) -> list[str]:
             f"{_percent(solver[key])} {label} (random mover {_percent(solver['random_' + key])})"
             for key, label in (("overall", "of all"), ("where_moves_differ", "where moves differ"))
         ]
-        lines.append(f"  moves that keep the exact value, {solver['positions_num']:,} positions: {', '.join(shares)}")
+        judged = counted(solver["positions_num"], "position")
+        lines.append(f"  moves that keep the exact value, {judged}: {', '.join(shares)}")
     return lines
 
 

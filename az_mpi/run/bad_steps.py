@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from az_mpi.core.files import write_bytes
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
 from az_mpi.network import resnet
 from az_mpi.run import weights
@@ -39,7 +40,8 @@ def skipped(run: Run, batch: Mapping[str, torch.Tensor | np.ndarray], figures: S
     cause = f"the loss on trainer {where} is not finite" if where else "the gradient is not finite"
     run.report.warn("step %d is skipped: %s (%d in a row); %s", progress.step, cause, progress.bad_steps, kept)
     if progress.bad_steps >= run.setup.config.train.bad_steps_max:
-        roll_back(run, f"{progress.bad_steps} steps in a row were not finite")
+        roll_back(run, f"{counted(progress.bad_steps, 'step')} in a row {'was' if progress.bad_steps == 1 else 'were'} "
+                      "not finite")
 
 
 def check_weights(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from typing import NoReturn
 
+from az_mpi.core.printing import counted
 from az_mpi.core.signals import Stopped, TrainingFailed
 from az_mpi.run import archive, exchange, weights
 from az_mpi.run.state import Run
@@ -65,8 +66,8 @@ def resume(run: Run) -> None:
     leave_if_unwritable(run)
     run.report.say("resumed after %s (attempt %d)", run.how_far(), run.attempt)
     if run.world.is_root and run.progress.unfinished_games:
-        run.report.say("  lost: %d games that were under way when this checkpoint was written, and what was played "
-                       "after it and not yet stored", run.progress.unfinished_games)
+        run.report.say("  lost: %s under way when this checkpoint was written, and what was played after it and not "
+                       "yet stored", counted(run.progress.unfinished_games, "game"))
 
 
 def save(run: Run, state: Checkpoint | None = None) -> bool:
@@ -113,8 +114,8 @@ def leave(run: Run, failure: str | None = None) -> NoReturn:
         writer.flush()
     run.world.barrier()  # if root dies before all is stored, the others recover, store it, and then leave
     if run.files.writes_no_more:
-        run.report.logger.error("stopped after %s; what came last is not on disk, %d games among it: %s", run.how_far(),
-                                writer.lost_games_num, writer.ended)
+        run.report.logger.error("stopped after %s; what came last is not on disk, %s among it: %s", run.how_far(),
+                                counted(writer.lost_games_num, "game"), writer.ended)
     elif failure is None:
         why = ": max_hours is nearly over" if run.control.requests.time_is_up() else ""
         run.report.say("stopped after %s%s; start the same command again to go on", run.how_far(), why)

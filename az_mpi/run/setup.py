@@ -12,12 +12,13 @@ import torch
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
-from az_mpi.core.problems import Refusal
+from az_mpi.core.printing import counted
+from az_mpi.core.problems import NotHere
 from az_mpi.core.registry import EVALUATORS
 from az_mpi.core.signals import Requests
 from az_mpi.evaluate import evaluation
 from az_mpi.liveness.monitor import Monitor
-from az_mpi.mpi import agreement, host_memory, placement
+from az_mpi.mpi import agreement, cores, host_memory, placement
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
@@ -44,7 +45,7 @@ def assemble(config: Config, world: World, folder: Path, prepare: Callable[[Setu
     output. trainers_num: the first ranks of the world train. requests: of signals.
     """
     requests = requests or Requests()
-    setup, network, playing = _prepare_play(config, world, folder)
+    setup, network, playing = prepare_play(config, world, folder)
     backend = make_backend(config, world, setup.device, trainers_num)
     attempt = prepare and world.from_root(lambda: prepare(setup, network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
@@ -60,20 +61,20 @@ def assemble(config: Config, world: World, folder: Path, prepare: Callable[[Setu
     return run
 
 
-def _prepare_play(config, world, folder):
+def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, torch.nn.Module, Playing]:
     """Return (the `Setup`, a new network, this rank's `Playing` with it). Raises Refusal on every rank if one of them
     lacks what the configuration names. Collective."""
     on_all = functools.partial(agreement.everywhere, world)
     # The device, and what the configuration names.
-    cores, device = world.cores(), placement.choose_device(world)
-    _use_cores(cores, config.selfplay.deterministic)
+    cores_num, device = world.cores(), placement.choose_device(world)
+    _use_cores(cores_num, config.selfplay.deterministic)
     on_all(lambda: placement.open_device(device))
     agreement.same_plugins(world, configuration.plugins(config))
     on_all(lambda: optimizer.check(config.train))
     # The game, the network, and the engine that evaluates it.
     game = on_all(lambda: games.make(config.game))
     network = on_all(lambda: resnet.build(game, config.network, config.seed))
-    make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores,
+    make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores_num,
                                     precision=config.network.precision)
     engine, choice = _choose_engine(config, world, device, functools.partial(make_engine, network))
     make_engine = functools.partial(make_engine, precision=engine.precision or config.network.precision)
@@ -82,17 +83,17 @@ def _prepare_play(config, world, folder):
     _share_cache(config, world, evaluate)
     if evaluate.describe:  # self-play uses this evaluator instead of the network
         choice = f"{evaluate.describe} (as configured)"
-    on_all(lambda: evaluation.check_opponents(config, game))  # not after hours of play
     callbacks = on_all(lambda: Callbacks(config.callbacks, folder, world.rank, game))
     # What plays.
     groups_num = 2 if evaluate.in_background else 1
-    player = on_all(lambda: _make_player(config, game, evaluate, world, cores, groups_num))
+    player = on_all(lambda: _make_player(config, game, evaluate, world, cores_num, groups_num))
     if not evaluate.describe:  # this is for the network
         engine.prepare(player.batch_max)
     playing = Playing(player, engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
+    on_all(lambda: evaluation.check_opponents(config, game))  # not after hours of play; it may start programs
     log_name = f"rank-{world.rank:03d}"
-    return Setup(config, folder, game, device, cores, make_engine, choice, callbacks, log_name), network, playing
+    return Setup(config, folder, game, device, cores_num, make_engine, choice, callbacks, log_name), network, playing
 
 
 def _choose_engine(config, world, device, make):
@@ -111,11 +112,11 @@ def _choose_engine(config, world, device, make):
     return agreement.everywhere(world, adopt)
 
 
-def _make_player(config, game, evaluate, world, cores, groups_num):
+def _make_player(config, game, evaluate, world, cores_num, groups_num):
     try:
-        return Player(config, game, evaluate, world.rank, cores, groups_num, world.size)
+        return Player(config, game, evaluate, world.rank, cores_num, groups_num, world.size)
     except MemoryError as error:
-        raise Refusal(f"there is not enough memory for the trees of self-play: {error}\n"
+        raise NotHere(f"there is not enough memory for the trees of self-play: {error}\n"
                       "  lower selfplay.parallel_games or search.simulations") from error
 
 
@@ -130,10 +131,10 @@ def _share_cache(config, world, evaluate):
         evaluate.share(memory, world.local_rank, world.hosts.count(world.host))
 
 
-def _use_cores(cores, deterministic):
+def _use_cores(cores_num, deterministic):
     """Let torch and numba use only this rank's cores, and torch only deterministic operations if `deterministic`."""
-    torch.set_num_threads(cores)
-    numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
+    torch.set_num_threads(cores_num)
+    numba.set_num_threads(min(cores_num, numba.config.NUMBA_NUM_THREADS))
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before CUDA starts
     # Unlike use_deterministic_algorithms this does not import torch's compiler, which takes a second.
@@ -176,7 +177,8 @@ def say_ranks(run: Run) -> None:
     partner = ", holds a copy of the trainer" if training.partner else ""
     roles = "play, train" if training.learner else f"play{meanwhile}{partner}"
     precision = training.learner.precision if training.learner else "-"
-    rows = run.world.collect([run.world.rank, run.world.host, setup.cores, f"{setup.device}{name}", setup.engine_choice,
+    cores_words = cores.in_words(setup.cores, cores.Allowed.here(run.world.host))
+    rows = run.world.collect([run.world.rank, run.world.host, cores_words, f"{setup.device}{name}", setup.engine_choice,
                               precision, roles])  # fmt: skip
     run.report.status.begin(run, [(host, place, does) for _, host, _, place, *_, does in rows])
     for line in console.table([("rank", "host", "cores", "device", "self-play engine", "training", "roles"), *rows]):
@@ -196,8 +198,6 @@ def _say_start(run):
     say_ranks(run)
     for line in placement.remarks(world.hosts, gpus):
         say("  note: %s", line)
-    if unknown := sorted(config.selfplay.weights.keys() - set(world.hosts)):
-        say("  note: selfplay.weights names %s, but the hosts are %s", ", ".join(unknown), ", ".join(gpus))
     search = config.search
     if search.full_share < 1 and search.fast_simulations >= search.simulations:
         say("  note: search.fast_simulations is %d, search.simulations %d: fast searches are no shorter than full ones",
@@ -205,7 +205,8 @@ def _say_start(run):
     trees = len(run.playing.player.live)
     one = run.playing.player.search.trees.num_bytes / trees
     parameters = resnet.parameters_num(run.training.network)
-    say("  network %d x %d, %s parameters; %d games at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
-        config.network.blocks, config.network.channels, f"{parameters:,}", trees, one / 1024, one * trees / 2**20)
+    say("  network %d x %d, %s parameters; %s at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
+        config.network.blocks, config.network.channels, f"{parameters:,}", counted(trees, "game"), one / 1024,
+        one * trees / 2**20)
     if limits := world.limits():
         say("  %s", limits)

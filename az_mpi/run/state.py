@@ -14,6 +14,7 @@ import torch
 
 from az_mpi.config.schema import Config
 from az_mpi.core import signals
+from az_mpi.core.printing import counted
 from az_mpi.games.base import Game
 from az_mpi.liveness.monitor import Monitor
 from az_mpi.mpi.control_channel import ControlChannel
@@ -191,5 +192,6 @@ class Run:
         """Return how far the run has come, in words."""
         progress, config = self.progress, self.setup.config
         hours = f"{progress.hours:.2f} of {config.train.hours:.2f} hours, " if config.train.hours else ""
-        return (f"iteration {progress.iteration} of {config.iterations}, {hours}{progress.games_num:,} games, "
-                f"{progress.positions_num:,} positions, {progress.step:,} steps")
+        return (f"iteration {progress.iteration} of {config.iterations}, {hours}"
+                f"{counted(progress.games_num, 'game')}, {counted(progress.positions_num, 'position')}, "
+                f"{counted(progress.step, 'step')}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from az_mpi.core.host_names import value_here
 from az_mpi.liveness import watchdog
 from az_mpi.selfplay.record import game_ids
 
@@ -44,14 +45,15 @@ class Quota:
         ids = game_ids(iteration, 0, np.arange(settings.games_num))
         self._missing = np.flatnonzero(~np.isin(ids, np.array(stored, np.uint64)))  # indices of deterministic games
         self._missing_num = settings.games_num - len(stored)
+        weigh = settings.deterministic and settings.weights
+        self._weights = world.collect(value_here(settings.weights, 1.0)) if weigh else [1.0] * world.size
 
     def play(self, player: Player, control: ControlChannel, attempt: int, finished_before: int,
              on_progress: Callable[[int, int], object], every_s: float) -> Total | None:
         """Play until the quota is reached, an exchange is due or a rank has a request; return the total that says so,
         or None if no game is missing. The arguments are those of `play_until`."""
         if self._settings.deterministic:
-            weights = [self._settings.weights.get(host, 1.0) for host in self._world.hosts]
-            return play_share(player, control, self._iteration, attempt, self._missing, weights, on_progress)
+            return play_share(player, control, self._iteration, attempt, self._missing, self._weights, on_progress)
         if self._missing_num <= 0:
             return None
         return play_until(player, control, self._iteration, attempt, finished_before, self._missing_num, on_progress,

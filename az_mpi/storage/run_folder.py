@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import stat
 import subprocess
 import time
@@ -16,12 +17,13 @@ from typing import Any
 
 from az_mpi import __version__
 from az_mpi.config import load as configuration
-from az_mpi.config.command_line import Arguments
+from az_mpi.config.command_line import PROG, Arguments
 from az_mpi.config.schema import Config
 from az_mpi.core import files
 from az_mpi.core.files import claim_text, is_there, names, passes, read_json, remove_leftovers, set_aside, write_text
 from az_mpi.core.host_facts import package_versions
-from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.core.printing import counted
+from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.storage import lock, plugin_sources
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
@@ -170,7 +172,7 @@ def newest_start(path: str | Path) -> tuple[dict[str, Any], Path]:
         return found
     raise RunFolderError(
         f"--logdir {path}: holds no run (no readable {known[-1].name})\n"
-        "  give --config_file to start one, or the folder of a run"
+        "  name the folder of a run (--logdir of run_dist.py)"
     )
 
 
@@ -187,7 +189,26 @@ def config_of(given: Arguments) -> Config:
     Raises what `recorded_config` raises."""
     if given.config_file:
         return configuration.load(given.config_file, given.overrides, given.sources)
+    check_there(given)
     return recorded_config(given.logdir, given.overrides, given.sources)
+
+
+def check_there(given: Arguments) -> None:
+    """Raise RunFolderError if run_dist.py's arguments name a folder without a run and do not start one: the text has
+    the command that does."""
+    if holds_run(given.logdir):
+        return
+    settings = [word for key, value in given.overrides.items() for word in (
+        "--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]  # fmt: skip
+    file = str(given.config_file or "configs/smoke.json")
+    command = shlex.join([*PROG.split(), "--config_file", file, "--logdir", str(given.logdir), *settings])
+    if given.mode == "train":
+        what, how = "a new run needs a configuration", "give one"
+    else:
+        what, how = f"--mode {given.mode} takes the network of a run that is there", "train one first"
+    raise RunFolderError(f"--logdir {given.logdir}: holds no run, and {what}\n"
+                         f"  {how}: {escape(command)}\n"
+                         "  or name the folder of a run with --logdir")
 
 
 def check_sources(path: str | Path, config: Config, allowed: bool) -> None:
@@ -212,7 +233,8 @@ def check_room(path: str | Path, checkpoint_bytes: int, keep: int, games_bytes: 
         later = holds_run(path) and needed < room.f_blocks * room.f_frsize
         raise (NotNow if later else RunFolderError)(
             f"--logdir {path}: {free / 2**20:,.1f} MiB are free there, this run needs at least {needed / 2**20:,.1f}: "
-            f"{missing} checkpoints of {checkpoint_bytes / 2**20:,.1f} MiB, {games_bytes / 2**20:,.1f} MiB of games\n"
+            f"{counted(missing, 'checkpoint')} of {checkpoint_bytes / 2**20:,.1f} MiB, "
+            f"{games_bytes / 2**20:,.1f} MiB of games\n"
             "  make room, name a --logdir elsewhere, or keep fewer: --set checkpoint.keep=1"
         )
 

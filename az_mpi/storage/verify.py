@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from az_mpi.core import files
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import NotNow, Refusal
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def repaired(run: Path, game: Game) -> Findings:
             done.append(_aside(path))
         if before.leftovers:
             files.remove_leftovers(run)
-            done.append(f"{len(before.leftovers)} files of killed writers removed")
+            done.append(f"{counted(len(before.leftovers), 'file')} of killed writers removed")
         if (before.damaged or before.links_wrong) and (run / "games").is_dir():
             segment.link_all(run / "games", run / "games.h5")
             done.append(f"{run / 'games.h5'} links to all segments")
@@ -137,8 +138,8 @@ class Findings:
     def lines(self) -> list[str]:
         """Return everything as lines for people."""
         count = self.counts
-        lines = [f"{self.run}: {count['checkpoints_num']} checkpoints, {count['segments_num']} segments with "
-                 f"{count['games_num']:,} games and {count['positions_num']:,} positions are whole"]
+        found = [counted(count[f"{noun}s_num"], noun) for noun in ("checkpoint", "segment", "game", "position")]
+        lines = ["{}: {}, {} with {} and {} are whole".format(self.run, *found)]
         lines += [f"  mended: {text}" for text in self.repaired]
         lines += [f"  note: {text}" for text in self.notes]
         lines += [f"  WRONG: {path.relative_to(self.run)}: {text}" for path, text in self.problems]

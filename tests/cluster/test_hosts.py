@@ -119,3 +119,12 @@ def test_root_host_chooses_and_is_one_of_the_hosts(mpirun, checkout):
     assert done.stderr.count('"node3" is none of the hosts of this job: node1, node2') == 1
     assert not (checkout / "run").exists()
     assert [row[1] for row in table(mpirun(*words, "train.root_host=node2"))] == ["node2", "node1"]
+
+
+def test_torch_connects_in_silence_where_addresses_have_no_names(machine):
+    """torch looks up the name of each address that it connects to, and warned once for each rank."""
+    program = ROOT / "tests/cluster/programs/connect_store.py"
+    done = machine.run(sys.executable, program, PYTHONPATH=ROOT)
+    assert (done.stdout, done.stderr, done.returncode) == ("value\n", "", 0)
+    loud = machine.run(sys.executable, program, PYTHONPATH=ROOT, TORCH_CPP_LOG_LEVEL="WARNING")
+    assert "hostname of the client socket cannot be retrieved" in loud.stderr, "the test sees what torch says"

@@ -220,6 +220,10 @@ def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):
     assert sorted((tmp_path / "run" / "checkpoints").rglob("*")) == before
     missing = mpirun(2, "run_dist.py", "--mode", "eval", "--logdir", tmp_path / "none", status=2)
     assert missing.stderr.count("holds no run") == 1
+    missing = mpirun(2, "run_dist.py", "--mode", "selfplay", "--config_file", "configs/smoke.json", "--logdir",
+                     tmp_path / "none", status=2)
+    assert missing.stderr.count("holds no run") == 1 and "train one first: python run_dist.py" in missing.stderr
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.slow

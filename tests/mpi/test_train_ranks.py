@@ -106,13 +106,17 @@ def test_root_host_is_every_rank_of_one_host(mpirun, tmp_path):
 
 
 def test_a_deterministic_quota_is_split_by_weight_and_the_others_wait(mpirun, tmp_path):
-    weights = json.dumps({socket.gethostname(): 3.0, "elsewhere": 2})
+    weights = json.dumps({"localhost": 3.0})
     options = [*OPTIONS, "--set", "selfplay.deterministic=true", "--set", "iterations=2", "--set", "train.ranks=1"]
     done = mpirun(3, "run_dist.py", *options, "--set", f"selfplay.weights={weights}", "--logdir", tmp_path / "run")
-    assert "selfplay.weights names elsewhere, but the hosts are" in done.stdout
     for record in iterations(tmp_path / "run"):
         assert record["games_by_rank"] == [6, 5, 5] and record["mean_staleness"] == 0
         assert "meanwhile_simulations_per_s" not in record
+    wrong = json.dumps({socket.gethostname(): 3.0, "elsewhere": 2})
+    done = mpirun(3, "run_dist.py", *options, "--set", f"selfplay.weights={wrong}", "--logdir", tmp_path / "new",
+                  status=2)
+    assert done.stderr.count('selfplay.weights: "elsewhere" is none of the hosts of this job') == 1
+    assert not (tmp_path / "new").exists()
 
 
 def test_games_travel_as_they_are_finished(mpirun, tmp_path):

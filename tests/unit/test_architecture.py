@@ -194,8 +194,7 @@ def test_configuration_and_command_line_load_nothing_big(module):
 
 
 @pytest.mark.parametrize("options", [
-    ["--help"], ["--version"], ["--help_config"], ["--config_file", "configs/tictactoe.json", "--check_config"],
-    ["--config_file", "examples/own_game.json", "--check_config"],
+    ["--help"], ["--version"], ["--help_config"],
 ])  # fmt: skip
 def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()

@@ -76,7 +76,9 @@ def test_of_several_options_for_a_key_the_last_counts():
 # (arguments, what must be said)
 BAD_USAGE = [
     ([], "--config_file FILE is needed"),
-    (["--mode", "eval"], "or --logdir of an existing run"),
+    (["--mode", "eval"], "or --logdir DIR of an existing run"),
+    (["--set", "game=hex", "--np", "a b"], "no option --np"),
+    (["--set", "game=hex(size=5)"], "python run_dist.py --config_file configs/smoke.json --set 'game=hex(size=5)'\n"),
     (["--fresh"], "--config_file FILE is needed"),
     ([*FILE, "--mode", "trian"], "'trian'"),
     ([*FILE, "--mode"], "--mode"),
@@ -92,7 +94,11 @@ BAD_USAGE = [
     ([*FILE, "-n", "4"], "no option -n"),
     ([*FILE, "--\x1b[31m"], "no option --\\u001b[31m"),
     (["x.json"], "did you mean --config_file x.json?"),
-    ([*FILE, "extra"], "extra belongs to no option"),
+    ([*FILE, "extra"], '"extra" belongs to no option\n'),
+    ([*FILE, " ", "--fresh"], '" " belongs to no option\n  a backslash at the end of a line'),
+    ([*FILE, "\t"], '"\\t" belongs to no option\n  a backslash at the end of a line'),
+    ([*FILE, "--mixed_precision"], "allowed: auto, true, false\n"),
+    ([*FILE, "--mode", "--fresh"], "allowed: train, eval, selfplay\n"),
     ([*FILE, "--fresh=1"], "--fresh"),
     ([*FILE, "--set"], "--set"),
     ([*FILE, "--set", "seed"], '"seed" is not KEY=VALUE'),

@@ -32,7 +32,7 @@ def rank(host="node1", **changes):
         "threads": {},
         "libraries": {name: {"version": "1.0", "import_s": 1.0} for name in facts.probe.LIBRARIES},
         "mpirun": {"path": "/venv/bin/mpirun", "version": OPEN_MPI},
-        "cores": list(range(8)), "cores_num": 8, "quota": None, "load": 0.1,
+        "cores": list(range(8)), "cores_num": 8, "quotas": {}, "load": 0.1,
         "memory": {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": None},
     }
     made["libraries"]["mpi4py"] |= {"vendor": "Open MPI", "mpi_version": "5.0.9", "standard": "3.1",
@@ -172,7 +172,7 @@ def test_devices_are_tables_and_broken_or_shared_ones_are_told():
     assert "the GPU of rank 1 does not work: RuntimeError: CUDA error" in words(found, PROBLEM)
     assert not words(found, WARNING) and "3 of 3 ranks have a GPU" in words(found, OK)
     assert "share a GPU of node1 without NVIDIA's Multi-Process Service" in words(found, OK)
-    assert table[2] == (1, "node1", 8, "cuda:1 H200, 150 GiB, NCCL 2.29.7")
+    assert table[2] == (1, "node1", "2", "cuda:1 H200, 150 GiB, NCCL 2.29.7")
     found, _ = machine.devices([one | {"mps": True} for one in ranks])
     assert "share" not in words(found, OK)
     for name, one in zip("cde", ranks):  # each sees one GPU, which is another one
@@ -186,12 +186,19 @@ def test_devices_are_tables_and_broken_or_shared_ones_are_told():
 @pytest.mark.parametrize("cores, ranks_num, said", [
     ({"cores": [3]}, 1, "may run on 1 of 8 cores"),
     ({"cores": [0, 1]}, 3, "fewer than ranks"),
-    ({"quota": 2.5}, 1, "cgroup quota of 2.5"),
+    ({"quotas": {"a": 2.5}}, 3, "cgroup quota of 2.5, fewer than ranks"),
     ({"cores_num": 2, "cores": [0, 1], "load": 5.0}, 1, "a load of 5.0 on 2 cores"),
 ])  # fmt: skip
 def test_cores_that_ranks_cannot_use_are_told(cores, ranks_num, said):
     found = machine.cores([rank(**cores) for _ in range(ranks_num)])
     assert said in words(found, WARNING)
+
+
+def test_ranks_within_a_quota_are_told_how_many_cores_they_use():
+    [check] = machine.cores([rank(quotas={"a": 2.5}), rank(quotas={"a": 2.5})])
+    assert check.level == OK and "quota of 2.5: the ranks use 1 + 1" in check.text
+    _, table = machine.devices([rank(quotas={"a": 2.5, "b": 100.0}), rank("node2", quotas={"a": 9.0})])
+    assert [row[2] for row in table] == ["cores", "2, quota 2.5", "8"]
 
 
 def test_variables_that_keep_threads_from_cores_are_told():
@@ -205,31 +212,24 @@ def test_variables_that_keep_threads_from_cores_are_told():
 def test_too_little_memory_is_told_by_host():
     memory = {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": 3 * 2**29}
     found = machine.memory([rank(memory=memory), rank(memory=memory), rank("node2")])
-    assert "node1" in words(found, WARNING) and "limit of 1.50 GiB, for 2 rank(s)" in words(found, WARNING)
+    assert "node1" in words(found, WARNING) and "limit of 1.50 GiB, for 2 ranks" in words(found, WARNING)
     assert "node2" in words(found, OK)
 
 
-def test_limits_of_cgroups_are_the_smallest_on_the_way_up(tmp_path):
+def test_memory_limits_of_cgroups_are_the_smallest_on_the_way_up(tmp_path):
     two = {"own": str(tmp_path / "own"), "mount": str(tmp_path / "two")}
     (tmp_path / "own").write_text("0::/job/step\n")
     (tmp_path / "two/job/step").mkdir(parents=True)
-    (tmp_path / "two/job/step/cpu.max").write_text("400000 100000\n")
-    (tmp_path / "two/job/cpu.max").write_text("250000 100000\n")
     (tmp_path / "two/job/memory.max").write_text("5000\n")
     (tmp_path / "two/job/step/memory.max").write_text("9000\n")
-    assert facts.cpu_quota(**two) == 2.5 and facts.memory_limit(**two) == 5000
-    (tmp_path / "two/job/cpu.max").write_text("max 100000\n")
+    assert facts.memory_limit(**two) == 5000
     (tmp_path / "two/job/memory.max").write_text("max\n")
-    assert facts.cpu_quota(**two) == 4.0 and facts.memory_limit(**two) == 9000
+    assert facts.memory_limit(**two) == 9000
     one = {"own": str(tmp_path / "own1"), "mount": str(tmp_path / "one")}
-    (tmp_path / "own1").write_text("3:cpu,cpuacct:/job\n2:memory:/elsewhere/in/a/container\n1:name=systemd:/x\n")
-    (tmp_path / "one/cpu/job").mkdir(parents=True)
-    (tmp_path / "one/memory").mkdir()
-    (tmp_path / "one/cpu/cpu.cfs_quota_us").write_text("-1\n")
-    (tmp_path / "one/cpu/job/cpu.cfs_quota_us").write_text("150000\n")
-    (tmp_path / "one/cpu/job/cpu.cfs_period_us").write_text("100000\n")
+    (tmp_path / "own1").write_text("2:memory:/elsewhere/in/a/container\n1:name=systemd:/x\n")
+    (tmp_path / "one/memory").mkdir(parents=True)
     (tmp_path / "one/memory/memory.limit_in_bytes").write_text("9223372036854771712\n")
-    assert facts.cpu_quota(**one) == 1.5 and facts.memory_limit(**one) is None
+    assert facts.memory_limit(**one) is None
     (tmp_path / "one/memory/memory.limit_in_bytes").write_text("7000\n")
     assert facts.memory_limit(**one) == 7000
 
@@ -307,8 +307,8 @@ def test_one_rank_alone_tries_the_whole_folder(tmp_path):
     assert figures["folder"]["write_mb_per_s"] > 0 and figures["folder"]["read_mb_per_s"] > 0
 
 
-FIGURES = {"hosts": ["node1", "node2"], "moves_per_s": [30.0, 60.0], "simulations_per_s": [300.0, 600.0],
-           "mean_length": 10.0, "length_from": "test",
+FIGURES = {"hosts": ["node1", "node2"], "weights": [1.0, 1.0], "moves_per_s": [30.0, 60.0],
+           "simulations_per_s": [300.0, 600.0], "mean_length": 10.0, "length_from": "test",
            "step_s": 0.5, "trainers": [True, True], "peak_bytes": [2**30, 2**30]}
 
 
@@ -326,8 +326,8 @@ def test_predictions_by_hand():
     # Even shares: two ranks of 3 games/s.
     assert trial.predict(settings(selfplay__deterministic=True), FIGURES)["play_s"] == 15
     # 3 and 6 games/s, in shares of 1 to 4: the second rank takes 72 of 90 games, 12 s.
-    uneven = settings(selfplay__deterministic=True, selfplay__weights={"node2": 4.0})
-    assert trial.predict(uneven, FIGURES)["play_s"] == pytest.approx(12)
+    uneven = FIGURES | {"weights": [1.0, 4.0]}
+    assert trial.predict(settings(selfplay__deterministic=True), uneven)["play_s"] == pytest.approx(12)
     # 18 steps an iteration reach 40 steps in the third.
     assert trial.predict(settings(train__max_steps=40), FIGURES)["iterations"] == 3
     # 100 s are over in the sixth iteration of 19 s.

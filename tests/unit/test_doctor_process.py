@@ -36,7 +36,7 @@ def test_what_was_written_is_removed_also_when_the_process_is_killed(tmp_path):
 
 
 @pytest.mark.parametrize("options, said", [
-    (["--jason"], "unrecognized arguments: --jason"),
+    (["--jason"], "there is no option --jason; did you mean --json?"),
     (["--seconds", "0"], "no number above 0"),
     (["--seconds", "nan"], "no number above 0"),
     (["--logdir", ""], "the name is empty"),

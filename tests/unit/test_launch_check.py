@@ -165,7 +165,8 @@ def test_a_token_goes_when_the_launcher_is_told_to_stop(tmp_path, look):
 
 
 def answers_of(**networks):
-    return {name: {"facts": SimpleNamespace(networks=found, cores=range(8))} for name, found in networks.items()}
+    made = {name: SimpleNamespace(networks=found, usable_cores=lambda: 8) for name, found in networks.items()}
+    return {name: {"facts": facts} for name, facts in made.items()}
 
 
 LAN, BRIDGE, FAST = "10.0.0.0/24", "172.17.0.0/16", "192.168.5.0/24"

@@ -1,9 +1,13 @@
-"""Which host is root: what stands first in an mpirun's list, and in which order ranks are then."""
+"""Which host is root: what stands first in an mpirun's list, and in which order ranks are then. And the other hosts
+that a configuration names."""
 
 import pytest
 
+from az_mpi.config.playing import Selfplay
+from az_mpi.core import host_names
 from az_mpi.core.problems import Refusal
-from az_mpi.mpi import root_host
+from az_mpi.mpi import named_hosts, root_host
+from az_mpi.mpi.alone import Alone
 
 HOSTFILE = "# ours\n\n  node3 slots=2 # the trainer\nnode1 slots=2\n"
 
@@ -55,18 +59,46 @@ def test_the_ranks_of_the_host_chosen_come_first(wanted, listed, result):
 
 
 def test_a_host_that_is_not_there_is_refused_unless_it_was_lost(monkeypatch):
-    for variable in (root_host.RESTARTS, "SLURM_RESTART_COUNT"):
+    for variable in (named_hosts.RESTARTS, "SLURM_RESTART_COUNT"):
         monkeypatch.delenv(variable, raising=False)
     job = Job()
     job.listed = job.wanted = "node9"
     with pytest.raises(Refusal, match='"node9" is none of the hosts of this job: node1, node2'):
         root_host.order(job, "node9")
-    for variable in (root_host.RESTARTS, "SLURM_RESTART_COUNT"):
+    for variable in (named_hosts.RESTARTS, "SLURM_RESTART_COUNT"):
         monkeypatch.setenv(variable, "1")
         assert root_host.order(job, "node9") is job
         monkeypatch.setenv(variable, "0")
 
 
 def test_a_name_of_this_machine():
-    assert root_host.is_here("localhost") and root_host.is_here("127.0.0.1") and root_host.is_here("127.0.0.9")
-    assert not root_host.is_here("203.0.113.7") and not root_host.is_here("no-such-host.invalid")
+    assert host_names.is_here("localhost") and host_names.is_here("127.0.0.1") and host_names.is_here("127.0.0.9")
+    assert not host_names.is_here("203.0.113.7") and not host_names.is_here("no-such-host.invalid")
+
+
+def test_the_short_name_of_a_host_means_it_and_so_does_the_full_one(monkeypatch):
+    monkeypatch.setattr(host_names.socket, "gethostname", lambda: "Node7.cluster.example")
+    assert host_names.is_here("node7") and host_names.is_here("node7.cluster.EXAMPLE")
+    assert not host_names.is_here("node8") and not host_names.is_here("cluster.example")
+    values = {"node8": 2.0, "node7": 3.0}
+    assert host_names.value_here(values, 1.0) == 3.0 and host_names.value_here({"node8": 2.0}, 1.0) == 1.0
+
+
+def weights(deterministic=True, **values):
+    return Selfplay(deterministic=deterministic, weights=values)
+
+
+def test_weights_that_would_not_count_are_refused(monkeypatch):
+    for variable in (named_hosts.RESTARTS, "SLURM_RESTART_COUNT"):
+        monkeypatch.delenv(variable, raising=False)
+    world = Alone()
+    named_hosts.check_weights(weights(False), world)
+    named_hosts.check_weights(weights(localhost=2.0), world)
+    with pytest.raises(Refusal, match="they count only with selfplay.deterministic"):
+        named_hosts.check_weights(weights(False, localhost=2.0), world)
+    with pytest.raises(Refusal, match='selfplay.weights: "node9" is none of the hosts of this job: ' + world.host):
+        named_hosts.check_weights(weights(localhost=2.0, node9=1.0), world)
+    with pytest.raises(Refusal, match="localhost and 127.0.0.1 are one host"):
+        named_hosts.check_weights(weights(localhost=2.0, **{"127.0.0.1": 1.0}), world)
+    monkeypatch.setenv(named_hosts.RESTARTS, "1")
+    named_hosts.check_weights(weights(localhost=2.0, node9=1.0), world)  # its host may be lost

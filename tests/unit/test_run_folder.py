@@ -3,12 +3,14 @@
 import errno
 import json
 import os
+import shlex
 from types import SimpleNamespace
 
 import pytest
 from helpers import make_config
 
 from az_mpi import __version__
+from az_mpi.config import command_line
 from az_mpi.config import load as configuration
 from az_mpi.core import files
 from az_mpi.core.problems import ConfigError, NotNow, Refusal
@@ -254,6 +256,26 @@ def test_a_folder_without_a_run_is_told(tmp_path, content):
     with pytest.raises(RunFolderError, match="holds no run") as caught:
         recorded_config(tmp_path)
     assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("words, said", [
+    (["--mode", "selfplay", "--config_file", "a b.json"],
+     "--mode selfplay takes the network of a run that is there\n  train one first: python run_dist.py --config_file "
+     "'a b.json' --logdir "),
+    (["--mode", "eval"], "train one first: python run_dist.py --config_file configs/smoke.json --logdir "),
+    (["--set", "game=hex(size=5)", "--games_num", "7"],
+     "a new run needs a configuration\n  give one: python run_dist.py --config_file configs/smoke.json --logdir "),
+])
+def test_a_command_for_a_run_that_is_not_there_is_told_the_command_that_makes_it(tmp_path, words, said):
+    """The command of the text can be given as it is: it starts the run."""
+    given = command_line.parse([*words, "--logdir", str(tmp_path / "new")])
+    with pytest.raises(RunFolderError) as caught:
+        run_folder.check_there(given)
+    assert said in str(caught.value)
+    command = next(line for line in str(caught.value).splitlines() if "run_dist.py" in line).partition(": ")[2]
+    again = command_line.parse(shlex.split(command)[2:])
+    assert (again.mode, again.logdir, again.overrides) == ("train", tmp_path / "new", given.overrides)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path):

@@ -60,6 +60,20 @@ def test_the_text_by_hand():
     ]
 
 
+def test_where_the_ranks_have_other_games_than_the_run_the_text_says_what_each_counts():
+    """Games of the iteration under way, and of earlier starts of the run, make the difference."""
+    text = status_text.render(VALUES | {"games_num": 300})
+    assert "Games of the ranks: 1,500 in all" in text and "complete iterations" in text
+    assert "Games of the ranks: 1,500 in all" in status_text.render(VALUES | {"games_num": None})
+
+
+def test_one_of_a_kind_is_told_in_the_singular():
+    text = status_text.render(VALUES | {"games_num": 1, "positions_num": 1, "step": 1})
+    assert "; 1 game, 1 position, 1 step before it" in text
+    assert "; - games, - positions, - steps before it" in status_text.render(
+        VALUES | {"games_num": None, "positions_num": None, "step": None})
+
+
 def test_a_run_that_is_over_is_in_no_iteration_any_more():
     text = status_text.render(VALUES | {"job": "finished", "iteration": 3})  # of 10: by train.hours
     assert "iteration  3 of 10; 1,500 games, 32,000 positions, 410 steps in all" in text

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from az_mpi.config import load as configuration
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor import plan, suggest, trial
+from az_mpi.launch import hosts
 
 ROOT = Path(__file__).parents[2]
 FEW, MANY = plan.Rules(legal_num=6, ply_us=1, length=30), plan.Rules(legal_num=250, ply_us=1, length=300)
@@ -150,6 +152,20 @@ def test_several_hosts_are_looked_at_unless_it_is_told_not_to(tmp_path, monkeypa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("given, words", [
+    ({"np": 2}, "mpirun -np 2 -H localhost:2 python run_dist.py"),
+    ({"hosts": "localhost:3"}, "mpirun -np 3 -H localhost:3 python run_dist.py"),
+    ({"hosts": "192.0.2.1:2,192.0.2.2:2", "np": 3},
+     "python -m az_mpi launch --np 3 --hosts 192.0.2.1:2,192.0.2.2:2 --"),
+    ({"hosts": "192.0.2.1:2"}, "python -m az_mpi launch --hosts 192.0.2.1:2 --"),
+])
+def test_one_machine_is_started_by_mpirun_and_others_by_launch(monkeypatch, given, words):
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    options = Namespace(**{"np": None, "hosts": None, "hostfile": None, "no_check": False} | given)
+    chosen, ranks_num = hosts.choose(hosts.listed(options), np=options.np)
+    assert " ".join(suggest._start(options, chosen, ranks_num)) == words
+
+
 @pytest.mark.process
 def test_a_game_of_ones_own_gets_a_configuration_that_run_dist_takes(tmp_path):
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -160,5 +176,6 @@ def test_a_game_of_ones_own_gets_a_configuration_that_run_dist_takes(tmp_path):
     told = json.loads(done.stdout)
     config = configuration.load(tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text()) == told["config"] and "own_game.py" in config.game
-    assert trial.predict(config, told["figures"])["hours"] <= 0.01 and str(tmp_path / "a.json") in told["next"]
+    assert trial.predict(config, told["figures"])["hours"] <= 0.01
+    assert told["next"] == f"mpirun -np 1 python run_dist.py --config_file {tmp_path}/a.json --logdir runs/a"
     assert told["prediction"]["games_per_s"] > 0 and len(told["tried"]) >= 1

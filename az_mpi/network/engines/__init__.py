@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import NotHere, Refusal
 from az_mpi.core.registry import ENGINES
 from az_mpi.games.base import Game
 from az_mpi.network.engines import int8, openvino_engine
@@ -83,8 +83,11 @@ def with_torch(network: torch.nn.Module, game: Game, device: torch.device, preci
                reason: str = CONFIGURED) -> Engine:
     """Return a PyTorch engine on the rank's GPU, or on the CPU if it has none."""
     if precision == "int8":
-        raise _lacking("int8", "only OpenVINO on a processor has it; here the engine would be torch"
-                       + f" ({reason.removeprefix('auto: ')})" * reason.startswith("auto: "))
+        if reason == CONFIGURED:
+            raise Refusal('network.precision = "int8"\n  only OpenVINO has it, and network.engine = "torch"\n'
+                          "  let each rank choose with --set network.engine=auto")
+        raise _lacking("int8", "only OpenVINO on a processor has it; here the engine would be torch "
+                       f"({reason.removeprefix('auto: ')})")
     precision, why = _precision(device, precision)
     if device.type == "cuda":
         from az_mpi.network.engines.cuda_engine import CudaEngine
@@ -104,7 +107,7 @@ def _precision(device, wanted):
 
 
 def _lacking(precision, what):
-    return Refusal(f'network.precision = "{precision}"\n  {what}\n'
+    return NotHere(f'network.precision = "{precision}"\n  {what}\n'
                    "  let each rank choose with --set network.precision=auto")
 
 
