@@ -8,8 +8,6 @@ import numpy as np
 import torch
 
 from az_mpi.config import schema
-from az_mpi.core import files
-from az_mpi.core.problems import Refusal, escape
 from az_mpi.games.base import Game
 from az_mpi.mpi.world import World
 from az_mpi.network import engines
@@ -20,7 +18,6 @@ from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.play import trained_network
 from az_mpi.search import make_search
 from az_mpi.search.puct import Search
-from az_mpi.storage import checkpoint
 
 BATCH_MAX, BATCH_S, FAST = 128, 0.02, 0.85  # see `LoadedPlayer.leaves_at_once`
 EVALUATED = 0.5  # of a tree's leaves; the others are in the cache, or are found twice
@@ -118,19 +115,3 @@ def on_rank(world: World) -> dict[str, Any]:
     from az_mpi.mpi import placement  # not at the top: `load_player` needs no MPI
 
     return {"threads": world.cores(), "device": placement.choose_device(world)}
-
-
-def find_network(run: Path, name: str) -> Path:
-    """Return the path for `load_player` of a network of a run: "newest" for the newest checkpoint, "best" for the best
-    network so far, or a name as in RUN/checkpoints or RUN/best. Raises Refusal, which lists the names."""
-    if name == "newest" and (run.suffix in (".onnx", ".safetensors") or trained_network.zoo_file(run)):
-        return run
-    saved = checkpoint.find(run / "checkpoints")
-    best = [run / "best" / file for file in files.names(run / "best") if file.endswith(".safetensors")]
-    named = {path.stem: path for path in (*sorted(best), *saved)}  # a checkpoint before a best network of its name
-    path = {"newest": run, "best": max(best, default=None)}.get(name, named.get(name.removesuffix(".safetensors")))
-    if path is None:
-        trained_network.run_of(run)
-        there = ["newest", *["best"] * bool(best), *sorted(named)]
-        raise Refusal(f"{run} has no network {escape(name)}\n  there are: {', '.join(there)}")
-    return path

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE
 from az_mpi.core.problems import Refusal, write_file
+from az_mpi.play.network_paths import find_network
 from az_mpi.play.options import add_checkpoint
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def main(arguments: list[str]) -> int:
     if given.file.exists() and not (given.overwrite and given.file.is_file()):
         raise Refusal(f"{given.file} is there already\n  name another file, or replace it with --overwrite")
     from az_mpi.play import trained_network
-    from az_mpi.play.loaded_player import find_network
 
     found = trained_network.read(find_network(given.run, given.checkpoint))
     content = WRITERS[given.to](found)
