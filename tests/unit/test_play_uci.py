@@ -227,11 +227,11 @@ def test_it_ends_within_a_second(tmp_path, how, status):
 
 
 def started(run):
-    """Return a process that has answered "uci"."""
+    """Return a process that has answered "uci", and has loaded its network."""
     process = engine_process(sys.executable, "-m", "az_mpi", "uci", run)
-    process.stdin.write("uci\n")
+    process.stdin.write("uci\nisready\n")
     process.stdin.flush()
-    while process.stdout.readline() != "uciok\n":
+    while process.stdout.readline() != "readyok\n":
         assert process.poll() is None, process.stderr.read()
     return process
 
