@@ -14,7 +14,7 @@ from az_mpi.config.schema import Config
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import parse
-from az_mpi.games.base import Game
+from az_mpi.games.base import Game, described_planes
 from az_mpi.network import resnet
 from az_mpi.play.export import onnx_file
 from az_mpi.play.network_paths import none_whole, not_exported, run_above, run_of, zoo_file
@@ -40,7 +40,9 @@ class TrainedNetwork(NamedTuple):
         values = configuration.nested(configuration.without_folders(config))  # it may be read on another machine
         kept = {name: value for name, value in values.items() if name in KEPT}
         outputs = list(self.network.heads)
-        rows = {"iteration": self.iteration, "planes_shape": self.game.planes_shape, "heads": outputs,
+        planes, board = described_planes(self.game)
+        rows = {"iteration": self.iteration, "planes_shape": self.game.planes_shape, "planes": planes,
+                "planes_rows": board, "heads": outputs,
                 "actions": self._names_of_actions(), "config": kept}  # fmt: skip
         return {"az_mpi": __version__, "game": self.game.name} | {name: json.dumps(row) for name, row in rows.items()}
 

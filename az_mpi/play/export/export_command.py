@@ -69,7 +69,8 @@ def graph_of(network: "ResNet") -> tuple[list, dict[str, str]]:
         return graph.operations(network)
     except Exception as error:  # a user's own head may compute anything
         raise Refusal(f"the network cannot be written as plain operations: {error}\n"
-                      "  try --to torchscript") from error
+                      "  try --to torchscript, which takes any of torch; docs/play.md says what the other formats take"
+                      ) from error  # fmt: skip
 
 
 def torchscript(found: "TrainedNetwork") -> bytes:
