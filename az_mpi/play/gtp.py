@@ -164,8 +164,16 @@ class GtpEngine(LineEngine):
             raise GtpError(f"illegal move: if {NAMES[1 - colour]} passes, the game is over")
         return 1
 
+    def _sits_out(self, colour):
+        """Return whether the other player, who made the last move, is to move again. A program that alternates colours
+        asks for a move of this player meanwhile, or reports a pass."""
+        before = self.session.before
+        others = 1 - colour
+        return (before is not None and not self.session.over and self.session.to_play == others
+                and self.session.game.to_play(before[None])[0] == others)  # fmt: skip
+
     def _play(self, colour, vertex):
-        if self.session.over and vertex.lower() == PASS:
+        if vertex.lower() == PASS and (self.session.over or self._sits_out(colour)):
             self._plies.append(0)
             return
         if self.session.over:
@@ -185,7 +193,7 @@ class GtpEngine(LineEngine):
     def _genmove(self, colour, report=lambda is_last: None):
         """Think and play. report(whether it is the last time): called after each step of the search."""
         begun = time.monotonic()
-        if self.session.over:
+        if self.session.over or self._sits_out(colour):
             self._plies.append(0)
             return PASS
         passes = self._give_turn(colour)
@@ -199,7 +207,7 @@ class GtpEngine(LineEngine):
         return vertex
 
     def _reg_genmove(self, colour):
-        if self.session.over:
+        if self.session.over or self._sits_out(colour):
             return PASS
         passes = self._give_turn(colour)
         vertex = self.vertices.of(self.session.state, self._choose(colour))
@@ -288,7 +296,7 @@ class GtpEngine(LineEngine):
         """As `_genmove`, with lines about the position while it thinks. The last line is `play` and the move."""
         asked = self._asked(words)
         colour = self.session.to_play if asked.player is None else asked.player
-        if not self.session.over:
+        if not self.session.over and not self._sits_out(colour):
             self.session.undo(self._give_turn(colour))  # a move out of turn is refused before the reply begins
         return self._told_move(write, asked, colour)
 
