@@ -49,6 +49,10 @@ class Hex(Game):
         own, other = board == 1 + second, board == 2 - second
         return np.stack([own, other, np.broadcast_to(second == 1, own.shape)], axis=1).astype(np.uint8)
 
+    def describe_planes(self):
+        planes = "stones of the player to move", "stones of the other player", "1 everywhere if player 1 is to move"
+        return planes, "row 0 is the top row of the board, which is 1 in text, and column 0 the left one, which is a"
+
     def action_to_text(self, state, action):
         return "abcdefghijklmnopqrs"[action % self.size] + str(action // self.size + 1)
 

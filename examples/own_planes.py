@@ -13,6 +13,11 @@ class Threats(connect4.Rules):
 
     planes_shape = (4, connect4.ROWS, connect4.COLUMNS)
 
+    def describe_planes(self):
+        stones, rows = super().describe_planes()
+        return (*stones, "cells where the player to move would complete four",
+                "cells where the other player would complete four"), rows
+
     def planes(self, states):
         stones = super().planes(states)
         empty = stones.sum(axis=1, keepdims=True) == 0

@@ -16,7 +16,7 @@ from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.games.base import Game
+from az_mpi.games.base import NOT_DESCRIBED, Game, described_planes
 from az_mpi.games.random_games import random_actions, random_games
 from az_mpi.network import engines, resnet
 from az_mpi.report.status_text import duration
@@ -37,6 +37,7 @@ exit codes: 0 the rules hold together, 1 they do not, 2 there is no such game
 """
 CHECKED_NUM, GAMES_NUM, BATCH, TIMED_S = 64, 32, 256, 0.1
 MIB = 2**20
+PLANES_SHOWN = 24
 
 
 def main(arguments: list[str]) -> int:
@@ -48,6 +49,7 @@ def main(arguments: list[str]) -> int:
     try:
         game = games.make(config.game)
         print(size_of(game))
+        print(planes_of(game))
         games.check(game, CHECKED_NUM)
     except (AssertionError, OwnCodeError) as why:
         print(f"broken: {why}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
@@ -69,6 +71,19 @@ def size_of(game: Game) -> str:
             f"{counted(len(game.symmetry_cells), 'symmetry', 'symmetries')}, at most "
             f"{counted(game.max_plies, 'ply', 'plies')}, "
             f"{game.state_size * game.state_dtype.itemsize:,} bytes a state")
+
+
+def planes_of(game: Game) -> str:
+    """Return what the game says of its planes as lines."""
+    texts, rows = described_planes(game)
+    if set(texts) == {NOT_DESCRIBED}:
+        num = len(game.describe_planes()[0])
+        return (f"planes: not described; describe_planes has {num} texts for {len(texts)} planes" if num else
+                "planes: not described (describe_planes would say what an exported network is fed with)")
+    lines = [f"  {k}: {text}" for k, text in enumerate(texts)]
+    if len(lines) > PLANES_SHOWN:
+        lines[PLANES_SHOWN - 1 : -1] = [f"  ... and {len(lines) - PLANES_SHOWN} more"]
+    return "\n".join([f"planes, of which {rows}:", *lines])
 
 
 def random_positions(game: Game, rng: np.random.Generator) -> tuple[np.ndarray, float]:

@@ -5,7 +5,7 @@ A state is one row of a fixed-size array, so it can be stored in a tree node, a 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,9 @@ from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME, mix
 
 ACTIONS_MAX = 2**15 - 1  # a search keeps them as int16
 DTYPES = {"state_dtype", "planes_dtype"}
+NOT_DESCRIBED = "not described"
+OWN_AND_OTHER = "stones of the player to move", "stones of the other player"  # what two planes often show
+
 
 class Board(NamedTuple):
     """A position as data, for programs that draw it: H rows from the top by W columns from the left.
@@ -110,6 +113,11 @@ class Game(ABC):
     def planes(self, states: np.ndarray) -> np.ndarray:
         """Return the network's input as the player to move sees it, planes_dtype [B, C, H, W]."""
 
+    def describe_planes(self) -> tuple[Sequence[str], str]:
+        """Return (what each plane shows, C texts; which row and column of the board the planes' first ones are), for
+        people who feed a network that was exported. By default nothing: it is "not described"."""
+        return (), ""
+
     @abstractmethod
     def show(self, state: np.ndarray) -> str:
         """Return one state, [S], as a drawing of several lines."""
@@ -171,6 +179,16 @@ class Game(ABC):
         planes = self.planes(states)
         bits = planes.view(f"u{planes.dtype.itemsize}")
         return _smallest_keys(bits.reshape(*bits.shape[:2], -1), self.symmetry_cells)
+
+
+def described_planes(game: Game) -> tuple[list[str], str]:
+    """Return `Game.describe_planes`, with "not described" for what is missing. A class that makes other planes than the
+    class that it is derived from has to describe them itself."""
+    makes, describes = (next(k for k, one in enumerate(type(game).__mro__) if name in vars(one))
+                        for name in ("planes", "describe_planes"))  # fmt: skip
+    texts, rows = game.describe_planes() if describes <= makes else ((), "")
+    known = len(texts) == game.planes_shape[0]
+    return list(texts) if known else [NOT_DESCRIBED] * game.planes_shape[0], rows or NOT_DESCRIBED
 
 
 def legal_words(game: Game, state: np.ndarray) -> dict[str, int]:

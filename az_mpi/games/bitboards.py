@@ -5,11 +5,13 @@ Cells are counted row by row from the top left. A set of cells is W unsigned int
 j // 64. A state begins with the stones of the player to move, then those of the other one; a game may keep more.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import mix
-from az_mpi.games.base import Board, Game, owners
+from az_mpi.games.base import OWN_AND_OTHER, Board, Game, owners
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SEED = 20261123  # of the numbers that keys are made of
@@ -45,6 +47,15 @@ class BitboardGame(Game):
     def planes(self, states: np.ndarray) -> np.ndarray:
         """Own stones, then the other player's; the planes after these two are 0."""
         return unpack(states, self.order, self.view(states), 2, self.planes_shape[0]).reshape(-1, *self.planes_shape)
+
+    def describe_planes(self) -> tuple[Sequence[str], str]:
+        return OWN_AND_OTHER, self.describe_rows()
+
+    def describe_rows(self) -> str:
+        """Return which row and column of the board the planes' first ones are, for player 0."""
+        columns, rows = self.labels
+        return (f"row 0 is the top row of the board, which is {rows[0]} in text, and column 0 the left one, which is "
+                f"{columns[0]}")
 
     def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return smallest_keys(states, self._key_words, self.view(states), self.beside_stones(states))

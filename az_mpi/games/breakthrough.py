@@ -4,6 +4,8 @@ counted row by row from the top left.
 Both players see the board, and count actions, as if their pieces moved up: for player 1 it is turned by half a turn.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 
@@ -54,6 +56,10 @@ class Rules(BitboardGame):
 
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _terminal(states, self.cells, self.columns)
+
+    def describe_planes(self) -> tuple[Sequence[str], str]:
+        rows = "; player 1 sees it turned by half a turn, so that the pieces of the player to move always move up"
+        return ("pieces of the player to move", "pieces of the other player"), self.describe_rows() + rows
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
         return states[:, 2].astype(np.int8)

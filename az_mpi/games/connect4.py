@@ -4,11 +4,13 @@ A state is (own stones, opponent's stones) for the player to move; the stone in 
 7 c + r. Row 6 stays empty, so that a line cannot run from the top of one column into the next.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import mix
-from az_mpi.games.base import Board, Game, owners
+from az_mpi.games.base import OWN_AND_OTHER, Board, Game, owners
 
 ROWS, COLUMNS = 6, 7
 _FULL = np.uint64(sum(1 << (7 * c + r) for c in range(COLUMNS) for r in range(ROWS)))
@@ -46,6 +48,9 @@ class Rules(Game):
 
     def planes(self, states: np.ndarray) -> np.ndarray:
         return _planes(states)
+
+    def describe_planes(self) -> tuple[Sequence[str], str]:
+        return OWN_AND_OTHER, "row 0 is the top row of the board, and column 0 the left one, which is 1 in text"
 
     def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _canonical_key(states)

@@ -6,12 +6,13 @@ whether the two before were; from bit 8 on the number of plies. Player 0 is Blac
 Shapes: B batch, N points, W words of a set of points. In kernels a board has a border all round: int8 [(size + 2)^2].
 """
 
+from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
 from numba import njit
 
-from az_mpi.games.base import require
+from az_mpi.games.base import OWN_AND_OTHER, require
 from az_mpi.games.bitboards import BitboardGame, packed
 from az_mpi.games.symmetry import dihedral
 
@@ -70,6 +71,11 @@ class Rules(BitboardGame):
 
     def ownership(self, states: np.ndarray, player: int) -> np.ndarray:
         return _owners(states, self.rows) * np.int8(1 - 2 * player)
+
+    def describe_planes(self) -> tuple[Sequence[str], str]:
+        return (*OWN_AND_OTHER, "empty points where the player to move may not play: ko and suicide",
+                "1 everywhere if Black, player 0, is to move", "1 everywhere if the other player has just passed"
+                ), self.describe_rows()  # fmt: skip
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
         return (self._turn(states) & np.uint64(1)).astype(np.int8)

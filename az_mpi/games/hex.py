@@ -5,10 +5,12 @@ Both players see the board, and count actions, as if they were to join the top r
 joins the left column to the right one, it is mirrored on its long diagonal, where row and column change places.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 
-from az_mpi.games.base import require
+from az_mpi.games.base import OWN_AND_OTHER, require
 from az_mpi.games.bitboards import BitboardGame, empty_cells
 
 _PLAYER, _MAY_SWAP = np.uint64(1), np.uint64(2)
@@ -56,6 +58,11 @@ class Rules(BitboardGame):
 
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _terminal(states, self.order, self.rows)
+
+    def describe_planes(self) -> tuple[Sequence[str], str]:
+        swap = ["1 everywhere if the player to move may swap"] * self.swap
+        rows = "; player 1 sees it mirrored: row i and column j of the planes are row j and column i of the board"
+        return (*OWN_AND_OTHER, *swap), self.describe_rows() + rows
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
         return (states[:, -1] & _PLAYER).astype(np.int8)

@@ -8,7 +8,7 @@ that were used last. Any other state is made again from its moves, so results ne
 
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -17,7 +17,7 @@ import psutil
 
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game, require
-from az_mpi.games.openspiel_chess import OTHER_VIEW, SIDEWAYS, lead, turned
+from az_mpi.games.openspiel_chess import OTHER_VIEW, SIDEWAYS, described, lead, turned
 from az_mpi.games.symmetry import dihedral
 
 MAX_PLIES = 512  # by default; chess in OpenSpiel allows 17,695
@@ -173,6 +173,10 @@ class OpenSpiel(Game):
             observation.set_from(live, 1 - self._first if second else self._first)
             row[:numbers], row[numbers:] = observation.tensor, second
         return turned(planes, self._short_name, self._own_first) if self._short_name in SIDEWAYS else planes
+
+    def describe_planes(self) -> tuple[Sequence[str], str]:
+        texts, rows = described(self._short_name, self.planes_shape[0] - 1, self._own_first)
+        return (*texts, "1 everywhere if the player who did not begin is to move"), rows
 
     def show(self, state: np.ndarray) -> str:
         return str(self.live(state))

@@ -3,7 +3,9 @@
 torch.fx records what the network does. OPERATIONS says what it may consist of.
 """
 
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from torch import fx
 
 INPUT = "planes"
+TORCH = {"torch"}  # folders of its sources
 SAME = ("contiguous", "float")  # methods that change no number: the order in memory, and the type in training
 
 
@@ -29,14 +32,32 @@ class Operation(NamedTuple):
 def operations(network: torch.nn.Module) -> tuple[list[Operation], dict[str, str]]:
     """Return (the operations in order, {name of an output of the network: the result that it is}).
 
-    Raises ValueError for an operation that OPERATIONS lacks, which a user's own head may have."""
+    Raises ValueError for an operation that OPERATIONS lacks, which a user's own block or head may have. The text names
+    it and says where it is."""
     made, outputs = [], {}
-    for node in fx.Tracer().trace(network).nodes:
+    for node in _traced(network).nodes:
         if node.op == "output":
-            outputs = {name: _name(result) for name, result in node.args[0].items()}
+            outputs = {name: _output(name, result) for name, result in node.args[0].items()}
         elif node.op != "placeholder" and node.target not in SAME:
             made.append(_operation(node, network))
     return made, outputs
+
+
+def _traced(network):
+    try:
+        return fx.Tracer().trace(network)
+    except Exception as error:  # of torch, or of a user's own class
+        *_, last = (frame for frame in traceback.extract_tb(error.__traceback__)
+                    if not TORCH & set(Path(frame.filename).parts))  # fmt: skip
+        where = f"{Path(last.filename).name}, line {last.lineno} ({last.line})"
+        why = "what is computed depends on values or shapes" if isinstance(error, fx.proxy.TraceError) else error
+        raise ValueError(f"{where}: {why}") from error
+
+
+def _output(name, result):
+    if not isinstance(result, fx.Node):
+        raise ValueError(f"the output {name} is {type(result).__name__}, not one tensor")
+    return _name(result)
 
 
 def _name(node):
@@ -47,18 +68,33 @@ def _name(node):
 
 
 def _operation(node, network):
+    """Return the Operation of a node. Raises ValueError, which names it and its place in the network."""
     layer = network.get_submodule(node.target) if node.op == "call_module" else None
     kind = type(layer).__name__ if layer else getattr(node.target, "__name__", node.target)
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    where = f"{kind} in {node.target if layer else stack[-1][0] if stack else 'the network'}"
+    if node.op == "get_attr":
+        raise ValueError(f"{kind} is a tensor that is used outside of a layer")
     if kind not in OPERATIONS:
-        raise ValueError(f"{kind} is not among {', '.join(OPERATIONS)}")
-    tensors = {} if layer is None else {
-        f"{node.target}.{name}": tensor.detach().float().cpu().numpy() for name, tensor in layer.named_parameters()}
-    if layer is not None:
-        return Operation(kind, _name(node), [_name(node.args[0])], OPERATIONS[kind](layer), tensors)
-    inputs, settings = OPERATIONS[kind](*node.args, **node.kwargs)
-    if not all(isinstance(one, fx.Node) for one in inputs):
-        raise ValueError(f"{kind} takes a constant")
-    return Operation(kind, _name(node), [_name(one) for one in inputs], settings, tensors)
+        raise ValueError(f"{where} is not among the operations that a file can have: {allowed()}")
+    how, read = OPERATIONS[kind]
+    try:
+        if layer is not None:
+            tensors = {f"{node.target}.{name}": tensor.detach().float().cpu().numpy()
+                       for name, tensor in layer.named_parameters()}  # fmt: skip
+            return Operation(kind, _name(node), [_name(node.args[0])], read(layer), tensors)
+        inputs, settings = read(*node.args, **node.kwargs)
+        if not all(isinstance(one, fx.Node) for one in inputs):
+            raise ValueError("it takes a constant")
+        return Operation(kind, _name(node), [_name(one) for one in inputs], settings, {})
+    except (TypeError, ValueError) as error:  # TypeError: other arguments than `read` has
+        told = f" ({error})" * isinstance(error, ValueError)
+        raise ValueError(f"{where} is used in another way than a file can have: {how}{told}") from error
+
+
+def allowed() -> str:
+    """Return all operations that a file can have, in words."""
+    return ", ".join(how for how, _ in OPERATIONS.values())
 
 
 def needed(made: list[Operation], results: set[str]) -> list[Operation]:
@@ -73,7 +109,7 @@ def needed(made: list[Operation], results: set[str]) -> list[Operation]:
 
 def _conv(layer):
     if layer.groups > 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str):
-        raise ValueError("a convolution has groups, or other padding than a number of zeros")
+        raise ValueError("it has groups, or other padding")
     return {"strides": list(layer.stride), "padding": list(layer.padding), "dilation": list(layer.dilation)}
 
 
@@ -83,25 +119,33 @@ def _axes(x, dim, keepdim=False):
 
 def _maxima(x, size, **_):
     if size != 1:
-        raise ValueError(f"adaptive_max_pool2d has size {size}; allowed: 1, the whole board")
+        raise ValueError(f"its size is {size}")
     return [x], {"axes": [2, 3], "keepdims": 1}
 
 
-# Layers: function of the layer -> settings. Functions and methods of torch: their arguments -> (inputs, settings).
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    "Conv2d": _conv,
-    "Linear": lambda layer: {},
-    "relu": lambda x, inplace=False: ([x], {}),
-    "tanh": lambda x: ([x], {}),
-    "sigmoid": lambda x: ([x], {}),
-    "softmax": lambda x, dim, **_: ([x], {"axis": dim}),
-    "add": lambda x, y: ([x, y], {}),
-    "mul": lambda x, y: ([x, y], {}),
-    "flatten": lambda x, start_dim: ([x], {"axis": start_dim}),
-    "squeeze": lambda x, dim: ([x], {"axes": [dim]}),
-    "cat": lambda parts, dim=0: (list(parts), {"axis": dim}),
-    "permute": lambda x, *dims: ([x], {"axes": list(dims) if isinstance(dims[0], int) else list(dims[0])}),
-    "amax": _axes,
-    "adaptive_max_pool2d": _maxima,
-    "mean": _axes,
+def _flatten(x, start_dim):
+    if start_dim != 1:
+        raise ValueError(f"it begins with dimension {start_dim}")
+    return [x], {"axis": 1}
+
+
+# By name: (how it is written, its reader). Readers of layers: the layer -> settings. Those of functions and methods of
+# torch: their arguments -> (inputs, settings).
+OPERATIONS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "Conv2d": ("Conv2d without groups, padded by zeros", _conv),
+    "Linear": ("Linear on [batch, features]", lambda layer: {}),
+    "relu": ("relu(x)", lambda x, inplace=False: ([x], {})),
+    "tanh": ("tanh(x)", lambda x: ([x], {})),
+    "sigmoid": ("sigmoid(x)", lambda x: ([x], {})),
+    "softmax": ("softmax(x, dim)", lambda x, dim, **_: ([x], {"axis": dim})),
+    "add": ("x + y", lambda x, y: ([x, y], {})),
+    "mul": ("x * y", lambda x, y: ([x, y], {})),
+    "flatten": ("x.flatten(1)", _flatten),
+    "squeeze": ("x.squeeze(dim)", lambda x, dim: ([x], {"axes": [dim]})),
+    "cat": ("cat([x, y], dim)", lambda parts, dim=0: (list(parts), {"axis": dim})),
+    "permute": ("x.permute(dims)",
+                lambda x, *dims: ([x], {"axes": list(dims) if isinstance(dims[0], int) else list(dims[0])})),
+    "amax": ("x.amax(dim)", _axes),
+    "adaptive_max_pool2d": ("adaptive_max_pool2d(x, 1)", _maxima),
+    "mean": ("x.mean(dim)", _axes),
 }

@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NoReturn
 
 from az_mpi import __version__
@@ -14,11 +14,12 @@ from az_mpi.play import analysis
 from az_mpi.play.drawing import draw
 from az_mpi.play.gtp_arguments import ANY, COLOURS, colour, number, whole
 from az_mpi.play.limits import Clock, Limit
-from az_mpi.play.lines import Lines
-from az_mpi.play.options import make_parser, serve
+from az_mpi.play.line_engine import LineEngine, Serving, serve
+from az_mpi.play.loading import LoadingFailed
+from az_mpi.play.options import make_parser
 
 if TYPE_CHECKING:
-    from az_mpi.play.session import Session
+    from az_mpi.games.vertices import Vertices
 
 PROG = "python -m az_mpi gtp"
 NAMES = "black", "white"
@@ -39,7 +40,7 @@ class GtpError(Exception):
 def main(arguments: list[str]) -> NoReturn:
     """Answer the commands that come in at standard input, then end the process. Raises Refusal."""
     given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
-    serve(given, lambda session, limit, lines: GtpEngine(session, limit, lines, _write))
+    serve(given, lambda serving: GtpEngine(serving, _write))
 
 
 def _write(text):
@@ -55,18 +56,16 @@ def _read(readers, words):
         raise GtpError("syntax error") from None
 
 
-class GtpEngine:
-    """What answers GTP. limit: for every move, on top of the clock; none without a clock: as in the run's matches."""
+class GtpEngine(LineEngine):
+    """What answers GTP. The limit of `serving` is for every move, on top of the clock; none without a clock: as in the
+    run's matches. Commands that need no session are answered without waiting for it."""
 
-    def __init__(self, session: "Session", limit: Limit, lines: Lines, write: Callable[[str], None]):
-        from az_mpi.games.vertices import Vertices
-
-        self.session, self.limit, self.lines, self.write = session, limit, lines, write
-        self.vertices = Vertices(session.game)
+    def __init__(self, serving: Serving, write: Callable[[str], None]):
+        super().__init__(serving, write)
         self._settings: tuple[float, float, int] | None = None  # of `time_settings`
         self._clocks: list[Clock] = []  # of Black and White, while there is a time limit
         self._plies: list[int] = []  # of each move by GTP: 2 if the other player passed first, 0 after the game's end
-        self._is_over, self._leave_at = False, math.inf
+        self._leave_at = math.inf
         # How each command is done, and what reads its arguments.
         self.commands: dict[str, tuple[Callable, tuple]] = {
             "protocol_version": (lambda: "2", ()),
@@ -94,10 +93,13 @@ class GtpEngine:
             "hexgui-analyze_commands": (lambda: "", ()),  # HexGui does not go on without a list of its commands
         }
 
-    def run(self) -> None:
-        """Answer until `quit` or the end of input."""
-        while not self._is_over and (line := self.lines.next()) is not None:
-            self.answer(line)
+    @cached_property
+    def vertices(self) -> "Vertices":
+        """How the game's moves are written."""
+        game = self.session.game  # first: what loading lacks, the import below would lack too
+        from az_mpi.games.vertices import Vertices
+
+        return Vertices(game)
 
     def answer(self, line: str) -> None:
         """Answer one line, whatever is in it. A line without a command gets no answer."""
@@ -109,6 +111,9 @@ class GtpEngine:
             reply = self._do(name, words.split())
         except GtpError as error:
             self.write(f"?{number} {error}\n\n")
+        except LoadingFailed as error:
+            self.write(f"?{number} {error}\n\n")
+            self.is_over = True
         except Exception as error:  # a mistake of ours, or of a game's own rules: the next commands are answered
             traceback.print_exc()
             self.write(f"?{number} internal error: {type(error).__name__}\n\n")
@@ -129,7 +134,7 @@ class GtpEngine:
         return (do(words) if readers is ANY else do(*_read(readers, words))) or ""
 
     def _quit(self):
-        self._is_over = True
+        self.is_over = True
 
     def _boardsize(self, columns, rows=None):
         _, height, width = self.session.game.planes_shape
@@ -159,8 +164,16 @@ class GtpEngine:
             raise GtpError(f"illegal move: if {NAMES[1 - colour]} passes, the game is over")
         return 1
 
+    def _sits_out(self, colour):
+        """Return whether the other player, who made the last move, is to move again. A program that alternates colours
+        asks for a move of this player meanwhile, or reports a pass."""
+        before = self.session.before
+        others = 1 - colour
+        return (before is not None and not self.session.over and self.session.to_play == others
+                and self.session.game.to_play(before[None])[0] == others)  # fmt: skip
+
     def _play(self, colour, vertex):
-        if self.session.over and vertex.lower() == PASS:
+        if vertex.lower() == PASS and (self.session.over or self._sits_out(colour)):
             self._plies.append(0)
             return
         if self.session.over:
@@ -180,7 +193,7 @@ class GtpEngine:
     def _genmove(self, colour, report=lambda is_last: None):
         """Think and play. report(whether it is the last time): called after each step of the search."""
         begun = time.monotonic()
-        if self.session.over:
+        if self.session.over or self._sits_out(colour):
             self._plies.append(0)
             return PASS
         passes = self._give_turn(colour)
@@ -194,7 +207,7 @@ class GtpEngine:
         return vertex
 
     def _reg_genmove(self, colour):
-        if self.session.over:
+        if self.session.over or self._sits_out(colour):
             return PASS
         passes = self._give_turn(colour)
         vertex = self.vertices.of(self.session.state, self._choose(colour))
@@ -283,7 +296,7 @@ class GtpEngine:
         """As `_genmove`, with lines about the position while it thinks. The last line is `play` and the move."""
         asked = self._asked(words)
         colour = self.session.to_play if asked.player is None else asked.player
-        if not self.session.over:
+        if not self.session.over and not self._sits_out(colour):
             self.session.undo(self._give_turn(colour))  # a move out of turn is refused before the reply begins
         return self._told_move(write, asked, colour)
 

@@ -70,7 +70,7 @@ def network_names(run: Path) -> list[str]:
 
 def _plan(given):
     """Return the ladder so far as its file has it, with the networks that are to play. Raises Refusal."""
-    from az_mpi.play.loaded_player import find_network
+    from az_mpi.play.network_paths import find_network
     from az_mpi.storage.run_folder import recorded_config
 
     find_network(given.run, "newest")  # it refuses what is no run
@@ -107,7 +107,8 @@ class Ladder:
     """The matches between the networks of a run. data: what RUN/ladder.json has."""
 
     def __init__(self, world: "World", run: Path, data: dict[str, Any]):
-        from az_mpi.play.loaded_player import find_network, load_player, on_rank
+        from az_mpi.play.loaded_player import load_player, on_rank
+        from az_mpi.play.network_paths import find_network
 
         self.world, self.run, self.data, self.names = world, run, data, data["networks"]
         where = on_rank(world)

@@ -5,18 +5,15 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from az_mpi.core.arguments import Parser, count, positive
 from az_mpi.core.exit_codes import DONE
 from az_mpi.play.limits import Limit
-from az_mpi.play.lines import Lines
+from az_mpi.play.network_paths import find_network
 
 if TYPE_CHECKING:
-    from az_mpi.play.gtp import GtpEngine
     from az_mpi.play.session import Session
-    from az_mpi.play.uci import UciEngine
 
 
 def make_parser(prog: str, about: str, epilog: str, timed: bool = True) -> Parser:
@@ -49,7 +46,7 @@ def open_session(given: argparse.Namespace, untruncated: bool = False) -> "tuple
     """Return (a new game against the network that the options name, the limit that they set: none if they set none).
     untruncated: of `Game.untruncated`. Says on standard error what it loads. Raises Refusal."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
-    from az_mpi.play.loaded_player import LoadedPlayer, find_network, load_player
+    from az_mpi.play.loaded_player import LoadedPlayer, load_player
     from az_mpi.play.session import ready_session
 
     player = load_player(find_network(given.run, given.checkpoint))
@@ -60,17 +57,3 @@ def open_session(given: argparse.Namespace, untruncated: bool = False) -> "tuple
     gc.collect()
     gc.freeze()
     return session, Limit(given.simulations, given.seconds)
-
-
-def serve(given: argparse.Namespace,
-          make_engine: "Callable[[Session, Limit, Lines], GtpEngine | UciEngine]") -> NoReturn:
-    """Run an engine that answers what comes in at standard input, then end the process. Raises Refusal."""
-    lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
-    try:
-        session, limit = open_session(given, untruncated=True)
-        end_on_interrupt()
-        make_engine(session, limit, lines).run()
-    except KeyboardInterrupt:  # while it loads
-        pass
-    sys.stdout.flush()
-    os._exit(DONE)  # Python would first take torch apart, which takes a second or more on a busy machine

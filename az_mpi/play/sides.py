@@ -14,9 +14,9 @@ from az_mpi.core.registry import OPPONENTS
 from az_mpi.evaluate.opponents import Opponent, SearchPlayer, Seat
 from az_mpi.games.base import Game
 from az_mpi.play.limits import Limit
-from az_mpi.play.loaded_player import LoadedPlayer, find_network, load_player
+from az_mpi.play.loaded_player import LoadedPlayer, load_player
+from az_mpi.play.network_paths import find_network, zoo_file
 from az_mpi.play.session import CACHE_BYTES, Session
-from az_mpi.play.trained_network import zoo_file
 
 PROTOCOLS = ("gtp", "uci")
 

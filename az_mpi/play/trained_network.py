@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,13 +14,13 @@ from az_mpi.config.schema import Config
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import parse
-from az_mpi.games.base import Game
+from az_mpi.games.base import Game, described_planes
 from az_mpi.network import resnet
 from az_mpi.play.export import onnx_file
+from az_mpi.play.network_paths import none_whole, not_exported, run_above, run_of, zoo_file
 from az_mpi.storage import checkpoint, run_folder
 
 KEPT = ("game", "seed", "network", "search")  # what a file keeps of the configuration
-ZOO = Path(__file__).parents[1] / "zoo"  # networks that come with az_mpi, written by `export --to zoo`
 NAMED_MAX = 1000  # actions whose names a file has
 
 
@@ -41,7 +40,9 @@ class TrainedNetwork(NamedTuple):
         values = configuration.nested(configuration.without_folders(config))  # it may be read on another machine
         kept = {name: value for name, value in values.items() if name in KEPT}
         outputs = list(self.network.heads)
-        rows = {"iteration": self.iteration, "planes_shape": self.game.planes_shape, "heads": outputs,
+        planes, board = described_planes(self.game)
+        rows = {"iteration": self.iteration, "planes_shape": self.game.planes_shape, "planes": planes,
+                "planes_rows": board, "heads": outputs,
                 "actions": self._names_of_actions(), "config": kept}  # fmt: skip
         return {"az_mpi": __version__, "game": self.game.name} | {name: json.dumps(row) for name, row in rows.items()}
 
@@ -71,31 +72,13 @@ def read(path: str | Path) -> TrainedNetwork:
         return _of_file(in_zoo, checkpoint.from_bytes_with_about)
     if path.suffix == ".onnx":
         return _of_file(path, onnx_file.read)
-    if path.suffix == ".safetensors" and not _run_above(path):
+    if path.suffix == ".safetensors" and not run_above(path):
         return _of_file(path, checkpoint.from_bytes_with_about)
     run = run_of(path)
     config = run_folder.recorded_config(run)
     game, network = _built(config)
     tensors, iteration = _weights(path, run, network.state_dict())
     return _filled(config, game, network, tensors, iteration, path, f"the network of {run}")._replace(run=run)
-
-
-def zoo_file(path: str | Path) -> Path | None:
-    """Return the file of a network that comes with az_mpi: for "zoo:connect4", and for "connect4" where there is
-    nothing of that name; None for any other path. Raises Refusal if the zoo has no such network."""
-    name, is_zoo = str(path).removeprefix("zoo:"), str(path).startswith("zoo:")
-    file = ZOO / f"{name}.safetensors"
-    if (is_zoo or not os.path.lexists(path)) and name in zoo_names():
-        return file
-    if is_zoo:
-        raise Refusal(f"{path}: az_mpi comes with no network of this name\n  there are: "
-                      + (", ".join(zoo_names()) or "none yet"))
-    return None
-
-
-def zoo_names() -> list[str]:
-    """Return the names of the networks that come with az_mpi."""
-    return [name.removesuffix(".safetensors") for name in files.names(ZOO) if name.endswith(".safetensors")]
 
 
 def _of_file(path, read):
@@ -105,7 +88,7 @@ def _of_file(path, read):
             raise ValueError("it does not say which game it is for")
         data, iteration = json.loads(about["config"]), int(about["iteration"])
     except (OSError, ValueError, KeyError) as error:
-        raise Refusal(f"{path} is not from `python -m az_mpi export`: {error}") from error
+        raise not_exported(path, error) from error
     config = configuration.validate(data, f"the configuration in {path}", folders=[path.parent, Path.cwd()])
     game, network = _built(config)
     return _filled(config, game, network, tensors, iteration, path, "its configuration")
@@ -121,24 +104,6 @@ def _filled(config, game, network, tensors, iteration, path, what) -> "TrainedNe
         raise Refusal(f"{path} does not fit {what}: {lines[0]}")
     network.load_state_dict(tensors | checkpoint.added_blocks(tensors, network.state_dict()))  # as they begin
     return TrainedNetwork(config, game, network.eval(), iteration)
-
-
-def run_of(path: Path) -> Path:
-    """Return the run's folder that `path` is or is in. Raises Refusal."""
-    if folder := _run_above(path):
-        return folder
-    shipped = f"; or a network that comes with az_mpi: {', '.join(zoo_names())}" if zoo_names() else ""
-    raise Refusal(f"{path} is not a run's folder, nor in one\n"
-                  f"  name the --logdir of a run, or a checkpoint in it{shipped}")
-
-
-def _run_above(path):
-    for folder in (path, *path.absolute().parents):
-        # config.json alone may be another program's.
-        described = (folder / "config.json").is_file() and (folder / "checkpoints").is_dir()
-        if described or (folder / "attempts").is_dir():
-            return folder
-    return None
 
 
 def _weights(path: Path, run: Path, ours: dict[str, torch.Tensor]) -> tuple[dict[str, Any], int]:
@@ -158,7 +123,7 @@ def _weights(path: Path, run: Path, ours: dict[str, torch.Tensor]) -> tuple[dict
             for line in lines:
                 logging.getLogger("az_mpi").warning(line)
             if found is None:
-                raise Refusal(f"{run} holds no whole checkpoint\n  train there first, or name another run")
+                raise none_whole(run)
         return found.model, found.progress.iteration
     except Refusal:
         raise

@@ -1,5 +1,6 @@
 """python -m az_mpi uci RUN: let chess programs play against the network of a run, by the Universal Chess Interface."""
 
+import functools
 import math
 import re
 import time
@@ -8,13 +9,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from az_mpi import __version__
+from az_mpi.core.registry import parse
 from az_mpi.play.limits import Limit
-from az_mpi.play.lines import Lines
-from az_mpi.play.options import make_parser, serve
+from az_mpi.play.line_engine import LineEngine, Serving, serve
+from az_mpi.play.loading import LoadingFailed
+from az_mpi.play.options import make_parser
 
 if TYPE_CHECKING:
     from az_mpi.games.uci_moves import Moves
-    from az_mpi.play.session import Session
     from az_mpi.search.reading import RootMove
 
 PROG = "python -m az_mpi uci"
@@ -26,6 +28,7 @@ single words, in that game's notation. docs/play.md says how positions and time 
 INFO_S = 0.5  # between two lines about the search
 SLEEP_S = 0.01  # between two looks for a line, while nothing is left to search
 NO_MOVE = "0000"
+VARIANTS = {"openspiel:chess": "chess"}  # games that UCI itself has a name for
 MOVES_TO_GO = 30  # for how many moves the time is to last, if nobody says
 INCREMENT_SHARE = 0.8  # of an increment, to use for each move
 LEFT_SHARE = 0.5  # of the time left, to use for one move at most
@@ -36,34 +39,39 @@ NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "movetime", "nodes")  
 def main(arguments: list[str]) -> NoReturn:
     """Answer the commands that come in at standard input, then end the process. Raises Refusal."""
     given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
-    serve(given, lambda session, limit, lines: UciEngine(session, limit, lines, _write))
+    serve(given, lambda serving: UciEngine(serving, _write))
 
 
 def _write(line):
     print(line, flush=True)
 
 
-class UciEngine:
-    """What answers UCI. limit: for every move, in addition to what "go" says. With neither: the simulations of the
-    run's matches."""
+class UciEngine(LineEngine):
+    """What answers UCI. The limit of `serving` is for every move, in addition to what "go" says. With neither: the
+    simulations of the run's matches. Commands that need no session are answered without waiting for it."""
 
-    def __init__(self, session: "Session", limit: Limit, lines: Lines, write: Callable[[str], None]):
-        from az_mpi.games.uci_moves import uci_moves
-
-        self.session, self.limit, self.lines, self.write = session, limit, lines, write
-        self.moves: Moves = uci_moves(session.game)
+    def __init__(self, serving: Serving, write: Callable[[str], None]):
+        super().__init__(serving, write)
         self._overhead_s = OVERHEAD_MS / 1000
-        self._is_over, self._is_stopped, self._is_lost = False, False, False  # lost: the position is not known
+        self._is_stopped, self._is_lost = False, False  # lost: the position is not known
         self._is_pondering, self._is_hit = False, False  # hit: the move that was expected has been played
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "uci": self._uci, "isready": self._isready, "setoption": self._setoption, "ucinewgame": self._ucinewgame,
             "position": self._position, "go": self._go, "stop": self._stop, "quit": self._quit,
             "debug": self._ignore, "register": self._ignore, "ponderhit": self._ponderhit}  # fmt: skip
 
-    def run(self) -> None:
-        """Answer until `quit` or the end of input."""
-        while not self._is_over and (line := self.lines.next()) is not None:
-            self.answer(line)
+    @functools.cached_property
+    def moves(self) -> "Moves":
+        """How UCI writes the game's moves."""
+        game = self.session.game  # first: what loading lacks, the import below would lack too
+        from az_mpi.games.uci_moves import uci_moves
+
+        return uci_moves(game)
+
+    @property
+    def variant(self) -> str:
+        """The game's name in UCI: of the configuration, or else of the game itself, which must be loaded for it."""
+        return variant_named(self.game_name) if self.game_name else self.moves.variant
 
     def answer(self, line: str) -> None:
         """Do what one line says. Words before a command are passed over, as UCI demands; a line without a command
@@ -76,6 +84,9 @@ class UciEngine:
             return
         try:
             self._commands[words[start]](words[start + 1 :])
+        except LoadingFailed as error:
+            self._remark(str(error))
+            self._quit([])
         except Exception as error:  # a mistake of ours, or of a game's own rules: the next commands are answered
             traceback.print_exc()
             self._remark(f"internal error: {type(error).__name__}")
@@ -88,17 +99,18 @@ class UciEngine:
         self.write("id author the az_mpi team")
         self.write(f"option name Simulations type spin default {self.limit.simulations} min 0 max 1000000")
         self.write(f"option name Move Overhead type spin default {OVERHEAD_MS} min 0 max 10000")
-        self.write(f"option name UCI_Variant type combo default {self.moves.variant} var {self.moves.variant}")
+        self.write(f"option name UCI_Variant type combo default {self.variant} var {self.variant}")
         self.write("uciok")
 
     def _isready(self, _):
-        self.write("readyok")
+        if self.session:  # it has been waited for
+            self.write("readyok")
 
     def _ignore(self, _):
         pass
 
     def _quit(self, _):
-        self._is_over = self._is_stopped = True
+        self.is_over = self._is_stopped = True
 
     def _stop(self, _):
         self._is_stopped = True
@@ -114,7 +126,7 @@ class UciEngine:
     def _setoption(self, words):
         match = re.fullmatch(r"name (.+?)(?: value (.*))?", " ".join(words))
         name, value = (match.group(1).lower(), match.group(2) or "") if match else ("", "")
-        if name == "uci_variant" and value == self.moves.variant:
+        if name == "uci_variant" and value == self.variant:
             return
         if name not in ("simulations", "move overhead") or not re.fullmatch(r"\d{1,7}", value, re.ASCII):
             self._remark(f"no option {name[:40]} with the value {value[:40]}")
@@ -221,6 +233,12 @@ class UciEngine:
         line = self.moves.line(self.session.state, best.variation)
         self.write(f"info depth {len(line)} nodes {simulations} time {seconds * 1000:.0f} "
                    f"nps {simulations / max(seconds, 1e-3):.0f} score {score(best)} pv {' '.join(line)}")  # fmt: skip
+
+
+def variant_named(game: str) -> str:
+    """Return the name in UCI of a game, by its name in the configuration: "go" for "go(size=9)"."""
+    name = parse(game).attribute
+    return VARIANTS.get(name, name)
 
 
 def score(move: "RootMove") -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,34 +15,57 @@ if TYPE_CHECKING:
     from az_mpi.games.base import Game
     from az_mpi.mpi.world import World
 
-GAME = np.dtype(
-    [
-        ("id", "<u8"),  # unique in the run, see `game_ids`
-        ("rank", "<i4"),  # that played it
-        ("iteration", "<i4"),  # in which it began
-        ("length", "<i4"),  # its number of rows in `positions`
-        ("outcome", "<f4"),  # for player 0, who moves first in the initial position, in [-1, 1]
-        ("truncated", "?"),  # ended by the move cap, scored as a draw
-    ]
+
+class Column(NamedTuple):
+    """One column of a record, as the arrays here and the files of `storage.segment` have it.
+
+    description, unit: for readers of the files; perspective: for whom a value counts, "" where it is none."""
+
+    name: str
+    dtype: str
+    description: str
+    unit: str = ""
+    perspective: str = ""
+
+
+FOR_FIRST, FOR_MOVER = "player 0, who moves first in the initial position", "player to move (positions/to_play)"
+RESULT = "from -1, a loss, to 1, a win; 0 is a draw"
+GAMES = (
+    Column("id", "<u8", "number of the game, unique in the run: 24 bits iteration, 12 bits start, 28 bits index"),
+    Column("rank", "<i4", "MPI rank that played it"),
+    Column("iteration", "<i4", "iteration in which it began, from 0", "iterations"),
+    Column("length", "<i4", "number of its rows in positions, where games are in the same order", "positions"),
+    Column("outcome", "<f4", f"result of the game, {RESULT}", perspective=FOR_FIRST),
+    Column("truncated", "?", "whether the limit of moves (max_plies) ended it; it counts as a draw"),
 )
-POLICY = np.dtype([("action", "<i4"), ("probability", "<f4")])
+POSITIONS = (
+    Column("game", "<u8", "games/id of its game"),
+    Column("ply", "<i4", "moves before this position; 0 in a game's first row, unless it began elsewhere", "moves"),
+    Column("to_play", "i1", "player to move: 0 for the one who moves first in the initial position, else 1"),
+    Column("action", "<i4", "action that was played, as the game numbers them for the player to move"),
+    Column("value", "<f4", f"target of the value: result of the whole game, {RESULT}", perspective=FOR_MOVER),
+    Column("root_value", "<f4", "value of the search at this position, when it was played, from -1 to 1",
+           perspective=FOR_MOVER),
+    Column("weight", "<f4", "weight of the position in the training loss; 1 on average over a game"),
+    # Not a column of the files: they have policy/offset, its running sum.
+    Column("policy_count", "<i4", "number of its rows in policy"),
+    # As many numbers as the game's `state_size`, of its `state_dtype`.
+    Column("state", "", "position before the move, as the game's class keeps it (az_mpi/games)"),
+)
+POLICIES = (
+    Column("action", "<i4", "action that the search considered, as in positions/action"),
+    Column("probability", "<f4", "target of the policy: the search's probability of this action; those of a position "
+           "add up to 1, and actions without a row have 0"),
+)
+OFFSET = Column("offset", "<i8", "rows of policy that belong to each position: those of position i are offset[i] to "
+                "offset[i + 1] - 1; none after a fast search (search.full_share below 1)", "rows of policy")
+GAME, POLICY = (np.dtype([(column.name, column.dtype) for column in columns]) for columns in (GAMES, POLICIES))
 
 
 def position_dtype(game: Game) -> np.dtype:
     """Return the dtype of a position; rows are in the order of the games, then of the plies."""
-    return np.dtype(
-        [
-            ("game", "<u8"),  # the game's id
-            ("ply", "<i4"),  # the moves before it; 0 in the first row, unless the game began elsewhere
-            ("to_play", "i1"),
-            ("action", "<i4"),  # that was played
-            ("value", "<f4"),  # outcome of the game for the player to move
-            ("root_value", "<f4"),  # `Search.value` of the root, for the player to move
-            ("weight", "<f4"),  # of the position in the loss
-            ("policy_count", "<i4"),  # its number of rows in `policy`
-            ("state", game.state_dtype, (game.state_size,)),
-        ]
-    )
+    state = (game.state_dtype, (game.state_size,))
+    return np.dtype([(column.name, column.dtype) if column.dtype else (column.name, *state) for column in POSITIONS])
 
 
 @dataclass

@@ -23,6 +23,7 @@ from safetensors.torch import load as load_bytes
 from az_mpi.core import files
 from az_mpi.core.files import create, remove_folder, sync, whole_folder
 from az_mpi.core.problems import Refusal
+from az_mpi.storage.checkpoint_names import find
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 Tensors = dict[str, torch.Tensor]  # by name
 SCHEMA_VERSION = 1
 HOURS_MAX = 1e6  # more in a record are no hours
-_NAME = re.compile(r"\d+(-\d+)?")
 # What the tensors of heads were called before November 2026.
 _OLD_NAME = re.compile(r"^(policy|value)_(conv|hidden|out)\.")
 _BLOCK = re.compile(r"tower\.(\d+)\.")  # the beginning of the names of a block's tensors
@@ -141,12 +141,6 @@ def share(world: "World", state: Checkpoint | None, source: int = 0) -> Checkpoi
     model, optimizer = (broadcast(world, tensors, source) for tensors in
                         ((state.model, state.optimizer) if here else (None, None)))  # fmt: skip
     return Checkpoint(Progress(**progress), model, optimizer)
-
-
-def find(folder: str | Path) -> list[Path]:
-    """Return the checkpoint folders, oldest first."""
-    found = [name for name in files.names(folder) if _NAME.fullmatch(name)]
-    return [Path(folder) / name for name in sorted(found, key=lambda name: tuple(map(int, name.split("-"))))]
 
 
 def load_newest(folder: str | Path, set_aside: bool, ours: Tensors | None = None,

@@ -17,6 +17,7 @@ from az_mpi.storage import checkpoint
 pytestmark = pytest.mark.mpi
 
 TICTACTOE = games.make("tictactoe")
+TICTACTOE_MOVES = [column + row for column in "abc" for row in "123"]
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +37,20 @@ def after(*moves):
     return states[0]
 
 
-def test_the_program_in_the_documents_runs_without_mpi(run):
-    [program] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/operations.md").read_text(), re.DOTALL)
-    program = program.replace("runs/connect4_quick", str(run)).replace("400", "20")
-    program += "\nimport sys\nprint({'mpi4py', 'horovod'} & set(sys.modules))\n"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
-    *moves, _, _, _, loaded = done.stdout.splitlines()
-    assert loaded == "set()" and 5 <= len(moves) <= 9
+def test_the_programs_in_the_documents_run_without_mpi(run):
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs/operations.md").read_text(), re.DOTALL)
+    said = []
+    for program in programs:
+        program = program.replace("runs/connect4_quick", str(run)).replace("400", "20")
+        program += "\nimport sys\nprint({'mpi4py', 'horovod'} & set(sys.modules))\n"
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
+        *lines, loaded = done.stdout.splitlines()
+        assert loaded == "set()"
+        said.append(lines)
+    (*moves, _, _, _), own = said
+    assert 5 <= len(moves) <= 9
     after(*(line.split()[0] for line in moves))
+    assert [line.split()[0] in TICTACTOE_MOVES for line in own] == [True, True]
 
 
 def test_a_search_finds_what_the_rules_decide(run):
@@ -56,6 +63,7 @@ def test_a_search_finds_what_the_rules_decide(run):
     assert start.policy.sum() == pytest.approx(1) and abs(start.value) < 0.5 and start.policy[start.action] > 1 / 9
     again = player.search(TICTACTOE.initial(1)[0], simulations=300)
     assert (again.policy == start.policy).all() and again[1:] == start[1:]
+    assert start.visits.sum() in (299, 300) and start.variation[0] == start.move and len(start.variation) > 1
     assert player.search(wins).policy.sum() == pytest.approx(1)  # as many simulations as the run's own searches
     with pytest.raises(ValueError, match="over"):
         player.search(after("a1", "a2", "b1", "b2", "c1"))

@@ -6,6 +6,7 @@ from helpers import loaded_player
 
 from az_mpi.play import gtp
 from az_mpi.play.limits import Limit
+from az_mpi.play.line_engine import Serving
 from az_mpi.play.lines import Lines
 from az_mpi.play.session import Session
 
@@ -20,7 +21,7 @@ class Channel:
         read, self.write_end = os.pipe()
         self.said = []
         session = Session(loaded_player(game, on_batch, **settings))
-        self.engine = gtp.GtpEngine(session, limit, Lines(read), self.said.append)
+        self.engine = gtp.GtpEngine(Serving(lambda: session, limit, Lines(read)), self.said.append)
         self.session = session
 
     def send(self, data):

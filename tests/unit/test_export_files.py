@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from helpers import make_config, make_run, positions, trained
 from az_mpi import __main__, __version__, games
 from az_mpi.config.schema import Evaluate
 from az_mpi.core.problems import Refusal
+from az_mpi.games.base import described_planes
 from az_mpi.network import graph
 from az_mpi.play import trained_network
 from az_mpi.play.export import export_command, onnx_file, web_page
@@ -64,6 +66,8 @@ def test_onnx_in_other_programs(tmp_path, program, game, heads):
 def test_what_an_onnx_file_says_of_itself():
     _, about = onnx_file.read(export_command.onnx(found("othello(size=6)", ("policy", "wdl"))))
     assert (about["az_mpi"], about["game"], about["iteration"]) == (__version__, "othello(size=6)", "7")
+    assert json.loads(about["planes"]) == ["stones of the player to move", "stones of the other player"]
+    assert json.loads(about["planes_rows"]).startswith("row 0 is the top row of the board, which is 1 in text")
     assert json.loads(about["planes_shape"]) == [2, 6, 6] and json.loads(about["heads"]) == ["policy", "value"]
     first, second = json.loads(about["actions"])
     assert first == second and (first[0], first[7], first[36]) == ("a1", "b2", "pass")
@@ -107,7 +111,11 @@ def test_torchscript_has_the_same_outputs_at_every_batch():
     network = found("connect4", ("policy", "wdl"))
     extra = {"about.json": ""}
     module = torch.jit.load(io.BytesIO(export_command.torchscript(network)), _extra_files=extra)
-    assert json.loads(extra["about.json"])["game"] == "connect4"
+    about = json.loads(extra["about.json"])
+    texts, rows = described_planes(network.game)
+    assert (about["game"], json.loads(about["planes"]), json.loads(about["planes_rows"])) == ("connect4", texts, rows)
+    said = web_page.pack(network, *graph.operations(found("connect4").network))["about"]
+    assert (said["planes"], said["planes_rows"]) == (texts, rows)
     for batch in (1, 4, 64):
         planes = torch.from_numpy(network.game.planes(positions(batch, network.game))).float()
         with torch.inference_mode():
@@ -147,14 +155,52 @@ def test_what_is_no_file_of_ours_is_refused(tmp_path):
         load_player(tmp_path / "none.onnx")
 
 
-class Cumulative(torch.nn.Module):
+class Own(torch.nn.Module):
+    """A head that does what a function of it and its input says, with layers by name."""
+
+    def __init__(self, compute, layers):
+        super().__init__()
+        self.compute = compute
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
     def forward(self, x):
-        return {"policy": x.cumsum(1)}
+        return self.compute(self, x)
 
 
-def test_an_operation_that_cannot_be_written_is_refused_by_name():
-    with pytest.raises(ValueError, match="cumsum"):
-        graph.operations(Cumulative())
+class Network(torch.nn.Module):
+    def __init__(self, compute, **layers):
+        super().__init__()
+        self.own = Own(compute, layers)
+
+    def forward(self, x):
+        return {"policy": self.own(x)}
+
+
+@pytest.mark.parametrize("says, forward, layers", [
+    ("cumsum in own is not among", lambda own, x: x.cumsum(1), {}),
+    ("BatchNorm2d in own.norm is not among", lambda own, x: own.norm(x), {"norm": torch.nn.BatchNorm2d(2)}),
+    ("own.scale is a tensor", lambda own, x: x * own.scale, {"scale": torch.nn.Parameter(torch.ones(1))}),
+    ("mul in own is used in another way .*constant", lambda own, x: 2 * x, {}),
+    (r"flatten in own is used in another way .*x.flatten\(1\)", lambda own, x: x.flatten(), {}),
+    (r"flatten in own is used in another way .*x.flatten\(1\)", lambda own, x: x.flatten(2), {}),
+    ("add in own is used in another way", lambda own, x: torch.add(x, x, alpha=2), {}),
+    ("Conv2d in own.conv is used in another way", lambda own, x: own.conv(x),
+     {"conv": torch.nn.Conv2d(2, 2, 1, groups=2)}),
+    (r"test_export_files.py, line \d+ \(.*\): what is computed depends on values",
+     lambda own, x: x if x.sum() > 0 else x + x, {}),
+])  # fmt: skip
+def test_an_operation_that_cannot_be_written_is_named_with_its_place(says, forward, layers):
+    with pytest.raises(ValueError, match=says):
+        graph.operations(Network(forward, **layers))
+
+
+def test_the_page_lists_what_a_block_or_head_of_ones_own_may_consist_of():
+    page = Path("docs/play.md").read_text().replace("`", "")
+    assert graph.allowed() in page
+
+
+def test_a_network_with_an_operation_that_cannot_be_written_is_refused():
     network = found("tictactoe")
     network.network.heads["policy"].forward = lambda x: x.cumsum(1)
     with pytest.raises(Refusal, match="torchscript"):

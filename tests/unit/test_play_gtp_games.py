@@ -4,7 +4,10 @@ import random
 import re
 
 import pytest
-from gtp_channel import Channel
+from gtp_channel import QUICK, Channel
+
+from az_mpi.games.base import after
+from az_mpi.play.limits import Limit
 
 
 def test_a_game_of_go():
@@ -82,6 +85,51 @@ def test_moves_out_of_turn_where_nobody_may_pass_are_illegal():
         channel = Channel(game)
         assert channel.bad(f"play w {vertex}").startswith("illegal move") and channel.bad("genmove white")
         assert channel.bad("play b pass") and channel.moves() == []
+
+
+def test_a_referee_that_alternates_colours_plays_a_whole_game_in_which_a_player_moves_twice():
+    """Two engines. The moves that are no pass are a whole game by OpenSpiel's own rules."""
+    pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+    engines = [Channel("openspiel:mancala(max_plies=200)", limit) for limit in (QUICK, Limit(simulations=20))]
+    asked = []
+    while [vertex for _, vertex in asked[-2:]] != ["pass", "pass"]:
+        colour = len(asked) % 2
+        vertex = engines[colour].good(f"genmove {'bw'[colour]}")
+        engines[1 - colour].good(f"play {'bw'[colour]} {vertex}")
+        asked.append((colour, vertex))
+        assert len(asked) < 300
+    assert all(engine.session.over for engine in engines) and engines[0].moves() == engines[1].moves()
+    assert [vertex for _, vertex in asked if vertex != "pass"] == engines[0].moves()
+    theirs, within = pyspiel.load_game("mancala").new_initial_state(), 0
+    for k, (colour, vertex) in enumerate(asked[:-2]):
+        assert (vertex == "pass") == (theirs.current_player() != colour), k
+        if vertex == "pass":
+            within += 1
+        else:
+            [action] = [a for a in theirs.legal_actions() if theirs.action_to_string(colour, a).split() == [vertex]]
+            theirs.apply_action(action)
+    assert theirs.is_terminal() and within > 0
+    result = theirs.returns()[0]
+    score = "0" if result == 0 else "B+1" if result > 0 else "W+1"
+    assert engines[0].good("final_score") == engines[1].good("final_score") == score
+
+
+def test_a_pass_while_the_other_player_moves_again_is_no_move():
+    pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+    channel = Channel("openspiel:mancala(max_plies=200)")
+    assert channel.bad("genmove w").startswith("illegal move") and channel.bad("play w pass")  # nobody has moved yet
+    again = next(word for word, action in channel.session.legal().items()
+                 if channel.session.game.to_play(after(channel.session.game, [action])[None])[0] == 0)  # fmt: skip
+    channel.good(f"play b {again}")
+    assert channel.good("genmove w") == channel.good("reg_genmove w") == "pass"
+    assert channel.good("kata-genmove_analyze w 10").splitlines()[-1] == "play pass"
+    assert channel.good("play w pass") == "" and channel.moves() == [again]
+    assert channel.bad(f"play w {again}").startswith("illegal move") and channel.bad("play b pass")
+    for _ in range(3):  # the passes of genmove, kata-genmove_analyze and play
+        channel.good("undo")
+    assert channel.moves() == [again]
+    channel.good("undo")
+    assert channel.moves() == [] and channel.bad("undo") == "cannot undo"
 
 
 def test_gomoku_has_the_letters_of_the_protocol():

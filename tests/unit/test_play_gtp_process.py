@@ -65,7 +65,7 @@ class Engine:
 
 def start(run, *options):
     engine = Engine(sys.executable, "-m", "az_mpi", "gtp", run, *options)
-    assert engine.ask("name") == "az_mpi"
+    assert engine.ask("name") == "az_mpi" and engine.ask("showboard")  # it has loaded the network
     return engine
 
 

@@ -9,7 +9,8 @@ from az_mpi.core.problems import Refusal
 from az_mpi.games.base import positions
 from az_mpi.play import session as module
 from az_mpi.play.limits import Clock, Limit
-from az_mpi.play.loaded_player import find_network, load_player
+from az_mpi.play.loaded_player import load_player
+from az_mpi.play.network_paths import find_network
 from az_mpi.play.session import Session
 
 

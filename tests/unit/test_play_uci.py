@@ -15,6 +15,7 @@ from helpers import engine_process, loaded_player, make_run
 
 from az_mpi.play import uci
 from az_mpi.play.limits import Limit
+from az_mpi.play.line_engine import Serving
 from az_mpi.play.lines import Lines
 from az_mpi.play.session import Session
 
@@ -32,7 +33,8 @@ class Channel:
         read, self.write_end = os.pipe()
         self.said = []
         self.session = Session(loaded_player(game, on_batch))
-        self.engine = uci.UciEngine(self.session, limit, Lines(read), self.said.append)
+        self.engine = uci.UciEngine(Serving(lambda: self.session, limit, Lines(read)), self.said.append)
+        assert self.engine.moves  # what a first position would load is loaded
 
     def send(self, text):
         os.write(self.write_end, text.encode())
@@ -225,11 +227,11 @@ def test_it_ends_within_a_second(tmp_path, how, status):
 
 
 def started(run):
-    """Return a process that has answered "uci"."""
+    """Return a process that has answered "uci", and has loaded its network."""
     process = engine_process(sys.executable, "-m", "az_mpi", "uci", run)
-    process.stdin.write("uci\n")
+    process.stdin.write("uci\nisready\n")
     process.stdin.flush()
-    while process.stdout.readline() != "uciok\n":
+    while process.stdout.readline() != "readyok\n":
         assert process.poll() is None, process.stderr.read()
     return process
 

@@ -15,9 +15,10 @@ from az_mpi.core import registry
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
-from az_mpi.play import trained_network
+from az_mpi.play import network_paths, trained_network
 from az_mpi.play.export import export_command
-from az_mpi.play.loaded_player import find_network, load_player
+from az_mpi.play.loaded_player import load_player
+from az_mpi.play.network_paths import find_network
 from az_mpi.storage import checkpoint
 
 RUN = Path(__file__).parents[1] / "data/run_of_0823929"  # a real run of tic-tac-toe
@@ -27,7 +28,7 @@ GAMES_NUM, SLACK = 40, 0.2  # of a match against random moves; four standard dev
 @pytest.fixture
 def zoo(tmp_path, monkeypatch):
     """A zoo with the network of an old run."""
-    monkeypatch.setattr(trained_network, "ZOO", tmp_path)
+    monkeypatch.setattr(network_paths, "ZOO", tmp_path)
     monkeypatch.chdir(tmp_path)
     assert __main__.main(["export", str(RUN), "--to", "zoo", str(tmp_path / "small.safetensors")]) == 0
     return tmp_path
@@ -60,7 +61,7 @@ def check(path, world, simulations=10**6):
 
 
 def shipped():
-    files = sorted(trained_network.ZOO.glob("*.safetensors"))
+    files = sorted(network_paths.ZOO.glob("*.safetensors"))
     return files or [pytest.param(None, marks=pytest.mark.skip(reason="no network is shipped yet"))]
 
 
@@ -72,7 +73,7 @@ def test_each_network_is_as_strong_as_it_says(path, world, simulations):
 
 
 def test_together_they_are_small():
-    assert sum(path.stat().st_size for path in trained_network.ZOO.glob("*.safetensors")) <= 10_000_000
+    assert sum(path.stat().st_size for path in network_paths.ZOO.glob("*.safetensors")) <= 10_000_000
 
 
 def test_a_network_of_a_run_becomes_one_of_the_zoo(zoo, world, capsys):

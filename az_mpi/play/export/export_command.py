@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE
 from az_mpi.core.problems import Refusal, write_file
+from az_mpi.play.network_paths import find_network
 from az_mpi.play.options import add_checkpoint
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def main(arguments: list[str]) -> int:
     if given.file.exists() and not (given.overwrite and given.file.is_file()):
         raise Refusal(f"{given.file} is there already\n  name another file, or replace it with --overwrite")
     from az_mpi.play import trained_network
-    from az_mpi.play.loaded_player import find_network
 
     found = trained_network.read(find_network(given.run, given.checkpoint))
     content = WRITERS[given.to](found)
@@ -69,7 +69,8 @@ def graph_of(network: "ResNet") -> tuple[list, dict[str, str]]:
         return graph.operations(network)
     except Exception as error:  # a user's own head may compute anything
         raise Refusal(f"the network cannot be written as plain operations: {error}\n"
-                      "  try --to torchscript") from error
+                      "  try --to torchscript, which takes any of torch; docs/play.md says what the other formats take"
+                      ) from error  # fmt: skip
 
 
 def torchscript(found: "TrainedNetwork") -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from az_mpi.core.problems import Refusal
-from az_mpi.games.base import Game
+from az_mpi.games.base import Game, described_planes
 from az_mpi.network import graph
 from az_mpi.play.trained_network import TrainedNetwork
 from az_mpi.play.web import page_with
@@ -47,13 +47,14 @@ def pack(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict
     tensors = [tensor.astype("<f4") for one in needed for tensor in one.tensors.values()]
     rows = [{"kind": one.kind, "output": one.output, "inputs": one.inputs, "settings": one.settings,
              "tensors": [tensor.shape for tensor in one.tensors.values()]} for one in needed]  # fmt: skip
-    search = found.config.match_search()
+    search, (planes, board) = found.config.match_search(), described_planes(found.game)
     return {
         "game": spec(found.game),
         "network": {"operations": rows, "outputs": searched, "shape": found.game.planes_shape},
         "weights": base64.b64encode(np.concatenate([tensor.reshape(-1) for tensor in tensors]).tobytes()).decode(),
         "settings": {name: getattr(search, name) for name in SETTINGS},
-        "about": {"game": found.game.name, "run": "az_mpi", "checkpoint": f"iteration {found.iteration}"},
+        "about": {"game": found.game.name, "run": "az_mpi", "checkpoint": f"iteration {found.iteration}",
+                  "planes": planes, "planes_rows": board},
     }
 
 

@@ -1,0 +1,63 @@
+"""A session that is loaded while its program already answers what needs no network."""
+
+import argparse
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING
+
+from az_mpi.core.exit_codes import DONE, INTERNAL
+from az_mpi.core.problems import Refusal
+
+if TYPE_CHECKING:
+    from az_mpi.play.session import Session
+
+# Of the thread that loads: what a process begins with by default. A thread of a site without a limit would have 2 MiB,
+# and compilers need more.
+STACK_BYTES = 2**23
+
+
+class LoadingFailed(Exception):
+    """The network cannot be loaded. str() is one line, which says why."""
+
+
+class Loading:
+    """The session of a program's options, which a thread of its own loads after `begin`.
+
+    status: the exit status of a program that has to end here: DONE unless loading has failed."""
+
+    def __init__(self, given: argparse.Namespace):
+        self.status, self._given = DONE, given
+        self._session: Session | None = None
+        self._failure = ""
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Load from now on. What goes wrong is told on standard error, and to whoever asks for the session."""
+        if self._thread is None:
+            before = threading.stack_size(STACK_BYTES)
+            self._thread = threading.Thread(target=self._load, daemon=True)
+            self._thread.start()
+            threading.stack_size(before)
+
+    def session(self) -> "Session":
+        """Wait for the session and return it. Raises LoadingFailed."""
+        self.begin()
+        self._thread.join()
+        if self._session is None:
+            raise LoadingFailed(self._failure)
+        return self._session
+
+    def _load(self):
+        try:
+            from az_mpi.play.options import open_session
+
+            self._session, _ = open_session(self._given, untruncated=True)
+        except BaseException as error:  # whatever it is: someone waits for the session
+            self.status = error.status if isinstance(error, Refusal) else INTERNAL
+            if isinstance(error, Refusal):
+                print(error, file=sys.stderr, flush=True)
+            else:
+                traceback.print_exc()
+            why = " ".join(str(error).split()) or type(error).__name__
+            self._failure = f"{self._given.run} cannot be loaded: {why}"
