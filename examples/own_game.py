@@ -59,7 +59,7 @@ class Hex(Game):
     def board(self, state):
         players = np.array([-1, 0, 1], np.int8)[np.asarray(state).reshape(self.size, self.size)]
         rows = tuple(str(row + 1) for row in range(self.size))
-        return Board(players, shape="hex", columns=tuple("abcdefghijklmnopqrs"[: self.size]), rows=rows)
+        return Board(players, shape="hex", columns=tuple("abcdefghijklmnopqrs"[: self.size]), rows=rows, edges=(0, 1))
 
     def show(self, state):
         return "\n".join(" " * row + line for row, line in enumerate(self.board(state).text().splitlines()))

@@ -5,7 +5,8 @@ A state is one row of a fixed-size array, so it can be stored in a tree node, a 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,26 +18,53 @@ ACTIONS_MAX = 2**15 - 1  # a search keeps them as int16
 DTYPES = {"state_dtype", "planes_dtype"}
 NOT_DESCRIBED = "not described"
 OWN_AND_OTHER = "stones of the player to move", "stones of the other player"  # what two planes often show
+NOBODY, NO_CELL = 2, -2  # in `Board.players`
+MARKS = "XO# ."  # of `Board.players` in a text, by their numbers
+NO_FIGURES: Mapping[str, str] = MappingProxyType({})
 
 
 class Board(NamedTuple):
     """A position as data, for programs that draw it: H rows from the top by W columns from the left.
 
-    players: int8 [H, W], the owner of the piece on each cell: 0 the player who began, 1 the other one, -1 no piece.
-    symbols: H strings of W characters, the kinds of the pieces, as in chess; () where the pieces are all alike.
+    players: int8 [H, W], the owner of the piece on each cell: 0 the player who began, 1 the other one, -1 no piece;
+    `NOBODY`: a piece of neither, which needs a symbol; `NO_CELL`: the board has no cell there.
+    symbols: H rows of W short texts, or of W characters: the kinds of the pieces, as in chess, " " for a plain one; ()
+    where the pieces are all alike.
     shape: of the cells: "square", or "hex", where each row begins half a cell further to the right than the one above.
     columns, rows: W and H labels, which together name a cell ("b3"); () for none.
+    edges: whose the top and bottom edges are, and whose the left and right ones, as in Hex; () nobody's.
+    won: the cells, (row, column), of the line or chain that has won the game.
+    figures: {symbol: how the piece is drawn, as the data of an SVG path in a cell from -50 to 50}; a piece without one
+    is a disc with its symbol. A board with figures has cells of two colours.
+    light: the player whose pieces are light: 1, or 0 as in chess, where White begins.
+    beside: what lies beside the board, such as pieces in hand, as a line of text.
     """
 
     players: np.ndarray
-    symbols: tuple[str, ...] = ()
+    symbols: tuple[Sequence[str], ...] = ()
     shape: str = "square"
     columns: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
+    edges: tuple[int, ...] = ()
+    won: tuple[tuple[int, int], ...] = ()
+    figures: Mapping[str, str] = NO_FIGURES
+    light: int = 1
+    beside: str = ""
 
     def text(self) -> str:
-        """Return the rows as lines: X for a piece of the player who began, O for the other one's, a point for none."""
-        return "\n".join(" ".join("XO."[player] for player in row) for row in self.players)
+        """Return the rows as lines: X for a piece of the player who began, O for the other one's, a point for none, #
+        for nobody's."""
+        return "\n".join(" ".join(MARKS[player] for player in row).rstrip() for row in self.players)
+
+    def mark(self, row: int, column: int) -> str:
+        """Return the sign for a cell in a text: the kind of its piece, or else as in `text`."""
+        player = self.players[row, column]
+        kind = self.symbols[row][column].strip() if self.symbols and player >= 0 else ""
+        return kind or MARKS[player]
+
+    def cells(self) -> list[tuple[int, int]]:
+        """Return the cells that there are, as (row, column) pairs."""
+        return [(int(row), int(column)) for row, column in np.argwhere(self.players != NO_CELL)]
 
     def name(self, row: int, column: int) -> str:
         """Return the name of a cell, "" where there are no labels."""
@@ -54,6 +82,11 @@ class Board(NamedTuple):
             changed |= (self.players >= 0) & (old != new)
         onto_empty = changed & (before.players < 0)
         cells = np.argwhere(onto_empty if onto_empty.any() else changed)
+        return [(int(row), int(column)) for row, column in cells]
+
+    def left_since(self, before: "Board", player: int) -> list[tuple[int, int]]:
+        """Return the cells, as (row, column) pairs, that pieces of a player have left in the move after `before`."""
+        cells = np.argwhere((before.players == player) & (self.players == -1))
         return [(int(row), int(column)) for row, column in cells]
 
 
@@ -142,6 +175,10 @@ class Game(ABC):
         """Return one state, [S], as a `Board`. By default None: reports then show the text of `show`."""
         return None
 
+    def is_cut(self, state: np.ndarray) -> bool:
+        """Return whether a limit of its length alone ended the game in this terminal state, [S]. By default False."""
+        return False
+
     def lead(self, states: np.ndarray) -> np.ndarray | None:
         """Return by how many points the player who began would win if the game ended in each state, float32 [B]. By
         default None: the game has no points."""
@@ -184,7 +221,8 @@ class Game(ABC):
 def described_planes(game: Game) -> tuple[list[str], str]:
     """Return `Game.describe_planes`, with "not described" for what is missing. A class that makes other planes than the
     class that it is derived from has to describe them itself."""
-    makes, describes = (next(k for k, one in enumerate(type(game).__mro__) if name in vars(one))
+    kind = getattr(game, "unguarded_class", type(game))
+    makes, describes = (next(k for k, one in enumerate(kind.__mro__) if name in vars(one))
                         for name in ("planes", "describe_planes"))  # fmt: skip
     texts, rows = game.describe_planes() if describes <= makes else ((), "")
     known = len(texts) == game.planes_shape[0]

@@ -12,6 +12,7 @@ from numba import njit
 
 from az_mpi.core.hashing import mix
 from az_mpi.games.base import OWN_AND_OTHER, Board, Game, owners
+from az_mpi.games.winning_cells import Cells
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SEED = 20261123  # of the numbers that keys are made of
@@ -28,6 +29,7 @@ class BitboardGame(Game):
     state_dtype = np.dtype(np.uint64)
     action_kinds = 1
     shape = "square"
+    edges: tuple[int, ...] = ()  # see `Board`
 
     def __init__(self, rows: int, columns: int, symmetry_cells: np.ndarray, planes_num: int = 2, sets_num: int = 2,
                  order: np.ndarray | None = None, letters: str = LETTERS, upwards: bool = False):
@@ -75,7 +77,13 @@ class BitboardGame(Game):
     def board(self, state: np.ndarray) -> Board:
         states, as_it_is = np.ascontiguousarray(state)[None], np.arange(self.cells, dtype=np.int32)[None]
         stones = unpack(states, as_it_is, np.zeros(1, np.int8), 2, 2).reshape(2, self.rows, self.columns)
-        return Board(owners(stones, self.to_play(states)[0]), (), self.shape, *self.labels)
+        players = owners(stones, self.to_play(states)[0])
+        won = self.winning_cells(players) if self.terminal(states)[0][0] else ()
+        return Board(players, (), self.shape, *self.labels, edges=self.edges, won=won)
+
+    def winning_cells(self, players: np.ndarray) -> Cells:
+        """Return `Board.won` at the end of a game; () where no cells are a line or a chain. players: as there."""
+        return ()
 
     def show(self, state: np.ndarray) -> str:
         return self.board(state).text()

@@ -11,6 +11,7 @@ from numba import njit
 
 from az_mpi.core.hashing import mix
 from az_mpi.games.base import OWN_AND_OTHER, Board, Game, owners
+from az_mpi.games.winning_cells import lines
 
 ROWS, COLUMNS = 6, 7
 _FULL = np.uint64(sum(1 << (7 * c + r) for c in range(COLUMNS) for r in range(ROWS)))
@@ -64,7 +65,9 @@ class Rules(Game):
 
     def board(self, state: np.ndarray) -> Board:
         states = np.asarray(state)[None]
-        return Board(owners(self.planes(states)[0], self.to_play(states)[0]), columns=tuple("1234567"))
+        players = owners(self.planes(states)[0], self.to_play(states)[0])
+        won = lines(players, 4) if self.terminal(states)[0][0] else ()
+        return Board(players, columns=tuple("1234567"), won=won)
 
 
 @njit(cache=True, nogil=True)

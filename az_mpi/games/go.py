@@ -66,6 +66,9 @@ class Rules(BitboardGame):
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _terminal(states, self.rows, float(self.komi), self.max_plies)
 
+    def is_cut(self, state: np.ndarray) -> bool:
+        return not self._turn(np.asarray(state)[None])[0] & np.uint64(_TWO_PASSES)
+
     def lead(self, states: np.ndarray) -> np.ndarray:
         return _owners(states, self.rows).sum(axis=(1, 2), dtype=np.float32) - np.float32(self.komi)
 

@@ -31,7 +31,7 @@ def guarded(game: Game, exact: bool = False) -> Game:
         kind = type(game)
         names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
         game.__class__ = type(kind.__name__, (Guard, kind), names)
-        game._inside, game._exact = False, exact
+        game._inside, game._exact, game.unguarded_class = False, exact, kind
         try:
             check_sizes(game)
         except (OwnCodeError, OSError, MemoryError):
@@ -81,6 +81,7 @@ class Guard(Game):
 
     _inside: bool  # whether one of the game's own methods is running
     _exact: bool  # see `guarded`
+    unguarded_class: type[Game]  # the game's class as its author wrote it
 
     def untruncated(self) -> Game:
         return guarded(super().untruncated(), self._exact)

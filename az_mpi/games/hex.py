@@ -12,6 +12,7 @@ from numba import njit
 
 from az_mpi.games.base import OWN_AND_OTHER, require
 from az_mpi.games.bitboards import BitboardGame, empty_cells
+from az_mpi.games.winning_cells import Cells, chain
 
 _PLAYER, _MAY_SWAP = np.uint64(1), np.uint64(2)
 
@@ -25,6 +26,7 @@ class Rules(BitboardGame):
     """
 
     shape = "hex"
+    edges = 0, 1
     sgf_number = 11
 
     def __init__(self, size: int = 11, swap: bool = False):
@@ -80,6 +82,9 @@ class Rules(BitboardGame):
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         player = int(np.asarray(state)[-1] & _PLAYER)
         return "swap" if action == self.cells else self.cell_name(self.order[player, action])
+
+    def winning_cells(self, players: np.ndarray) -> Cells:
+        return chain(players)
 
     def show(self, state: np.ndarray) -> str:
         return "\n".join(" " * row + line for row, line in enumerate(super().show(state).splitlines()))

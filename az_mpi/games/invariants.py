@@ -5,7 +5,7 @@ import copy
 import numpy as np
 
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.games.base import Game
+from az_mpi.games.base import NO_CELL, NOBODY, Game
 from az_mpi.games.guard import guarded
 from az_mpi.games.random_games import random_actions
 
@@ -75,7 +75,8 @@ def _check_board(board):
         return
     players = board.players
     assert players.ndim == 2 and players.dtype == np.int8, "the board's players are not int8 [H, W]"
-    assert np.isin(players, (-1, 0, 1)).all(), "the board's players are not -1, 0 or 1"
+    assert np.isin(players, (NO_CELL, -1, 0, 1, NOBODY)[: 5 if board.symbols else 4]).all(), (
+        "the board's players are not -1, 0 or 1")  # fmt: skip
     assert board.shape in ("square", "hex"), f"the board's shape is {board.shape!r}"
     height, width = players.shape
     for name, size in (("symbols", height), ("columns", width), ("rows", height)):

@@ -9,6 +9,7 @@ from numba import njit
 from az_mpi.games.base import require
 from az_mpi.games.bitboards import BitboardGame, empty_cells, packed
 from az_mpi.games.symmetry import dihedral
+from az_mpi.games.winning_cells import Cells, lines
 
 NAMES = {(3, 3, 3): "tictactoe", (15, 15, 5): "gomoku"}
 
@@ -54,6 +55,9 @@ class Rules(BitboardGame):
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         return self.cell_name(action)
+
+    def winning_cells(self, players: np.ndarray) -> Cells:
+        return lines(players, self.k)
 
 
 def tictactoe() -> Rules:

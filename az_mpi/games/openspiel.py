@@ -16,7 +16,8 @@ import numpy as np
 import psutil
 
 from az_mpi.core.problems import Refusal
-from az_mpi.games.base import Game, require
+from az_mpi.games import openspiel_boards
+from az_mpi.games.base import Board, Game, require
 from az_mpi.games.openspiel_chess import OTHER_VIEW, SIDEWAYS, described, lead, turned
 from az_mpi.games.symmetry import dihedral
 
@@ -180,6 +181,14 @@ class OpenSpiel(Game):
 
     def show(self, state: np.ndarray) -> str:
         return str(self.live(state))
+
+    def board(self, state: np.ndarray) -> Board | None:
+        """Return the board that OpenSpiel's text shows, see `openspiel_boards`."""
+        live = self.live(state)
+        return openspiel_boards.read(str(live), self.game, live.is_terminal())
+
+    def is_cut(self, state: np.ndarray) -> bool:
+        return not self.live(state).is_terminal()
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         """Return OpenSpiel's name of the action, without blanks; with its number if another action has that name."""

@@ -16,7 +16,7 @@ def draw(session: "Session", columns: tuple[str, ...] | None = None) -> str:
         return game.show(session.state)
     new = [] if session.before is None else board.filled_since(game.board(session.before))
     columns = board.columns if columns is None else columns
-    width = max([len(name) for name in columns], default=1)
+    width = max([len(name) for name in columns] + [len(kind) for row in board.symbols for kind in row], default=1)
     margin = max([len(name) for name in board.rows], default=0)
     lines = [_row(board, row, new, width) for row in range(len(board.players))]
     if board.rows:
@@ -27,14 +27,22 @@ def draw(session: "Session", columns: tuple[str, ...] | None = None) -> str:
         names = " ".join(f"{name:>{width}}" for name in columns)
         below = " " * (len(lines) if board.shape == "hex" else 0)
         lines.append(f"{below}{'':{margin}} {names}")
+    if board.edges:
+        lines.append(_edges(board.edges))
+    lines += [board.beside] * bool(board.beside)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _edges(edges: tuple[int, ...]) -> str:
+    """Return a line that says whose edges are which."""
+    upright, across = ("XO"[owner] for owner in edges)
+    return f"{upright} joins top and bottom, {across} joins left and right"
 
 
 def _row(board: "Board", row: int, new: list[tuple[int, int]], width: int) -> str:
     """Return the cells of a row, each after a blank or a bracket."""
     text = ""
-    for column, player in enumerate(board.players[row]):
-        symbol = board.symbols[row][column] if board.symbols and player >= 0 else "XO."[player]
+    for column in range(len(board.players[row])):
         left = "(" if (row, column) in new else ")" if (row, column - 1) in new else " "
-        text += f"{left}{symbol:>{width}}"
+        text += f"{left}{board.mark(row, column):>{width}}"
     return text + (")" if (row, len(board.players[row]) - 1) in new else "")

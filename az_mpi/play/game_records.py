@@ -14,6 +14,8 @@ from az_mpi.games.uci_moves import ChessMoves, uci_moves
 
 SUFFIXES = ".sgf", ".pgn"
 LINE_MAX = 79  # characters of a line of moves in PGN
+# Of a game that a limit of its length ended: its result is the one that the match counts, and no result of the rules.
+ADJUDICATION, CUT_NOTE = "adjudication", "ended by the limit of its length, counted as the board stood"
 HEX_MOVES = {"swap": "swap-pieces"}
 
 
@@ -59,8 +61,8 @@ def to_sgf(game: Game, record: GameRecord, number: int = 1) -> str:
             "RO": number, "RE": _sgf_result(game, record)}  # fmt: skip
     if hasattr(game, "komi"):
         tags["KM"] = f"{game.komi:g}"
-    if record.note:
-        tags["GC"] = record.note
+    if note := record.note or (CUT_NOTE if _is_cut(game, record) else ""):
+        tags["GC"] = note
     head = "".join(f"{name}[{_escaped(value)}]" for name, value in tags.items())
     moves = [f";{'BW'[int(game.to_play(state[None])[0])]}[{_sgf_move(game, state, action)}]"
              for state, action in zip(positions(game, game.initial(1)[0], record.moves), record.moves)]  # fmt: skip
@@ -88,6 +90,12 @@ def _sgf_result(game, record):
     return f"{'B' if record.result > 0 else 'W'}+{how}"
 
 
+def _is_cut(game, record):
+    """Return whether a limit of its length ended a game, and not the rules or a player."""
+    state = after(game, record.moves)
+    return not record.note and (not game.terminal(state[None])[0][0] or game.is_cut(state))
+
+
 def _escaped(value):
     return str(value).replace("\\", "\\\\").replace("]", "\\]")
 
@@ -100,8 +108,8 @@ def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:
             "White": record.names[0], "Black": record.names[1], "Result": result}  # fmt: skip
     if not isinstance(uci_moves(game), ChessMoves):
         tags["Variant"] = game.name
-    if record.note:
-        tags["Termination"] = record.note
+    if note := record.note or (ADJUDICATION if _is_cut(game, record) else ""):
+        tags["Termination"] = note
     head = [f'[{name} "{_quoted(value)}"]' for name, value in tags.items()]
     states = positions(game, game.initial(1)[0], record.moves)
     words = [game.action_to_text(state, action) for state, action in zip(states, record.moves)]

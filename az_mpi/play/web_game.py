@@ -5,6 +5,7 @@ is made there replaces what followed.
 """
 
 import queue
+import re
 import threading
 import time
 import traceback
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from az_mpi.games.base import Board
+from az_mpi.games.uci_moves import uci_moves
 from az_mpi.play.limits import Limit
 from az_mpi.play.session import Session
 
@@ -208,37 +210,38 @@ class WebGame(threading.Thread):
         session, game = self.session, self.session.game
         board = game.board(session.state)
         before = None if session.before is None or board is None else game.board(session.before)
+        is_known = board is not None and before is not None
         self._position = {
             "board": board and _described(board), "text": game.show(session.state),
-            "last": board.filled_since(before) if board and before else [],
+            "last": board.filled_since(before) if is_known else [],
+            "left": board.left_since(before, int(game.to_play(session.before[None])[0])) if is_known else [],
             "ply": len(session.actions), "to_play": session.to_play, "over": session.over, "result": session.result,
+            "cut": session.over and game.is_cut(session.state),
             "legal": self._legal(board)}  # fmt: skip
         self.results.clear()
         self._begun, self._is_known = time.monotonic(), False
         self._publish()
 
     def _legal(self, board):
-        """Return the legal moves: [{"move", "to", "from"}], with the cells, [row, column] or None, that clicks mean."""
+        """Return the legal moves: [{"move", "to", "from"}], with the cells, [row, column] or None, that clicks mean.
+        Several moves may have the same cells, such as those to promote a pawn: then the page lets people choose."""
         session, game = self.session, self.session.game
-        legal = session.legal()
-        if not legal:
-            return []
-        actions = np.array(list(legal.values()))
-        after = game.play(np.repeat(session.state[None], len(actions), axis=0), actions)
-        rows, taken = [], set()
-        for word, state in zip(legal, after):
-            origin = target = None
-            if board:
-                then = game.board(state)
-                filled = then.filled_since(board)
-                left = np.argwhere((board.players == session.to_play) & (then.players < 0)).tolist()
-                # A stone that only changes hands, as in Hex's swap, is no cell to click.
-                if len(filled) == 1 and len(left) <= 1 and (left or board.players[tuple(filled[0])] < 0):
-                    target, origin = [int(part) for part in filled[0]], left[0] if left else None
-            if (clicks := (str(origin), str(target))) in taken:
-                origin = target = None  # another move has these cells already: this one is a button
-            taken.add(clicks)
-            rows.append({"move": word, "to": target, "from": origin})
+        word_of, cells_in, rows, unknown = uci_moves(game).word, _reader_of_cells(board), [], []
+        for word, action in session.legal().items():
+            rows.append({"move": word, "to": None, "from": None})
+            named = cells_in(word_of(session.state, action))
+            if len(named) == 2 and board.players[named[0]] == session.to_play:
+                rows[-1] |= {"from": named[0], "to": named[1]}
+            elif board and (named or not board.columns or not board.rows):
+                unknown.append((rows[-1], action, named))
+        if unknown:
+            states = np.repeat(session.state[None], len(unknown), axis=0)
+            after = game.play(states, np.array([action for _, action, _ in unknown]))
+            for (row, _, named), state in zip(unknown, after):
+                changed = _changed_cells(board, game.board(state), session.to_play)
+                if len(named) == 1 and board.players[named[0]] == -1 and not changed.get("from"):
+                    changed = {"to": named[0]}  # pieces may go elsewhere after that, as in Pentago
+                row |= changed
         return rows
 
     def _publish(self):
@@ -262,6 +265,26 @@ class WebGame(threading.Thread):
             self._changed.notify_all()
 
 
+def _reader_of_cells(board: Board | None) -> Callable[[str], list[tuple[int, int]]]:
+    """Return a function that returns the cells that a move's word names, in upper or lower case."""
+    if board is None or not (board.columns and board.rows):
+        return lambda word: []
+    height, width = board.players.shape
+    cells = {board.name(row, column).lower(): (row, column) for row in range(height) for column in range(width)}
+    name = re.compile("|".join(sorted(map(re.escape, cells), key=len, reverse=True)))
+    return lambda word: [cells[found] for found in name.findall(word.lower())]
+
+
+def _changed_cells(board: Board, then: Board | None, player: int) -> dict[str, tuple[int, int] | None]:
+    """Return where the player who moves would click for the move that leads from one board to the other: on the piece
+    that moves and its new cell, on the cell of a new piece, or on the only piece that goes away; {} where that is not
+    clear."""
+    filled, left = (then.filled_since(board), then.left_since(board, player)) if then else ([], [])
+    # A stone that only changes hands, as in Hex's swap, is no cell to click.
+    if len(filled) == 1 and len(left) <= 1 and (left or board.players[filled[0]] < 0):
+        return {"to": filled[0], "from": left[0] if left else None}
+    return {"to": left[0]} if not filled and len(left) == 1 else {}
+
+
 def _described(board: Board) -> dict[str, Any]:
-    return {"players": board.players.tolist(), "symbols": list(board.symbols), "shape": board.shape,
-            "columns": list(board.columns), "rows": list(board.rows)}  # fmt: skip
+    return board._asdict() | {"players": board.players.tolist(), "figures": dict(board.figures)}

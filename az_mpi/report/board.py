@@ -1,7 +1,7 @@
 """A board as inline SVG, and a game as its boards and moves.
 
-page.css colours cells and pieces. Player 0's pieces are dark and player 1's light, which is clear on paper and to the
-colour-blind.
+page.css colours cells and pieces. The pieces of one player are dark and those of the other one light, see
+`Board.light`, which is clear on paper and to the colour-blind.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from az_mpi.games.base import Board
     from az_mpi.report.samples import Sample
 
-CELL, LABEL = 24, 16  # sizes in the picture's units
+CELL, LABEL, RIM = 24, 16, 5  # sizes in the picture's units; RIM: of coloured edges
+WON_SIZE = 0.9  # of the frame around a cell of a winning line, as a part of the cell
 WIDTH_MAX = 460  # pixels of a picture at most
 BIG_CELL, SMALL_BOARD = 30, 105  # pixels: a cell of the big board, the width of a small board
-PLAYERS = ("first player", "second player")
+PLAYERS = ("first player", "second player", "blocked")
 
 
 def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, int], int] | None = None,
@@ -30,38 +31,44 @@ def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, in
     """
     height, width = board.players.shape
     step = CELL * math.sqrt(3) / 2 if board.shape == "hex" else CELL
-    left = 1 + LABEL * bool(len(board.rows))
-    outline = _outline(board.shape)
-    cells, pieces, labels = [], [], []
+    outline, rim = _outline(board.shape), RIM * bool(board.edges)
+    shift = CELL / 2 if board.shape == "hex" else 0.0
+    there = board.cells()
+    first = min(column * CELL + row * shift for row, column in there)
+    left = 1 + LABEL * bool(len(board.rows)) + rim - first
 
     def centre(row: float, column: float) -> tuple[float, float]:
-        shift = row / 2 if board.shape == "hex" else 0
-        return left + (column + shift + 0.5) * CELL, 1 + outline[1] + row * step
+        return left + (column + 0.5) * CELL + row * shift, 1 + rim + outline[1] + row * step
 
-    for row in range(height):
-        for column in range(width):
-            x, y = centre(row, column)
-            cells.append(_cell(outline, x, y, "cell"))
-            if board.players[row, column] >= 0:
-                pieces.append(_piece(board, row, column, x, y, (numbers or {}).get((row, column))))
-        if board.rows:
-            x, y = centre(row, -0.5)
-            labels.append(_text(x - 7, y, board.rows[row], 11))
+    cells, pieces, labels = [], [], []
+    for row, column in there:
+        x, y = centre(row, column)
+        cells.append(_cell(outline, x, y, "cell odd" if board.figures and (row + column) % 2 else "cell"))
+        if board.players[row, column] >= 0:
+            pieces.append(_piece(board, row, column, x, y, (numbers or {}).get((row, column))))
     pieces += [_cell(outline, *centre(*place), "last") for place in marked]
-    bottom = centre(height - 1, 0)[1] + outline[1] + 1
+    pieces += [_cell(outline, *centre(*place), "won", WON_SIZE) for place in board.won]
+    bottom = centre(height - 1, 0)[1] + outline[1] + rim + 1
+    for row in range(height) if board.rows else ():
+        x, y = centre(row, min(column for at, column in there if at == row) - 0.5)
+        labels.append(_text(x - 7 - rim, y, board.rows[row], 11))
     for column in range(width) if board.columns else ():
-        labels.append(_text(centre(height - 1, column)[0], bottom + LABEL / 2, board.columns[column], 11))
-    right, bottom = centre(height - 1, width)[0] - CELL / 2 + 1, bottom + LABEL * bool(len(board.columns))
+        x, y = centre(max(row for row, at in there if at == column), column)
+        labels.append(_text(x, y + outline[1] + rim + 1 + LABEL / 2, board.columns[column], 11))
+    right = max(centre(*place)[0] for place in there) + CELL / 2 + rim + 1
+    bottom += LABEL * bool(len(board.columns))
     pixels = min(right * cell_px / CELL, WIDTH_MAX)
+    below = _edges(board, centre, outline[0]) if board.edges else []
     return (f'<svg class="board" viewBox="0 0 {right:.1f} {bottom:.1f}" style="width:{pixels:.0f}px" role="img" '
-            f'aria-label="{escape(caption)}">{"".join(cells + pieces + labels)}</svg>')
+            f'aria-label="{escape(caption)}">{"".join(below + cells + pieces + labels)}</svg>')
 
 
 def game(sample: Sample) -> str:
     """Return a <section> with the last board of a sample, its moves and some positions; the text of `Game.show` stands
     for the positions of a game without boards."""
     last = sample.positions[-1]
-    moves = [f"<li>{disc(before.to_play)} {escape(move)} <small>{_value(before)}</small></li>"
+    light = last.board.light if last.board else 1
+    moves = [f"<li>{disc(before.to_play, light)} {escape(move)} <small>{_value(before)}</small></li>"
              for before, move in zip(sample.positions, sample.moves)]
     final = ""
     if last.board:
@@ -88,10 +95,15 @@ def _value(position):
     return f"{round(position.value, 2) + 0.0:+.2f}"  # no -0.00
 
 
-def disc(player: int) -> str:
-    """Return a small disc in the colour of a player."""
+def disc(player: int, light: int = 1) -> str:
+    """Return a small disc in the colour of a player. light: the one whose pieces are light."""
     return (f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{PLAYERS[player]}">'
-            f'<g class="piece p{player}"><circle cx="6" cy="6" r="5"/></g></svg>')
+            f'<g class="piece {_colour(player, light)}"><circle cx="6" cy="6" r="5"/></g></svg>')
+
+
+def _colour(player, light):
+    """Return the class of page.css that colours a player's pieces."""
+    return "p2" if player not in (0, 1) else "p1" if player == light else "p0"
 
 
 def _outline(shape):
@@ -102,21 +114,44 @@ def _outline(shape):
     return [(-half, -half), (half, -half), (half, half), (-half, half)], half
 
 
-def _cell(outline, x, y, kind):
-    path = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in outline[0])
+def _cell(outline, x, y, kind, size=1.0):
+    path = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in outline[0])
     return f'<polygon class="{kind}" points="{path}"/>'
+
+
+def _edges(board, centre, corners):
+    """Return the edges of a board of hexagons in the colours of the players who are to join them."""
+    height, width = board.players.shape
+    sides = [([(0, c) for c in range(width)], (5, 0, 1), 0), ([(height - 1, c) for c in range(width)], (4, 3, 2), 0),
+             ([(r, 0) for r in range(height)], (5, 4), 1), ([(r, width - 1) for r in range(height)], (1, 2), 1)]
+    under, over = [], []
+    for cells, wanted, edge in sides:
+        points = [(x + corners[k][0], y + corners[k][1]) for x, y in (centre(*cell) for cell in cells) for k in wanted]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        under.append(f'<polyline class="under" points="{path}"/>')
+        over.append(f'<polyline class="border {_colour(board.edges[edge], board.light)}" points="{path}"/>')
+    return under + over
 
 
 def _piece(board, row, column, x, y, number):
     player = int(board.players[row, column])
     said = [PLAYERS[player], board.name(row, column)]
-    text = board.symbols[row][column] if board.symbols else ""
+    text = board.symbols[row][column].strip() if board.symbols else ""
+    figure = board.figures.get(text)
     if number is not None and not text:
         text = str(number)
         said.append(f"move {text}")
-    inside = _text(x, y, text, 12 - 1.5 * len(text) if len(text) > 1 else 12) if text else ""
-    return (f'<g class="piece p{player}"><title>{escape(", ".join(filter(None, said)))}</title>'
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{0.4 * CELL:.1f}"/>{inside}</g>')
+    elif figure:
+        said.append(text)
+    if figure:
+        shape = f'<path d="{figure}" transform="translate({x:.1f} {y:.1f}) scale({0.0098 * CELL:.4f})"/>'
+    elif player not in (0, 1):
+        shape = _cell(_outline(board.shape), x, y, "block", 0.8)
+    else:
+        inside = _text(x, y, text, 12 - 1.5 * len(text) if len(text) > 1 else 12) if text else ""
+        shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{0.4 * CELL:.1f}"/>{inside}'
+    title = escape(", ".join(filter(None, said)))
+    return f'<g class="piece {_colour(player, board.light)}"><title>{title}</title>{shape}</g>'
 
 
 def _text(x, y, text, size):

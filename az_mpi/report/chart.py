@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 40  # margins around the plot
+DIGIT = 7.5  # a digit is at most so wide in the page's fonts
 POINTS_MAX, BARS_MAX, DOTS_MAX, COLOURS_NUM = 400, 120, 60, 8
 
 
@@ -111,8 +112,10 @@ class _Axes:
         for value in ticks(self.x0, self.x1, 6):
             if not self.whole or value == int(value):
                 x, y = self.at(value, self.y0)
+                number = _short(value)
+                middle = min(x, WIDTH - DIGIT / 2 * len(number))  # the last one lies within the picture
                 parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y + 4:.1f}"/>'
-                             f'<text x="{x:.1f}" y="{y + 17:.1f}" text-anchor="middle">{_short(value)}</text>')
+                             f'<text x="{middle:.1f}" y="{y + 17:.1f}" text-anchor="middle">{number}</text>')
         middle = (TOP + HEIGHT - BOTTOM) / 2
         parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 5}" text-anchor="middle">{escape(x_label)}'
                      f'</text><text transform="translate(12 {middle}) rotate(-90)" text-anchor="middle">'

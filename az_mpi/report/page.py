@@ -219,7 +219,9 @@ def _games(data):
         return "<h2>Sample games</h2><p>None yet.</p>"
     about = ("<p>Each move has its number, its player and its place on the board, then the value that the search found "
              "before it, as the first player sees it: +1 is a win, 0 a draw, -1 a loss.</p>")
-    players = f'<p class="players">{board.disc(0)} first player{board.disc(1)} second player</p>'
+    last = chosen[0].positions[-1].board
+    discs = [board.disc(player, last.light if last else 1) for player in (0, 1)]
+    players = f'<p class="players">{discs[0]} first player{discs[1]} second player</p>'
     return f"<h2>Sample games</h2>{players}{about}{''.join(map(board.game, chosen))}"
 
 

@@ -160,6 +160,31 @@ def test_a_game_that_was_given_up_says_why():
     assert '[Termination "gtp engine has ended"]' in text and '[Black "y\\""]' in text and text.endswith("1. b2 1-0\n")
 
 
+def test_a_game_that_a_limit_cut_is_marked_in_its_record():
+    """Whatever the match counts it as. One that the rules ended on the last ply is not."""
+    game = games.make("go(size=3,komi=0,max_plies=3)")
+    cut, passed = (GameRecord(moves_of(game, *words.split()), 1.0, ("x", "y"))
+                   for words in ("B2 pass A1", "B2 pass pass"))  # fmt: skip
+    assert '[Termination "adjudication"]' in game_records.to_pgn(game, cut) and "GC[" in game_records.to_sgf(game, cut)
+    assert "Termination" not in game_records.to_pgn(game, passed) and "GC[" not in game_records.to_sgf(game, passed)
+    unfinished = GameRecord(moves_of(TICTACTOE, "a1", "a2"), 0.0, ("x", "y"))  # of a game whose rules know no limit
+    assert '[Termination "adjudication"]' in game_records.to_pgn(TICTACTOE, unfinished)
+    assert '[Termination "resigned"]' in game_records.to_pgn(TICTACTOE, unfinished._replace(note="resigned"))
+
+
+def test_a_chess_match_of_cut_games_and_its_pgn_have_the_same_score(capsys, tmp_path):
+    """Games of 12 plies, which count for who has more material."""
+    pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+    name = "openspiel:chess(max_plies=12,truncated='material')"
+    status, out = play(capsys, "match", "random", "random", "--game", name, "--games", 20, "--json",
+                       "--games_file", tmp_path / "x.pgn")  # fmt: skip
+    result, text = json.loads(out), (tmp_path / "x.pgn").read_text()
+    first = sum(map(int, (result["as_first"][0], result["as_second"][2])))  # won by who began
+    second = sum(map(int, (result["as_first"][2], result["as_second"][0])))
+    assert status == 0 and (text.count('"1-0"'), text.count('"0-1"')) == (first, second) and first + second > 0
+    assert text.count('[Termination "adjudication"]') == text.count("[Result ") == 20
+
+
 def test_python_chess_reads_the_pgn_of_a_random_game():
     pgn = pytest.importorskip("chess.pgn", reason="python-chess is not installed")
     pytest.importorskip("pyspiel", reason="optional; it could not be installed here")

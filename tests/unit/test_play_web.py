@@ -24,9 +24,11 @@ def began(monkeypatch):
     monkeypatch.setattr(web_game, "PACE_S", 0.0)
     begun = []
 
-    def begin(name="connect4", requests=None, simulations=30):
+    def begin(name="connect4", requests=None, simulations=30, thinks=True):
         about = {"run": "a run", "checkpoints": []}
         game = WebGame(lambda _: Session(loaded_player(name)), "newest", Limit(simulations), about, requests or {})
+        if not thinks:
+            game.is_analysing, game.humans = False, {0, 1}
         begun.append(game)
         game.start()
         return game
@@ -117,6 +119,49 @@ def test_each_legal_move_is_a_cell_or_a_button(began, name, clicks, buttons):
     assert [move["move"] for move in state["legal"] if not move["to"]] == buttons
     if name.startswith("breakthrough"):
         assert all(state["board"]["players"][move["from"][0]][move["from"][1]] == 0 for move in state["legal"])
+
+
+def legal_after(began, name, *words):
+    """Return what the state says of each legal move after these: {word: (from, to)}, cells as (row, column)."""
+    game = began(name, thinks=False)
+    for word in words:
+        assert game.ask("move", word) is None
+    state = wait_for(game, lambda state: state["ply"] == len(words))
+    return state, {row["move"]: (row["from"], row["to"]) for row in state["legal"]}
+
+
+def test_moves_of_chess_are_clicks_from_and_to_with_castling_and_promotion(began):
+    pytest.importorskip("pyspiel")
+    state, legal = legal_after(began, "openspiel:chess", *"a4 b5 axb5 a6 bxa6 Nc6 a7 h6 Nf3 g6 g3 g5 Bg2 Rb8".split())
+    assert legal["O-O"] == ((7, 4), (7, 6)) and legal["Nxg5"] == ((5, 5), (3, 6))
+    assert [legal[f"axb8={piece}"] for piece in "QRBN"] == [((1, 0), (0, 1))] * 4
+    assert all(None not in cells for cells in legal.values())
+    assert state["last"] == [(0, 1)] and state["left"] == [(0, 0)] and state["board"]["light"] == 0
+    assert not state["cut"] and {"Q", "q"} <= state["board"]["figures"].keys()
+
+
+def test_moves_of_other_boards_are_clicks_too(began):
+    """A piece of Amazons is taken up, put down and shoots; a cell of Pentago has eight moves; a checker jumps."""
+    pytest.importorskip("pyspiel")
+    taken = "openspiel:amazons", "X_From_(7,_1)"
+    assert legal_after(began, taken[0])[1][taken[1]] == (None, (6, 0))
+    assert legal_after(began, *taken)[1]["X_To_(6,_1)"] == (None, (5, 0))
+    assert legal_after(began, *taken, "X_To_(6,_1)")[1]["X_Shoot:_(7,_1)"] == (None, (6, 0))
+    _, legal = legal_after(began, "openspiel:pentago", "a1t")
+    assert all(legal[word] == (None, (2, 2)) for word in ("c3s", "c3t", "c3z"))
+    _, legal = legal_after(began, "openspiel:checkers", "a3b4", "d6c5")
+    assert legal["b4d6"] == ((4, 1), (2, 3))
+    assert legal_after(began, "openspiel:go(board_size=5)")[1]["B_PASS"] == (None, None)
+
+
+def test_the_state_says_that_a_game_was_cut_and_which_cells_won(began):
+    state, _ = legal_after(began, "go(size=3,komi=0,max_plies=3)", "B2", "pass", "A1")
+    assert state["over"] and state["cut"]
+    state, _ = legal_after(began, "go(size=3,komi=0,max_plies=3)", "pass", "pass")
+    assert state["over"] and not state["cut"]
+    state, _ = legal_after(began, "tictactoe", "a1", "a2", "b1", "b2", "c1")
+    assert state["board"]["won"] == ((2, 0), (2, 1), (2, 2)) and not state["cut"]
+    assert state["result"] == 1
 
 
 @pytest.mark.parametrize("stone", ["b3", "b2"])  # on the long diagonal a stone stays where it is

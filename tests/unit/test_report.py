@@ -16,7 +16,7 @@ from az_mpi import __main__ as commands
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.load import Config
-from az_mpi.games.base import Board
+from az_mpi.games.base import NO_CELL, NOBODY, Board
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.report import board, curve, page, run_data, samples
 from az_mpi.selfplay.player import Player
@@ -235,6 +235,22 @@ def test_a_board_of_hexagons_leans_to_the_right_and_kinds_of_pieces_are_letters(
     assert (x1 - x0, y1 - y0) == pytest.approx((36.0, 20.8), abs=0.15)  # a cell and a half; sqrt(3) / 2 of a cell
     assert re.findall(r'piece p(\d)">.*?>([Kq])<', svg) == [("0", "K"), ("1", "q")]
     assert "first player, a1<" in svg and "second player, b2<" in svg
+
+
+def test_edges_chains_figures_and_blocks_are_drawn():
+    """A chain of Hex from the top to the bottom; a white king and a black pawn; an arrow of Amazons."""
+    hexagons = Board(np.array([[0, -1], [0, 1]], np.int8), shape="hex", edges=(0, 1), won=((0, 0), (1, 0)))
+    svg = board.draw(hexagons, "x", 20)
+    assert re.findall(r'class="border (p\d)"', svg) == ["p0", "p0", "p1", "p1"] and svg.count('class="won"') == 2
+    box = [float(number) for number in re.search(r'viewBox="([^"]*)"', svg)[1].split()]
+    corners = [pair.split(",") for path in re.findall(r'points="([^"]*)"', svg) for pair in path.split()]
+    assert all(2 < float(x) < box[2] - 2 and 2 < float(y) < box[3] - 2 for x, y in corners)  # an edge is 10 wide
+    figures = {"K": "M0 0h1z", "p": "M0 0v1z"}
+    svg = board.draw(Board(np.array([[0, 1]], np.int8), ("Kp",), figures=figures, light=0), "x", 20)
+    assert re.findall(r'<g class="piece (p\d)">.*?<path d="([^"]*)"', svg) == [("p1", "M0 0h1z"), ("p0", "M0 0v1z")]
+    assert svg.count('class="cell odd"') == 1
+    svg = board.draw(Board(np.array([[NOBODY, NO_CELL, -1]], np.int8), ("#  ",)), "x", 20)
+    assert svg.count('class="cell"') == 2 and svg.count('class="block"') == 1 and "<circle" not in svg
 
 
 def stones(text):

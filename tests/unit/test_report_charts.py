@@ -71,6 +71,18 @@ def test_ticks_are_round(low, high, expected):
     assert chart.ticks(low, high) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("last", [10, 200, 1000, 12_500, 40_000, 1_250_000])
+def test_numbers_at_the_axes_lie_within_the_picture(last):
+    """At 7 units a digit, which is what the widest of the page's fonts takes."""
+    figure = chart.lines("t", "x", "y", [Series("a", [0, last / 2, last], [0, 4, 2])])
+    found = re.findall(r'<text x="([^"]*)" y="[^"]*" text-anchor="(middle|end)">([^<]*)</text>', figure)
+    assert [text for _, _, text in found].count("0") == 2
+    for x, anchor, text in found:
+        width = 7 * len(text) if re.fullmatch("[-0-9.kM]+", text) else 0
+        left = float(x) - width / (2 if anchor == "middle" else 1)
+        assert left >= 0 and left + width <= chart.WIDTH, text
+
+
 def test_names_in_charts_are_escaped():
     figure = chart.lines(HOSTILE, HOSTILE, HOSTILE, [Series(HOSTILE, [1, 2], [1, 2])] * 2, [(1.5, HOSTILE)])
     assert "<script" not in figure

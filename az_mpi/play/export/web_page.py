@@ -66,7 +66,7 @@ def spec(game: Game) -> dict[str, Any]:
         raise Refusal(f"{game.name} has no rules in JavaScript\n  there are: {', '.join(there)}")
     board, (planes, rows, columns) = game.board(game.initial(1)[0]), game.planes_shape
     return {"rules": rules, "rows": rows, "columns": columns, "planes_num": planes, "shape": board.shape,
-            "column_names": board.columns, "row_names": board.rows,
+            "column_names": board.columns, "row_names": board.rows, "edges": board.edges,
             **{name: getattr(game, name) for name in PARAMETERS if hasattr(game, name)}}  # fmt: skip
 
 

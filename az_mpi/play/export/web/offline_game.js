@@ -89,7 +89,8 @@ class OfflineGame {
   moved() {
     const board = this.game.board(this.state), before = this.ply ? this.game.board(this.states[this.ply - 1]) : null;
     this.position = { board, text: board.players.map((row) => row.map((owner) => (owner < 0 ? "." : "XO"[owner])).join(" ")).join("\n"),
-      last: before ? filledSince(board, before) : [], ply: this.ply, to_play: this.state.player, over: this.result !== null, result: this.result, legal: this.legal(board) };
+      last: before ? filledSince(board, before) : [], left: before ? leftSince(board, before, this.states[this.ply - 1].player) : [],
+      cut: this.result !== null && this.game.isCut(this.state), ply: this.ply, to_play: this.state.player, over: this.result !== null, result: this.result, legal: this.legal(board) };
     this.begun = Date.now(); this.isKnown = false;
     this.publish();
   }
@@ -97,8 +98,7 @@ class OfflineGame {
     if (this.result !== null) return [];
     const taken = new Set();
     return this.game.legal(this.state).map((action) => {
-      const then = this.game.board(this.game.play(this.state, action)), filled = filledSince(then, board), left = [];
-      board.players.forEach((row, r) => row.forEach((owner, c) => { if (owner === this.state.player && then.players[r][c] < 0) left.push([r, c]); }));
+      const then = this.game.board(this.game.play(this.state, action)), filled = filledSince(then, board), left = leftSince(then, board, this.state.player);
       let to = null, from = null;
       if (filled.length === 1 && left.length <= 1 && (left.length || board.players[filled[0][0]][filled[0][1]] < 0)) { to = filled[0]; from = left[0] || null; }
       if (taken.has(`${from}/${to}`)) to = from = null; // another move has these cells already: this one is a button
@@ -130,4 +130,10 @@ function filledSince(board, before) {
   board.players.forEach((row, r) => row.forEach((owner, c) => { if (owner >= 0 && owner !== before.players[r][c]) changed.push([r, c]); }));
   const empty = changed.filter(([r, c]) => before.players[r][c] < 0);
   return empty.length ? empty : changed;
+}
+// The cells that pieces of a player have left.
+function leftSince(board, before, player) {
+  const left = [];
+  before.players.forEach((row, r) => row.forEach((owner, c) => { if (owner === player && board.players[r][c] < 0) left.push([r, c]); }));
+  return left;
 }

@@ -10,5 +10,6 @@ GAMES.connect4 = class extends BoardGame {
     if (last !== undefined && this.hasLine(cells, last, 4)) return -1;
     return cells.includes(-1) ? null : 0;
   }
+  winningCells(players) { return this.lines(players, 4); }
   text(state, action) { return String(action + 1); }
 };

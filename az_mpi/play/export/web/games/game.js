@@ -35,7 +35,21 @@ class BoardGame {
   text(state, action) { return action < this.size ? this.cellName(this.view(state.player, action)) : "pass"; }
   board(state) {
     const players = Array.from({ length: this.rows }, (_, r) => Array.from(state.cells.subarray(r * this.columns, (r + 1) * this.columns)));
-    return { players, symbols: [], shape: this.shape, columns: this.column_names, rows: this.row_names };
+    const won = this.result(state) === null ? [] : this.winningCells(players).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    return { players, symbols: [], shape: this.shape, columns: this.column_names, rows: this.row_names, edges: this.edges, won, figures: {}, light: 1, beside: "" };
+  }
+  // The cells, [row, column], of the line or chain that has won a game that is over.
+  winningCells(players) { return []; }
+  // Whether a limit of its length alone has ended a game.
+  isCut(state) { return false; }
+  // The cells of all lines of k pieces of one player.
+  lines(players, k) {
+    const found = new Map();
+    for (let r = 0; r < this.rows; r++) for (let c = 0; c < this.columns; c++) for (const [dr, dc] of [[0, 1], [1, 0], [1, 1], [1, -1]]) {
+      const run = Array.from({ length: k }, (_, step) => [r + step * dr, c + step * dc]);
+      if (players[r][c] >= 0 && this.inside(...run[k - 1]) && run.every(([y, x]) => players[y][x] === players[r][c])) for (const cell of run) found.set(String(cell), cell);
+    }
+    return [...found.values()];
   }
   // Whether k pieces of one player lie in a row through this cell.
   hasLine(cells, cell, k) {

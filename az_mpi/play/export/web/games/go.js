@@ -28,6 +28,7 @@ GAMES.go = class extends BoardGame {
     }
     return { points, liberties, touched };
   }
+  isCut(state) { return state.passes < 2; }
   hash(cells) {
     let high = 0, low = 0;
     for (let p = 0; p < this.size; p++) if (cells[p] >= 0) { const at = this.word(cells[p], p); high ^= this.words[at]; low ^= this.words[at + 1]; }

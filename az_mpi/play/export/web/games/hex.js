@@ -33,5 +33,25 @@ GAMES.hex = class extends BoardGame {
     }
     return null;
   }
+  // A shortest chain, found as in az_mpi/games/winning_cells.py.
+  winningCells(players) {
+    for (const player of [0, 1]) {
+      const own = (r, c) => (player ? players[c][r] : players[r][c]) === player, from = new Map(), queue = [];
+      const visit = (cell, before) => { if (!from.has(String(cell))) { from.set(String(cell), before); queue.push(cell); } };
+      for (let c = 0; c < this.columns; c++) if (own(0, c)) visit([0, c], null);
+      for (let cell of queue) {
+        if (cell[0] === this.rows - 1) {
+          const path = [];
+          for (; cell; cell = from.get(String(cell))) path.push(player ? [cell[1], cell[0]] : cell);
+          return path;
+        }
+        for (const [dr, dc] of [[1, 0], [1, -1], [0, 1], [0, -1], [-1, 0], [-1, 1]]) {
+          const r = cell[0] + dr, c = cell[1] + dc;
+          if (this.inside(r, c) && own(r, c)) visit([r, c], cell);
+        }
+      }
+    }
+    return [];
+  }
   text(state, action) { return action === this.size ? "swap" : super.text(state, action); }
 };
