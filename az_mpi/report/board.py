@@ -84,11 +84,12 @@ def game(sample: Sample) -> str:
 def _picture(position):
     caption = f"after move {position.ply}" + (", the end" if position.value is None else f": {_value(position)}")
     if position.board:
+        caption += f"; {position.board.beside}" * bool(position.board.beside)
         cell_px = min(max(SMALL_BOARD / position.board.players.shape[1], 9), 24)
         picture = draw(position.board._replace(columns=(), rows=()), caption, cell_px, marked=position.filled)
     else:
         picture = f"<pre>{escape(position.text)}</pre>"
-    return f"{picture}<small>{caption}</small>"
+    return f"{picture}<small>{escape(caption)}</small>"
 
 
 def _value(position):

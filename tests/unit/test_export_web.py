@@ -78,7 +78,8 @@ def random_game(game, rng):
             "action": action, "legal": legal, "words": [game.action_to_text(states[0], each) for each in legal],
             "result": float(value[0]) if ended[0] else None, "player": int(game.to_play(states)[0]),
             "players": board.players.tolist(), "columns": list(board.columns), "rows": list(board.rows),
-            "shape": board.shape, "edges": list(board.edges), "won": [list(cell) for cell in board.won], "planes": game.planes(states)[0].reshape(-1).tolist()})  # fmt: skip
+            "shape": board.shape, "edges": list(board.edges), "won": [list(cell) for cell in board.won],
+            "planes": game.planes(states)[0].reshape(-1).tolist()})  # fmt: skip
         if ended[0]:
             return rows
         action = int(rng.choice(legal))
@@ -93,8 +94,8 @@ RULES = """
       if (action !== null) state = game.play(state, action);
       const result = game.result(state), legal = result === null ? game.legal(state) : [], board = game.board(state);
       return { action, legal, words: legal.map((each) => game.text(state, each)), result, player: state.player,
-        players: board.players, columns: board.columns, rows: board.rows, shape: board.shape, edges: board.edges, won: board.won,
-        planes: Array.from(game.planes(state)) };
+        players: board.players, columns: board.columns, rows: board.rows, shape: board.shape,
+        edges: board.edges, won: board.won, planes: Array.from(game.planes(state)) };
     });
   });
 """

@@ -56,8 +56,9 @@ def test_boards_are_drawn_with_names_and_the_last_move():
     assert drawn("tictactoe", "a1", "b3") == "3 .(O).\n2 . . .\n1 X . .\n  a b c"
     assert drawn("connect4", "4", "4").splitlines()[-3:] == [" . . .(O). . .", " . . . X . . .", " 1 2 3 4 5 6 7"]
     assert drawn("othello(size=4)", "a2").splitlines()[1] == "2(X)X X ."
-    assert drawn("hex(size=3)", "a1", "c3").splitlines() == [
-        "1 X . .", " 2 . . .", "  3 . .(O)", "     a b c", "X joins top and bottom, O joins left and right"]  # fmt: skip
+    *board, edges = drawn("hex(size=3)", "a1", "c3").splitlines()
+    assert board == ["1 X . .", " 2 . . .", "  3 . .(O)", "     a b c"]
+    assert edges == "X joins top and bottom, O joins left and right"
     assert drawn("go(size=10,komi=7)", "K1").splitlines()[9:] == [" 1 . . . . . . . . .(X)", "   A B C D E F G H J K"]
 
 
