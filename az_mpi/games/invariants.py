@@ -1,53 +1,148 @@
-"""The invariants that every game must keep, checked on random play-outs."""
+"""The invariants that every game must keep, checked on random play-outs.
+
+Each message begins with the method or the attribute that is wrong, and draws the state.
+"""
+
+from typing import Any
 
 import numpy as np
 
+from az_mpi.games import perspective
 from az_mpi.games.base import ACTIONS_MAX, Game
+from az_mpi.games.perspective import Seen
 from az_mpi.games.random_games import random_actions
+from az_mpi.games.watched import Watched, drawn, expect, in_state
 
 
-def check(game: Game, games_num: int = 64, seed: int = 0) -> None:
-    """Play `games_num` random games at once; raise AssertionError with the reason at the first broken invariant."""
+def check(rules: Game, games_num: int = 64, seed: int = 0) -> list[str]:
+    """Play `games_num` random games at once; raise AssertionError with the reason at the first broken invariant.
+
+    Returns warnings, each of several lines: what is likely a mistake but breaks no invariant.
+    """
     rng = np.random.default_rng(seed)
-    _check_tables(game)
-    states = game.initial(games_num)
-    assert not game.to_play(states).any(), "to_play is not 0 for the player who begins"
+    _check_tables(rules)
+    game: Any = Watched(rules)
+    states, choices, seen = game.initial(games_num), _Choices(game), Seen()
+    expect(game.to_play(states) == 0, "to_play is not 0 for the player who begins", game, states)
     # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
     k = rng.integers(len(game.symmetry_cells), size=games_num)
     mirrored = game.initial(games_num)
-    seen, boards, moves = {}, {}, {}
+    keys, boards, moves = {}, {}, {}
     for _ in range(game.max_plies + 1):
+        _check_finite(game, states)
         ended = _check_states(game, states)
+        seen.add(states, game.to_play(states), ended)
         _check_mirror(game, states, mirrored, k)
-        for state, key in zip(states, game.key(states)):
-            assert seen.setdefault(int(key), state.tobytes()) == state.tobytes(), "two states share a key"
+        _check_keys(game, states, keys)
         _check_canonical(game, states, mirrored, boards, moves)
         live = ~ended
         if live.any():
             _check_notation(game, states[live][0])
         if not live.any():
-            return
+            return choices.warnings() + perspective.check(game, seen, rng)
         states, mirrored, k = states[live], mirrored[live], k[live]
-        actions = random_actions(game.legal(states), rng.random(len(states)))
-        before, mover = states.copy(), game.to_play(states)
-        after = game.play(states, actions)
-        assert (states == before).all(), "play changed the states it was given"
-        assert (game.play(states, actions) == after).all(), "play gives two answers for the same move"
-        assert (mover == game.to_play(before)).all(), "to_play depends on more than the state"
+        legal, mover = game.legal(states), game.to_play(states)
+        choices.add(legal, mover)
+        actions = random_actions(legal, rng.random(len(states)))
+        states = _checked_play(game, states, actions, mover)
         mirrored = game.play(mirrored, np.argmax(game.symmetry_actions[k] == actions[:, None], axis=1))
-        states = after
-    raise AssertionError(f"a game is longer than max_plies = {game.max_plies}")
+    raise AssertionError(_too_long(game, games_num, choices, states))
+
+
+def _checked_play(game, states, actions, mover):
+    """Return the states after the actions: the given ones stay as they are, and a second time gives the same."""
+    before = states.copy()
+    after = game.play(states, actions)
+    expect(_same(states, before), "play changed the states that it was given", game, before)
+    expect(_same(game.play(states, actions), after), "play gives two answers for the same move", game, before,
+           lambda i: f"action {actions[i]}")  # fmt: skip
+    expect(mover == game.to_play(before), "to_play depends on more than the state", game, before)
+    return after
+
+
+def _same(rows, others):
+    """Return whether rows are equal, bool [n]; False if their shapes are not."""
+    return rows.shape == others.shape and (rows == others).reshape(len(rows), -1).all(axis=1)
+
+
+class _Choices:
+    """Who was to move in states in play, and between how many actions that player could choose."""
+
+    def __init__(self, game) -> None:
+        self._game, self._most, self._least = game, {}, game.num_actions
+
+    def add(self, legal, mover):
+        nums = legal.sum(axis=1)
+        self._least = min(self._least, nums.min())
+        for player in set(mover.tolist()):
+            self._most[player] = max(self._most.get(player, 0), nums[mover == player].max())
+
+    @property
+    def all_legal(self):
+        """Whether every action was legal in every state."""
+        return self._least == self._game.num_actions
+
+    def warnings(self):
+        for player in (0, 1):
+            if self._most.get(player, 0) < 2 <= self._most.get(1 - player, 0):
+                does = "has never more than one legal action" if player in self._most else "never moves"
+                method = "legal" if player in self._most else "to_play"
+                return [f"this game seems to have one player: player {player} {does}\n"
+                        f"  expected: two players who move against each other, as az_mpi trains games of two\n"
+                        f"  got: from {method}, in all random games, a choice for player {1 - player} alone\n"
+                        "  it can be trained, but matches, ratings and levels of play mean nothing in it"]
+        return []
+
+
+def _too_long(game, games_num, choices, states):
+    """Return what is said of a game that is longer than max_plies, with the method that is likely wrong."""
+    ended = games_num - len(states)
+    if choices.all_legal and game.num_actions > 1:
+        likely = (f"legal allowed all {game.num_actions} actions in every state: if the rules forbid some, legal is "
+                  "wrong; if not, terminal must end a game after max_plies moves, for example as a draw")
+    elif not ended:
+        likely = "terminal ended none of the games: it is wrong, or max_plies is too low"
+    else:
+        likely = (f"terminal ended {ended} of {games_num} games: max_plies is too low, or terminal must end a game "
+                  "after max_plies moves, for example as a draw")
+    return (f"a game is longer than max_plies = {game.max_plies}\n  expected: terminal ends each game after at most "
+            f"{game.max_plies} moves\n  got: {len(states)} of {games_num} random games go on after that\n"
+            f"  {likely}\n{in_state(game, states[0])}")
+
+
+def _check_finite(game, states):
+    """Planes have no NaN and no infinity."""
+    planes = game.planes(states)
+    if np.issubdtype(planes.dtype, np.floating) and len(wrong := np.argwhere(~np.isfinite(planes))):
+        row, *place = wrong[0].tolist()
+        where = f"plane {place[0]}, row {place[1]}, column {place[2]}" if len(place) == 3 else f"place {place}"
+        raise AssertionError("planes are not finite\n  expected: numbers, without NaN and infinity\n"
+                             f"  got: {planes[tuple(wrong[0])]} in {where}, each counted from 0\n"
+                             f"{in_state(game, states[row])}")  # fmt: skip
+
+
+def _check_keys(game, states, keys):
+    """States that differ have different keys. keys: {key: the state's bytes} of all states so far."""
+    for state, key in zip(states, game.key(states)):
+        other = keys.setdefault(int(key), state.tobytes())
+        if other != state.tobytes():
+            other = np.frombuffer(other, state.dtype)
+            both = f"{in_state(game, other)}\n{in_state(game, state)}"
+            raise AssertionError(f"key: two states share a key, {key}\n{both}")
 
 
 def _check_tables(game):
     """Symmetry tables are permutations of the right size and begin with the identity; actions turn with their cells."""
     _, height, width = game.planes_shape
     assert 1 <= game.num_actions <= ACTIONS_MAX, f"num_actions is {game.num_actions:,}; allowed: 1 to {ACTIONS_MAX:,}"
-    sizes = ((game.symmetry_cells, height * width), (game.symmetry_actions, game.num_actions))
-    for table, n in sizes:
-        assert table.shape == (len(game.symmetry_cells), n), f"a symmetry table has shape {table.shape}"
-        assert (np.sort(table, axis=1) == np.arange(n)).all(), "a symmetry is not a permutation"
-        assert (table[0] == np.arange(n)).all(), "the first symmetry is not the identity"
+    for name, n in (("symmetry_cells", height * width), ("symmetry_actions", game.num_actions)):
+        table = getattr(game, name)
+        assert isinstance(table, np.ndarray), f"{name}: expected int32 [K, {n}], got {type(table).__name__}"
+        assert table.shape == (len(game.symmetry_cells), n), (
+            f"{name} has shape {table.shape}; expected {(len(game.symmetry_cells), n)}")
+        is_permutation = (np.sort(table, axis=1) == np.arange(n)).all()
+        assert is_permutation, f"{name}: a symmetry is not a permutation of 0 to {n - 1}"
+        assert (table[0] == np.arange(n)).all(), f"{name}: the first symmetry is not the identity"
     kinds, cells = game.action_kinds, height * width
     if (other := game.other_view) is not None:
         fits = other.shape == (cells,) and (np.sort(other) == np.arange(cells)).all()
@@ -55,7 +150,8 @@ def _check_tables(game):
     assert 0 <= kinds * cells <= game.num_actions, f"action_kinds is {kinds}; {cells} cells would have more actions"
     of_cells = game.symmetry_actions[:, : kinds * cells].reshape(len(game.symmetry_cells), cells, kinds)
     turn_together = (of_cells // max(kinds, 1) == game.symmetry_cells[:, :, None]).all()
-    assert turn_together, "a symmetry turns actions otherwise than the cells that action_kinds gives them"
+    assert turn_together, (
+        "symmetry_actions: a symmetry turns actions otherwise than the cells that action_kinds gives them")
 
 
 def _check_states(game, states):
@@ -71,9 +167,11 @@ def _check_states(game, states):
     assert planes_fit, f"planes are not {game.planes_dtype} [B, C, H, W]"
     assert player.dtype == np.int8 and np.isin(player, (0, 1)).all(), "to_play is not int8 0 or 1"
     assert ended.dtype == bool and value.dtype == np.float32, "terminal is not (bool, float32)"
-    assert (np.abs(value) <= 1).all() and (value[~ended] == 0).all(), "a value is out of [-1, 1], or not 0 in play"
-    assert legal[~ended].any(axis=1).all(), "a state in play has no legal action"
-    assert isinstance(game.show(states[0]), str), "show does not return text"
+    good = np.where(ended, np.abs(value) <= 1, value == 0)  # NaN is not
+    expect(good, "terminal: a value is out of [-1, 1], or not 0 in play", game, states,
+           lambda i: f"expected {'a value in [-1, 1]' if ended[i] else '0, as the game goes on'}, got {value[i]}")
+    expect(ended | legal.any(axis=1), "legal: a state in play has no legal action", game, states,
+           "expected an action, or that terminal says that the game has ended")  # fmt: skip
     _check_board(game.board(states[0]))
     _check_points(game, states, ended, np.where(player == 0, value, -value))
     return ended
@@ -84,13 +182,15 @@ def _check_points(game, states, ended, outcome):
     lead, (owned, other) = game.lead(states), (game.ownership(states, player) for player in (0, 1))
     if lead is not None:
         assert lead.shape == (len(states),) and lead.dtype == np.float32, "lead is not float32 [B]"
-        assert (np.sign(lead) == np.sign(outcome))[ended].all(), "lead and terminal name different winners"
+        expect((np.sign(lead) == np.sign(outcome)) | ~ended, "lead and terminal name different winners", game, states,
+               lambda i: f"lead is {lead[i]:+g} and terminal's value {outcome[i]:+g}, both for the player who began")
     if owned is not None:
         shape = len(states), *game.planes_shape[1:]
         assert owned.shape == shape and owned.dtype == np.int8, "ownership is not int8 [B, H, W]"
-        assert np.isin(owned, (-1, 0, 1)).all(), "ownership is not -1, 0 or 1"
-        fits = other.shape == shape and (owned.sum(axis=(1, 2)) == -other.sum(axis=(1, 2))).all()
-        assert fits, "a cell that one player owns is not lost to the other one in ownership"
+        expect(np.isin(owned, (-1, 0, 1)).all(axis=(1, 2)), "ownership is not -1, 0 or 1", game, states)
+        fits = other.shape == shape and owned.sum(axis=(1, 2)) == -other.sum(axis=(1, 2))
+        expect(fits, "ownership: a cell that one player owns is not lost to the other one in ownership", game, states,
+               lambda i: f"player 0 has {owned[i].sum()} cells more than player 1, who has {other[i].sum()} more")
 
 
 def _check_board(board):
@@ -113,28 +213,41 @@ def _check_notation(game, state):
     words = {}
     for action in np.flatnonzero(game.legal(state[None])[0]):
         word = game.action_to_text(state, action)
-        assert isinstance(word, str) and word.split() == [word], f"action {action} is {word!r}, not one word"
-        assert words.setdefault(word, action) == action, f"actions {words[word]} and {action} are both {word}"
+        if word.split() != [word]:
+            expect(False, f"action_to_text: action {action} is {word!r}, not one word", game, state[None])
+        if (same := words.setdefault(word, action)) != action:
+            expect(False, f"action_to_text: actions {same} and {action} are both {word}", game, state[None])
     for word, action in list(words.items())[:: 1 + len(words) // 16]:
-        assert game.text_to_action(state, word) == action, f"text_to_action takes {word} for another action"
+        found = game.text_to_action(state, word)
+        expect(found == action, f"text_to_action takes {word} for another action", game, state[None],
+               f"expected {action}, got {found}")  # fmt: skip
 
 
 def _check_mirror(game, states, mirrored, k):
     """Playing the turned moves leads to the turned board."""
     cells, actions = game.symmetry_cells[k], game.symmetry_actions[k]
-    planes = game.planes(states).reshape(len(states), game.planes_shape[0], -1)
+
+    def turns(fits, told, got=None):
+        expect(fits, told, game, states, lambda i: (f"{got(i)}\n  " if got else "") +
+               f"its image, by the moves that symmetry {k[i]} gives:\n{drawn(game, mirrored[i])}")  # fmt: skip
+
+    planes, image = game.planes(states), game.planes(mirrored)
+    planes, image = (part.reshape(len(states), game.planes_shape[0], -1) for part in (planes, image))
     turned = np.take_along_axis(planes, cells[:, None, :], axis=2)
-    assert (turned == game.planes(mirrored).reshape(turned.shape)).all(), "a symmetry does not map boards to boards"
+    fits = (turned == image).all(axis=(1, 2))
+    turns(fits, "a symmetry does not map boards to boards: symmetry_cells, symmetry_actions, planes or play is wrong")
     ended, value = game.terminal(states)
     ended_too, value_too = game.terminal(mirrored)
-    assert (ended == ended_too).all() and (value == value_too).all(), "a symmetry changes the result"
+    turns((ended == ended_too) & (value == value_too), "terminal: a symmetry changes the result",
+          lambda i: f"expected {ended[i], float(value[i])}, got {ended_too[i], float(value_too[i])}")  # fmt: skip
     turned_legal = np.take_along_axis(game.legal(states), actions, axis=1)
-    assert (turned_legal == game.legal(mirrored))[~ended].all(), "a symmetry does not map legal actions"
+    fits = (turned_legal == game.legal(mirrored)).all(axis=1)
+    turns(fits | ended, "legal: a symmetry does not map legal actions")
     for player in (0, 1):
         if (owned := game.ownership(states, player)) is not None:
             turned = np.take_along_axis(owned.reshape(len(states), -1), cells, axis=1)
             same = turned == game.ownership(mirrored, player).reshape(turned.shape)
-            assert same.all(), "a symmetry does not map owners of cells"
+            turns(same.all(axis=1), "ownership: a symmetry does not map owners of cells")
 
 
 def _check_canonical(game, states, mirrored, boards, moves):
@@ -142,15 +255,19 @@ def _check_canonical(game, states, mirrored, boards, moves):
     other board, nor one with other legal moves, has that key. boards, moves: {key: that image's planes, its legal
     moves} of all boards so far."""
     (keys, symmetry), (keys_too, symmetry_too) = game.canonical_key(states), game.canonical_key(mirrored)
-    assert keys.dtype == np.uint64 and symmetry.dtype == np.int64, "canonical_key is not (uint64, int64)"
-    assert (keys == keys_too).all(), "images of a board have different canonical keys"
+    assert keys.dtype == np.uint64 and symmetry.dtype == np.int64, (
+        f"canonical_key: expected a pair (uint64, int64), got ({keys.dtype}, {symmetry.dtype})")
+    expect(keys == keys_too, "canonical_key: images of a board have different canonical keys", game, states,
+           lambda i: f"its image:\n{drawn(game, mirrored[i])}")  # fmt: skip
     both, k = np.concatenate([states, mirrored]), np.concatenate([symmetry, symmetry_too])
     planes = game.planes(both).reshape(2 * len(states), game.planes_shape[0], -1)
     turned = np.take_along_axis(planes, game.symmetry_cells[k][:, None, :], axis=2)
     legal = np.packbits(np.take_along_axis(game.legal(both), game.symmetry_actions[k], axis=1), axis=1)
-    rows = zip(np.concatenate([keys, keys_too]).tolist(), turned, legal, game.terminal(both)[0])
-    for key, board, allowed, is_over in rows:
-        assert boards.setdefault(key, board.tobytes()) == board.tobytes(), "two boards have one canonical key"
-        if not is_over:  # evaluations are kept by this key, of the legal moves alone
-            same = moves.setdefault(key, allowed.tobytes()) == allowed.tobytes()
-            assert same, "two positions with one canonical key have different legal moves"
+    rows = zip(both, np.concatenate([keys, keys_too]).tolist(), turned, legal, game.terminal(both)[0])
+    for state, key, board, allowed, is_over in rows:
+        if boards.setdefault(key, board.tobytes()) != board.tobytes():
+            expect(False, "canonical_key: two boards have one canonical key", game, state[None])
+        # Evaluations are kept by this key, of the legal moves alone.
+        if not is_over and moves.setdefault(key, allowed.tobytes()) != allowed.tobytes():
+            expect(False, "canonical_key: two positions with one canonical key have different legal moves", game,
+                   state[None], "expected: planes that show what makes the difference")  # fmt: skip
