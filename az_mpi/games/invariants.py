@@ -97,16 +97,15 @@ class _Choices:
 def _too_long(game, games_num, choices, states):
     """Return what is said of a game that is longer than max_plies, with the method that is likely wrong."""
     ended = games_num - len(states)
+    likely = "max_plies is too low, or terminal must end a game after so many moves, for example as a draw"
+    if not ended:
+        likely = f"terminal ended none of the games: terminal is wrong, or {likely}"
     if choices.all_legal and game.num_actions > 1:
         likely = (f"legal allowed all {game.num_actions} actions in every state: if the rules forbid some, legal is "
-                  "wrong; if not, terminal must end a game after max_plies moves, for example as a draw")
-    elif not ended:
-        likely = "terminal ended none of the games: it is wrong, or max_plies is too low"
-    else:
-        likely = (f"terminal ended {ended} of {games_num} games: max_plies is too low, or terminal must end a game "
-                  "after max_plies moves, for example as a draw")
-    return (f"a game is longer than max_plies = {game.max_plies}\n  expected: terminal ends each game after at most "
-            f"{game.max_plies} moves\n  got: {len(states)} of {games_num} random games go on after that\n"
+                  f"wrong\n  {likely}")  # fmt: skip
+    return (f"a game is longer than max_plies = {game.max_plies}\n"
+            f"  expected: terminal ends each game after at most {game.max_plies} moves\n"
+            f"  got: {ended} of {games_num} random games have ended then, the others go on\n"
             f"  {likely}\n{in_state(game, states[0])}")
 
 
@@ -173,6 +172,7 @@ def _check_states(game, states):
     expect(ended | legal.any(axis=1), "legal: a state in play has no legal action", game, states,
            "expected an action, or that terminal says that the game has ended")  # fmt: skip
     _check_board(game.board(states[0]))
+    game.show(states[0])  # `Watched` looks at its type
     _check_points(game, states, ended, np.where(player == 0, value, -value))
     return ended
 
@@ -259,6 +259,9 @@ def _check_canonical(game, states, mirrored, boards, moves):
         f"canonical_key: expected a pair (uint64, int64), got ({keys.dtype}, {symmetry.dtype})")
     expect(keys == keys_too, "canonical_key: images of a board have different canonical keys", game, states,
            lambda i: f"its image:\n{drawn(game, mirrored[i])}")  # fmt: skip
+    kinds = len(game.symmetry_cells)
+    expect((symmetry >= 0) & (symmetry < kinds), "canonical_key: the symmetry is out of range", game, states,
+           lambda i: f"expected 0 to {kinds - 1}, got {symmetry[i]}")  # fmt: skip
     both, k = np.concatenate([states, mirrored]), np.concatenate([symmetry, symmetry_too])
     planes = game.planes(both).reshape(2 * len(states), game.planes_shape[0], -1)
     turned = np.take_along_axis(planes, game.symmetry_cells[k][:, None, :], axis=2)

@@ -30,7 +30,8 @@ def test_broken_rules_and_wrong_names_are_told(capsys, tmp_path):
     (tmp_path / "own.py").write_text(BROKEN)
     assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 1
     said = capsys.readouterr().out
-    assert "broken: a game is longer than max_plies = 7" in said and "terminal ended" in said and "X O" in said
+    assert "broken: a game is longer than max_plies = 7" in said and "terminal" in said
+    assert "\n    1 2 3 4 5 6 7\n" in said  # a state is drawn
     for name in ("hexx", "hex(size=1)", f"{tmp_path}/other.py:Rules"):
         with pytest.raises(Refusal):
             check_game.main([name])
