@@ -18,6 +18,7 @@ from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.own_modules import failure
 from az_mpi.games.base import Game, positions
 from az_mpi.games.random_games import random_actions, random_games
+from az_mpi.games.watched import Watched
 from az_mpi.network import engines, resnet
 from az_mpi.report.status_text import duration
 from az_mpi.search import tree
@@ -50,16 +51,17 @@ def main(arguments: list[str]) -> int:
     game = games.make(config.game)
     try:
         print(size_of(game))
-        warnings = games.check(game, CHECKED_NUM)
+        warnings, rng = games.check(game, CHECKED_NUM), np.random.default_rng(0)
+        watched: Any = Watched(game)
+        states, mean_plies = random_positions(watched, rng)
+        ends = drawn_ends(watched, rng)
     except Exception as error:  # of a game of one's own
         place = getattr(sys.modules[type(game).__module__], "__file__", "")
         why = error if isinstance(error, AssertionError) else failure(place, error)
         print(f"broken: {why}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
         return PROBLEMS
-    rng = np.random.default_rng(0)
-    states, mean_plies = random_positions(game, rng)
     print(f"rules hold in {CHECKED_NUM} random games{noted(warnings)}; a random game has {mean_plies:.0f} plies, "
-          f"a position {game.legal(states).sum(axis=1).mean():.0f} legal moves\n\n{drawn_ends(game, rng)}\n")
+          f"a position {game.legal(states).sum(axis=1).mean():.0f} legal moves\n\n{ends}\n")
     rules_us = time_rules(game, states)
     for lines in (in_rows(rules_us), cost(game, config, states, mean_plies, sum(rules_us.values()))):
         print("\n".join(lines))

@@ -27,11 +27,11 @@ def check(rules: Game, games_num: int = 64, seed: int = 0) -> list[str]:
     # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
     k = rng.integers(len(game.symmetry_cells), size=games_num)
     mirrored = game.initial(games_num)
-    keys, boards, moves = {}, {}, {}
+    keys, boards, moves, last = {}, {}, {}, np.full(games_num, -1)
     for _ in range(game.max_plies + 1):
         _check_finite(game, states)
         ended = _check_states(game, states)
-        seen.add(states, game.to_play(states), ended)
+        seen.add(states, game.to_play(states), ended, last)
         _check_mirror(game, states, mirrored, k)
         _check_keys(game, states, keys)
         _check_canonical(game, states, mirrored, boards, moves)
@@ -43,6 +43,7 @@ def check(rules: Game, games_num: int = 64, seed: int = 0) -> list[str]:
         states, mirrored, k = states[live], mirrored[live], k[live]
         legal, mover = game.legal(states), game.to_play(states)
         choices.add(legal, mover)
+        last = mover
         actions = random_actions(legal, rng.random(len(states)))
         states = _checked_play(game, states, actions, mover)
         mirrored = game.play(mirrored, np.argmax(game.symmetry_actions[k] == actions[:, None], axis=1))

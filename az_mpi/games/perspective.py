@@ -18,6 +18,7 @@ from az_mpi.games.watched import drawn, side_by_side
 GAMES, GAMES_MIN, POSITIONS = 256, 32, 6_000  # random games: as many as have about POSITIONS positions
 SWAP = 1.3  # a part of the board is turned over with each change of the mover if so much more of it changes then
 SURE = 0.4  # the least correlation that counts, either way
+TURNS_MIN = 50  # times that a player was to move, then the other one, then the first again
 ENDS_MIN = 8  # that were won, of those that are turned to the other player
 
 MOVER, BOARD = "mover", "board"
@@ -27,21 +28,28 @@ class Seen:
     """What random games show: which numbers of a state say who is to move, and how games end."""
 
     def __init__(self) -> None:
-        self._low, self._high, self._ends, self.num, self.plies = {}, {}, [], 0, 0
+        self._low, self._high, self._ends, self._last, self.num, self.plies = {}, {}, [], [], 0, 0
 
-    def add(self, states: np.ndarray, mover: np.ndarray, ended: np.ndarray) -> None:
-        """Take the states, [n, S], of one ply of many games, who is to move there, [n], and whether they are ends."""
+    def add(self, states: np.ndarray, mover: np.ndarray, ended: np.ndarray, last: np.ndarray) -> None:
+        """Take the states of one ply of many games, [n, S], who is to move there, [n], whether they are ends, bool [n],
+        and who has moved last, [n]."""
         for player in set(mover.tolist()):
             low, high = (extreme(states[mover == player], axis=0) for extreme in (np.min, np.max))
             self._low[player] = np.minimum(self._low.get(player, low), low)
             self._high[player] = np.maximum(self._high.get(player, high), high)
         self._ends.append(states[ended])
+        self._last.append(last[ended])
         self.num, self.plies = self.num + int(ended.sum()), self.plies + len(states)
 
     @property
     def ends(self) -> np.ndarray:
         """The last states of all games, [n, S]."""
         return np.concatenate(self._ends)
+
+    @property
+    def last(self) -> np.ndarray:
+        """Who made the last move of each game, [n]."""
+        return np.concatenate(self._last)
 
     def columns(self) -> np.ndarray:
         """Return the numbers of a state that are one where player 0 is to move, and another one for player 1."""
@@ -60,7 +68,8 @@ class Seen:
 class Ends:
     """Ends of random games, with what turns over when the other player is to move.
 
-    states: [n, S]; movers: who is to move, [n]; values: for them, [n]; planes: [n, C, H, W]. state_view, planes_view:
+    states: [n, S]; movers: who is to move, [n]; last: who has moved last, [n]; values: for the movers, [n]; planes:
+    [n, C, H, W]. state_view, planes_view:
     `BOARD` where a state, or the planes, stay as they are when the other player is to move, `MOVER` where parts of them
     turn over, None if that is not known. twice: whether a player was seen to move twice in a row. turned: the states of
     some `rows` with the other player to move.
@@ -68,26 +77,29 @@ class Ends:
 
     def __init__(self, game: Game, seen: Seen, rng: np.random.Generator):
         states, earlier = game.initial(int(np.clip(POSITIONS * seen.num / seen.plies, GAMES_MIN, GAMES))), []
-        state_changes, plane_changes = _Changes(), _Changes()
-        uniform = np.ones(game.planes_shape[0], bool)
+        state_changes, plane_changes, corners = _Changes(_bits), _Changes(_cells), Seen()
+        uniform, last = np.full(game.planes_shape[0], game.planes_shape[1:] != (1, 1)), np.full(len(states), -1)
         for _ in range(game.max_plies + 1):
             mover, planes, ended = game.to_play(states), game.planes(states), game.terminal(states)[0]
-            seen.add(states, mover, ended)
+            seen.add(states, mover, ended, last)
+            corners.add(planes[:, :, 0, 0], mover, ended, last)
             uniform &= (planes == planes[:, :, :1, :1]).all(axis=(0, 2, 3))
-            for lag, (old_states, old_planes, old_mover) in enumerate(earlier, 1):
-                changed = mover != old_mover
-                state_changes.add(_changed_bits(old_states, states), changed, lag)
-                plane_changes.add((planes != old_planes).sum(axis=(2, 3)), changed, lag)
+            plies = [*earlier, (states, planes, mover)]
+            movers = [ply[2] for ply in plies]
+            state_changes.add([ply[0] for ply in plies], movers)
+            plane_changes.add([ply[1] for ply in plies], movers)
             live = ~ended
             if not live.any():
                 break
-            earlier = [tuple(part[live] for part in ply) for ply in [(states, planes, mover), *earlier][:2]]
+            last = mover[live]
+            earlier = [tuple(part[live] for part in ply) for ply in plies[-2:]]
             states = game.play(states[live], random_actions(game.legal(states[live]), rng.random(int(live.sum()))))
-        self.states = seen.ends
+        self.states, self.last = seen.ends, seen.last
         self.movers, self.values = game.to_play(self.states), game.terminal(self.states)[1]
         self.planes, self.twice = game.planes(self.states), state_changes.twice
         other_columns = np.ones(game.state_size, bool)
         other_columns[seen.columns()] = False
+        uniform[corners.columns()] = True  # of one cell each
         self.state_view, self.planes_view = state_changes.view(other_columns), plane_changes.view(~uniform)
         self.rows, self.turned = self._turned(game, seen)
 
@@ -113,31 +125,54 @@ class Ends:
 
 
 class _Changes:
-    """How many numbers of each part of a position change, where the mover changes and where the same one moves next."""
+    """How many numbers of each part of a position change when the other player is to move, and when the same one is.
 
-    def __init__(self) -> None:
-        self._sums, self._nums, self.twice = {True: 0.0, False: 0.0}, {True: 0, False: 0}, False
+    Where the players move in turns, what changes in one ply is compared with what changes in two, after which the same
+    player moves again: it is less if parts turn over. Else plies after which the mover is another one are compared with
+    those after which it is not.
+    """
 
-    def add(self, counts, changed, lag):
-        """Take what changed in `lag` plies. counts: [n, parts]; changed: whether the mover did, bool [n]."""
-        self.twice |= lag == 1 and not changed.all()
-        for other in (True, False)[lag - 1 :]:  # after two plies: only where the same player moves again
-            rows = counts[changed == other]
-            self._sums[other] = self._sums[other] + rows.sum(axis=0)
-            self._nums[other] += len(rows)
+    def __init__(self, count) -> None:
+        self._count, self.twice = count, False
+        self._sums = {name: 0.0 for name in ("ply", "two plies", "other", "same")}
+        self._nums = dict.fromkeys(self._sums, 0)
+
+    def add(self, plies, movers):
+        """Take a position in each of at most three plies of the same games, and who is to move there, [n]."""
+        if len(plies) < 2:
+            return
+        changed = movers[-1] != movers[-2]
+        self.twice |= not changed.all()
+        now = self._count(plies[-2], plies[-1])
+        self._take("other", now[changed])
+        self._take("same", now[~changed])
+        if len(plies) == 3:
+            in_turns = changed & (movers[-1] == movers[-3])
+            self._take("ply", self._count(plies[-3], plies[-2])[in_turns])
+            self._take("two plies", self._count(plies[-3], plies[-1])[in_turns])
+
+    def _take(self, name, counts):
+        self._sums[name] = self._sums[name] + counts.sum(axis=0)
+        self._nums[name] += len(counts)
 
     def view(self, parts):
         """Return MOVER if any of the parts, bool, turns over with the mover, BOARD if none does; None: not known."""
-        if not self._nums[True] or not self._nums[False] or not parts.any():
+        names = ("ply", "two plies") if self._nums["ply"] >= TURNS_MIN else ("other", "same")
+        if not all(self._nums[name] for name in names) or not parts.any():
             return None
-        other, same = (self._sums[changed][parts] / self._nums[changed] for changed in (True, False))
+        other, same = (self._sums[name][parts] / self._nums[name] for name in names)
         return MOVER if (other > SWAP * same + 0.01).any() else BOARD
 
 
-def _changed_bits(before, after):
+def _bits(before, after):
     """Return how many bits of each number of a state differ, [n, S]."""
     differ = np.ascontiguousarray(before).view(np.uint8) ^ np.ascontiguousarray(after).view(np.uint8)
     return np.bitwise_count(differ).reshape(*before.shape, -1).sum(axis=2, dtype=np.int64)
+
+
+def _cells(before, after):
+    """Return how many cells of each plane differ, [n, C]."""
+    return (before != after).sum(axis=(2, 3))
 
 
 def check(game: Game, seen: Seen, rng: np.random.Generator) -> list[str]:
@@ -154,7 +189,7 @@ def check(game: Game, seen: Seen, rng: np.random.Generator) -> list[str]:
         if one_player and across == -1:
             raise AssertionError(_one_player(game, ends))
         alike = ends.planes_view == MOVER and pair is not None
-        if across == -1 or across == 0 and (alike or one_player and ends.twice):
+        if across == -1 or across == 0 and (alike or one_player and ends.twice and not _of_last_mover(ends)):
             return [_other_view(game, ends, pair)]
     return [_unseen_mover(game, pair)] if pair is not None else []
 
@@ -170,6 +205,12 @@ def _asks_for_mover(game, ends):
     if (turned == -values)[won].all():
         return True
     return False if (turned == values)[won].all() else None
+
+
+def _of_last_mover(ends):
+    """Return whether the one who has moved last always wins, or always loses: then that is the rule."""
+    results = np.where(ends.movers == ends.last, ends.values, -ends.values)
+    return not ((results > 0).any() and (results < 0).any())
 
 
 def _alike(game, ends):

@@ -5,7 +5,6 @@ import pytest
 from boxes import Boxes, Kalah
 
 from az_mpi import games
-from az_mpi.games import othello
 from az_mpi.games.perspective import Seen
 
 
@@ -33,17 +32,6 @@ def test_the_refusal_draws_one_end_with_each_player_to_move():
     assert boards.split()[:3] == boards.split()[3:]
 
 
-class Relative(othello.Rules):
-    """Othello, whose states hold the mover's stones first, with the value of the player who began."""
-
-    def terminal(self, states):
-        ended, value = super().terminal(states)
-        return ended, np.where(states[:, 2] == 0, value, 0 - value).astype(np.float32)
-
-    def lead(self, states):
-        return None
-
-
 class Solid(Boxes):
     """The planes show boxes as the mover sees them; no number of a state is who is to move, but the count of moves in a
     row that the first player, or with a minus the second one, has made."""
@@ -65,11 +53,22 @@ class Solid(Boxes):
         return states
 
 
+class Relative(Solid):
+    """States hold the mover's boxes as 1 and the other player's as 2."""
+
+    def _hidden(self, states):
+        states, owners = states.copy(), states[:, self.num_actions : -1]
+        states[:, self.num_actions : -1] = np.where((states[:, -1:] == 1) & (owners > 0), 3 - owners, owners)
+        return states
+
+    _plain = _hidden
+
+
 for method in ("legal", "to_play", "terminal", "planes"):
     setattr(Solid, method, lambda self, s, method=method: getattr(Boxes, method)(self, self._plain(s)))
 
 
-@pytest.mark.parametrize("game", [Relative(6), Solid(value="first"), Kalah(value="first")],
+@pytest.mark.parametrize("game", [Relative(value="first"), Solid(value="first"), Kalah(value="first")],
                          ids=["relative states", "hidden mover", "no end for the other player"])
 def test_where_no_state_can_be_turned_the_value_of_player_0_is_a_warning_with_two_ends(game):
     [warning] = games.check(game)
@@ -77,8 +76,9 @@ def test_where_no_state_can_be_turned_the_value_of_player_0_is_a_warning_with_tw
     assert "to_play 0" in warning and "to_play 1" in warning
 
 
-def test_states_that_hide_the_mover_are_no_mistake():
-    assert games.check(Solid()) == []
+@pytest.mark.parametrize("game", [Relative(), Solid()], ids=["relative states", "hidden mover"])
+def test_states_in_which_no_number_alone_turns_the_mover_are_no_mistake(game):
+    assert games.check(game) == []
 
 
 @pytest.mark.parametrize("n", [2, 5, 12])
@@ -99,12 +99,61 @@ def test_a_result_that_is_the_last_movers_by_the_rules_is_no_mistake():
     assert games.check(Last()) == []
 
 
+class Pairs(Boxes):
+    """The players draw two edges each, in turns, and fill the row. Who draws the last one wins: by the last move
+    ("last"), or by who has the first edge of the upper row ("first": the value is the first player's)."""
+
+    def __init__(self, value):
+        super().__init__(4, value)
+
+    def play(self, states, actions):
+        after = states.copy()
+        after[np.arange(len(states)), actions] = 1 + states[:, -1]
+        after[:, -1] = (after[:, : self.num_actions] > 0).sum(axis=1) // 2 % 2
+        return after
+
+    def terminal(self, states):
+        edges = states[:, : self.num_actions]
+        taken = (edges > 0).sum(axis=1)
+        ended = (edges > 0).all(axis=1) | (edges[:, 0] > 0) & (edges[:, 1] > 0)
+        value = np.where(taken % 2 == 1, 1, -1) if self.value == "last" else np.where(edges[:, 0] == 1, 1, -1)
+        return ended, np.where(ended, value, 0).astype(np.float32)
+
+    def planes(self, states):
+        edges, planes = states[:, : self.num_actions], np.zeros((len(states), *self.planes_shape), np.uint8)
+        planes[:, 0, 0], planes[:, 1, 0] = edges == states[:, -1:] + 1, edges == 2 - states[:, -1:]
+        planes[:, 2] = ((edges > 0).sum(axis=1) % 2)[:, None, None]
+        return planes
+
+
+def test_a_win_of_the_last_mover_is_no_mistake_where_turns_have_two_moves():
+    assert games.check(Pairs("last")) == []
+    with pytest.raises(AssertionError, match="terminal gives the value for one and the same player"):
+        games.check(Pairs("first"))
+
+
+class Listed(Kalah):
+    """The planes are a list of numbers, each a plane of one cell."""
+
+    planes_shape, symmetry_cells = (15, 1, 1), np.zeros((1, 1), np.int32)
+
+    def planes(self, states):
+        numbers = np.concatenate([self._own(states).reshape(-1, 14), states[:, 14:15]], axis=1)
+        return (numbers / np.float32(9)).astype(np.float32)[:, :, None, None]
+
+
+def test_planes_that_are_a_list_of_numbers_are_looked_at_likewise():
+    assert games.check(Listed()) == []
+    [warning] = games.check(Listed("first"))
+    assert warning.startswith("terminal seems to give the value for one and the same player")
+
+
 def test_the_number_that_says_who_is_to_move_is_found():
     game, seen = Boxes(n=2), Seen()
     states = game.initial(4)
     assert not len(seen.columns())
     for action in (0, 1, 2, 3):
-        seen.add(states, game.to_play(states), game.terminal(states)[0])
+        seen.add(states, game.to_play(states), game.terminal(states)[0], np.full(4, -1))
         states = game.play(states, np.full(4, action))
     assert seen.columns().tolist() == [game.state_size - 1]
     other = seen.with_other_mover(states, game.to_play(states))
