@@ -15,7 +15,7 @@ from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_actions
 from az_mpi.games.watched import drawn, side_by_side
 
-GAMES, GAMES_MIN, POSITIONS = 256, 32, 6_000  # random games: as many as have about POSITIONS positions
+GAMES, GAMES_MIN, POSITIONS = 256, 32, 12_000  # random games: as many as have about POSITIONS positions
 SWAP = 1.3  # a part of the board is turned over with each change of the mover if so much more of it changes then
 SURE = 0.4  # the least correlation that counts, either way
 TURNS_MIN = 50  # times that a player was to move, then the other one, then the first again
