@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from az_mpi.core.own_modules import Source, load
 from az_mpi.core.problems import Refusal, escape
 
-_NAME = re.compile(r"(?:(.*?\.py|[A-Za-z_][\w.]*):)?([A-Za-z_]\w*)\s*(?:\((.*)\))?", re.DOTALL)
+_NAME = re.compile(r"(?:(.*?\.py|[A-Za-z_][\w.]*):)?([A-Za-z0-9_]\w*)\s*(?:\((.*)\))?", re.DOTALL)
 HOW = "package.module:Class or path/file.py:Class"
 LIBRARIES = ("openspiel", "zoo")  # what is built in under LIBRARY:NAME takes the name as its first argument
 
@@ -54,9 +54,9 @@ class Name(NamedTuple):
 def parse(text: str) -> Name:
     """Return the `Name` that `text` writes. Raises ValueError, which says what is wrong with it."""
     match = _NAME.fullmatch(text.strip())
-    if not match:
+    place, attribute, arguments = match.groups(default="") if match else ("", "0", "")
+    if attribute[0].isdigit() and place not in LIBRARIES:  # of a library, such as OpenSpiel's 2048, it may be a name
         raise ValueError(f"a class of your own is written {HOW}")
-    place, attribute, arguments = match.groups(default="")
     if place in LIBRARIES:
         place, attribute = "", f"{place}:{attribute}"
     return Name(place, attribute, _arguments(arguments))

@@ -16,7 +16,7 @@ from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.games.base import NOT_DESCRIBED, Game, described_planes
+from az_mpi.games.base import NOT_DESCRIBED, Game, described_planes, positions
 from az_mpi.games.random_games import random_actions, random_games
 from az_mpi.network import engines, resnet
 from az_mpi.report.status_text import duration
@@ -26,16 +26,18 @@ from az_mpi.train.replay import HELD_POLICY, sample_dtype
 
 PROG = "python -m az_mpi check-game"
 ABOUT = """\
-Check a game: play random games and look for broken rules, time the rules, draw the end of a game, and say what learning
-it with the default settings takes in memory and time."""
+Check a game: play random games and look for broken rules and likely mistakes, draw an end that each player has won,
+time the rules, and say what learning the game with the default settings takes in memory and time."""
 EPILOG = """\
 examples:
   python -m az_mpi check-game "othello(size=6)"
   python -m az_mpi check-game "my_game.py:MyGame(size=5)"
 
-exit codes: 0 the rules hold together, 1 they do not, 2 there is no such game
+exit codes: 0 the rules hold together, perhaps with a warning, 1 they do not, 2 there is no such game
 """
 CHECKED_NUM, GAMES_NUM, BATCH, TIMED_S = 64, 32, 256, 0.1
+ROUNDS = 4  # of GAMES_NUM games, at most, in which ends that each player has won are looked for
+WON = {1: "a win of the player who began", 0: "a draw", -1: "a win of the player who moved second"}
 MIB = 2**20
 PLANES_SHOWN = 24
 
@@ -50,17 +52,19 @@ def main(arguments: list[str]) -> int:
         game = games.make(config.game)
         print(size_of(game))
         print(planes_of(game))
-        games.check(game, CHECKED_NUM)
+        warnings, rng = games.check(game, CHECKED_NUM), np.random.default_rng(0)
+        states, mean_plies = random_positions(game, rng)
+        ends = drawn_ends(game, rng)
     except (AssertionError, OwnCodeError) as why:
         print(f"broken: {why}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
         return PROBLEMS
-    rng = np.random.default_rng(0)
-    states, mean_plies = random_positions(game, rng)
-    print(f"rules hold in {CHECKED_NUM} random games; a random game has {mean_plies:.0f} plies, "
-          f"a position {game.legal(states).sum(axis=1).mean():.0f} legal moves\n\n{drawn_game(game, rng)}\n")
+    print(f"rules hold in {CHECKED_NUM} random games{noted(warnings)}; a random game has {mean_plies:.0f} plies, "
+          f"a position {game.legal(states).sum(axis=1).mean():.0f} legal moves\n\n{ends}\n")
     rules_us = time_rules(game, states)
     for lines in (in_rows(rules_us), cost(game, config, states, mean_plies, sum(rules_us.values()))):
         print("\n".join(lines))
+    for warning in warnings:
+        print(f"\nWARNING: {warning}")
     return DONE
 
 
@@ -92,18 +96,54 @@ def random_positions(game: Game, rng: np.random.Generator) -> tuple[np.ndarray, 
     return np.concatenate(seen), sum(map(len, seen)) / GAMES_NUM
 
 
-def drawn_game(game: Game, rng: np.random.Generator) -> str:
-    """Play a random game; return its last moves, its last two positions and its result as text."""
-    states, moves = [game.initial(1)], []
-    while not game.terminal(states[-1])[0][0] and len(moves) < game.max_plies:
-        action = random_actions(game.legal(states[-1]), rng.random(1))
-        moves.append(game.action_to_text(states[-1][0], int(action[0])))
-        states.append(game.play(states[-1], action))
-    value, player = game.terminal(states[-1])[1][0], game.to_play(states[-1])[0]
+def noted(warnings: list[str]) -> str:
+    """Return the words that point to warnings, which are printed last; "" without any."""
+    return f", BUT SEE THE {counted(len(warnings), 'WARNING', 'WARNINGS')} AT THE END" if warnings else ""
+
+
+def drawn_ends(game: Game, rng: np.random.Generator) -> str:
+    """Play random games; return the end of one that each player has won as text, of a draw if no player has won any."""
+    found = {}  # result for the player who began, -1, 0 or 1: the actions of the first game that had it
+    for _ in range(ROUNDS):
+        for actions, result in played_games(game, rng):
+            found.setdefault(int(np.sign(result)), actions)
+        if found.keys() >= {1, -1}:
+            break
+    drawn = [drawn_end(game, found[sign]) for sign in (1, -1) if sign in found] or [drawn_end(game, found[0])]
+    never = " or ".join(WON[sign] for sign in (1, -1) if sign not in found)
+    return "\n\n".join(drawn + [f"no random game ended with {never}"] * bool(never))
+
+
+def played_games(game: Game, rng: np.random.Generator) -> list[tuple[list[int], float]]:
+    """Play GAMES_NUM random games; return of each that ended (its actions, the result for the player who
+    began)."""
+    states, number, results = game.initial(GAMES_NUM), np.arange(GAMES_NUM), {}
+    moves = [[] for _ in range(GAMES_NUM)]
+    for _ in range(game.max_plies):
+        if not len(states):
+            break
+        actions = random_actions(game.legal(states), rng.random(len(states)))
+        for i, action in zip(number, actions.tolist()):
+            moves[i].append(action)
+        states = game.play(states, actions)
+        ended, value = game.terminal(states)
+        outcome = np.where(game.to_play(states) == 0, value, 0 - value)
+        results |= dict(zip(number[ended].tolist(), outcome[ended].tolist()))
+        states, number = states[~ended], number[~ended]
+    return [(moves[i], result) for i, result in sorted(results.items())]
+
+
+def drawn_end(game: Game, actions: list[int]) -> str:
+    """Return the last moves of a game, its last two positions and its result as text."""
+    states = list(positions(game, game.initial(1)[0], actions))
+    words = [game.action_to_text(state, action) for state, action in zip(states[-8:], actions[-8:])]
+    before, end = states[-1], game.play(states[-1][None], np.array(actions[-1:]))[0]
+    value, player = float(game.terminal(end[None])[1][0]), int(game.to_play(end[None])[0])
     result = value if player == 0 else 0 - value
-    before, end = (game.show(state[0]) for state in states[-2:])
-    return "\n".join([f"a random game's last positions, after ... {' '.join(moves[-8:-1])}", before,
-                      f"and {moves[-1]}: {result:+g} for the player who began", end])
+    moves = " ".join(["..."] * (len(actions) > 8) + words[:-1])
+    return "\n".join([f"a random game with {WON[int(np.sign(result))]}" + f", after {moves}" * bool(moves),
+                      game.show(before), f"and {words[-1]}: {result:+g} for the player who began "
+                      f"(the value is {value:+g} for player {player}, who is to move)", game.show(end)])  # fmt: skip
 
 
 def time_rules(game: Game, states: np.ndarray) -> dict[str, float]:

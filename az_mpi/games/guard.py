@@ -16,6 +16,7 @@ import numpy as np
 from az_mpi.core.own_modules import failure
 from az_mpi.core.problems import OwnCodeError, Refusal
 from az_mpi.games.base import ACTIONS_MAX, Game
+from az_mpi.games.messages import in_state
 
 CURE = "docs/games.md says what each method returns, and `python -m az_mpi check-game NAME` checks a game"
 
@@ -200,8 +201,10 @@ class Guard(Game):
         except Exception as error:
             if not outermost:
                 raise
-            first = "" if name == "initial" else f"\n{self._drawn(states if np.ndim(states) == 1 else states[0])}"
-            raise OwnCodeError(f"{_name(self)}: {name} failed: {_failure(self, error)}{first}\n  {CURE}") from error
+            state = None if name == "initial" else _first_that_raises(method, states, *more)
+            where = "" if state is None else f"\n{in_state(self, state)}"
+            what = f"{name} raises an error: {_failure(self, error)}"
+            raise OwnCodeError(f"{_name(self)}: {what}{where}\n  {CURE}") from error
         finally:
             if outermost:
                 self._inside = False
@@ -243,19 +246,24 @@ class Guard(Game):
             self._refuse(name, expected, came(i), states[i])
 
     def _refuse(self, name, expected, came, state):
-        drawn = "" if state is None else f"\n{self._drawn(state)}"
-        raise OwnCodeError(f"{_name(self)}: {name} returned {came}\n  expected: {expected}{drawn}\n  {CURE}")
-
-    def _drawn(self, state):
-        """Return lines that show a state, [S]: its drawing if `show` works, else its numbers."""
-        self._inside = True
+        self._inside = True  # `in_state` may meet the same mistake
         try:
-            lines = str(super().show(state)).splitlines()
-        except Exception:
-            lines = [np.array2string(np.asarray(state), threshold=100)]
+            where = "" if state is None else f"\n{in_state(self, state)}"
         finally:
             self._inside = False
-        return "\n".join(["  in this state:", *(f"    {line}" for line in lines[:60])])
+        raise OwnCodeError(f"{_name(self)}: {name} returned {came}\n  expected: {expected}{where}\n  {CURE}")
+
+
+def _first_that_raises(method, states, *given):
+    """Return the first state for which a method raises an error by itself; None if only the whole batch does."""
+    if np.ndim(states) == 1:
+        return states
+    for i in range(len(states)):
+        try:
+            method(states[i : i + 1], *(row[i : i + 1] if isinstance(row, np.ndarray) else row for row in given))
+        except Exception:
+            return states[i]
+    return None
 
 
 def _name(game):

@@ -1,59 +1,134 @@
-"""The invariants that every game must keep, checked on random play-outs."""
+"""The invariants that every game must keep, checked on random play-outs.
+
+Each message begins with the method or the attribute that is wrong, and draws the state.
+"""
 
 import copy
 
 import numpy as np
 
 from az_mpi.core.problems import OwnCodeError
+from az_mpi.games import perspective
 from az_mpi.games.base import NO_CELL, NOBODY, Game
 from az_mpi.games.guard import guarded
+from az_mpi.games.messages import drawn, expect, in_state
+from az_mpi.games.perspective import Seen
 from az_mpi.games.random_games import random_actions
 
 
-def check(game: Game, games_num: int = 64, seed: int = 0) -> None:
-    """Play `games_num` random games at once; raise AssertionError with the reason at the first broken invariant."""
+def check(rules: Game, games_num: int = 64, seed: int = 0) -> list[str]:
+    """Play `games_num` random games at once; raise AssertionError with the reason at the first broken invariant.
+
+    Returns warnings, each of several lines: what is likely a mistake but breaks no invariant.
+    """
     try:
-        _play(guarded(copy.copy(game), exact=True), games_num, seed)
+        return _play(guarded(copy.copy(rules), exact=True), games_num, np.random.default_rng(seed))
     except OwnCodeError as error:
         raise AssertionError(str(error)) from error
 
 
-def _play(game, games_num, seed):
-    rng = np.random.default_rng(seed)
-    states = game.initial(games_num)
-    assert not game.to_play(states).any(), "to_play is not 0 for the player who begins"
+def _play(game, games_num, rng):
+    states, choices, seen = game.initial(games_num), _Choices(game), Seen()
+    expect(game.to_play(states) == 0, "to_play is not 0 for the player who begins", game, states)
     # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
     k = rng.integers(len(game.symmetry_cells), size=games_num)
     mirrored = game.initial(games_num)
-    seen, boards, moves = {}, {}, {}
+    keys, boards, moves, last = {}, {}, {}, np.full(games_num, -1)
     for _ in range(game.max_plies + 1):
         ended = _check_states(game, states)
+        seen.add(states, game.to_play(states), ended, last)
         _check_mirror(game, states, mirrored, k)
-        for state, key in zip(states, game.key(states)):
-            assert seen.setdefault(int(key), state.tobytes()) == state.tobytes(), "two states share a key"
+        _check_keys(game, states, keys)
         _check_canonical(game, states, mirrored, boards, moves)
         live = ~ended
         if live.any():
             _check_notation(game, states[live][0])
         if not live.any():
-            return
+            return choices.warnings() + perspective.check(game, seen, rng)
         states, mirrored, k = states[live], mirrored[live], k[live]
-        actions = random_actions(game.legal(states), rng.random(len(states)))
-        before, mover = states.copy(), game.to_play(states)
-        after = game.play(states, actions)
-        assert (states == before).all(), "play changed the states it was given"
-        assert (game.play(states, actions) == after).all(), "play gives two answers for the same move"
-        assert (mover == game.to_play(before)).all(), "to_play depends on more than the state"
+        legal, mover = game.legal(states), game.to_play(states)
+        choices.add(legal, mover)
+        last = mover
+        actions = random_actions(legal, rng.random(len(states)))
+        states = _checked_play(game, states, actions, mover)
         mirrored = game.play(mirrored, np.argmax(game.symmetry_actions[k] == actions[:, None], axis=1))
-        states = after
-    raise AssertionError(f"a game is longer than max_plies = {game.max_plies}")
+    raise AssertionError(_too_long(game, games_num, choices, states))
+
+
+def _checked_play(game, states, actions, mover):
+    """Return the states after the actions: the given ones stay as they are, and a second time gives the same."""
+    before = states.copy()
+    after = game.play(states, actions)
+    expect(_same(states, before), "play changed the states that it was given", game, before)
+    expect(_same(game.play(states, actions), after), "play gives two answers for the same move", game, before,
+           lambda i: f"action {actions[i]}")  # fmt: skip
+    expect(mover == game.to_play(before), "to_play depends on more than the state", game, before)
+    return after
+
+
+def _same(rows, others):
+    """Return whether rows are equal, bool [n]; False if their shapes are not."""
+    return rows.shape == others.shape and (rows == others).reshape(len(rows), -1).all(axis=1)
+
+
+class _Choices:
+    """Who was to move in states in play, and between how many actions that player could choose."""
+
+    def __init__(self, game) -> None:
+        self._game, self._most, self._least = game, {}, game.num_actions
+
+    def add(self, legal, mover):
+        nums = legal.sum(axis=1)
+        self._least = min(self._least, nums.min())
+        for player in set(mover.tolist()):
+            self._most[player] = max(self._most.get(player, 0), nums[mover == player].max())
+
+    @property
+    def all_legal(self):
+        """Whether every action was legal in every state."""
+        return self._least == self._game.num_actions
+
+    def warnings(self):
+        for player in (0, 1):
+            if self._most.get(player, 0) < 2 <= self._most.get(1 - player, 0):
+                does = "has never more than one legal action" if player in self._most else "never moves"
+                method = "legal" if player in self._most else "to_play"
+                return [f"this game seems to have one player: player {player} {does}\n"
+                        f"  expected: two players who move against each other, as az_mpi trains games of two\n"
+                        f"  got: from {method}, in all random games, a choice for player {1 - player} alone\n"
+                        "  it can be trained, but matches, ratings and levels of play mean nothing in it"]
+        return []
+
+
+def _too_long(game, games_num, choices, states):
+    """Return what is said of a game that is longer than max_plies, with the method that is likely wrong."""
+    ended = games_num - len(states)
+    likely = "max_plies is too low, or terminal must end a game after so many moves, for example as a draw"
+    if not ended:
+        likely = f"terminal ended none of the games: terminal is wrong, or {likely}"
+    if choices.all_legal and game.num_actions > 1:
+        likely = (f"legal allowed all {game.num_actions} actions in every state: if the rules forbid some, legal is "
+                  f"wrong\n  {likely}")  # fmt: skip
+    return (f"a game is longer than max_plies = {game.max_plies}\n"
+            f"  expected: terminal ends each game after at most {game.max_plies} moves\n"
+            f"  got: {ended} of {games_num} random games have ended then, the others go on\n"
+            f"  {likely}\n{in_state(game, states[0])}")
+
+
+def _check_keys(game, states, keys):
+    """States that differ have different keys. keys: {key: the state's bytes} of all states so far."""
+    for state, key in zip(states, game.key(states)):
+        other = keys.setdefault(int(key), state.tobytes())
+        if other != state.tobytes():
+            other = np.frombuffer(other, state.dtype)
+            both = f"{in_state(game, other)}\n{in_state(game, state)}"
+            raise AssertionError(f"key: two states share a key, {key}\n{both}")
 
 
 def _check_states(game, states):
     """Shapes, dtypes and ranges, which `guard` checks; return which states are terminal, bool [B]."""
-    game.legal(states), game.planes(states)
+    game.planes(states), game.legal(states), game.show(states[0])
     player, (ended, value) = game.to_play(states), game.terminal(states)
-    game.show(states[0])
     _check_board(game.board(states[0]))
     _check_points(game, states, ended, np.where(player == 0, value, -value))
     return ended
@@ -63,10 +138,12 @@ def _check_points(game, states, ended, outcome):
     """Points and owners of cells, where a game has them. outcome: for the player who began, [B]."""
     lead, (owned, other) = game.lead(states), (game.ownership(states, player) for player in (0, 1))
     if lead is not None:
-        assert (np.sign(lead) == np.sign(outcome))[ended].all(), "lead and terminal name different winners"
+        expect((np.sign(lead) == np.sign(outcome)) | ~ended, "lead and terminal name different winners", game, states,
+               lambda i: f"lead is {lead[i]:+g} and terminal's value {outcome[i]:+g}, both for the player who began")
     if owned is not None:
-        fits = (owned.sum(axis=(1, 2)) == -other.sum(axis=(1, 2))).all()
-        assert fits, "a cell that one player owns is not lost to the other one in ownership"
+        fits = owned.sum(axis=(1, 2)) == -other.sum(axis=(1, 2))
+        expect(fits, "ownership: a cell that one player owns is not lost to the other one in ownership", game, states,
+               lambda i: f"player 0 has {owned[i].sum()} cells more than player 1, who has {other[i].sum()} more")
 
 
 def _check_board(board):
@@ -90,28 +167,41 @@ def _check_notation(game, state):
     words = {}
     for action in np.flatnonzero(game.legal(state[None])[0]):
         word = game.action_to_text(state, action)
-        assert isinstance(word, str) and word.split() == [word], f"action {action} is {word!r}, not one word"
-        assert words.setdefault(word, action) == action, f"actions {words[word]} and {action} are both {word}"
+        if word.split() != [word]:
+            expect(False, f"action_to_text: action {action} is {word!r}, not one word", game, state[None])
+        if (same := words.setdefault(word, action)) != action:
+            expect(False, f"action_to_text: actions {same} and {action} are both {word}", game, state[None])
     for word, action in list(words.items())[:: 1 + len(words) // 16]:
-        assert game.text_to_action(state, word) == action, f"text_to_action takes {word} for another action"
+        found = game.text_to_action(state, word)
+        expect(found == action, f"text_to_action takes {word} for another action", game, state[None],
+               f"expected {action}, got {found}")  # fmt: skip
 
 
 def _check_mirror(game, states, mirrored, k):
     """Playing the turned moves leads to the turned board."""
     cells, actions = game.symmetry_cells[k], game.symmetry_actions[k]
-    planes = game.planes(states).reshape(len(states), game.planes_shape[0], -1)
+
+    def turns(fits, told, got=None):
+        expect(fits, told, game, states, lambda i: (f"{got(i)}\n  " if got else "") +
+               f"its image, by the moves that symmetry {k[i]} gives:\n{drawn(game, mirrored[i])}")  # fmt: skip
+
+    planes, image = game.planes(states), game.planes(mirrored)
+    planes, image = (part.reshape(len(states), game.planes_shape[0], -1) for part in (planes, image))
     turned = np.take_along_axis(planes, cells[:, None, :], axis=2)
-    assert (turned == game.planes(mirrored).reshape(turned.shape)).all(), "a symmetry does not map boards to boards"
+    fits = (turned == image).all(axis=(1, 2))
+    turns(fits, "a symmetry does not map boards to boards: symmetry_cells, symmetry_actions, planes or play is wrong")
     ended, value = game.terminal(states)
     ended_too, value_too = game.terminal(mirrored)
-    assert (ended == ended_too).all() and (value == value_too).all(), "a symmetry changes the result"
+    turns((ended == ended_too) & (value == value_too), "terminal: a symmetry changes the result",
+          lambda i: f"expected {ended[i], float(value[i])}, got {ended_too[i], float(value_too[i])}")  # fmt: skip
     turned_legal = np.take_along_axis(game.legal(states), actions, axis=1)
-    assert (turned_legal == game.legal(mirrored))[~ended].all(), "a symmetry does not map legal actions"
+    fits = (turned_legal == game.legal(mirrored)).all(axis=1)
+    turns(fits | ended, "legal: a symmetry does not map legal actions")
     for player in (0, 1):
         if (owned := game.ownership(states, player)) is not None:
             turned = np.take_along_axis(owned.reshape(len(states), -1), cells, axis=1)
             same = turned == game.ownership(mirrored, player).reshape(turned.shape)
-            assert same.all(), "a symmetry does not map owners of cells"
+            turns(same.all(axis=1), "ownership: a symmetry does not map owners of cells")
 
 
 def _check_canonical(game, states, mirrored, boards, moves):
@@ -119,14 +209,17 @@ def _check_canonical(game, states, mirrored, boards, moves):
     other board, nor one with other legal moves, has that key. boards, moves: {key: that image's planes, its legal
     moves} of all boards so far."""
     (keys, symmetry), (keys_too, symmetry_too) = game.canonical_key(states), game.canonical_key(mirrored)
-    assert (keys == keys_too).all(), "images of a board have different canonical keys"
+    expect(keys == keys_too, "canonical_key: images of a board have different canonical keys", game, states,
+           lambda i: f"its image:\n{drawn(game, mirrored[i])}")  # fmt: skip
     both, k = np.concatenate([states, mirrored]), np.concatenate([symmetry, symmetry_too])
     planes = game.planes(both).reshape(2 * len(states), game.planes_shape[0], -1)
     turned = np.take_along_axis(planes, game.symmetry_cells[k][:, None, :], axis=2)
     legal = np.packbits(np.take_along_axis(game.legal(both), game.symmetry_actions[k], axis=1), axis=1)
-    rows = zip(np.concatenate([keys, keys_too]).tolist(), turned, legal, game.terminal(both)[0])
-    for key, board, allowed, is_over in rows:
-        assert boards.setdefault(key, board.tobytes()) == board.tobytes(), "two boards have one canonical key"
-        if not is_over:  # evaluations are kept by this key, of the legal moves alone
-            same = moves.setdefault(key, allowed.tobytes()) == allowed.tobytes()
-            assert same, "two positions with one canonical key have different legal moves"
+    rows = zip(both, np.concatenate([keys, keys_too]).tolist(), turned, legal, game.terminal(both)[0])
+    for state, key, board, allowed, is_over in rows:
+        if boards.setdefault(key, board.tobytes()) != board.tobytes():
+            expect(False, "canonical_key: two boards have one canonical key", game, state[None])
+        # Evaluations are kept by this key, of the legal moves alone.
+        if not is_over and moves.setdefault(key, allowed.tobytes()) != allowed.tobytes():
+            expect(False, "canonical_key: two positions with one canonical key have different legal moves", game,
+                   state[None], "expected: planes that show what makes the difference")  # fmt: skip

@@ -73,26 +73,29 @@ def _import(name):
 
 
 def misfit(game: Any) -> str | None:
-    """Return which property of an OpenSpiel game does not fit, and what is needed; None if all fit."""
+    """Return which properties of an OpenSpiel game do not fit, and what is needed; None if all fit."""
     import pyspiel
 
-    kind = game.get_type()
+    kind, problems, players = game.get_type(), [], game.num_players()
+    if players != 2:
+        problems.append(f"it has {players} player{'s' * (players != 1)}, needed are 2")
     wanted = {
         "dynamics": pyspiel.GameType.Dynamics.SEQUENTIAL,
         "chance_mode": pyspiel.GameType.ChanceMode.DETERMINISTIC,
         "information": pyspiel.GameType.Information.PERFECT_INFORMATION,
         "utility": pyspiel.GameType.Utility.ZERO_SUM,
     }
+    if players == 1:
+        del wanted["utility"]  # nobody else has a share in it
     for field, value in wanted.items():
         if (found := getattr(kind, field)) != value:
-            return f"its {field} is {found.name}; needed is {value.name}"
-    if game.num_players() != 2:
-        return f"it has {game.num_players()} players; needed are 2"
+            problems.append(f"its {field} is {found.name}, needed is {value.name}")
     if not kind.provides_observation_tensor:
-        return "it has no observation tensor for a network"
-    if game.num_distinct_actions() > np.iinfo(np.int16).max:
-        return f"it has {game.num_distinct_actions():,} actions; at most {np.iinfo(np.int16).max:,} can be stored"
-    return None
+        problems.append("it has no observation tensor for a network")
+    elif not problems and game.num_distinct_actions() > np.iinfo(np.int16).max:
+        most = np.iinfo(np.int16).max
+        problems.append(f"it has {game.num_distinct_actions():,} actions; at most {most:,} can be stored")
+    return "; ".join(problems) or None
 
 
 class OpenSpiel(Game):

@@ -86,7 +86,7 @@ def test_threats_on_drawn_boards():
     """O is to move. On the first board it has three on each other, and X has b1 c1 d1, open at both ends; on the second
     one X has the diagonal a1 b2 c3. Rows are counted from the top, columns from the left, both from 0."""
     game = games.make(f"{EXAMPLES}/own_planes.py:Threats")
-    games.check(game, games_num=32)
+    assert games.check(game, games_num=32) == []
     for columns, ours, theirs in (("2727374", [[2, 6]], [[5, 0], [5, 4]]), ("1223733", [], [[2, 3]])):
         states = game.initial(1)
         for column in columns:

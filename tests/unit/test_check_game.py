@@ -7,6 +7,7 @@ from helpers import Ways
 from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor import check_game
+from az_mpi.games.base import after
 
 BROKEN = """
 from az_mpi.games import connect4
@@ -28,7 +29,9 @@ def test_a_game_is_checked_timed_drawn_and_its_cost_told(capsys):
 def test_broken_rules_and_wrong_names_are_told(capsys, tmp_path):
     (tmp_path / "own.py").write_text(BROKEN)
     assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 1
-    assert "broken: a game is longer than max_plies = 7" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "broken: a game is longer than max_plies = 7" in said and "terminal" in said
+    assert "\n    1 2 3 4 5 6 7\n" in said  # a state is drawn
     for name in ("hexx", "hex(size=1)", f"{tmp_path}/other.py:Rules"):
         with pytest.raises(Refusal):
             check_game.main([name])
@@ -51,8 +54,63 @@ def test_random_positions_are_in_play():
     assert 15 < mean_plies < 30  # 21 to 22 on average
 
 
-def test_the_end_of_a_game_is_drawn():
-    """Of three plies: two positions, all moves, the result for who began."""
-    before, moves, *rest = check_game.drawn_game(Ways(3), np.random.default_rng(1)).splitlines()
-    assert before.startswith("a random game's last positions, after") and len(before.split("... ")[1].split()) == 2
-    assert len(rest) == 2 and rest[0].endswith("for the player who began")
+def test_an_end_that_each_player_has_won_is_drawn():
+    """Of three plies: all moves, two positions, the result for who began, and what terminal says of it."""
+    first, second = check_game.drawn_ends(Ways(3), np.random.default_rng(1)).split("\n\n")
+    for text, sign, who in ((first, "+", "began"), (second, "-", "moved second")):
+        before, _, result, end = text.splitlines()
+        assert before.startswith(f"a random game with a win of the player who {who}, after ")
+        assert len(before.split("after ")[1].split()) == 2 and end.startswith("[3 ")
+        assert f": {sign}" in result and "is to move" in result
+
+
+class Draws(Ways):
+    """Nobody wins."""
+
+    def terminal(self, states):
+        ended, value = super().terminal(states)
+        return ended, 0 * value
+
+
+class Firsts(Ways):
+    """The player who begins wins each game."""
+
+    def terminal(self, states):
+        ended, value = super().terminal(states)
+        return ended, np.where(self.to_play(states) == 0, abs(value), -abs(value))
+
+
+def test_a_draw_is_drawn_where_nobody_wins_and_a_result_that_never_comes_is_named():
+    draw, never = check_game.drawn_ends(Draws(3), np.random.default_rng(1)).split("\n\n")
+    assert draw.startswith("a random game with a draw") and "who began or a win of the player who moved second" in never
+    _, never = check_game.drawn_ends(Firsts(3), np.random.default_rng(1)).split("\n\n")
+    assert never == "no random game ended with a win of the player who moved second"
+
+
+def test_the_actions_of_random_games_lead_to_their_results():
+    game = Ways(4, twice=True)
+    played = check_game.played_games(game, np.random.default_rng(0))
+    assert len(played) == check_game.GAMES_NUM
+    for actions, result in played:
+        end = after(game, actions)[None]
+        value = game.terminal(end)[1][0]
+        assert game.terminal(end)[0][0] and result == (value if game.to_play(end)[0] == 0 else -value)
+
+
+WARNED = """
+import numpy as np
+from boxes import Boxes
+
+class Rules(Boxes):
+    def __init__(self):
+        super().__init__(planes="no mover")
+"""
+
+
+def test_a_warning_is_plain_to_see_and_no_failure(capsys, tmp_path):
+    (tmp_path / "own.py").write_text(WARNED)
+    assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "BUT SEE THE 1 WARNING AT THE END" in said[1]
+    [start] = [i for i, line in enumerate(said) if line.startswith("WARNING: planes do not show who is to move")]
+    assert "to_play 0" in "".join(said[start:]) and "to_play 1" in "".join(said[start:])

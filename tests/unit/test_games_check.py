@@ -1,8 +1,8 @@
 """games.check accepts the games and finds each broken invariant."""
 
-
 import numpy as np
 import pytest
+from helpers import Ways
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: g
 
 @BOTH
 def test_check_accepts_the_games(game):
-    games.check(game, games_num=32, seed=3)
+    assert games.check(game, games_num=32, seed=3) == []
 
 
 def _broken(base, **members):
@@ -233,3 +233,135 @@ def test_turned_tables_that_do_not_belong_together_are_found():
     order = [0, 3, 2, 1, 4, 5, 6, 7]
     with pytest.raises(AssertionError, match="does not map boards"):
         games.check(_broken(mnk.Rules, symmetry_actions=TICTACTOE.symmetry_actions[order], action_kinds=0))
+
+
+# What a message says: the method, what came, the state.
+
+
+def _raises(self, states, *more):
+    if (np.bitwise_count(states).sum(axis=1) == 2).any():
+        raise KeyError("two stones")
+    return mnk.Rules.legal(self, states)
+
+
+def _message(game):
+    with pytest.raises(AssertionError) as caught:
+        games.check(game)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("method, wrong, came", [
+    ("legal", lambda self, s: mnk.Rules.legal(self, s).tolist(), "list"),
+    ("planes", lambda self, s: None, "None"),
+    ("to_play", lambda self, s: mnk.Rules.to_play(self, s).tolist(), "list"),
+    ("terminal", lambda self, s: mnk.Rules.terminal(self, s)[0], "ndarray"),
+    ("terminal", lambda self, s: tuple(part.tolist() for part in mnk.Rules.terminal(self, s)), "a tuple of list, list"),
+    ("play", lambda self, s, a: list(mnk.Rules.play(self, s, a)), "list"),
+    ("initial", lambda self, n: [[0, 0]] * n, "list"),
+    ("show", lambda self, s: 7, "int"),
+    ("action_to_text", lambda self, s, a: int(a), "int"),
+    ("text_to_action", lambda self, s, text: text, "str"),
+    ("key", lambda self, s: s.tolist(), "list"),
+    ("canonical_key", lambda self, s: mnk.Rules.key(self, s), "ndarray"),
+    ("lead", lambda self, s: 0.0, "float"),
+    ("ownership", lambda self, s, player: [], "list"),
+    ("board", lambda self, s: "X", "str"),
+])  # fmt: skip
+def test_another_type_is_told_with_its_method(method, wrong, came):
+    text = _message(_broken(mnk.Rules, **{method: wrong}))
+    assert text.startswith(f"{method} returns another type: expected ") and text.endswith(f"got {came}")
+
+
+def test_an_exception_is_told_with_its_method_and_the_state_that_raises_it():
+    text = _message(_broken(mnk.Rules, legal=_raises))
+    first, *rest = text.splitlines()
+    assert first.startswith("legal raises an error: ") and "KeyError: 'two stones'" in first
+    assert sum("".join(rest[1:]).count(stone) for stone in "XO") == 2
+
+
+@pytest.mark.parametrize("method", ["initial", "play", "terminal", "to_play", "planes", "show", "board", "lead", "key",
+                                    "ownership", "canonical_key", "action_to_text", "text_to_action"])  # fmt: skip
+def test_an_exception_in_any_method_is_told_with_its_name(method):
+    def fails(self, *given):
+        raise IndexError("out of the board")
+
+    assert _message(_broken(mnk.Rules, **{method: fails})).startswith(f"{method} raises an error: ")
+
+
+def test_a_state_that_show_cannot_draw_is_told_as_numbers():
+    def fails(self, *given):
+        raise IndexError("out of the board")
+
+    assert "\n    [0, 0]" in _message(_broken(mnk.Rules, show=fails))
+
+
+def test_a_value_out_of_range_is_told_with_its_state():
+    text = _message(_broken(connect4.Rules, terminal=_loses_twice))
+    assert text.startswith("terminal: ") and "got -2.0" in text and "to move:\n" in text and "1 2 3 4 5 6 7" in text
+
+
+def test_a_symmetry_that_does_not_exist_is_told():
+    def canonical_key(self, states):
+        keys, symmetry = mnk.Rules.canonical_key(self, states)
+        return keys, symmetry + 8
+
+    assert _message(_broken(mnk.Rules, canonical_key=canonical_key)).startswith("canonical_key: the symmetry is out of")
+
+
+def test_a_value_that_is_no_number_is_told():
+    def terminal(self, states):
+        ended, value = mnk.Rules.terminal(self, states)
+        return ended, np.where(ended, np.float32(np.nan), value)
+
+    assert "got nan" in _message(_broken(mnk.Rules, terminal=terminal))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_planes_that_are_not_finite_are_told_with_plane_value_and_state(number):
+    def planes(self, states):
+        planes = mnk.Rules.planes(self, states).astype(np.float32)
+        planes[np.bitwise_count(states).sum(axis=1) == 1, 1, 0, 2] = number
+        return planes
+
+    text = _message(_broken(mnk.Rules, planes=planes, planes_dtype=np.dtype(np.float32)))
+    assert text.startswith("planes are not finite") and f"got: {number} in plane 1, row 0, column 2" in text
+    assert text.split("to move:")[1].count("X") == 1
+
+
+def test_a_game_that_is_too_long_is_told_with_the_method_that_is_likely_wrong():
+    def all_legal(self, states):
+        return np.ones((len(states), 9), bool)
+
+    def longer(self, states):
+        return np.zeros(len(states), bool), np.zeros(len(states), np.float32)
+
+    text = _message(_broken(mnk.Rules, legal=all_legal, terminal=longer))
+    assert "longer than max_plies = 9" in text and "legal allowed all 9 actions in every state" in text
+    assert "terminal ended none of the games" in text and "X" in text.split("to move:")[1]
+    text = _message(_broken(connect4.Rules, max_plies=25))
+    assert "legal allowed" not in text and "max_plies is too low" in text
+
+
+class OnePlayer(mnk.Rules):
+    """Tic-tac-toe in which the second player's stones are never set: the first one fills the board alone."""
+
+    def play(self, states, actions):
+        return super().play(states, actions)[:, ::-1].copy()
+
+    def to_play(self, states):
+        return np.zeros(len(states), np.int8)
+
+
+def test_a_game_in_which_player_1_never_moves_has_a_warning():
+    [warning] = games.check(OnePlayer())
+    assert warning.startswith("this game seems to have one player: player 1 never moves")
+
+
+def test_a_game_in_which_player_1_never_chooses_has_a_warning():
+    class Passes(Ways):
+        def legal(self, states):
+            return np.stack([np.ones(len(states), bool), self.to_play(states) == 0], axis=1)
+
+    [warning] = games.check(Passes(6))
+    assert warning.startswith("this game seems to have one player: player 1 has never more than one legal action")
+    assert games.check(Ways(6, twice=True)) == []

@@ -28,7 +28,7 @@ def played(game, words):
 
 @pytest.mark.parametrize("size", [4, 6, 8])
 def test_check_accepts_every_size(size):
-    games.check(games.make(f"othello(size={size})"), games_num=16)
+    assert games.check(games.make(f"othello(size={size})"), games_num=16) == []
 
 
 def test_the_number_of_games_is_as_known():

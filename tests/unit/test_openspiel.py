@@ -39,7 +39,7 @@ def test_all_fitting_games_are_there():
     "ultimate_tic_tac_toe", "gomoku(size=5, symmetries='dihedral')", "chess(max_plies=20)", "nim",
 ])  # fmt: skip
 def test_the_invariants_hold(name):
-    games.check(games.make(f"openspiel:{name}"), games_num=6)
+    assert games.check(games.make(f"openspiel:{name}"), games_num=6) == []
 
 
 def play(game, moves):
@@ -209,6 +209,7 @@ def test_engines_take_planes_that_are_not_binary(name, engine):
 
 def test_what_does_not_fit_is_refused_with_its_property():
     for name, words in (("backgammon", "chance_mode is EXPLICIT_STOCHASTIC"),
+                        ("2048", "it has 1 player, needed are 2; its chance_mode is EXPLICIT_STOCHASTIC"),
                         ("dark_hex", "information is IMPERFECT_INFORMATION"), ("goofspiel", "SIMULTANEOUS"),
                         ("otello", "did you mean othello"), ("hex(size=3)", "board_size"),
                         ("hex(max_plies=1000)", "121"), ("hex(max_plies=2.5)", "whole number"),
@@ -217,8 +218,9 @@ def test_what_does_not_fit_is_refused_with_its_property():
                         ("chess(truncated='win')", "draw, and material"), ("hex(truncated='material')", "chess alone"),
                         ("hex(view='mover')", "antichess and chess alone"),
                         ("chess(action_kinds=74)", "0 to 73")):  # fmt: skip
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(Refusal, match=words) as caught:
             games.make(f"openspiel:{name}")
+        assert "package.module" not in str(caught.value)
 
 
 def test_the_bot_takes_a_win_and_stops_one():
