@@ -2,7 +2,7 @@
 
 `games.make` guards each game of a user's own. The search, the cache and the training copy states, look up symmetries
 and count legal actions in compiled code, which would read and write outside of its arrays where a result has another
-shape or range. A guarded game raises `OwnCodeError` instead, with the method, what was expected, what came, and the
+shape or range. A guarded game raises `BrokenRules` instead, with the method, what was expected, what came, and the
 state. Its methods are never called with an empty batch, which many NumPy functions cannot take.
 """
 
@@ -15,17 +15,25 @@ import numpy as np
 
 from az_mpi.core.own_modules import failure
 from az_mpi.core.problems import OwnCodeError, Refusal
-from az_mpi.games.base import ACTIONS_MAX, Game
+from az_mpi.games.base import ACTIONS_MAX, Board, Game
 from az_mpi.games.messages import in_state
 
 CURE = "docs/games.md says what each method returns, and `python -m az_mpi check-game NAME` checks a game"
+
+
+class BrokenRules(OwnCodeError):
+    """A game has broken a rule. what: which one, with the method, what was expected, what came, and the state."""
+
+    def __init__(self, game: Game, what: str):
+        super().__init__(f"the game {getattr(game, 'name', type(game).__name__)}: {what}\n  {CURE}")
+        self.what = what
 
 
 def guarded(game: Game, exact: bool = False) -> Game:
     """Return the same object as a game whose methods check their results; a guarded game stays as it is.
 
     exact: also refuse results of another dtype than `Game` says. Otherwise they are converted if no value changes.
-    Raises OwnCodeError if the game's sizes or tables do not fit together."""
+    Raises BrokenRules if the game's sizes or tables do not fit together."""
     if isinstance(game, Guard):
         game._exact = game._exact or exact
     else:
@@ -38,16 +46,16 @@ def guarded(game: Game, exact: bool = False) -> Game:
         except (OwnCodeError, OSError, MemoryError):
             raise
         except Exception as error:  # such as an attribute that is missing
-            raise OwnCodeError(f"{_name(game)}: {_failure(game, error)}\n  {CURE}") from error
+            raise BrokenRules(game, _failure(game, error)) from error
     return game
 
 
 def check_sizes(game: Game) -> None:
-    """Raise OwnCodeError unless the sizes of a game are in range, and its symmetry tables are permutations of these
+    """Raise BrokenRules unless the sizes of a game are in range, and its symmetry tables are permutations of these
     sizes that begin with the identity and turn actions with their cells."""
     def need(fits, what):
         if not fits:
-            raise OwnCodeError(f"{_name(game)}: {what}\n  {CURE}")
+            raise BrokenRules(game, what)
 
     for name, most in (("num_actions", ACTIONS_MAX), ("max_plies", 2**31 - 1), ("state_size", 2**31 - 1)):
         value = getattr(game, name)
@@ -177,6 +185,12 @@ class Guard(Game):
                    lambda i: ", ".join(map(str, np.unique(owned[i]))))
         return owned[: len(states)]
 
+    def board(self, state: np.ndarray) -> Board | None:
+        board = self._ask("board", state)
+        if not (board is None or isinstance(board, Board) or self._inside):
+            self._refuse("board", "a Board or None", _told(board), state)
+        return board
+
     def show(self, state: np.ndarray) -> str:
         return self._text("show", self._ask("show", state), state)
 
@@ -184,27 +198,25 @@ class Guard(Game):
         return self._text("action_to_text", self._ask("action_to_text", state, action), state)
 
     def text_to_action(self, state: np.ndarray, text: str) -> int:
-        action = super().text_to_action(state, text)  # its ValueError says that there is no such move
+        action = self._ask("text_to_action", state, text)
         if not (isinstance(action, (int, np.integer)) and 0 <= action < self.num_actions):
             self._refuse("text_to_action", f"an action, 0 to {self.num_actions - 1}", repr(action), state)
         return int(action)
 
     def _ask(self, name, states, *more):
-        """Return what the game's own method of this name returns. Its exceptions become OwnCodeError, but for those of
+        """Return what the game's own method of this name returns. Its exceptions become BrokenRules, but for those of
         a file system, of memory, and of code that knows what it refuses."""
         method, outermost = getattr(super(), name), not self._inside
         self._inside = True
         try:
             return method(states, *more)
-        except (Refusal, OSError, MemoryError):
-            raise
         except Exception as error:
-            if not outermost:
+            no_such_move = name == "text_to_action" and isinstance(error, ValueError)
+            if not outermost or no_such_move or isinstance(error, (Refusal, OSError, MemoryError)):
                 raise
             state = None if name == "initial" else _first_that_raises(method, states, *more)
             where = "" if state is None else f"\n{in_state(self, state)}"
-            what = f"{name} raises an error: {_failure(self, error)}"
-            raise OwnCodeError(f"{_name(self)}: {what}{where}\n  {CURE}") from error
+            raise BrokenRules(self, f"{name} raises an error: {_failure(self, error)}{where}") from error
         finally:
             if outermost:
                 self._inside = False
@@ -251,7 +263,7 @@ class Guard(Game):
             where = "" if state is None else f"\n{in_state(self, state)}"
         finally:
             self._inside = False
-        raise OwnCodeError(f"{_name(self)}: {name} returned {came}\n  expected: {expected}{where}\n  {CURE}")
+        raise BrokenRules(self, f"{name} returned {came}\n  expected: {expected}{where}")
 
 
 def _first_that_raises(method, states, *given):
@@ -264,10 +276,6 @@ def _first_that_raises(method, states, *given):
         except Exception:
             return states[i]
     return None
-
-
-def _name(game):
-    return f"the game {getattr(game, 'name', type(game).__name__)}"
 
 
 def _failure(game, error):
