@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Evaluate, Search
+from az_mpi.config.training import Train
 from az_mpi.doctor import trial
 from az_mpi.selfplay.player import PARALLEL_GAMES, PARALLEL_GAMES_MAX
 
@@ -19,6 +20,9 @@ SIZES = ((3, 32), (4, 48), (5, 64), (6, 96), (10, 128), (15, 192), (20, 256))  #
 # in half an hour 23 with 4 x 48. A larger network would learn less in the same time.
 POSITIONS_PER_WEIGHT = 20
 SIMULATIONS, FULL_SHARE = 32, 0.25
+# Share of the root's value in the target, for games up to so many plies; longer ones keep the default. In a long game
+# the outcome has many positions to reach, each from the one after it: docs/results/2026-11-27-root-value-share.md.
+SHORT_GAME, SHORT_GAME_SHARE = 28, 0.8
 GPU_BATCH = 1024  # samples a step where GPUs train: docs/learning.md, six minutes on one GPU
 OPENING_SHARE, OPENING_MIN, OPENING_MAX = 0.2, 2, 30  # of a random game: plies at random, and at a high temperature
 # Iterations of a run of one hour, growing with the root of hours (212 in 8 hours), up to the 300 of MiniZero.
@@ -52,10 +56,11 @@ def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int, on_gpu
     at_once = {"games_num": PARALLEL_GAMES_MAX * ranks_num, "parallel_games": 0}
     if not on_gpus:
         at_once = {"games_num": 256 * ranks_num, "parallel_games": 128}
+    share = SHORT_GAME_SHARE if rules.length <= SHORT_GAME else Train().root_value_share
     batch_size = GPU_BATCH if on_gpus else 256 if size[0] < 5 else 512
     return {"game": game, "iterations": 1, "network": {"blocks": size[0], "channels": size[1]},
             "search": search, "selfplay": at_once | {"random_plies": opening}, "replay": {"window_max": 1_000_000},
-            "train": {"batch_size": max(batch_size, ranks_num), "replay_ratio": 1.5, "root_value_share": 0.8}}
+            "train": {"batch_size": max(batch_size, ranks_num), "replay_ratio": 1.5, "root_value_share": share}}
 
 
 def games_in(data: dict[str, Any], figures: dict[str, Any], hours: float) -> float:

@@ -140,6 +140,8 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
         f"iterations    {iterations} of {counted(games_num, 'game')}: {said['play_s']:.1f} s of play, "
         f"{said['train_s']:.1f} s of training ({share:.0%} of the time), {said['step_s']:.3f} s a step of "
         f"{counted(config.train.batch_size, 'sample')}",
+        f"value target  {config.train.root_value_share:g} of the search's root value, the rest of the game's result "
+        f"({plan.SHORT_GAME_SHARE:g} in games of up to {plan.SHORT_GAME} random plies)",
         f"window        {config.replay.window_max:,} positions: {plan.WINDOW_ITERATIONS} iterations, or what memory "
         "allows",
         f"memory        up to {max(figures['peak_bytes']) / GIB:.1f} GiB a rank",

@@ -1,5 +1,4 @@
-"""The hosts that a configuration names, `train.root_host` and `selfplay.weights`: whether they are in the job. Every
-function is collective."""
+"""The hosts that a configuration names, `train.root_host` and `selfplay.weights`: whether they are in the job."""
 
 import os
 import sys
