@@ -126,7 +126,7 @@ class UciEngine(LineEngine):
     def _setoption(self, words):
         match = re.fullmatch(r"name (.+?)(?: value (.*))?", " ".join(words))
         name, value = (match.group(1).lower(), match.group(2) or "") if match else ("", "")
-        if name == "uci_variant" and value == self.variant:
+        if name == "uci_variant" and (value == self.variant or value in self.moves.variants):
             return
         if name not in ("simulations", "move overhead") or not re.fullmatch(r"\d{1,7}", value, re.ASCII):
             self._remark(f"no option {name[:40]} with the value {value[:40]}")
