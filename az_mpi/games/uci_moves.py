@@ -20,7 +20,7 @@ class Moves:
         kind = type(game)
         # `az_mpi uci` offers its variant before it has loaded a game: it knows the name in the configuration alone,
         # which ends with the class, or is the module of a built-in game.
-        self.variants = self.variant, kind.__name__, kind.__module__.rpartition(".")[2]
+        self.variants: tuple[str, ...] = (self.variant, kind.__name__, kind.__module__.rpartition(".")[2])
 
     def word(self, state: np.ndarray, action: int) -> str:
         """Return the word for a legal action of a state, [S]."""
