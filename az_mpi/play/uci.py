@@ -47,7 +47,7 @@ def _write(line):
 
 
 class UciEngine(LineEngine):
-    """What answers UCI. The limit of `serving` is for every move, in addition to what "go" says. With neither: the
+    """Answers UCI. The limit of `serving` is for every move, in addition to what "go" says. With neither: the
     simulations of the run's matches. Commands that need no session are answered without waiting for it."""
 
     def __init__(self, serving: Serving, write: Callable[[str], None]):
