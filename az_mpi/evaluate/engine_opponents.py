@@ -217,8 +217,8 @@ class UciPlayer(EnginePlayer):
         """Return all options to set, {name: value}. Raises EngineFailed if the program does not have one of them, or
         does not play the game."""
         variants, settings = offered.get("UCI_Variant", []), dict(self.options)
-        if self.moves.variant in variants:
-            settings["UCI_Variant"] = self.moves.variant
+        if named := [variant for variant in self.moves.variants if variant in variants]:
+            settings["UCI_Variant"] = named[0]
         elif self.moves.variant != "chess":
             known = ", ".join(dict.fromkeys(word for word in variants[2:] if word not in ("default", "var")))
             raise EngineFailed(f"does not play {self.moves.variant}; it plays {known or 'chess'}")

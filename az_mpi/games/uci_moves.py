@@ -9,13 +9,18 @@ from az_mpi.games.openspiel import OpenSpiel, long_algebraic
 class Moves:
     """The moves of a game in its own notation, which must be single words.
 
-    variant: the game's name in UCI. start_fen: of its first position; "": unknown."""
+    variant: the game's name in UCI. variants: all names that a program may have for it. start_fen: of its first
+    position; "": unknown."""
 
     start_fen = ""
 
     def __init__(self, game: Game):
         self.game = game
         self.variant = game.name.partition("(")[0].replace(" ", "_")
+        kind = type(game)
+        # `az_mpi uci` offers its variant before it has loaded a game: it knows the name in the configuration alone,
+        # which ends with the class, or is the module of a built-in game.
+        self.variants: tuple[str, ...] = (self.variant, kind.__name__, kind.__module__.rpartition(".")[2])
 
     def word(self, state: np.ndarray, action: int) -> str:
         """Return the word for a legal action of a state, [S]."""
@@ -38,7 +43,7 @@ class ChessMoves(Moves):
 
     def __init__(self, game: OpenSpiel):
         super().__init__(game)
-        self.variant = "chess"
+        self.variant, self.variants = "chess", ("chess",)
         self.start_fen = game.live(game.initial(1)[0]).board().to_fen()
 
     def word(self, state: np.ndarray, action: int) -> str:

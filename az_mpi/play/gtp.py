@@ -57,7 +57,7 @@ def _read(readers, words):
 
 
 class GtpEngine(LineEngine):
-    """What answers GTP. The limit of `serving` is for every move, on top of the clock; none without a clock: as in the
+    """Answers GTP. The limit of `serving` is for every move, on top of the clock; none without a clock: as in the
     run's matches. Commands that need no session are answered without waiting for it."""
 
     def __init__(self, serving: Serving, write: Callable[[str], None]):

@@ -47,7 +47,7 @@ def _write(line):
 
 
 class UciEngine(LineEngine):
-    """What answers UCI. The limit of `serving` is for every move, in addition to what "go" says. With neither: the
+    """Answers UCI. The limit of `serving` is for every move, in addition to what "go" says. With neither: the
     simulations of the run's matches. Commands that need no session are answered without waiting for it."""
 
     def __init__(self, serving: Serving, write: Callable[[str], None]):
@@ -126,7 +126,7 @@ class UciEngine(LineEngine):
     def _setoption(self, words):
         match = re.fullmatch(r"name (.+?)(?: value (.*))?", " ".join(words))
         name, value = (match.group(1).lower(), match.group(2) or "") if match else ("", "")
-        if name == "uci_variant" and value == self.variant:
+        if name == "uci_variant" and (value == self.variant or value in self.moves.variants):
             return
         if name not in ("simulations", "move overhead") or not re.fullmatch(r"\d{1,7}", value, re.ASCII):
             self._remark(f"no option {name[:40]} with the value {value[:40]}")

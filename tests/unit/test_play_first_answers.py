@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from helpers import make_run
 
+from az_mpi import games
 from az_mpi.__main__ import main as program
+from az_mpi.core.registry import GAMES
 from az_mpi.play import network_paths
 from az_mpi.play.uci import variant_named
 
@@ -109,6 +111,17 @@ def test_a_variant_is_the_name_of_the_game():
     names = {"openspiel:chess(max_plies=300)": "chess", "breakthrough(rows=6)": "breakthrough", "/a b/x.py:Own": "Own",
              "openspiel:breakthrough": "openspiel:breakthrough"}  # fmt: skip
     assert {name: variant_named(name) for name in names} == names
+
+
+@pytest.mark.parametrize("name", [*GAMES.names, "mnk(m=15,n=15,k=5)", "hex(size=5,swap=True)",
+                                  "examples/own_game.py:Hex(size=3)", "openspiel:chess", "openspiel:breakthrough"])
+def test_a_variant_that_is_offered_before_a_game_is_loaded_is_known_as_its_name(name):
+    """As a UCI opponent, another az_mpi compares it with the game that it has loaded."""
+    if "openspiel" in name:
+        pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+    from az_mpi.games.uci_moves import uci_moves
+
+    assert variant_named(name) in uci_moves(games.make(name)).variants
 
 
 def test_what_is_asked_while_it_loads_is_answered(tmp_path, run):
