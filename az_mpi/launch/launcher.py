@@ -13,6 +13,7 @@ from az_mpi.config import load as configuration
 from az_mpi.config.command_line import Arguments
 from az_mpi.core.arguments import Parser, whole
 from az_mpi.core.exit_codes import RESUMABLE
+from az_mpi.core.printing import outlive_output
 from az_mpi.core.problems import Refusal, escape, nearest
 from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.launch.host_pool import HostPool
@@ -139,6 +140,8 @@ def main(arguments: list[str]) -> int:
     except command_line.PrintAndExit as text:
         print(text, end="")
         return 0
+    if not options.dry_run:
+        outlive_output()
     if options.rendezvous is not None:
         with mpi_job.interruptible():
             return node0.run(options, program, given, config_of(given).max_hours if given.mode == "train" else None)

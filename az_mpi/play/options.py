@@ -65,7 +65,7 @@ def open_session(given: argparse.Namespace, untruncated: bool = False) -> "tuple
 def serve(given: argparse.Namespace,
           make_engine: "Callable[[Session, Limit, Lines], GtpEngine | UciEngine]") -> NoReturn:
     """Run an engine that answers what comes in at standard input, then end the process. Raises Refusal."""
-    lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
+    lines = Lines()
     try:
         session, limit = open_session(given, untruncated=True)
         end_on_interrupt()
