@@ -11,6 +11,7 @@ from pathlib import Path
 from az_mpi.config import command_line
 from az_mpi.config import load as configuration
 from az_mpi.config.command_line import Arguments
+from az_mpi.core import room
 from az_mpi.core.arguments import Parser, whole
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.printing import outlive_output
@@ -172,4 +173,8 @@ def first_look(options: Namespace, given: Arguments, found: mpirun.Mpirun, chose
     """Return the answers of the chosen hosts, see `check.check`. Raises Refusal."""
     timeout_s = options.timeout or check.ANSWER_S
     with mpi_job.interruptible():
-        return check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))
+        answers = check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))
+    for host in chosen:
+        if lack := room.lack_of_shared_memory(answers[host.name]["facts"].shared_bytes, host.slots):
+            mpi_job.say(f"{host.name}: {lack[0]}\n  more room: {lack[1]}")
+    return answers

@@ -57,12 +57,12 @@ def test_what_was_asked_for_is_known_after_an_interruption(checkout, tmp_path):
 
 
 ANOTHER = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-as_another = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can be another user")
+as_another = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can be another")
 
 
 @pytest.fixture
 def lent(checkout, tmp_path):
-    """Return made(python): a checkout of root's whose .venv was made with this Python, and that another user can see."""
+    """Return made(python): a checkout of root's with a .venv of this Python, which another user can see."""
     for folder in [checkout, *checkout.parents]:
         if folder.is_relative_to(tmp_path.parents[1]):
             folder.chmod(0o755)
