@@ -22,7 +22,7 @@ from az_mpi.core import printing  # noqa: E402
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE  # noqa: E402
 from az_mpi.core.files import have_home, keep_private, open_plain, passes  # noqa: E402
 from az_mpi.core.printing import environment_rank, print_once  # noqa: E402
-from az_mpi.core.problems import Refusal  # noqa: E402
+from az_mpi.core.problems import Refusal, need_current_folder  # noqa: E402
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 from az_mpi.liveness import watchdog  # noqa: E402
 from az_mpi.storage.run_folder import config_of  # noqa: E402
@@ -41,6 +41,7 @@ def obey(argv: list[str]) -> int:
     """Do what the command line says and return the exit status. Raises OutputFailed."""
     rank = environment_rank()
     try:
+        need_current_folder()
         arguments = command_line.parse(argv)
         if not arguments.check_config:
             printing.outlive_output()

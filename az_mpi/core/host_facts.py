@@ -9,7 +9,7 @@ import platform
 import re
 import socket
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 # The hosts of a run must have the same versions of these. A host may lack Horovod, unless train.backend asks for it.
 SAME_PACKAGES = ("torch", "mpi4py", "horovod", "numpy", "numba", "h5py")
@@ -33,9 +33,9 @@ class HostFacts:
     cores: list[int]  # those that this process may run on
     networks: list[list[str]]  # [address, network in CIDR form] of each IPv4 interface that leads out of the host
     temporary: str  # the folder where mpirun keeps the files of a job, each host its own
-    temporary_bytes: int | None  # free there for this user; None if it is not told
+    temporary_bytes: int | None = field(compare=False)  # free there for this user; None if it is not told
     temporary_error: str  # why nothing can be written there, or ""
-    shared_bytes: int | None  # free in /dev/shm, through which the ranks of a host talk; None if it is not told
+    shared_bytes: int | None = field(compare=False)  # free in /dev/shm, where ranks of a host talk; None if not told
 
     @classmethod
     def look(cls, checkout: str) -> "HostFacts":

@@ -15,7 +15,7 @@ from az_mpi.core import room
 from az_mpi.core.arguments import Parser, whole
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.printing import outlive_output
-from az_mpi.core.problems import Refusal, escape, nearest
+from az_mpi.core.problems import Refusal, escape, nearest, need_current_folder
 from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.launch.host_pool import HostPool
 from az_mpi.launch.rendezvous import node0
@@ -136,6 +136,7 @@ def find_hosts(options: Namespace) -> list[hosts.Host]:
 def main(arguments: list[str]) -> int:
     """Run the command and return its exit status."""
     options, words = parse(arguments)
+    need_current_folder()
     try:
         program, given = read_program(words)
     except command_line.PrintAndExit as text:

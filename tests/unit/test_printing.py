@@ -118,3 +118,12 @@ def test_output_that_does_not_block_waits_for_its_reader(unbuffered):
     process = subprocess.Popen(command, cwd=ROOT, env=BUFFERED, stdout=subprocess.PIPE)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 0 and len(said) == 300_001
+
+
+@pytest.mark.parametrize("words", [[ROOT / "run_dist.py", "--check_config"], ["-m", "az_mpi", "launch", "--"]])
+def test_a_current_folder_that_was_removed_is_one_block(tmp_path, words):
+    script = f'mkdir "{tmp_path}/gone"; cd "{tmp_path}/gone"; rmdir "{tmp_path}/gone"; exec "$@"'
+    command = ["sh", "-c", script, "sh", sys.executable, *map(str, words), "--config_file", ROOT / "configs/smoke.json"]
+    done = subprocess.run(command, env=BUFFERED | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == exit_codes.USAGE and done.stdout == ""
+    assert done.stderr.startswith("the current folder cannot be used: ") and "Traceback" not in done.stderr
