@@ -18,10 +18,11 @@ if __name__ == "__main__":
 
 from az_mpi.config import command_line  # noqa: E402
 from az_mpi.config import load as configuration  # noqa: E402
+from az_mpi.core import printing  # noqa: E402
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE  # noqa: E402
 from az_mpi.core.files import have_home, keep_private, open_plain, passes  # noqa: E402
-from az_mpi.core.printing import environment_rank, print_anything, print_once  # noqa: E402
-from az_mpi.core.problems import OwnCodeError, Refusal  # noqa: E402
+from az_mpi.core.printing import environment_rank, print_once  # noqa: E402
+from az_mpi.core.problems import OwnCodeError, Refusal, need_current_folder  # noqa: E402
 from az_mpi.core.signals import Requests, Stopped, TrainingFailed  # noqa: E402
 from az_mpi.liveness import watchdog  # noqa: E402
 from az_mpi.storage.run_folder import config_of  # noqa: E402
@@ -33,12 +34,21 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     """Run the program and return its exit status; once it has joined an MPI job, `leave` ends the process instead."""
-    print_anything()
+    printing.prepare()
+    return printing.finish(lambda: obey(argv))
+
+
+def obey(argv: list[str]) -> int:
+    """Do what the command line says and return the exit status. Raises OutputFailed."""
     rank = environment_rank()
     try:
+        need_current_folder()
         arguments = command_line.parse(argv)
         if not arguments.check_config:
-            leave(start(arguments))
+            printing.outlive_output()
+            status = start(arguments)
+            # A training has its log and its files; of other modes what they print is the result.
+            leave(status or (0 if arguments.mode == "train" else printing.unwritten()))
         return print_once(check(config_of(arguments), rank), sys.stdout, DONE, rank)
     except command_line.PrintAndExit as text:
         return print_once(text, sys.stdout, DONE, rank)

@@ -1,14 +1,13 @@
 """python -m az_mpi COMMAND, or az_mpi COMMAND: all commands but training, which is run_dist.py, started by mpirun."""
 
 import importlib
-import os
 import runpy
 import sys
 from pathlib import Path
 
 from az_mpi.core.exit_codes import DONE, USAGE
 from az_mpi.core.files import have_home, keep_private
-from az_mpi.core.printing import print_anything
+from az_mpi.core.printing import finish, prepare
 from az_mpi.core.problems import Refusal, escape, nearest
 
 PROG = "python -m az_mpi"
@@ -35,14 +34,18 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command in argv, by default of this process, and return its exit status."""
-    argv = sys.argv[1:] if argv is None else argv
+    prepare()
+    return finish(lambda: obey(sys.argv[1:] if argv is None else argv))
+
+
+def obey(argv: list[str]) -> int:
+    """Run the command in argv and return its exit status. Raises OutputFailed."""
     if not argv or argv[0] in ("-h", "--help"):
         print(help_text())
         return DONE if argv else USAGE
     name, arguments = argv[0], argv[1:]
     keep_private()
     have_home()
-    print_anything()
     try:
         if name not in COMMANDS:
             near = "".join(f"; did you mean {other}?" for other in nearest(name, list(COMMANDS))[:1])
@@ -51,9 +54,6 @@ def main(argv: list[str] | None = None) -> int:
     except Refusal as error:
         print(error, file=sys.stderr)
         return error.status
-    except BrokenPipeError:  # the reader of our output, such as `head`, has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
 
 
 def run_dist() -> None:

@@ -13,6 +13,30 @@ say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 recorded() { sed -n "s/^$1=//p" .venv/setup.txt .venv/asked.txt 2>/dev/null | head -n 1 || true; }
 
+# --- May this user change .venv? -----------------------------------------------------------------------------
+# It may belong to somebody else, or to a Python that only somebody else can run. Then nothing is removed.
+user=$(id -un 2>/dev/null || id -u)
+owner=$(stat -c %U .venv 2>/dev/null || echo somebody)
+copy="copy or clone this checkout to a folder of your own, and run \`make setup\` there"
+closed() {  # Print the folder on the way to the path $1 that this user may not enter, if there is one.
+    local path=$1
+    while [ "$path" != / ] && [ "$path" != . ]; do
+        path=$(dirname "$path")
+        if [ -d "$path" ] && [ ! -x "$path" ]; then echo "$path"; fi
+    done
+}
+if [ -d .venv ] && ! { [ -r .venv ] && [ -x .venv ]; }; then
+    die ".venv belongs to $owner, and $user has no access to it; nothing was changed: $copy."
+fi
+kept=$(recorded python)
+if [ -z "${PYTHON:-}" ] && [ -n "$kept" ] && ! "$kept" -c '' 2>/dev/null; then
+    reason=$(closed "$kept")
+    [ -z "$reason" ] || reason="the folder $reason is closed to this user"
+    [ -n "$reason" ] || [ ! -e "$kept" ] || [ -x "$kept" ] || reason="it is not executable for this user"
+    [ -z "$reason" ] || [ ! -O .venv ] || copy="\`make setup PYTHON=/path/to/python3\` makes .venv again with a Python that you can run"
+    [ -z "$reason" ] || die "$user cannot run the Python of .venv, $kept: $reason; nothing was changed: $copy."
+fi
+
 # --- What is wanted ---------------------------------------------------------------------------------------
 python=${PYTHON:-$(recorded python)}
 if ! "${python:=python3}" -c '' 2>/dev/null; then
@@ -39,6 +63,9 @@ files=$(cat requirements.txt tools/setup.sh tools/build_horovod.sh tools/patch_h
 if [ "$(cat .venv/setup.txt 2>/dev/null)" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; then
     say ".venv is ready"
     exit 0
+fi
+if [ -e .venv ] && [ ! -O .venv ] && [ "$(id -u)" != 0 ] && { [ ! -w .venv ] || [ "$(cat .venv/foundation.txt 2>/dev/null)" != "$foundation" ]; }; then
+    die ".venv is not ready for this checkout, and belongs to $owner, so $user may not change it; nothing was changed: let $owner run \`make setup\`, or $copy."
 fi
 
 # One set-up at a time in this folder: the lock is on this file, and ends with the process.

@@ -9,6 +9,7 @@ INTERNAL = 70  # an error of the program itself
 RESUMABLE = 75  # stopped, or not possible now: the same command goes on
 INTERRUPTED = 128 + signal.SIGINT  # by a second SIGINT
 KILLED = 128 + signal.SIGKILL
+UNREAD = 128 + signal.SIGPIPE  # of a command that prints, once nobody reads its output any more
 # Of mpirun where SIGUSR2 reaches it, or a rank, before any rank has begun (seen with Open MPI 5.0.11; 250: while it
 # starts its daemons).
 STOPPED_EARLY = (128 + signal.SIGUSR2, 250)

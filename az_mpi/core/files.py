@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 Result = TypeVar("Result")
 # Errors of a file system that may pass by themselves: it is full, its server is away, a cable is out.
@@ -211,6 +211,11 @@ def claim_text(path: Path, text: str) -> None:
     finally:
         whole.unlink(missing_ok=True)
     sync(path.parent)
+
+
+def in_memory() -> IO[bytes]:
+    """Return a new file to write and read that lies in memory: /tmp may be full."""
+    return open(os.memfd_create("az_mpi"), "w+b")
 
 
 def open_plain(path: str | Path, flags: int = os.O_RDONLY) -> int:

@@ -8,7 +8,8 @@ import os
 import platform
 import re
 import socket
-from dataclasses import asdict, dataclass
+import tempfile
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 # The hosts of a run must have the same versions of these. A host may lack Horovod, unless train.backend asks for it.
@@ -32,15 +33,20 @@ class HostFacts:
     sources: dict[str, str]  # {path within the checkout: the beginning of its SHA-256}
     cores: list[int]  # those that this process may run on
     networks: list[list[str]]  # [address, network in CIDR form] of each IPv4 interface that leads out of the host
+    temporary: str  # the folder where mpirun keeps the files of a job, each host its own
+    temporary_bytes: int | None = field(compare=False)  # free there for this user; None if it is not told
+    temporary_error: str  # why nothing can be written there, or ""
+    shared_bytes: int | None = field(compare=False)  # free in /dev/shm, where ranks of a host talk; None if not told
     quota: float | None = None  # cores that the quotas of its cgroups amount to; None without a quota
 
     @classmethod
     def look(cls, checkout: str) -> "HostFacts":
         """Return the facts of this host. checkout: the folder that holds run_dist.py and az_mpi."""
+        temporary = temporary_folder()
         return cls(socket.gethostname(), os.geteuid(), platform.machine(), _processor(), platform.release(),
                    " ".join(platform.libc_ver()), platform.python_version(), package_versions(), _version(checkout),
-                   _digests(checkout), sorted(os.sched_getaffinity(0)), _networks(),
-                   min(cpu_quotas().values(), default=None))
+                   _digests(checkout), sorted(os.sched_getaffinity(0)), _networks(), temporary, free_bytes(temporary),
+                   _error_of_writing(temporary), free_bytes("/dev/shm"), min(cpu_quotas().values(), default=None))
 
     def sources_hash(self) -> str:
         """Return one short hash of all sources: checkouts of one version may differ."""
@@ -85,6 +91,40 @@ def cpu_quotas(own: str = "/proc/self/cgroup", mount: str = "/sys/fs/cgroup") ->
             place = os.stat(folder)
             quotas[f"{place.st_dev}:{place.st_ino}"] = int(words[0]) / int(words[1])
     return quotas
+
+
+def temporary_folder() -> str:
+    """Return the folder that Open MPI takes for temporary files."""
+    return next(filter(None, map(os.environ.get, ("TMPDIR", "TEMP", "TMP"))), "/tmp")
+
+
+def free_bytes(folder: str) -> int | None:
+    """Return the bytes that this user may still write in a folder, which need not exist yet; None if its file system
+    does not tell."""
+    try:
+        found = os.statvfs(_nearest(folder))
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize if found.f_blocks else None
+
+
+def _error_of_writing(folder):
+    """Return why no file can be written in a folder, which need not exist yet, or ""."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=_nearest(folder), prefix="az_mpi-") as file:
+            file.write(b"0" * 2**16)
+            file.flush()
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _nearest(folder):
+    """Return a folder, or the nearest one above it that exists."""
+    folder = os.path.abspath(folder)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def package_versions() -> dict[str, str | None]:

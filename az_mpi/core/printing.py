@@ -1,14 +1,125 @@
-"""What is printed, and by which of the ranks before MPI has started."""
+"""Standard output and standard error: what is printed, and by which of the ranks before MPI has started. Either may be
+closed, a pipe that nobody reads any more, or a file on a full disk."""
 
 import codecs
+import errno
 import io
 import os
+import select
 import sys
 import time
-from typing import TextIO
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from az_mpi.core.exit_codes import DONE, RESUMABLE, UNREAD
 
 APART_S = 0.3  # mpirun can put what a rank writes to both streams at once on the wrong one, also within a line
 LAST_WORDS_S = 1.0  # for one rank to print, before mpirun ends all ranks since another one has failed
+
+
+class OutputFailed(BaseException):
+    """Standard output cannot be written. Like KeyboardInterrupt it ends a command, so what handles errors of other
+    kinds must not catch it. error: of the operating system."""
+
+    def __init__(self, error: OSError):
+        super().__init__(error)
+        self.error = error
+
+    @property
+    def status(self) -> int:
+        """The exit status of a command whose result is not complete: UNREAD if its reader, such as `head`, has left."""
+        return UNREAD if self.error.errno == errno.EPIPE else RESUMABLE
+
+
+class _Output(io.FileIO):
+    """Standard output or standard error, unbuffered. What cannot be written to standard output raises OutputFailed,
+    until `outlive_output`; then it is lost, as on standard error, and what comes later is tried again."""
+
+    outlived = False  # whether the program goes on without standard output
+    failed: OutputFailed | None = None  # the first failure of standard output
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        try:
+            while left:  # all of it: with python -u nobody looks at what is returned
+                if (written := super().write(left)) is None:  # it has no room, and whoever opened it does not block
+                    select.select([], [self], [])
+                left = left[written or 0 :]
+        except OSError as error:
+            if self.fileno() == 1:
+                self._fail(error)
+        return len(data)
+
+    def _fail(self, error):
+        first, failed = _Output.failed is None, OutputFailed(error)
+        _Output.failed = _Output.failed or failed
+        if not self.outlived:
+            raise failed from error
+        if first:
+            print(f"standard output cannot be written: {error.strerror}; what was meant for it is lost, and the "
+                  "program goes on", file=sys.stderr, flush=True)
+
+
+def prepare() -> None:
+    """Make the standard streams fit for every command: one that is closed becomes /dev/null, standard output takes any
+    text, and what cannot be written is handled as `_Output` says. To be called first, before any file is opened that
+    would become standard output."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest free number: this one
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+    codecs.register_error("az_mpi", _encode)
+    for name in ("stdout", "stderr"):
+        _guard(name)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of folders need not be in the encoding of the locale: their bytes are printed as they are, other
+        # characters that the encoding lacks as escapes.
+        sys.stdout.reconfigure(errors="az_mpi")
+
+
+def _guard(name):
+    """Let the stream `name` of sys write through an `_Output`, if it is as Python made it."""
+    old = getattr(sys, name)
+    if old is not getattr(sys, f"__{name}__") or not isinstance(old, io.TextIOWrapper):
+        return  # replaced, by a notebook or a test
+    old.flush()
+    raw = _Output(old.fileno(), "w", closefd=False)
+    raw.name = f"<{name}>"
+    buffered = isinstance(old.buffer, io.BufferedWriter)  # not with python -u
+    new = io.TextIOWrapper(io.BufferedWriter(raw) if buffered else raw, old.encoding, old.errors,  # type: ignore[arg-type]
+                           line_buffering=old.line_buffering, write_through=old.write_through)  # fmt: skip
+    setattr(sys, name, new)
+    setattr(sys, f"__{name}__", new)
+
+
+def outlive_output() -> None:
+    """From now on the program goes on where standard output cannot be written, and says once on standard error that it
+    cannot: a run must not end for its log lines."""
+    _Output.outlived = True
+
+
+def unwritten() -> int:
+    """Return the exit status that says that something was lost on standard output, DONE if nothing was."""
+    return _Output.failed.status if _Output.failed else DONE
+
+
+def finish(command: Callable[[], int]) -> int:
+    """Return the exit status of `command()`, a command that prints. If its output cannot be written it ends: with one
+    line on standard error, or silently where the reader has left, such as `head`."""
+    try:
+        try:
+            return command()
+        finally:
+            sys.stdout.flush()
+    except OutputFailed as failed:
+        outlive_output()  # what is left in buffers is lost at the end of the process
+        if failed.status != UNREAD:
+            print(f"standard output cannot be written: {failed.error.strerror}", file=sys.stderr)
+        return failed.status
 
 
 def environment_rank() -> int:
@@ -39,14 +150,6 @@ def print_result(text: str) -> None:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: "1 step", "1,200 steps". plural: of the noun, if it is not made by an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def print_anything() -> None:
-    """Let standard output take any text from now on: names of folders need not be in the encoding of the locale. Their
-    bytes are printed as they are, other characters that the encoding lacks as escapes."""
-    codecs.register_error("az_mpi", _encode)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # it is not if standard output is closed
-        sys.stdout.reconfigure(errors="az_mpi")
 
 
 def _encode(error):

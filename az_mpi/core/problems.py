@@ -65,6 +65,14 @@ class ConfigError(Refusal):
         super().__init__("\n".join(lines))
 
 
+def need_current_folder() -> None:
+    """Raise Refusal if the current folder was removed: names of files and modules are looked up from there."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise Refusal(f"the current folder cannot be used: {error.strerror}\n  cd to a folder that exists") from error
+
+
 def show(value: Any) -> str:
     """Return a value as JSON in ASCII, shortened."""
     try:

@@ -1,7 +1,10 @@
 """Checks of devices, cores, memory and threads. Pure functions from the facts of all ranks, see `facts.gather`."""
 
+import dataclasses
 from collections import Counter
 
+from az_mpi.core import room
+from az_mpi.core.host_facts import HostFacts
 from az_mpi.core.printing import counted
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Ranks, ranks_in_words
 from az_mpi.mpi.cores import Allowed, in_words, share
@@ -110,3 +113,17 @@ def memory(ranks: Ranks) -> list[Check]:
         found.append(Check("memory", WARNING if tight else OK, words,
                            "a rank with torch and Horovod takes about 1 GiB: fewer ranks, or ask for more memory"))
     return found
+
+
+def rooms(ranks: Ranks) -> list[Check]:
+    """Check the room for temporary files and in /dev/shm of each host."""
+    found = []
+    for host in dict.fromkeys(rank["host"] for rank in ranks):
+        here = [rank for rank in ranks if rank["host"] == host]
+        facts = HostFacts(**{field.name: here[0][field.name] for field in dataclasses.fields(HostFacts)})
+        if lack := room.lack_of_temporary(facts, len(here)):
+            found.append(Check("temporary_files", PROBLEM, f"{host}: {lack[0]}", lack[1]))
+        free = min((rank["shared_bytes"] for rank in here if rank["shared_bytes"] is not None), default=None)
+        if lack := room.lack_of_shared_memory(free, len(here)):
+            found.append(Check("shared_memory", WARNING, f"{host}: {lack[0]}", lack[1]))
+    return found or [Check("room", OK, "enough for temporary files and for messages through /dev/shm")]

@@ -7,14 +7,13 @@ import secrets
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from az_mpi.core import files, host_facts
+from az_mpi.core import files, host_facts, room
 from az_mpi.core.files import parse_json
 from az_mpi.core.host_facts import HostFacts
 from az_mpi.core.host_names import is_here
@@ -149,8 +148,8 @@ class _Question:
     def __init__(self, name: str | None, text: str, shell: Shell, deadline: float):
         self.name, self.deadline = name, deadline
         words = [sys.executable, "-"]
-        self.output, self.errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-        with tempfile.TemporaryFile() as program:
+        self.output, self.errors = files.in_memory(), files.in_memory()
+        with files.in_memory() as program:
             program.write(text.encode())
             program.seek(0)
             # In /, so that no file of the current folder is taken for a module.
@@ -253,6 +252,8 @@ def compare(here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any],
     if there["gpus"] is not None and there["gpus"] < slots:
         yield (f"torch sees {counted(there['gpus'], 'GPU')}, --gpus asks for {slots}",
                "ask for fewer, or leave this host out")  # fmt: skip
+    if lack := room.lack_of_temporary(theirs, slots):
+        yield lack
 
 
 def same_machine(hosts: Iterable[Host], answers: Answers) -> Iterator[Problem]:

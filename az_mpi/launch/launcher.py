@@ -11,9 +11,11 @@ from pathlib import Path
 from az_mpi.config import command_line
 from az_mpi.config import load as configuration
 from az_mpi.config.command_line import Arguments
+from az_mpi.core import room
 from az_mpi.core.arguments import Parser, whole
 from az_mpi.core.exit_codes import RESUMABLE
-from az_mpi.core.problems import Refusal, escape, nearest
+from az_mpi.core.printing import outlive_output
+from az_mpi.core.problems import Refusal, escape, nearest, need_current_folder
 from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.launch.host_pool import HostPool
 from az_mpi.launch.rendezvous import node0
@@ -134,11 +136,14 @@ def find_hosts(options: Namespace) -> list[hosts.Host]:
 def main(arguments: list[str]) -> int:
     """Run the command and return its exit status."""
     options, words = parse(arguments)
+    need_current_folder()
     try:
         program, given = read_program(words)
     except command_line.PrintAndExit as text:
         print(text, end="")
         return 0
+    if not options.dry_run:
+        outlive_output()
     if options.rendezvous is not None:
         with mpi_job.interruptible():
             return node0.run(options, program, given, config_of(given).max_hours if given.mode == "train" else None)
@@ -169,4 +174,8 @@ def first_look(options: Namespace, given: Arguments, found: mpirun.Mpirun, chose
     """Return the answers of the chosen hosts, see `check.check`. Raises Refusal."""
     timeout_s = options.timeout or check.ANSWER_S
     with mpi_job.interruptible():
-        return check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))
+        answers = check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))
+    for host in chosen:
+        if lack := room.lack_of_shared_memory(answers[host.name]["facts"].shared_bytes, host.slots):
+            mpi_job.say(f"{host.name}: {lack[0]}\n  more room: {lack[1]}")
+    return answers

@@ -9,8 +9,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TextIO
 
+from az_mpi.core.printing import unwritten
 from az_mpi.core.processes import PR_SET_PDEATHSIG
 from az_mpi.core.signals import handling
 from az_mpi.launch.outcome import outcome
@@ -34,9 +35,10 @@ class Ended(NamedTuple):
 
 
 def run(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = lambda: ()) -> int:
-    """Start `command`, an mpirun line, wait for its end as `follow` does, and return the exit code, see `outcome`."""
+    """Start `command`, an mpirun line of a job that does not train, wait for its end as `follow` does, and return the
+    exit code, see `outcome`; `unwritten` if its output could not be passed on."""
     ended = follow(command, tick)
-    return outcome(ended.code, asked=ended.asked, lost=ended.lost).status
+    return outcome(ended.code, asked=ended.asked, lost=ended.lost).status or unwritten()
 
 
 def output(command: list[str], stderr: IO[str] | None = None) -> tuple[int, str]:
@@ -92,18 +94,25 @@ def follow(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = la
 
     INT, TERM and HUP become USR2 (the run stops cleanly, status 75), the second time TERM, the third time KILL; USR1
     is passed on as it is. tick() is called every LOOK_EVERY_S; the signals that it returns are sent.
+
+    mpirun's output passes through this process, since mpirun ends its job when nobody reads it any more. A terminal is
+    left to mpirun: progress bars look for it there.
     """
     signals, lost = _Signals(), threading.Event()
     with handling(signals.handlers):
-        process = _start(command, stderr=subprocess.PIPE)
-        errors = threading.Thread(target=copy, args=(process.stderr.fileno(), lost), daemon=True)
-        errors.start()
+        process = _start(command, stdout=None if sys.stdout.isatty() else subprocess.PIPE, stderr=subprocess.PIPE)
+        copies = [(process.stdout, sys.stdout, threading.Event()), (process.stderr, sys.stderr, lost)]
+        copiers = [threading.Thread(target=copy, args=(pipe.fileno(), stream, event), daemon=True)
+                   for pipe, stream, event in copies if pipe]  # fmt: skip
+        for copier in copiers:
+            copier.start()
         try:
             while True:
                 signals.pass_on(process)
                 try:
                     code = process.wait(LOOK_EVERY_S)
-                    errors.join(LAST_WORDS_S)  # a process that outlives mpirun may keep it open
+                    for copier in copiers:
+                        copier.join(LAST_WORDS_S)  # a process that outlives mpirun may keep it open
                     return signals.ended(code, lost.is_set())
                 except subprocess.TimeoutExpired:
                     for number in tick():
@@ -122,18 +131,17 @@ def _start(command, **streams):
                             preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM), **streams)
 
 
-def copy(descriptor: int, lost: threading.Event) -> None:
-    """Copy mpirun's standard error to ours until it ends; set `lost` if it contains one of LOSSES."""
+def copy(descriptor: int, stream: TextIO, lost: threading.Event) -> None:
+    """Copy what mpirun writes to `stream` until it ends, without the zero byte that Open MPI puts behind each of its
+    own messages; set `lost` if it contains one of LOSSES."""
     last, longest = b"", max(map(len, LOSSES))
     while data := os.read(descriptor, 1 << 16):
+        data = data.replace(b"\0", b"")
         last = (last + data)[-len(data) - longest:]
         if any(loss in last for loss in LOSSES):
             lost.set()
-        try:
-            sys.stderr.buffer.write(data)
-            sys.stderr.buffer.flush()
-        except OSError:
-            pass  # nobody reads ours any more; mpirun must not block
+        stream.buffer.write(data)
+        stream.buffer.flush()
 
 
 def say_stop(number: int, stops: int) -> None:
@@ -148,11 +156,8 @@ def say(text: str) -> None:
 
 
 def tell(line: str, descriptor: int = 2) -> None:
-    """Print a line, to nobody if the terminal is gone: the job must go on."""
-    try:
-        print(line, file=sys.stdout if descriptor == 1 else sys.stderr, flush=True)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+    """Print a line, to nobody if the terminal is gone (`outlive_output`): the job must go on."""
+    print(line, file=sys.stdout if descriptor == 1 else sys.stderr, flush=True)
 
 
 def interruptible(status: int | None = None) -> AbstractContextManager[None]:

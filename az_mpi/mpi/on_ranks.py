@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE
-from az_mpi.core.printing import environment_rank, print_once
+from az_mpi.core.printing import OutputFailed, environment_rank, print_once
 from az_mpi.core.problems import Refusal
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def on_ranks(parser: Parser, arguments: list[str], do: "Callable[[World, argparse.Namespace], None]") -> int:
     """Read the command line, join the job, call do(world, what was given) on every rank, and return the exit status.
 
-    A Refusal that all ranks raise is printed once. Any other exception ends the whole job."""
+    A Refusal that all ranks raise is printed once. Any other exception ends the whole job. Raises OutputFailed."""
     try:
         given = parser.parse_args(arguments)
     except Refusal as error:
@@ -37,6 +37,9 @@ def on_ranks(parser: Parser, arguments: list[str], do: "Callable[[World, argpars
         return _abort(world, RESUMABLE)
     except KeyboardInterrupt:
         return _abort(world, INTERRUPTED)
+    except OutputFailed as error:
+        _abort(world, error.status)
+        raise
     except BaseException:
         print(f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{traceback.format_exc()}",
               file=sys.stderr, flush=True)  # fmt: skip

@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
+from az_mpi.core import room
+from az_mpi.core.host_facts import free_bytes
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.core.waiting import poll
 from az_mpi.liveness import watchdog
@@ -65,7 +68,10 @@ class World:
         os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
         if not any(name.startswith(("OMPI_COMM_", "PMIX_", "PMI_")) for name in os.environ):
             # Started without mpirun, hence without the settings of tools/setup.sh: this one saves a second.
-            os.environ.setdefault("OMPI_MCA_btl", "^ofi")
+            os.environ.setdefault("OMPI_MCA_btl", "^ofi,sm")  # a rank alone needs no room in /dev/shm
+        note = room.fit_into_shared_memory(free_bytes("/dev/shm"))
+        if note and os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0") == "0":
+            print(f"{socket.gethostname()}: {note}", file=sys.stderr, flush=True)
         from mpi4py import MPI
 
         size, names = MPI.COMM_WORLD.Get_size(), ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")

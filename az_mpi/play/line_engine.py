@@ -64,7 +64,7 @@ def serve(given: argparse.Namespace, make_engine: Callable[[Serving], LineEngine
 
     What a client asks first is answered before anything large is loaded: loading takes seconds, on a busy machine half
     a minute, and clients give up. It begins when the client pauses, and goes on in a thread."""
-    lines = Lines(0 if sys.stdin else os.open(os.devnull, os.O_RDONLY))
+    lines = Lines()
     game = game_named(find_network(given.run, given.checkpoint))
     loading = Loading(given)
     end_on_interrupt()

@@ -53,6 +53,7 @@ class Launch:
         assert self.process.wait(200) == status, self.text()
         if self.killed_at:
             print(f"ended {time.monotonic() - self.killed_at:.1f} s after the signal")
+        assert "\0" not in self.text(), "Open MPI puts one behind each of its messages"
         return self.text()
 
 

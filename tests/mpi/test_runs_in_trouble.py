@@ -3,11 +3,13 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
-from jobs import PROGRAMS, SMALL, SMOKE, columns, newest, records
+from jobs import PROGRAMS, ROOT, SMALL, SMOKE, columns, newest, records
 from marks import slow
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("runs in trouble")]  # one worker makes `whole_runs`
@@ -98,6 +100,17 @@ def test_a_slow_disk_holds_up_checkpoints_only(mpirun, tmp_path):
     assert max(path.stat().st_ctime_ns for path in segments) < (newest(tmp_path / "run") / "sha256").stat().st_mtime_ns
     state = json.loads((newest(tmp_path / "run") / "state.json").read_text())
     assert state["positions_num"] == len(columns(tmp_path / "run")["positions/game"])
+
+
+@pytest.mark.parametrize("redirections, said_num", [(">/dev/full", 1), ("<&- >&- 2>&-", 0)])
+def test_a_run_whose_output_cannot_be_written_is_as_whole_as_any_other(tmp_path, redirections, said_num):
+    command = ["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, "run_dist.py", "--config_file", SMOKE,
+               "--logdir", tmp_path / "run", *SMALL]
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=240)
+    assert done.returncode == 0 and done.stderr.count("standard output cannot be written") == said_num
+    assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
+    assert newest(tmp_path / "run").name == "000002" and len(records(tmp_path / "run", "iteration")) == 2
+    assert "complete: iteration 2 of 2" in (tmp_path / "run/logs/run.log").read_text()
 
 
 def test_a_full_disk_pauses_the_run_and_then_stops_it(mpirun, run_dist, whole_runs, tmp_path):

@@ -363,3 +363,24 @@ def test_the_printed_line_is_what_is_run(capfd, monkeypatch, tmp_path):
     assert launcher.main(["--np", "2", "--no_check", *AFTER, "--logdir", "a b'c"]) == 2
     line, shown = capfd.readouterr().out.strip().split("\n")
     assert shlex.split(line)[1:] == json.loads(shown) and json.loads(shown)[-1] == "a b'c"
+
+
+def test_what_mpirun_says_is_passed_on_without_its_zero_bytes(capfd):
+    """Open MPI ends each of its own messages with one."""
+    text = "import os; os.write(2, b'one\\n\\0two\\n\\0'); os.write(1, b'out\\0\\n')"
+    assert mpi_job.run([sys.executable, "-c", text]) == 0
+    assert capfd.readouterr() == ("out\n", "one\ntwo\n")
+
+
+# A job that prints until somebody has read a line, then on, and notes its end; and launch's part for it.
+PRINTS = "import sys, time\nfor k in range(200): print(k, flush=True); time.sleep(0.002)\nopen(sys.argv[1], 'w')"
+OUTLIVED = "from az_mpi.core import printing; printing.prepare(); printing.outlive_output(); " + RUN
+
+
+@pytest.mark.parametrize("redirection, status", [("| head -1", 141), (">/dev/full", 75), (">&- 2>&- <&-", 0)])
+def test_a_job_goes_on_to_its_end_where_its_output_cannot_be_written(tmp_path, redirection, status):
+    script = f'set -o pipefail; "$@" {redirection}'
+    done = subprocess.run(["bash", "-c", script, "bash", sys.executable, "-c", OUTLIVED, PRINTS, tmp_path / "end"],
+                          cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == status and (tmp_path / "end").exists()
+    assert done.stderr.count("\n") == bool(status) and "Traceback" not in done.stderr

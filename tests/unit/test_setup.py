@@ -25,10 +25,11 @@ def checkout(tmp_path):
     return folder
 
 
-def set_up(checkout, **variables):
-    """Run it without packages; return what it says."""
+def set_up(checkout, prefix=(), **variables):
+    """Run it without packages, by the command `prefix`; return what it says."""
     environment = os.environ | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/nonexistent", "PYTHON": sys.executable}
-    done = subprocess.run([checkout / "tools/setup.sh"], env=environment | variables, capture_output=True, text=True)
+    command = [*prefix, checkout / "tools/setup.sh"]
+    done = subprocess.run(command, env=environment | variables, capture_output=True, text=True)
     assert done.returncode
     return done.stdout + done.stderr
 
@@ -53,3 +54,52 @@ def test_what_was_asked_for_is_known_after_an_interruption(checkout, tmp_path):
         program(tmp_path / "mpi/bin" / tool, "#!/bin/sh\n")
     for variables in ({"MPI_HOME": str(tmp_path / "mpi")}, {}):
         assert f"with the MPI in {tmp_path / 'mpi'}" in set_up(checkout, **variables)
+
+
+ANOTHER = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+as_another = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can be another")
+
+
+@pytest.fixture
+def lent(checkout, tmp_path):
+    """Return made(python): a checkout of root's with a .venv of this Python, which another user can see."""
+    for folder in [checkout, *checkout.parents]:
+        if folder.is_relative_to(tmp_path.parents[1]):
+            folder.chmod(0o755)
+
+    def made(python):
+        (checkout / ".venv/bin").mkdir(parents=True)
+        (checkout / ".venv/setup.txt").write_text(f"folder={checkout}\npython={python}\nmpi_home=\n")
+        (checkout / ".venv/foundation.txt").write_text(f"folder={checkout}\npython={python}\nmpi_home=\n")
+        (checkout / ".venv/bin/python").symlink_to(python)
+        return sorted(checkout.rglob("*"))
+
+    return made
+
+
+@as_another
+@pytest.mark.parametrize("fault, says", [("closed", "closed to this user"), ("mode", "not executable for this user"),
+                                         ("venv", "has no access to it")])  # fmt: skip
+def test_a_venv_that_another_user_cannot_run_is_refused_and_stays(checkout, lent, tmp_path, fault, says):
+    python = Path(program(tmp_path / "home/python3", OLD_PYTHON))
+    before = lent(python)
+    {"closed": python.parent, "mode": python, "venv": checkout / ".venv"}[fault].chmod(0o700)
+    said = set_up(checkout, ANOTHER, PYTHON="")
+    assert says in said and "root" in said.partition("; nothing was changed: ")[0] or "nobody cannot run" in said
+    assert "nothing was changed: copy or clone this checkout" in said and sorted(checkout.rglob("*")) == before
+
+
+@as_another
+def test_a_venv_of_another_user_that_is_not_ready_is_refused_and_stays(checkout, lent):
+    """Whether or not that user may write there, and even if another Python is asked for."""
+    before = lent(shutil.which("python3", path="/usr/bin:/bin"))
+    for mode in (0o755, 0o777):
+        (checkout / ".venv").chmod(mode)
+        said = set_up(checkout, ANOTHER, PYTHON="/bin/true" if mode == 0o777 else "")
+        assert "belongs to root, so nobody may not change it; nothing was changed" in said, said
+    assert sorted(checkout.rglob("*")) == before
+
+
+def test_a_venv_whose_python_is_gone_is_made_again(checkout, lent):
+    lent("/nonexistent/python3")
+    assert "making .venv" in set_up(checkout, PYTHON="") and not (checkout / ".venv/foundation.txt").exists()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from az_mpi.core.files import passes, retry_while_unavailable
+from az_mpi.core.printing import prepare
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 
@@ -59,4 +60,5 @@ def look(folder: PrivateFolder, name: str) -> dict[str, Any] | None:
 
 
 if __name__ == "__main__":
+    prepare()
     sys.exit(main(sys.argv[1:]))

@@ -4,10 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any
 
+from az_mpi.core import files
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch import mpi_job
@@ -117,8 +117,8 @@ class Child:
     """A shell command of node 0, in a session of its own."""
 
     def __init__(self, command: str, text: str):
-        self.told, self.output, self.errors = False, tempfile.TemporaryFile(), tempfile.TemporaryFile()
-        with tempfile.TemporaryFile() as source:
+        self.told, self.output, self.errors = False, files.in_memory(), files.in_memory()
+        with files.in_memory() as source:
             source.write(text.encode())
             source.seek(0)
             self.process = subprocess.Popen(["/bin/sh", "-c", command], stdin=source, stdout=self.output,
