@@ -55,9 +55,11 @@ SOURCES = _sources()
 if "NUMBA_CACHE_DIR" not in os.environ:
     os.environ["NUMBA_CACHE_DIR"] = str(_cache_folder() / f"numba-{SOURCES}")
 kernel_cache.install(SOURCES)
-# Before anything imports OpenVINO. With this module OpenVINO tells a host on the internet that it was imported, and
-# writes to the home; without it, it does neither. None: the module cannot be imported.
+# Before anything imports OpenVINO or ONNX Runtime, which tell hosts on the internet that they were imported, and write
+# to the home. OpenVINO does neither where this module cannot be imported, which is what None says; ONNX Runtime, which
+# a user's own class may use, reads this variable.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 # Before anything loads OpenMP (libgomp), which reads this once. A thread with nothing to do spins before it sleeps, by
 # default for milliseconds. OpenVINO's threads and other processes need its core meanwhile.
 if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():

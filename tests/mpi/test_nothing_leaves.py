@@ -1,5 +1,6 @@
 """Nothing leaves a job: system calls show which addresses it reaches and which files it writes."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -32,11 +33,14 @@ def trace(tmp_path):
 
 def elsewhere(calls, run, home):
     """Return what the calls write outside of a run's folder, of temporary folders and of caches."""
-    allowed = [run, os.environ["NUMBA_CACHE_DIR"], home / ".cache", home / ".config/matplotlib", "/dev", "/proc"]
+    allowed = [run, os.environ["NUMBA_CACHE_DIR"], "/dev", "/proc"]
+    allowed += [home / folder / "matplotlib" for folder in (".cache", ".config")]
     found = []
     for path in map(Path, system_calls.written(calls, ROOT)):
         in_temporary = path.is_relative_to(tempfile.gettempdir()) and not path.is_relative_to(home)
-        if not (in_temporary or "__pycache__" in path.parts or any(path.is_relative_to(folder) for folder in allowed)):
+        on_the_way = any(Path(folder).is_relative_to(path) for folder in allowed)
+        in_allowed = any(path.is_relative_to(folder) for folder in allowed)
+        if not (in_temporary or on_the_way or in_allowed or "__pycache__" in path.parts):
             found.append(path)
     return found
 
@@ -60,6 +64,24 @@ def test_one_rank_reaches_only_this_host_and_writes_only_its_own_files(trace, tm
     words = [sys.executable, "run_dist.py", "--config_file", SMOKE, "--logdir", str(tmp_path / "run")]
     calls = trace(words, dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"))
     assert any(path.startswith(str(tmp_path / "run" / "games")) for path in system_calls.written(calls, ROOT))
+    assert system_calls.strangers(calls) == [] and elsewhere(calls, tmp_path / "run", tmp_path / "home") == []
+
+
+IMPORTS = """
+import importlib, sys
+import az_mpi
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+LIBRARIES = ("torch", "torch.utils.tensorboard", "numba", "numpy", "h5py", "pydantic", "safetensors.torch", "psutil",
+             "tqdm", "matplotlib.pyplot", "mpi4py", "horovod.torch", "openvino", "onnxruntime", "pyspiel", "open_spiel",
+             "bitbully", "chess")  # fmt: skip
+
+
+def test_no_library_reaches_another_host_or_writes_to_the_home_when_it_is_imported(trace, tmp_path):
+    """Those of requirements.txt that are there. A report of use may be sent some seconds later, or at the end."""
+    there = [name for name in LIBRARIES if importlib.util.find_spec(name.partition(".")[0])]
+    calls = trace([sys.executable, "-c", IMPORTS + "import time; time.sleep(3)", *there], os.environ)
     assert system_calls.strangers(calls) == [] and elsewhere(calls, tmp_path / "run", tmp_path / "home") == []
 
 

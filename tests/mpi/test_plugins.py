@@ -82,7 +82,6 @@ def test_a_run_with_a_game_of_ones_own_is_resumed_and_looked_at(run_dist, mpirun
 
 def test_a_compiled_game_trains_by_its_file_then_as_a_module_and_from_the_runs_own_copy(mpirun, tmp_path, monkeypatch):
     """What Numba keeps of a file names the module that it was loaded as."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("OWN", str(tmp_path))
     path = tmp_path / "own_mnk.py"
     shutil.copy(ROOT / "az_mpi/games/mnk.py", path)
