@@ -42,7 +42,7 @@ def load(place: str) -> tuple[types.ModuleType, Source]:
         if isinstance(error, OSError) and error.filename == place:
             why = f"{escape(place)} cannot be read: {error.strerror}"
         # What is full stays full until somebody makes room: reading needs none, so the file itself writes there.
-        later = passes(error) and error.errno not in FULL
+        later = passes(error) and getattr(error, "errno", None) not in FULL
         raise (NotNow if later else Refusal)(f"{why}\n  {_cure(place, error)}") from error
 
 

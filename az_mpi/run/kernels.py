@@ -26,6 +26,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core import files, kernel_cache
+from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.registry import SEARCHES
 from az_mpi.games.base import Game
 from az_mpi.mpi.world import World
@@ -158,7 +159,7 @@ def main(names: Sequence[str]) -> int:
             _compiled(mark)
             kind = f"{algorithm}{' over several threads' * parallel}"
             print(f"compiled the kernels for {name}, {kind} ({time.monotonic() - begun:.0f} s)", flush=True)
-    return 0
+    return DONE if kernel_cache.failure is None else PROBLEMS  # they were compiled in vain
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from az_mpi.core import kernel_cache
 from az_mpi.run import kernels
 
 pytestmark = pytest.mark.process
@@ -77,6 +78,15 @@ def test_ahead_of_a_run_both_searches_are_compiled(monkeypatch, tmp_path):
     monkeypatch.setattr(kernels, "rehearse", lambda config, *_: rehearsed.append(config.search.algorithm) or iter(()))
     assert kernels.main(["tictactoe"]) == kernels.main(["tictactoe"]) == 0
     assert sorted(rehearsed) == ["gumbel", "puct"]  # once each
+
+
+def test_what_was_compiled_ahead_and_could_not_be_kept_is_no_success_and_is_compiled_again(monkeypatch, tmp_path):
+    monkeypatch.setattr(kernels, "_mark", lambda config, game, parallel: tmp_path / "mark")
+    monkeypatch.setattr(kernels, "rehearse", lambda *_: iter(()))
+    monkeypatch.setattr(kernel_cache, "failure", "No space left on device")
+    assert kernels.main(["tictactoe"]) == 1 and not (tmp_path / "mark").exists()
+    monkeypatch.setattr(kernel_cache, "failure", None)
+    assert kernels.main(["tictactoe"]) == 0 and (tmp_path / "mark").exists()
 
 
 def cache_folder(package, **variables):
