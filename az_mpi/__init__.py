@@ -2,18 +2,22 @@
 
 import hashlib
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from az_mpi.core import kernel_cache
 
 __version__ = "0.1.0"
 
 
 def _sources():
-    """Return a hash of the files with compiled kernels. Numba recompiles a kernel when its own file changes, but not
-    when the file of a kernel that it calls does."""
+    """Return a hash of the files with compiled kernels, and of the one that says how these are kept. Numba recompiles a
+    kernel when its own file changes, but not when the file of a kernel that it calls does."""
     here = Path(__file__).parent
-    patterns = ("core/hashing.py", "games/*.py", "search/*.py", "network/*.py", "train/replay.py")
+    patterns = ("core/hashing.py", "core/kernel_cache.py", "games/*.py", "search/*.py", "network/*.py",
+                "train/replay.py")  # fmt: skip
     sources = sorted(path for pattern in patterns for path in here.glob(pattern))
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
@@ -50,6 +54,12 @@ SOURCES = _sources()
 # Before anything imports Numba, which reads this once.
 if "NUMBA_CACHE_DIR" not in os.environ:
     os.environ["NUMBA_CACHE_DIR"] = str(_cache_folder() / f"numba-{SOURCES}")
+kernel_cache.install(SOURCES)
+# Before anything imports OpenVINO or ONNX Runtime, which tell hosts on the internet that they were imported, and write
+# to the home. OpenVINO does neither where this module cannot be imported, which is what None says; ONNX Runtime, which
+# a user's own class may use, reads this variable.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 # Before anything loads OpenMP (libgomp), which reads this once. A thread with nothing to do spins before it sleeps, by
 # default for milliseconds. OpenVINO's threads and other processes need its core meanwhile.
 if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():

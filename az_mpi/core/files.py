@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 Result = TypeVar("Result")
+FULL = {errno.ENOSPC, errno.EDQUOT}  # no room, or this user may not have more
 # Errors of a file system that may pass by themselves: it is full, its server is away, a cable is out.
-PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR,
-           errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOLCK,
-           errno.ENOMEM, errno.EREMOTEIO}  # fmt: skip
+PASSING = FULL | {errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR, errno.ENOTCONN,
+                  errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOLCK, errno.ENOMEM,
+                  errno.EREMOTEIO}  # fmt: skip
 # Errors that say that this user has no access, or no longer: the ticket (Kerberos, AFS) of a long job has expired.
 REFUSED = {errno.EACCES, errno.EPERM, errno.ENOKEY, errno.EKEYEXPIRED, errno.EKEYREVOKED, errno.EKEYREJECTED}
 MAY_NOT = "give this user access, and see that its ticket (Kerberos, AFS) has not ended"

@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 from typing import NamedTuple
 
-from az_mpi.core.files import passes
+from az_mpi.core.files import FULL, passes
 from az_mpi.core.problems import NotNow, Refusal, escape
 
 
@@ -41,7 +41,9 @@ def load(place: str) -> tuple[types.ModuleType, Source]:
         why = failure(place, error)
         if isinstance(error, OSError) and error.filename == place:
             why = f"{escape(place)} cannot be read: {error.strerror}"
-        raise (NotNow if passes(error) else Refusal)(f"{why}\n  {_cure(place, error)}") from error
+        # What is full stays full until somebody makes room: reading needs none, so the file itself writes there.
+        later = passes(error) and getattr(error, "errno", None) not in FULL
+        raise (NotNow if later else Refusal)(f"{why}\n  {_cure(place, error)}") from error
 
 
 def _run(name, place, content):

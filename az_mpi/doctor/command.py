@@ -133,7 +133,7 @@ def examine(world: "World", why_alone: str | None, launcher: str | None, options
     report.add("Libraries", diagnosis.libraries(ranks, backend) + diagnosis.horovod(ranks, backend))
     report.add("Versions", agree, console.table(table) if agree[0].level != OK else [], versions=table)
     found, table = machine.devices(ranks)
-    found += machine.cores(ranks) + machine.memory(ranks) + machine.rooms(ranks)
+    found += machine.cores(ranks) + machine.memory(ranks) + machine.rooms(ranks) + machine.kernels(ranks)
     report.add("Machines", found, console.table(table))
     with job.watch(f"writing to {options.logdir} from every rank", report.progress):
         found, figures = folder.examine(world, options.logdir)

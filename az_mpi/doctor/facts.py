@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from az_mpi.core import kernel_cache
 from az_mpi.core.host_facts import HostFacts, cgroup_folders, cpu_quotas
 from az_mpi.doctor import probe
 from az_mpi.doctor.checks import attempt
@@ -40,6 +41,7 @@ def gather(local_rank: int, with_mpirun: bool) -> dict[str, Any]:
         "load": load,
         "memory": memory(),
         "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
+        "kernels": {"folder": os.environ["NUMBA_CACHE_DIR"], "error": None if local_rank else kernel_cache.trial()},
         "gpu_files": Path("/dev/nvidiactl").exists(),
         "mps": Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists(),
     }

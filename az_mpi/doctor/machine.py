@@ -99,6 +99,18 @@ def _number(text):
     return int(text) if text and text.isdecimal() else 0
 
 
+def kernels(ranks: Ranks) -> list[Check]:
+    """Check whether compiled kernels can be kept, on each host."""
+    hosts: dict[tuple, list] = {}  # by what is wrong there
+    for rank in ranks:
+        if rank["kernels"]["error"]:
+            hosts.setdefault(tuple(rank["kernels"].values()), []).append(rank["host"])
+    return [Check("kernels", WARNING, f"compiled kernels cannot be kept in {folder} on {', '.join(names)}: {error}; at "
+                  "each start every rank compiles those that are not there", "make room there, or set NUMBA_CACHE_DIR "
+                  "to a folder with room (mpirun -x NUMBA_CACHE_DIR)")
+            for (folder, error), names in hosts.items()] or [Check("kernels", OK, "compiled kernels can be kept")]
+
+
 def memory(ranks: Ranks) -> list[Check]:
     """Check the memory of each host."""
     found = []

@@ -25,7 +25,8 @@ import az_mpi
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
-from az_mpi.core import files
+from az_mpi.core import files, kernel_cache
+from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.registry import SEARCHES
 from az_mpi.games.base import Game
 from az_mpi.mpi.world import World
@@ -36,14 +37,15 @@ from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 COMMON = "connect4", "tictactoe"  # of the shipped configurations
 PARTS = 8  # of `rehearse`
-SAID = "compiling the kernels, first start only: %d of %d (%.0f s)"
+SAID = "compiling the kernels, %s: %d of %d (%.0f s)"
 
 
 def compile_missing(world: World, config: Config, game: Game, threads: int, say: Callable[..., object]) -> None:
     """Compile all kernels, unless a file in the cache says that this was done. Collective over world.
 
-    One rank of each host compiles; if hosts with equal processors share the cache, only one of them does. threads: of
-    this rank's search. say(text, *values): called with the progress, on every rank.
+    One rank of each host compiles; if hosts with equal processors share the cache, only one of them does. If the cache
+    cannot be written, every rank compiles. threads: of this rank's search. say(text, *values): called with the
+    progress, on every rank.
     """
     parallel = max(world.collect(threads)) > 1
     mark = _mark(config, game, parallel) if world.local_rank == 0 else None
@@ -51,12 +53,14 @@ def compile_missing(world: World, config: Config, game: Game, threads: int, say:
         return
     claim = f".{world.share(secrets.token_hex(8))}.claim"  # a new name in each job: a dead job's claim does not count
     mine = mark is not None and not os.path.exists(mark) and _claim(mark.with_name(mark.name + claim))
-    parts, begun = rehearse(config, game, parallel) if mine else iter(()), time.monotonic()
+    unkept = any(world.collect(mine and kernel_cache.trial() is not None))
+    when = "on every rank, at each start" if unkept else "first start only"
+    parts, begun = rehearse(config, game, parallel) if mine or unkept else iter(()), time.monotonic()
     for done in range(PARTS):
-        say(SAID, done, PARTS, time.monotonic() - begun)
+        say(SAID, when, done, PARTS, time.monotonic() - begun)
         next(parts, None)
         world.barrier()
-    say(SAID, PARTS, PARTS, time.monotonic() - begun)
+    say(SAID, when, PARTS, PARTS, time.monotonic() - begun)
     if mine:
         _compiled(mark)
         with suppress(OSError):
@@ -136,8 +140,9 @@ def _claim(path):
 
 def _compiled(mark):
     """Make the file that says that the kernels are compiled. Does nothing if the cache is not writable."""
-    with suppress(OSError):
-        mark.touch()
+    if kernel_cache.failure is None:
+        with suppress(OSError):
+            mark.touch()
 
 
 def main(names: Sequence[str]) -> int:
@@ -154,7 +159,7 @@ def main(names: Sequence[str]) -> int:
             _compiled(mark)
             kind = f"{algorithm}{' over several threads' * parallel}"
             print(f"compiled the kernels for {name}, {kind} ({time.monotonic() - begun:.0f} s)", flush=True)
-    return 0
+    return DONE if kernel_cache.failure is None else PROBLEMS  # they were compiled in vain
 
 
 if __name__ == "__main__":

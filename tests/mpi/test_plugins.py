@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import shutil
 import time
 
 import psutil
@@ -79,6 +80,22 @@ def test_a_run_with_a_game_of_ones_own_is_resumed_and_looked_at(run_dist, mpirun
     assert "complete" in run_dist("--set", "iterations=3").stdout  # the file is the one that made it
     page = (run / "report.html").read_text()
     assert "own.py:Rules" in page and "moves," in page and str(tmp_path / "own.py") not in page
+
+
+def test_a_compiled_game_trains_by_its_file_then_as_a_module_and_from_the_runs_own_copy(mpirun, tmp_path, monkeypatch):
+    """What Numba keeps of a file names the module that it was loaded as."""
+    monkeypatch.setenv("OWN", str(tmp_path))
+    path = tmp_path / "own_mnk.py"
+    shutil.copy(ROOT / "az_mpi/games/mnk.py", path)
+    # jobs.command sets PYTHONPATH.
+    (tmp_path / "start.py").write_text("import os, runpy, sys\nsys.path.insert(0, os.environ['OWN'])\n"
+                                       "runpy.run_path('run_dist.py', run_name='__main__')\n")
+    train = [tmp_path / "start.py", "--config_file", "configs/smoke.json", *QUICK]
+    for number, game in enumerate([f"{path}:Rules", "own_mnk:Rules", f"{path}:Rules"]):
+        mpirun(1, *train, "--logdir", tmp_path / str(number), "--set", f"game={game}")
+    path.unlink()
+    done = mpirun(1, "run_dist.py", "--mode", "selfplay", "--logdir", tmp_path / "0")
+    assert "games" in done.stdout
 
 
 def test_a_callback_or_sink_that_is_written_wrongly_is_refused_before_play(run_dist, tmp_path):

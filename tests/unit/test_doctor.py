@@ -29,7 +29,7 @@ def rank(host="node1", **changes):
     made = {
         "host": host, "az_mpi": "1.0", "sources": "abc", "folder": "/az_mpi", "python": "3.11.7", "libc": "glibc 2.36",
         "executable": "/venv/bin/python", "kernel": "6.1", "processor": "EPYC", "gpu_files": False, "mps": False,
-        "threads": {},
+        "threads": {}, "kernels": {"folder": "/az_mpi/numba", "error": None},
         "libraries": {name: {"version": "1.0", "import_s": 1.0} for name in facts.probe.LIBRARIES},
         "mpirun": {"path": "/venv/bin/mpirun", "version": OPEN_MPI},
         "cores": list(range(8)), "cores_num": 8, "quotas": {}, "load": 0.1,
@@ -61,10 +61,10 @@ def test_ranks_where_all_is_well_have_no_warning():
     ranks = [rank(), rank()]
     found = diagnosis.mpi(ranks, None) + diagnosis.launcher(ranks, "mpirun") + diagnosis.libraries(ranks, "horovod")
     found += diagnosis.horovod(ranks, "horovod") + diagnosis.versions(ranks, "auto")[0] + machine.devices(ranks)[0]
-    found += machine.cores(ranks) + machine.memory(ranks)
+    found += machine.cores(ranks) + machine.memory(ranks) + machine.kernels(ranks)
     assert set(levels(found).values()) == {OK}
-    assert {"mpi", "thread_level", "ulfm", "mpirun", "horovod_mpi", "versions", "devices", "cores", "memory"} <= set(
-        levels(found))
+    assert {"mpi", "thread_level", "ulfm", "mpirun", "horovod_mpi", "versions", "devices", "cores", "memory",
+            "kernels"} <= set(levels(found))  # fmt: skip
 
 
 @pytest.mark.parametrize("ulfm, on, said", [(False, False, "no ULFM"), (True, False, "there but off"),
@@ -132,6 +132,13 @@ def test_horovod_of_another_mpi_is_a_problem():
     assert "different MPI libraries on rank 1" in words(found, PROBLEM) and other in words(found, PROBLEM)
     found = diagnosis.horovod([rank(horovod__built=["gloo"])], "horovod")
     assert "built without MPI (it has gloo)" in words(found, PROBLEM)
+
+
+def test_a_folder_of_compiled_kernels_that_is_full_is_named_with_its_host_and_cure():
+    full = rank("node2", kernels__error="No space left on device")
+    [check] = machine.kernels([rank(), rank(), full, rank("node2")])
+    assert check.level == WARNING and "NUMBA_CACHE_DIR" in check.cure
+    assert "/az_mpi/numba on node2: No space left on device" in check.text
 
 
 def test_missing_openvino_is_no_problem_and_a_slow_import_a_warning():

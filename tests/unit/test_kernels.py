@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from az_mpi.core import kernel_cache
 from az_mpi.run import kernels
 
 pytestmark = pytest.mark.process
@@ -79,6 +80,15 @@ def test_ahead_of_a_run_both_searches_are_compiled(monkeypatch, tmp_path):
     assert sorted(rehearsed) == ["gumbel", "puct"]  # once each
 
 
+def test_what_was_compiled_ahead_and_could_not_be_kept_is_no_success_and_is_compiled_again(monkeypatch, tmp_path):
+    monkeypatch.setattr(kernels, "_mark", lambda config, game, parallel: tmp_path / "mark")
+    monkeypatch.setattr(kernels, "rehearse", lambda *_: iter(()))
+    monkeypatch.setattr(kernel_cache, "failure", "No space left on device")
+    assert kernels.main(["tictactoe"]) == 1 and not (tmp_path / "mark").exists()
+    monkeypatch.setattr(kernel_cache, "failure", None)
+    assert kernels.main(["tictactoe"]) == 0 and (tmp_path / "mark").exists()
+
+
 def cache_folder(package, **variables):
     """Return where a package with our __init__.py keeps compiled kernels."""
     program = "import os, az_mpi; print(os.environ['NUMBA_CACHE_DIR'])"
@@ -90,9 +100,10 @@ def cache_folder(package, **variables):
 
 def test_kernels_are_kept_where_this_user_may_write(tmp_path):
     package, home, temporary = tmp_path / "az_mpi", tmp_path / "home", tmp_path / "tmp"
-    package.mkdir()
+    (package / "core").mkdir(parents=True)
     temporary.mkdir()
-    (package / "__init__.py").write_text((ROOT / "az_mpi" / "__init__.py").read_text())
+    for name in ("__init__", "core/__init__", "core/kernel_cache", "core/printing"):
+        (package / f"{name}.py").write_text((ROOT / "az_mpi" / f"{name}.py").read_text())
     where = {"XDG_CACHE_HOME": home, "TMPDIR": temporary}
     assert cache_folder(package, NUMBA_CACHE_DIR=tmp_path / "given", **where) == tmp_path / "given"
     assert cache_folder(package, **where).parent == package / "__pycache__"

@@ -126,7 +126,8 @@ def test_files_that_cannot_be_loaded(tmp_path):
     for number, (text, said, kind) in enumerate((
             ("x = (", "line 1: SyntaxError", Refusal), ("\n\n1 / 0", "line 3: ZeroDivisionError", Refusal),
             ("import no_such_module_1", "line 1: ModuleNotFoundError", Refusal),
-            ("raise OSError(28, 'full')", "full", NotNow))):
+            ("import errno; raise OSError(errno.ESTALE, 'away')", "away", NotNow),
+            ("import errno; raise OSError(errno.EDQUOT, 'full')", "full", Refusal))):
         path = tmp_path / f"own{number}.py"
         path.write_text(text)
         assert said in refusal(THINGS.find, f"{path}:Rules", kind=kind)
