@@ -6,6 +6,9 @@ pi'(a) = softmax(log P(a) + sigma(q(a))), where q(a) is `completed` and sigma(q)
 on a scale from 0 to 1. Without noise the Gumbel numbers are 0. Proven losses have probability 0 and are not visited.
 
 A root that is searched beyond its target begins another round of sequential halving, as long as all before together.
+
+In play a tree whose root has more than WIDE legal actions, or more than m, is searched by PUCT instead, and the most
+visited action is played: PUCT looks at more of them the longer it searches, and was stronger there.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from numba.extending import overload
 
 from az_mpi.search import puct, root, simulation, streams, tree
 
+WIDE = 16  # docs/results/2026-11-27-gumbel-in-play.md has what was measured
 TINY = 1e-30  # the least prior, so that its logarithm is finite
 LEAST = 1e-6  # smaller parts of the largest probability are left out of the training target
 
@@ -32,10 +36,14 @@ CONSIDERED = np.dtype([("gumbel", "f8"), ("log_prior", "f8"), ("edge", "i4"), ("
 
 class Rule(NamedTuple):
     """How Gumbel search chooses among a node's edges. round ROUND [B], considered CONSIDERED [B, m], target int32 [B],
-    streams uint64 [B], explores bool [B]: for which slots Gumbel numbers are drawn."""
+    streams uint64 [B], explores bool [B]: for which slots Gumbel numbers are drawn. A tree whose root has
+    more than `wide` edges is searched by PUCT, with `exploration` and `reduction` as in `puct.Rule`."""
 
     c_visit: float
     c_scale: float
+    wide: int
+    exploration: np.ndarray
+    reduction: float
     round: np.ndarray
     considered: np.ndarray
     target: np.ndarray
@@ -49,8 +57,10 @@ class Search(puct.Search):
     def _make_rule(self):
         settings, num_trees = self.settings, len(self.target)
         considered = np.zeros((num_trees, settings.gumbel_actions), CONSIDERED)
-        return Rule(settings.gumbel_c_visit, settings.gumbel_c_scale, np.zeros(num_trees, ROUND), considered,
-                    self.target, self.streams, self.explores)
+        wide = min(settings.gumbel_actions, WIDE) if self.plays else tree.MOST_ACTIONS
+        return Rule(settings.gumbel_c_visit, settings.gumbel_c_scale, wide, puct.exploration_table(settings),
+                    settings.fpu_reduction, np.zeros(num_trees, ROUND), considered, self.target, self.streams,
+                    self.explores)
 
     def _begin_search(self, slots):
         super()._begin_search(slots)
@@ -65,7 +75,8 @@ class Search(puct.Search):
 
     def value(self, slots: np.ndarray) -> np.ndarray:
         """Return the value of each root for the player to move, float32 [n]: its result if known, else what the
-        improved policy expects. The mean over simulations would count the actions that halving drops."""
+        improved policy expects. The mean over simulations, which PUCT takes, would count the actions that halving
+        drops."""
         return _value(self.trees, slots, self._rule)
 
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
@@ -74,13 +85,15 @@ class Search(puct.Search):
 
         temperature: float [n]. Below 1 the Gumbel number counts times the temperature, and all actions of the round are
         compared, as noise chose the most visited ones: a sample of the improved policy at about that temperature."""
-        return _choose(self.trees, slots, self._rule, temperature)
+        return self._wins_first(slots, _choose(self.trees, slots, self._rule, temperature))
 
 
 @overload(simulation.choose_edge)
 def _choose_by_gumbel(trees, b, n, rule):
     if rule.instance_class is Rule:
-        return lambda trees, b, n, rule: _root_edge(trees, b, rule) if n == 0 else _inner_edge(trees, b, n, rule)
+        return lambda trees, b, n, rule: (
+            puct.best_edge(trees, b, n, rule.exploration, rule.reduction) if trees.node[b, 0].edge_count > rule.wide else
+            _root_edge(trees, b, rule) if n == 0 else _inner_edge(trees, b, n, rule))  # fmt: skip
     return None
 
 
@@ -178,7 +191,7 @@ def _prepare_for_gumbel(trees, b, rule):
 def _prepare(trees, b, rule):
     """Begin a round if none is under way, or all actions of this one are proven losses."""
     node, this, open_ones = trees.node[b, 0], rule.round[b], 0
-    if node.edge_count == 0 or node.exact:
+    if node.edge_count == 0 or node.exact or node.edge_count > rule.wide:
         return
     for i in range(this.num):
         open_ones += root.playable(trees, b, np.int64(0), node.first_edge + rule.considered[b, i].edge)
@@ -276,10 +289,13 @@ def _policy(trees, slots, rule):
         if trees.node[b, n].edge_count == 0:
             continue
         policy = completed(trees, b, n)
-        _improve(trees, b, n, rule, policy)
-        highest = policy.max()
-        for k in range(len(policy)):
-            policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
+        if len(policy) > rule.wide:
+            policy[:] = root.counted(trees, b)
+        else:
+            _improve(trees, b, n, rule, policy)
+            highest = policy.max()
+            for k in range(len(policy)):
+                policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
         nums[i] = root.write_policy(trees, b, policy, actions[m:], probabilities[m:])
         m += nums[i]
     return nums, actions[:m], probabilities[:m]
@@ -293,6 +309,8 @@ def _value(trees, slots, rule):
         node = trees.node[b, n]
         if node.exact:
             values[i] = node.exact_value
+        elif node.edge_count > rule.wide:
+            values[i] = node.value_sum / node.visits
         elif node.edge_count > 0:
             q = completed(trees, b, n)
             policy = q.copy()
@@ -307,6 +325,9 @@ def _choose(trees, slots, rule, temperature):
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
         b, first, most = slots[i], trees.node[slots[i], 0].first_edge, 0
+        if trees.node[b, 0].edge_count > rule.wide:
+            actions[i] = trees.edge[b, first + np.argmax(root.counted(trees, b))].edge_action
+            continue
         for j in range(rule.round[b].num):
             if root.playable(trees, b, np.int64(0), first + rule.considered[b, j].edge):
                 most = max(most, _visits(trees, b, rule, j))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from az_mpi.games.base import Game
     from az_mpi.network.evaluators import Evaluator
 
+NO_WIN = -1  # in place of an action
+STATES_AT_ONCE = 8192  # that the rules are asked for in `_look_for_wins`: bounds the memory
 LAST = 1e6  # -LAST, below any score, is the Q of a proven loss
 
 
@@ -56,6 +58,7 @@ class Search:
         self.target = np.full(num_trees, settings.simulations, np.int32)
         self.streams = np.zeros(num_trees, np.uint64)
         self.explores, self._noise_due = np.zeros(num_trees, np.bool_), np.zeros(num_trees, np.bool_)
+        self.plays, self._wins = False, np.empty(0, np.int64)
         self._rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
         self._noise = self._make_noise()
@@ -76,6 +79,34 @@ class Search:
         self._kept = np.zeros((len(self.target), self.game.num_actions), np.float32)
         self._noise = self._make_noise()
 
+    def adapt_to_play(self) -> None:
+        """From now on search as play does, not self-play: each legal action of a new root is played by the rules, once.
+        One that wins at once is proven before the search goes on, and is chosen, however small its prior is."""
+        self.plays, self._wins = True, np.full(len(self.target), NO_WIN)
+        self._rule = self._make_rule()
+
+    def _look_for_wins(self, slots):
+        """Prove for each root that is expanded the action that wins at once; of several the one with the largest
+        prior."""
+        if not self.plays:
+            return
+        self._wins[slots] = NO_WIN
+        at_once = max(STATES_AT_ONCE // self.game.num_actions, 1)
+        for k in range(0, len(slots), at_once):
+            rows, edges, actions = root.all_edges(self.trees, slots[k : k + at_once])
+            if len(rows):
+                states = self.game.play(self.trees.state[rows, 0], actions)
+                ended, value = self.game.terminal(states)
+                player = self.game.to_play(states)
+                wins = ended & (np.where(player == self.trees.player[rows, 0], value, -value) >= WIN)
+                root.add_wins(self.trees, rows[wins], edges[wins], states[wins], player[wins], value[wins], self._wins)
+
+    def _wins_first(self, slots, actions):
+        """Return `actions`, one for each slot, but where an action wins at once that one."""
+        if not self.plays:
+            return actions
+        return np.where(self._wins[slots] == NO_WIN, actions, self._wins[slots])
+
     def reset(self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray) -> None:
         """Start new trees at `states` [n, S], with the random streams `stream_words`, uint64 [n]."""
         self._start(slots, states)
@@ -91,6 +122,7 @@ class Search:
             fast = slots[drawn >= settings.full_share]
             self.target[fast], self.explores[fast] = min(settings.fast_simulations, settings.simulations), False
         self._noise_due[slots] = self.explores[slots]
+        self._look_for_wins(slots)  # of roots that were searched before; of the others once they are evaluated
 
     def step(self, slots: np.ndarray) -> None:
         """Run one simulation in the tree of each slot; slots: int64 [n], all different."""
@@ -101,7 +133,13 @@ class Search:
         in between. Until then nothing else may use these slots."""
         slots, nodes, actions, states, leaves_num = self._select(self.trees, slots, self._rule, self._noise)
         states[:leaves_num] = self.game.play(states[:leaves_num], actions[:leaves_num])
-        return self._evaluating(self._complete, (slots, nodes, actions), states)
+        complete, new_roots = self._evaluating(self._complete, (slots, nodes, actions), states), slots[leaves_num:]
+
+        def complete_and_look():
+            complete()
+            self._look_for_wins(new_roots)
+
+        return complete_and_look
 
     def step_several(self, slot: int, leaves_max: int) -> None:
         """Run up to `leaves_max` simulations in the tree of one slot, whose leaves are evaluated as one batch. The tree
@@ -174,7 +212,7 @@ class Search:
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Draw an action for each slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited one.
         temperature: float [n]."""
-        return root.choose(self.trees, slots, temperature, self.streams, self._rule)
+        return self._wins_first(slots, root.choose(self.trees, slots, temperature, self.streams, self._rule))
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot. The subtree below it is kept if `reuse_tree`, else dropped."""

@@ -77,9 +77,9 @@ def playable(trees: tree.Trees, b: int, n: int, e: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
+def counted(trees: tree.Trees, b: int) -> np.ndarray:
     """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions that are not `playable`,
-    unless nothing else was tried. Forced visits are taken off. rule: `puct.Rule`."""
+    unless nothing else was tried."""
     root = trees.node[b, 0]
     visits, good, tried = np.empty(root.edge_count, np.int32), np.empty(root.edge_count, np.bool_), False
     for k in range(root.edge_count):
@@ -90,6 +90,13 @@ def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
         for k in range(root.edge_count):  # not visits[~good] = 0, which takes a second to compile
             if not good[k]:
                 visits[k] = 0
+    return visits
+
+
+@njit(cache=True, nogil=True)
+def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
+    """Return what `counted` does, with forced visits taken off. rule: `puct.Rule`."""
+    visits = counted(trees, b)
     if rule.forced > 0 and rule.explores[b]:
         _take_off_forced(trees, b, rule, visits)
     return visits
@@ -202,6 +209,47 @@ def choose(trees: tree.Trees, slots: np.ndarray, temperature: np.ndarray, random
                         break
         actions[i] = trees.edge[slots[i], trees.node[slots[i], 0].first_edge + chosen].edge_action
     return actions
+
+
+@njit(cache=True, nogil=True)
+def all_edges(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return all edges of the roots of these trees: (trees int64 [M], edges int64 [M], actions int64 [M])."""
+    num = 0
+    for i in range(len(slots)):
+        num += trees.node[slots[i], 0].edge_count
+    rows, edges, actions = np.empty(num, np.int64), np.empty(num, np.int64), np.empty(num, np.int64)
+    m = 0
+    for i in range(len(slots)):
+        first = trees.node[slots[i], 0].first_edge
+        for e in range(first, first + trees.node[slots[i], 0].edge_count):
+            rows[m], edges[m], actions[m] = slots[i], e, trees.edge[slots[i], e].edge_action
+            m += 1
+    return rows, edges, actions
+
+
+@njit(cache=True, nogil=True)
+def add_wins(trees: tree.Trees, rows: np.ndarray, edges: np.ndarray, states: np.ndarray, player: np.ndarray,
+             value: np.ndarray, actions: np.ndarray) -> None:
+    """Write into actions, int64 [B], for each tree the one of these edges that has the largest prior, and give it a
+    child, by one simulation, if it has none. All end the game with a win for the player who moves at the root.
+
+    rows int64 [m]: the trees, in order; edges int64 [m], of their roots; states [m, S], player int8 [m], value float32
+    [m]: of the children."""
+    i = 0
+    while i < len(rows):
+        b, best = rows[i], i
+        while i < len(rows) and rows[i] == b:
+            if trees.edge[b, edges[i]].edge_prior > trees.edge[b, edges[best]].edge_prior:
+                best = i
+            i += 1
+        edge = trees.edge[b, edges[best]]
+        actions[b] = edge.edge_action
+        if edge.edge_child == NO_CHILD:
+            edge.edge_child = tree.add_node(trees, b, np.int64(0), states[best], player[best], True, value[best])
+            trees.path[b, 0] = edges[best]
+            trees.tree[b].path_length = 1
+            tree.backup(trees, b, edge.edge_child, value[best])
+            tree.prove(trees, b, edge.edge_child)
 
 
 @njit(cache=True, nogil=True)
