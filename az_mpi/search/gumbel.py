@@ -3,8 +3,8 @@
 The root draws m actions without replacement, by Gumbel numbers on top of the log priors, and sequential halving divides
 the simulations among them. Below it, visits follow the improved policy. That is also the training target:
 pi'(a) = softmax(log P(a) + sigma(q(a))), where q(a) is `improved.completed` and sigma(q) = (c_visit + max_b N(b))
-c_scale q, q on a scale from 0 to 1. Without noise the Gumbel numbers are 0. Proven losses have probability 0 and are not
-visited.
+c_scale q, q on a scale from 0 to 1. Without noise the Gumbel numbers are 0. Proven losses have probability 0 and are
+not visited.
 
 A root that is searched beyond its target begins another round of sequential halving, as long as all before together.
 
