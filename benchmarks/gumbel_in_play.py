@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from common import machine, make_parser
+from common import machine, make_parser, spread
 
 from az_mpi.evaluate.arena import MatchResult, count, play_games
 from az_mpi.evaluate.openings import openings
@@ -65,7 +65,8 @@ def main():
     played = play_games(player.game, *sides, starts, np.arange(given.games))
     result = summary(MatchResult(*map(tuple, count(played).tolist())))
     if given.json:
-        print(json.dumps({"machine": machine(), **vars(given), **result}))
+        plies = spread([len(one.moves) for one in played])
+        print(json.dumps({"machine": machine(), **vars(given), **result, "plies": plies}))
         return
     print(f"{given.network}, {given.simulations} simulations, {given.a} against {given.b}: won {result['wins']}, drew "
           f"{result['draws']}, lost {result['losses']}; score {result['score']:.3f} [{result['score_low']:.3f}, "
