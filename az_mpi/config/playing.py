@@ -38,9 +38,10 @@ class Search(Section):
     """The search for a move. "The paper" is Silver et al. 2018, with its pseudocode."""
 
     algorithm: named(SEARCHES) = fixed("puct", (
-        'The search, in self-play and in matches. "puct" is that of AlphaZero. "gumbel" (Danihelka et al. 2022) learns '
-        'from few simulations too, down to 2. It does not use c_puct, c_puct_base, fpu_reduction, the dirichlet '
-        'keys, forced_playouts and root_policy_temperature.'))
+        'The search in self-play. "puct" is that of AlphaZero. "gumbel" (Danihelka et al. 2022) learns from few '
+        'simulations too, down to 2. It does not use c_puct, c_puct_base, fpu_reduction, the dirichlet keys, '
+        'forced_playouts and root_policy_temperature. Matches and play take the same search, but in positions with '
+        'more than 16 legal moves, or more than gumbel_actions, "gumbel" searches by PUCT.'))
     simulations: whole(1, 100_000) = fixed(100, "Simulations for each move (the paper: 800).")
     c_puct: float = fixed(1.75, "Exploration: c_init of C(s) = log((1 + N(s) + c_base) / c_base) + c_init, beside Q "
                            "from -1 to 1 (the paper: 1.25, beside 0 to 1).", gt=0)
@@ -68,7 +69,7 @@ class Search(Section):
                                           "ones at temperature_final (the paper: 30).")
     temperature_final: float = fixed(0.25, "tau of the plies after temperature_plies (the paper: 0).", ge=0)
     reuse_tree: bool = fixed(True, "Start the next search from the subtree of the move that was played.")
-    gumbel_actions: whole(1, 1024) = fixed(16, "m: actions at the root that Gumbel search draws and compares.")
+    gumbel_actions: whole(1, 1024) = fixed(16, "m: actions that Gumbel search considers at the root in self-play.")
     gumbel_c_visit: float = fixed(50.0, "c_visit of sigma(q) = (c_visit + max_b N(b)) c_scale q, with which Gumbel "
                                    "search turns values, on a scale from 0 to 1, into logits.", ge=0)
     gumbel_c_scale: float = fixed(1.0, "c_scale of sigma(q): the larger, the less the priors count.", gt=0)

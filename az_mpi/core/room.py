@@ -5,6 +5,7 @@ import os
 from collections.abc import MutableMapping
 
 from az_mpi.core.host_facts import HostFacts
+from az_mpi.core.printing import counted
 
 MIB = 2**20
 # mpirun's files took 128 KiB with 2 ranks, 344 KiB with 24. It maps them: where they do not fit, it dies of a signal.
@@ -28,7 +29,7 @@ def lack_of_temporary(facts: HostFacts, ranks_num: int) -> tuple[str, str] | Non
         return f"{folder}, where mpirun keeps its files, cannot be written to: {facts.temporary_error}{room}", cure
     if free is not None and free < needed:
         return (f"{folder} has {free / 1024:,.0f} KiB free, and mpirun needs {needed / 1024:,.0f} KiB there for "
-                f"{ranks_num} rank{'s' * (ranks_num != 1)}"), cure
+                f"{counted(ranks_num, 'rank')}"), cure
     return None
 
 

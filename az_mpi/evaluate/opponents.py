@@ -7,6 +7,7 @@ far, or None, on all ranks alike.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +15,10 @@ from az_mpi.config import schema
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_actions
 from az_mpi.network.evaluators import Evaluator, RolloutEvaluator
-from az_mpi.search import make_search
+from az_mpi.search import make_play_search
+
+if TYPE_CHECKING:
+    from az_mpi.search.puct import Search
 
 RESIGNS = -1  # in place of an action: the player loses the game
 
@@ -73,18 +77,20 @@ class SearchPlayer(Opponent):
     settings: schema.Search
 
     def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
-        return _SearchSeat(self, game, states, moves)
+        return SearchSeat(make_play_search(game, self.evaluate, self.settings, len(states)), states, moves)
 
     def actions(self, game: Game, states: np.ndarray) -> np.ndarray:
         """Return the move in each state, from new search trees, int64 [n]. states: [n, S]."""
         return self.seat(game, states, np.arange(len(states)), [[]] * len(states)).choose(np.arange(len(states)))
 
 
-class _SearchSeat(Seat):
-    def __init__(self, player: SearchPlayer, game: Game, states: np.ndarray, moves: list[list[int]]):
-        self.search = make_search(game, player.evaluate, player.settings, len(states), noise=False)
+class SearchSeat(Seat):
+    """The games of a player that searches: a tree for each of `states`, [n, S]. moves: as in `Seat`."""
+
+    def __init__(self, search: "Search", states: np.ndarray, moves: list[list[int]]):
+        self.search = search
         plies = np.array([len(of_game) for of_game in moves])
-        self.search.reset(np.arange(len(states)), states, np.zeros(len(states), np.uint64), plies)
+        search.reset(np.arange(len(states)), states, np.zeros(len(states), np.uint64), plies)
 
     def choose(self, slots: np.ndarray) -> np.ndarray:
         self.search.run(slots)

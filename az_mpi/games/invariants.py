@@ -10,9 +10,9 @@ import numpy as np
 from az_mpi.games import perspective
 from az_mpi.games.base import NO_CELL, NOBODY, Game
 from az_mpi.games.guard import BrokenRules, guarded
-from az_mpi.games.messages import drawn, expect, in_state
 from az_mpi.games.perspective import Seen
 from az_mpi.games.random_games import random_actions
+from az_mpi.games.state_text import drawn, expect, in_state
 
 
 def check(rules: Game, games_num: int = 64, seed: int = 0) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
 from az_mpi.games import openspiel_boards
 from az_mpi.games.base import Board, Game, require
@@ -78,7 +79,7 @@ def misfit(game: Any) -> str | None:
 
     kind, problems, players = game.get_type(), [], game.num_players()
     if players != 2:
-        problems.append(f"it has {players} player{'s' * (players != 1)}, needed are 2")
+        problems.append(f"it has {counted(players, 'player')}, needed are 2")
     wanted = {
         "dynamics": pyspiel.GameType.Dynamics.SEQUENTIAL,
         "chance_mode": pyspiel.GameType.ChanceMode.DETERMINISTIC,

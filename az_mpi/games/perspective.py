@@ -12,8 +12,8 @@ Shapes: n states, S numbers a state, C planes of H x W.
 import numpy as np
 
 from az_mpi.games.base import Game
-from az_mpi.games.messages import drawn, side_by_side
 from az_mpi.games.random_games import random_actions
+from az_mpi.games.state_text import drawn, side_by_side
 
 GAMES, GAMES_MIN, POSITIONS = 256, 32, 12_000  # random games: as many as have about POSITIONS positions
 SWAP = 1.3  # a part of the board is turned over with each change of the mover if so much more of it changes then

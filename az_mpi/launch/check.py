@@ -250,8 +250,7 @@ def compare(here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any],
     if there["left"]:
         yield f"{there['left']} processes of the lost job cannot be killed", "is a file system stuck there?"
     if there["gpus"] is not None and there["gpus"] < slots:
-        yield (f"torch sees {counted(there['gpus'], 'GPU')}, --gpus asks for {slots}",
-               "ask for fewer, or leave this host out")  # fmt: skip
+        yield f"torch sees {counted(there['gpus'], 'GPU')} of {slots} (--gpus)", "ask for fewer, or leave this host out"
     if lack := room.lack_of_temporary(theirs, slots):
         yield lack
 

@@ -17,7 +17,7 @@ from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluation, Evaluator, NetworkEvaluator
 from az_mpi.play import trained_network
-from az_mpi.search import make_search
+from az_mpi.search import make_play_search
 from az_mpi.search.puct import Search
 from az_mpi.search.reading import RootMove, root_moves
 
@@ -102,7 +102,7 @@ class LoadedPlayer:
         settings = self.settings.model_copy(update={"simulations": simulations, "reuse_tree": True})
         cached = cache_bytes and isinstance(self.evaluator, NetworkEvaluator)
         evaluate = CachedEvaluator(self.game, self.engine, cache_bytes) if cached else self.evaluator
-        return make_search(self.game, evaluate, settings, 1, noise=False)
+        return make_play_search(self.game, evaluate, settings, 1)
 
     def leaves_at_once(self) -> int:
         """Measure and return how many leaves of one tree are to be searched at once: as many as keep the engine at FAST

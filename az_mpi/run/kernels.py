@@ -32,7 +32,7 @@ from az_mpi.games.base import Game
 from az_mpi.mpi.world import World
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
-from az_mpi.search import make_search, streams
+from az_mpi.search import make_play_search, make_search, streams
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 COMMON = "connect4", "tictactoe"  # of the shipped configurations
@@ -96,6 +96,10 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     actions = search.choose(slots, np.ones(2))
     yield
     search.advance(slots, actions)
+    playing = make_play_search(game, evaluate, settings, 2)
+    playing.reset(slots, states, words)
+    playing.run(slots)
+    playing.choose(slots, np.zeros(2))
     yield
     rows = np.zeros(2, sample_dtype(game, {}))
     rows["state"] = states

@@ -20,3 +20,12 @@ def make_search(game: Game, evaluate: Evaluator, settings: schema.Search, num_tr
     has, and those in the configuration."""
     return SEARCHES.make(settings.algorithm, game=game, evaluate=evaluate, settings=settings, num_trees=num_trees,
                          noise=noise, threads=threads)  # fmt: skip
+
+
+def make_play_search(game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int) -> Search:
+    """Return the search for play and matches, over `num_trees` trees: `make_search` without noise, and with what
+    `puct.Search.adapt_to_play` says. A search of a user's own may lack that method."""
+    search = make_search(game, evaluate, settings, num_trees, noise=False)
+    if hasattr(search, "adapt_to_play"):
+        search.adapt_to_play()
+    return search

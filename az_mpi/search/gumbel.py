@@ -2,10 +2,14 @@
 
 The root draws m actions without replacement, by Gumbel numbers on top of the log priors, and sequential halving divides
 the simulations among them. Below it, visits follow the improved policy. That is also the training target:
-pi'(a) = softmax(log P(a) + sigma(q(a))), where q(a) is `completed` and sigma(q) = (c_visit + max_b N(b)) c_scale q, q
-on a scale from 0 to 1. Without noise the Gumbel numbers are 0. Proven losses have probability 0 and are not visited.
+pi'(a) = softmax(log P(a) + sigma(q(a))), where q(a) is `improved.completed` and sigma(q) = (c_visit + max_b N(b))
+c_scale q, q on a scale from 0 to 1. Without noise the Gumbel numbers are 0. Proven losses have probability 0 and are
+not visited.
 
 A root that is searched beyond its target begins another round of sequential halving, as long as all before together.
+
+In play a tree whose root has more than WIDE legal actions, or more than m, is searched by PUCT instead, and the most
+visited action is played: PUCT looks at more of them the longer it searches, and was stronger there.
 """
 
 from __future__ import annotations
@@ -17,9 +21,9 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from az_mpi.search import puct, root, simulation, streams, tree
+from az_mpi.search import improved, puct, root, simulation, streams, tree
 
-TINY = 1e-30  # the least prior, so that its logarithm is finite
+WIDE = 16  # docs/results/2026-11-27-gumbel-in-play.md has what was measured
 LEAST = 1e-6  # smaller parts of the largest probability are left out of the training target
 
 # Of each tree: the round of sequential halving under way. What it visits next follows from the visits alone, so that
@@ -32,10 +36,14 @@ CONSIDERED = np.dtype([("gumbel", "f8"), ("log_prior", "f8"), ("edge", "i4"), ("
 
 class Rule(NamedTuple):
     """How Gumbel search chooses among a node's edges. round ROUND [B], considered CONSIDERED [B, m], target int32 [B],
-    streams uint64 [B], explores bool [B]: for which slots Gumbel numbers are drawn."""
+    streams uint64 [B], explores bool [B]: for which slots Gumbel numbers are drawn. A tree whose root has
+    more than `wide` edges is searched by PUCT, with `exploration` and `reduction` as in `puct.Rule`."""
 
     c_visit: float
     c_scale: float
+    wide: int
+    exploration: np.ndarray
+    reduction: float
     round: np.ndarray
     considered: np.ndarray
     target: np.ndarray
@@ -49,8 +57,10 @@ class Search(puct.Search):
     def _make_rule(self):
         settings, num_trees = self.settings, len(self.target)
         considered = np.zeros((num_trees, settings.gumbel_actions), CONSIDERED)
-        return Rule(settings.gumbel_c_visit, settings.gumbel_c_scale, np.zeros(num_trees, ROUND), considered,
-                    self.target, self.streams, self.explores)
+        wide = min(settings.gumbel_actions, WIDE) if self.plays else tree.MOST_ACTIONS
+        return Rule(settings.gumbel_c_visit, settings.gumbel_c_scale, wide, puct.exploration_table(settings),
+                    settings.fpu_reduction, np.zeros(num_trees, ROUND), considered, self.target, self.streams,
+                    self.explores)
 
     def _begin_search(self, slots):
         super()._begin_search(slots)
@@ -65,7 +75,8 @@ class Search(puct.Search):
 
     def value(self, slots: np.ndarray) -> np.ndarray:
         """Return the value of each root for the player to move, float32 [n]: its result if known, else what the
-        improved policy expects. The mean over simulations would count the actions that halving drops."""
+        improved policy expects. The mean over simulations, which PUCT takes, would count the actions that halving
+        drops."""
         return _value(self.trees, slots, self._rule)
 
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
@@ -74,78 +85,35 @@ class Search(puct.Search):
 
         temperature: float [n]. Below 1 the Gumbel number counts times the temperature, and all actions of the round are
         compared, as noise chose the most visited ones: a sample of the improved policy at about that temperature."""
-        return _choose(self.trees, slots, self._rule, temperature)
+        return self._wins_first(slots, _choose(self.trees, slots, self._rule, temperature))
 
 
 @overload(simulation.choose_edge)
 def _choose_by_gumbel(trees, b, n, rule):
     if rule.instance_class is Rule:
-        return lambda trees, b, n, rule: _root_edge(trees, b, rule) if n == 0 else _inner_edge(trees, b, n, rule)
+        return lambda trees, b, n, rule: (
+            puct.best_edge(trees, b, n, rule.exploration, rule.reduction) if _is_wide(trees, b, rule) else
+            _root_edge(trees, b, rule) if n == 0 else _inner_edge(trees, b, n, rule))  # fmt: skip
     return None
 
 
 @njit(cache=True, nogil=True)
-def completed(trees: tree.Trees, b: int, n: int) -> np.ndarray:
-    """Return q(a) of each edge of node n for the player to move there, float64 [edges]: the result if it is known, the
-    mean if the edge was visited, else
-
-        v_mix = (V + sum_b N(b) / sum_visited P(b) * sum_visited P(b) q(b)) / (1 + sum_b N(b)),
-
-    where V is the evaluator's value of the node (equation 33 of the paper)."""
-    node = trees.node[b, n]
-    q = np.empty(node.edge_count)
-    own, num, priors, weighted = node.value_sum, 0, 0.0, 0.0
-    for k in range(node.edge_count):
-        edge = trees.edge[b, node.first_edge + k]
-        if edge.edge_visits > 0:
-            known, value = tree.exact_edge(trees, b, n, node.first_edge + k)
-            q[k] = value if known else edge.edge_value_sum / edge.edge_visits
-            prior = max(edge.edge_prior, TINY)
-            own -= edge.edge_value_sum
-            num += edge.edge_visits
-            priors += prior
-            weighted += prior * q[k]
-    mixed = (own + num * weighted / priors) / (1 + num) if num > 0 else own
-    for k in range(node.edge_count):
-        if trees.edge[b, node.first_edge + k].edge_visits == 0:
-            q[k] = mixed
-    return q
-
-
-@njit(cache=True, nogil=True)
-def _scale(trees, b, n, rule):
-    """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2. Where actions are
-    compared, s q will do."""
-    node, most = trees.node[b, n], 0
-    for e in range(node.first_edge, node.first_edge + node.edge_count):
-        most = max(most, trees.edge[b, e].edge_visits)
-    return (rule.c_visit + most) * rule.c_scale / 2
+def _is_wide(trees, b, rule):
+    """Return whether a tree is searched by PUCT."""
+    return trees.node[b, 0].edge_count > rule.wide
 
 
 @njit(cache=True, nogil=True)
 def _logits(trees, b, rule):
-    """Return log P(a) + s q(a) of each edge of the root, float64 [edges]; -inf if it is not `playable`. s: `_scale`."""
+    """Return log P(a) + s q(a) of each edge of the root, float64 [edges]; -inf if it is not `playable`. s:
+    `improved.scale`."""
     n = np.int64(0)
-    first, scale, logits = trees.node[b, n].first_edge, _scale(trees, b, n, rule), completed(trees, b, n)
+    first, logits = trees.node[b, n].first_edge, improved.completed(trees, b, n)
+    scale = improved.scale(trees, b, n, rule)
     for k in range(len(logits)):
-        prior = max(trees.edge[b, first + k].edge_prior, TINY)
+        prior = max(trees.edge[b, first + k].edge_prior, improved.TINY)
         logits[k] = math.log(prior) + scale * logits[k] if root.playable(trees, b, n, first + k) else -np.inf
     return logits
-
-
-@njit(cache=True, nogil=True)
-def _improve(trees, b, n, rule, q):
-    """Replace q, float64 [edges] of node n, by the improved policy pi': P(a) exp(sigma(q(a))), scaled to the sum 1."""
-    first, scale, highest, total = trees.node[b, n].first_edge, _scale(trees, b, n, rule), -np.inf, 0.0
-    for k in range(len(q)):
-        if not root.playable(trees, b, n, first + k):
-            q[k] = -np.inf
-        highest = max(highest, q[k])
-    for k in range(len(q)):
-        q[k] = max(trees.edge[b, first + k].edge_prior, TINY) * math.exp(scale * (q[k] - highest))
-        total += q[k]
-    for k in range(len(q)):
-        q[k] /= total
 
 
 @njit(cache=True, nogil=True)
@@ -158,8 +126,8 @@ def _inner_edge(trees, b, n, rule):
             best, best_score = np.int64(e), trees.edge[b, e].edge_prior
     if num == 0:  # pi' is the prior; most descents end at such a node
         return best
-    policy, best_score = completed(trees, b, n), -np.inf
-    _improve(trees, b, n, rule, policy)
+    policy, best_score = improved.completed(trees, b, n), -np.inf
+    improved.improve(trees, b, n, rule, policy)
     for k in range(len(policy)):
         score = policy[k] - trees.edge[b, first + k].edge_visits / (1 + num)
         if score > best_score and policy[k] > 0:
@@ -178,7 +146,7 @@ def _prepare_for_gumbel(trees, b, rule):
 def _prepare(trees, b, rule):
     """Begin a round if none is under way, or all actions of this one are proven losses."""
     node, this, open_ones = trees.node[b, 0], rule.round[b], 0
-    if node.edge_count == 0 or node.exact:
+    if node.edge_count == 0 or node.exact or _is_wide(trees, b, rule):
         return
     for i in range(this.num):
         open_ones += root.playable(trees, b, np.int64(0), node.first_edge + rule.considered[b, i].edge)
@@ -208,7 +176,7 @@ def _begin_round(trees, b, rule):
         if chosen[k]:
             considered = rule.considered[b, at]
             edge = trees.edge[b, node.first_edge + k]
-            considered.gumbel, considered.log_prior = numbers[k], math.log(max(edge.edge_prior, TINY))
+            considered.gumbel, considered.log_prior = numbers[k], math.log(max(edge.edge_prior, improved.TINY))
             considered.edge, considered.before = k, edge.edge_visits
             at += 1
     this.begun, this.num = node.visits - 1, num
@@ -254,7 +222,7 @@ def _best_considered(trees, b, rule, visits, temperature=1.0):
     """Return which of the actions considered has the largest temperature * Gumbel number + log P + sigma(q), of those
     with so many `visits` in the round if there are any; -1 if none is playable."""
     n = np.int64(0)
-    first, scale, q = trees.node[b, n].first_edge, _scale(trees, b, n, rule), completed(trees, b, n)
+    first, scale, q = trees.node[b, n].first_edge, improved.scale(trees, b, n, rule), improved.completed(trees, b, n)
     best, best_score, best_fits = -1, -np.inf, False
     for i in range(rule.round[b].num):
         considered = rule.considered[b, i]
@@ -275,11 +243,14 @@ def _policy(trees, slots, rule):
         b, n = slots[i], np.int64(0)
         if trees.node[b, n].edge_count == 0:
             continue
-        policy = completed(trees, b, n)
-        _improve(trees, b, n, rule, policy)
-        highest = policy.max()
-        for k in range(len(policy)):
-            policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
+        policy = improved.completed(trees, b, n)
+        if _is_wide(trees, b, rule):
+            policy[:] = root.counted(trees, b)
+        else:
+            improved.improve(trees, b, n, rule, policy)
+            highest = policy.max()
+            for k in range(len(policy)):
+                policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
         nums[i] = root.write_policy(trees, b, policy, actions[m:], probabilities[m:])
         m += nums[i]
     return nums, actions[:m], probabilities[:m]
@@ -293,10 +264,12 @@ def _value(trees, slots, rule):
         node = trees.node[b, n]
         if node.exact:
             values[i] = node.exact_value
+        elif _is_wide(trees, b, rule):
+            values[i] = node.value_sum / node.visits
         elif node.edge_count > 0:
-            q = completed(trees, b, n)
+            q = improved.completed(trees, b, n)
             policy = q.copy()
-            _improve(trees, b, n, rule, policy)
+            improved.improve(trees, b, n, rule, policy)
             for k in range(len(q)):
                 values[i] += policy[k] * q[k]
     return values
@@ -307,6 +280,9 @@ def _choose(trees, slots, rule, temperature):
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
         b, first, most = slots[i], trees.node[slots[i], 0].first_edge, 0
+        if _is_wide(trees, b, rule):
+            actions[i] = trees.edge[b, first + np.argmax(root.counted(trees, b))].edge_action
+            continue
         for j in range(rule.round[b].num):
             if root.playable(trees, b, np.int64(0), first + rule.considered[b, j].edge):
                 most = max(most, _visits(trees, b, rule, j))

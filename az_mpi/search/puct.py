@@ -17,7 +17,7 @@ from numba import njit
 from numba.extending import overload
 
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.search import root, simulation, streams, tree
+from az_mpi.search import root, simulation, streams, tree, wins
 from az_mpi.search.tree import NO_CHILD, WIN
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Search:
         self.target = np.full(num_trees, settings.simulations, np.int32)
         self.streams = np.zeros(num_trees, np.uint64)
         self.explores, self._noise_due = np.zeros(num_trees, np.bool_), np.zeros(num_trees, np.bool_)
+        self.plays, self._wins = False, np.empty(0, np.int64)
         self._rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
         self._noise = self._make_noise()
@@ -77,6 +78,22 @@ class Search:
         self._kept = np.zeros((len(self.target), self.game.num_actions), np.float32)
         self._noise = self._make_noise()
 
+    def adapt_to_play(self) -> None:
+        """From now on search as play does, not self-play: each legal action of a new root is played by the rules, once.
+        One that wins at once is proven before the search goes on, and is chosen, however small its prior is."""
+        self.plays, self._wins = True, np.full(len(self.target), wins.NO_WIN)
+        self._rule = self._make_rule()
+
+    def _look_for_wins(self, slots):
+        if self.plays:
+            wins.prove_wins(self.trees, slots, self.game, self._wins)
+
+    def _wins_first(self, slots, actions):
+        """Return `actions`, one for each slot, but where an action wins at once that one."""
+        if not self.plays:
+            return actions
+        return np.where(self._wins[slots] == wins.NO_WIN, actions, self._wins[slots])
+
     def reset(self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray,
               plies: np.ndarray | int = 0) -> None:
         """Start new trees at `states` [n, S], with the random streams `stream_words`, uint64 [n]. plies: int [n], the
@@ -95,6 +112,7 @@ class Search:
             fast = slots[drawn >= settings.full_share]
             self.target[fast], self.explores[fast] = min(settings.fast_simulations, settings.simulations), False
         self._noise_due[slots] = self.explores[slots]
+        self._look_for_wins(slots)  # of roots that were searched before; of the others once they are evaluated
 
     def step(self, slots: np.ndarray) -> None:
         """Run one simulation in the tree of each slot; slots: int64 [n], all different."""
@@ -106,7 +124,13 @@ class Search:
         slots, nodes, actions, states, leaves_num = self._select(self.trees, slots, self._rule, self._noise)
         states[:leaves_num] = self.game.play(states[:leaves_num], actions[:leaves_num])
         plies = self.trees.tree["root_ply"][slots] + self.trees.tree["path_length"][slots]
-        return self._evaluating(self._complete, (slots, nodes, actions), states, plies)
+        complete = self._evaluating(self._complete, (slots, nodes, actions), states, plies)
+
+        def complete_and_look():
+            complete()
+            self._look_for_wins(slots[leaves_num:])  # new roots
+
+        return complete_and_look
 
     def step_several(self, slot: int, leaves_max: int) -> None:
         """Run up to `leaves_max` simulations in the tree of one slot, whose leaves are evaluated as one batch. The tree
@@ -181,7 +205,7 @@ class Search:
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Draw an action for each slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited one.
         temperature: float [n]."""
-        return root.choose(self.trees, slots, temperature, self.streams, self._rule)
+        return self._wins_first(slots, root.choose(self.trees, slots, temperature, self.streams, self._rule))
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot. The subtree below it is kept if `reuse_tree`, else dropped."""

@@ -77,9 +77,9 @@ def playable(trees: tree.Trees, b: int, n: int, e: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
+def counted(trees: tree.Trees, b: int) -> np.ndarray:
     """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions that are not `playable`,
-    unless nothing else was tried. Forced visits are taken off. rule: `puct.Rule`."""
+    unless nothing else was tried."""
     root = trees.node[b, 0]
     visits, good, tried = np.empty(root.edge_count, np.int32), np.empty(root.edge_count, np.bool_), False
     for k in range(root.edge_count):
@@ -90,6 +90,13 @@ def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
         for k in range(root.edge_count):  # not visits[~good] = 0, which takes a second to compile
             if not good[k]:
                 visits[k] = 0
+    return visits
+
+
+@njit(cache=True, nogil=True)
+def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
+    """Return what `counted` does, with forced visits taken off. rule: `puct.Rule`."""
+    visits = counted(trees, b)
     if rule.forced > 0 and rule.explores[b]:
         _take_off_forced(trees, b, rule, visits)
     return visits

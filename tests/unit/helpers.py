@@ -117,7 +117,7 @@ class Corridor(Game):
 
     A state is (the token's cell, who is to move): it does not say how many moves were made."""
 
-    name, num_actions, state_size, state_dtype, max_plies = "corridor", 2, 2, np.dtype(np.int8), 6
+    name, num_actions, state_size, state_dtype, max_plies = "corridor", 2, 2, np.dtype(np.uint64), 6
     symmetry_actions = np.arange(2, dtype=np.int32)[None]
 
     def __init__(self, length=5):
@@ -125,10 +125,11 @@ class Corridor(Game):
         self.symmetry_cells = np.arange(length, dtype=np.int32)[None]
 
     def initial(self, n):
-        return np.tile(np.array([self.length // 2, 0], np.int8), (n, 1))
+        return np.tile(np.array([self.length // 2, 0], np.uint64), (n, 1))
 
     def play(self, states, actions):
-        return np.stack([states[:, 0] + np.where(actions == 0, -1, 1), 1 - states[:, 1]], axis=1).astype(np.int8)
+        cells = states[:, 0].astype(np.int64) + np.where(actions == 0, -1, 1)
+        return np.stack([cells, 1 - self.to_play(states)], axis=1).astype(np.uint64)
 
     def legal(self, states):
         return np.ones((len(states), 2), bool)

@@ -35,7 +35,7 @@ def test_a_configuration_that_a_start_takes_has_no_remark():
     ({"network__heads": ["policy"]}, "network.heads"),
     ({"network__heads": ["policy", "value", "ownership"]}, "does not say who owns its cells"),
     ({"network__block": "residual(depth=3)"}, "takes no argument depth"),
-    ({"network__engine": "torch", "network__precision": "int8"}, "only OpenVINO has it"),
+    ({"network__engine": "torch", "network__precision": "int8"}, "only OpenVINO on a processor has it"),
     ({"search__algorithm": "no.such.module:Search"}, "search.algorithm"),
     ({"selfplay__evaluator": "math:sqrt"}, "selfplay.evaluator"),
     ({"selfplay__weights": {"node1": 2.0}}, "count only with selfplay.deterministic"),

@@ -201,7 +201,7 @@ def test_gpus_that_are_not_there(look):
     there = copy.deepcopy(here) | {"gpus": 1}
     asked = {"checkout": "", "cwd": "", "mpirun": ""}
     assert list(check.compare(here, there, asked, 1)) == []
-    assert [found[0] for found in check.compare(here, there, asked, 4)] == ["torch sees 1 GPUs, --gpus asks for 4"]
+    assert [found[0] for found in check.compare(here, there, asked, 4)] == ["torch sees 1 GPU of 4 (--gpus)"]
 
 
 def test_the_machines_that_are_waited_for_are_counted(look, capsys, monkeypatch):

@@ -94,7 +94,7 @@ def test_whoever_moves_next_is_asked():
     with one or two left the mover wins; with n > 2 it takes one and goes on."""
 
     class Stones:
-        num_actions, state_size, state_dtype = 2, 2, np.dtype(np.int8)
+        num_actions, state_size, state_dtype, max_plies = 2, 2, np.dtype(np.int8), 5
 
         def initial(self, n):
             return np.tile(np.array([5, 0], np.int8), (n, 1))

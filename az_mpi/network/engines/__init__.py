@@ -84,8 +84,9 @@ def with_torch(network: torch.nn.Module, game: Game, device: torch.device, preci
     """Return a PyTorch engine on the rank's GPU, or on the CPU if it has none."""
     if precision == "int8":
         if reason == CONFIGURED:
-            raise Refusal('network.precision = "int8"\n  only OpenVINO has it, and network.engine = "torch"\n'
-                          "  let each rank choose with --set network.engine=auto")
+            raise Refusal('network.precision = "int8"\n'
+                          '  only OpenVINO on a processor has it, and network.engine is "torch"\n'
+                          "  let each rank choose with --set network.precision=auto, or --set network.engine=auto")
         raise _lacking("int8", "only OpenVINO on a processor has it; here the engine would be torch "
                        f"({reason.removeprefix('auto: ')})")
     precision, why = _precision(device, precision)

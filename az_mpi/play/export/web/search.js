@@ -8,7 +8,7 @@ class Search {
   constructor(game, evaluate, settings) {
     this.game = game; this.evaluate = evaluate; this.settings = settings;
   }
-  reset(state) { this.root = this.node(state); }
+  reset(state) { this.root = this.node(state); this.win = -1; }
   get simulations() { return Math.max(this.root.visits - 1, 0); }
   get value() { return this.root.exact ? this.root.exactValue : this.root.visits ? Math.fround(this.root.sum / this.root.visits) : 0; }
   node(state) {
@@ -34,6 +34,20 @@ class Search {
     const { policy, value } = this.evaluate(node.state);
     this.expand(node, policy);
     this.backup(path, node, Math.fround(value));
+    if (node === this.root) this.lookForWins();
+  }
+  // Prove the move of the root that wins at once, of several the one with the largest prior: `win` is its edge, or -1.
+  lookForWins() {
+    const root = this.root, after = root.actions.map((action) => this.game.play(root.state, action));
+    this.win = -1;
+    after.forEach((state, e) => {
+      const result = this.game.result(state);
+      if (result === (state.player === root.player ? 1 : -1) && (this.win < 0 || root.priors[e] > root.priors[this.win])) this.win = e;
+    });
+    if (this.win < 0 || root.children[this.win]) return;
+    const path = [[root, this.win]], child = root.children[this.win] = this.node(after[this.win]);
+    this.backup(path, child, child.exactValue);
+    this.prove(path);
   }
   expand(node, logits) {
     const actions = this.game.legal(node.state), count = actions.length, priors = new Float32Array(count);
@@ -99,6 +113,7 @@ class Search {
     return root.actions.map((_, e) => (tried && !good[e] ? 0 : root.edgeVisits[e]));
   }
   choose() {
+    if (this.win >= 0) return this.root.actions[this.win];
     const counts = this.counts();
     return this.root.actions[counts.indexOf(Math.max(...counts))];
   }
@@ -107,6 +122,7 @@ class Search {
     const e = this.root.actions.indexOf(action);
     const child = e < 0 ? null : this.root.children[e];
     this.root = child || this.node(this.game.play(this.root.state, action));
+    this.lookForWins();
   }
   // What the search says of each move, best first: see az_mpi/search/reading.py.
   moves() {
@@ -116,7 +132,8 @@ class Search {
       const value = !visits ? null : known !== null ? known : root.edgeSums[e] / visits;
       return { action, visits, share: counts[e] / total, value, exact: visits > 0 && known !== null, prior: root.priors[e], variation: [action, ...this.variation(root.children[e])] };
     });
-    return rows.sort((a, b) => b.share - a.share || (a.share ? 0 : b.visits - a.visits || b.prior - a.prior));
+    const first = root.actions.length ? this.choose() : null;
+    return rows.sort((a, b) => (b.action === first) - (a.action === first) || b.share - a.share || (a.share ? 0 : b.visits - a.visits || b.prior - a.prior));
   }
   variation(node) {
     const actions = [];

@@ -1,0 +1,69 @@
+"""The improved policy of Gumbel search, and the values behind it (Danihelka et al. 2022): see gumbel.py."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+from az_mpi.search import root, tree
+
+if TYPE_CHECKING:
+    from az_mpi.search.gumbel import Rule
+
+TINY = 1e-30  # the least prior, so that its logarithm is finite
+
+
+@njit(cache=True, nogil=True)
+def completed(trees: tree.Trees, b: int, n: int) -> np.ndarray:
+    """Return q(a) of each edge of node n for the player to move there, float64 [edges]: the result if it is known, the
+    mean if the edge was visited, else
+
+        v_mix = (V + sum_b N(b) / sum_visited P(b) * sum_visited P(b) q(b)) / (1 + sum_b N(b)),
+
+    where V is the evaluator's value of the node (equation 33 of the paper)."""
+    node = trees.node[b, n]
+    q = np.empty(node.edge_count)
+    own, num, priors, weighted = node.value_sum, 0, 0.0, 0.0
+    for k in range(node.edge_count):
+        edge = trees.edge[b, node.first_edge + k]
+        if edge.edge_visits > 0:
+            known, value = tree.exact_edge(trees, b, n, node.first_edge + k)
+            q[k] = value if known else edge.edge_value_sum / edge.edge_visits
+            prior = max(edge.edge_prior, TINY)
+            own -= edge.edge_value_sum
+            num += edge.edge_visits
+            priors += prior
+            weighted += prior * q[k]
+    mixed = (own + num * weighted / priors) / (1 + num) if num > 0 else own
+    for k in range(node.edge_count):
+        if trees.edge[b, node.first_edge + k].edge_visits == 0:
+            q[k] = mixed
+    return q
+
+
+@njit(cache=True, nogil=True)
+def scale(trees: tree.Trees, b: int, n: int, rule: Rule) -> float:
+    """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2. Where actions are
+    compared, s q will do."""
+    node, most = trees.node[b, n], 0
+    for e in range(node.first_edge, node.first_edge + node.edge_count):
+        most = max(most, trees.edge[b, e].edge_visits)
+    return (rule.c_visit + most) * rule.c_scale / 2
+
+
+@njit(cache=True, nogil=True)
+def improve(trees: tree.Trees, b: int, n: int, rule: Rule, q: np.ndarray) -> None:
+    """Replace q, float64 [edges] of node n, by the improved policy pi': P(a) exp(sigma(q(a))), scaled to the sum 1."""
+    first, factor, highest, total = trees.node[b, n].first_edge, scale(trees, b, n, rule), -np.inf, 0.0
+    for k in range(len(q)):
+        if not root.playable(trees, b, n, first + k):
+            q[k] = -np.inf
+        highest = max(highest, q[k])
+    for k in range(len(q)):
+        q[k] = max(trees.edge[b, first + k].edge_prior, TINY) * math.exp(factor * (q[k] - highest))
+        total += q[k]
+    for k in range(len(q)):
+        q[k] /= total
