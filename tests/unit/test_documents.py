@@ -88,7 +88,8 @@ def test_anchors_are_made_as_github_makes_them():
     assert anchors("# A `b`: c-d (*e*)\n## Same\n```\n# no\n```\n## Same\n") == ["a-b-c-d-e", "same", "same-1"]
 
 
-LINKING = sorted({*NAMES, *(path.name for path in ROOT.glob("*.md"))})
+LINKING = sorted({*NAMES, *(str(path.relative_to(ROOT)) for pattern in ("*.md", "docs/results/**/*.md")
+                            for path in ROOT.glob(pattern))})
 
 
 @pytest.mark.parametrize("name", LINKING)
