@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from documents import BY_HAND, NAMES, ROOT, commands, is_marked, join
 
+from az_mpi import __version__
 from az_mpi.config import command_line
 from az_mpi.config.load import KEYS
 from az_mpi.core import registry
@@ -109,6 +110,13 @@ def test_a_page_begins_with_what_it_is_for(name):
     title, empty, first = (ROOT / name).read_text().splitlines()[:3]
     assert title.startswith("# ") and empty == ""
     assert re.match(r"[A-Z`*]", first) and not re.match(r"\*not run", first, re.IGNORECASE), first
+
+
+def test_the_newest_release_has_the_version_of_the_sources():
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    released = re.findall(r"^## (\d+\.\d+\.\d+) \((\d{4}-\d{2}-\d{2})\)$", changes, re.MULTILINE)
+    citation = dict(re.findall(r"^([\w-]+): (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
+    assert released[0] == (__version__, citation["date-released"]) and citation["version"] == __version__
 
 
 def test_the_readme_is_short_and_leads_to_every_page_and_room():
