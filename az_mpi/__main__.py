@@ -5,6 +5,7 @@ import runpy
 import sys
 from pathlib import Path
 
+from az_mpi.core import shipped
 from az_mpi.core.exit_codes import DONE, USAGE
 from az_mpi.core.files import have_home, keep_private
 from az_mpi.core.printing import finish, prepare
@@ -64,7 +65,8 @@ def run_dist() -> None:
 def help_text() -> str:
     """Return the list of commands."""
     lines = [f"usage: {PROG} COMMAND [options]   ({PROG} COMMAND --help says more)", ""]
-    return "\n".join(lines + [f"  {name:<10} {about}" for name, (_, about) in COMMANDS.items()])
+    lines += [f"  {name:<10} {about}" for name, (_, about) in COMMANDS.items()]
+    return "\n".join([*lines, "", f"configs, examples, hostfiles and slurm (batch scripts) are in {shipped.folder()}"])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from az_mpi import __version__
 from az_mpi.config.load import KEYS, SECTIONS_ABOUT
+from az_mpi.core import shipped
 from az_mpi.core.arguments import Parser, json_or_word, setting
 from az_mpi.core.problems import escape
 
@@ -204,7 +205,8 @@ def parse(argv: list[str]) -> Arguments:
         command = shlex.join([*PROG.split(), "--config_file", "configs/smoke.json", *argv])
         parser.error("--config_file FILE is needed for a new run, or --logdir DIR of an existing run\n"
                      f"  such as: {escape(command)}\n"
-                     "  configs/ has configurations; python -m az_mpi suggest GAME --hours H writes one for a game")
+                     f"  {escape(str(shipped.folder() / 'configs'))} has configurations\n"
+                     "  python -m az_mpi suggest GAME --hours H writes one for a game")
     config_file = given.config_file and Path(given.config_file)
     logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
     return Arguments(config_file, logdir, given.mode, given.fresh, given.check_config, given.overrides, given.sources,
