@@ -37,8 +37,11 @@ run_dist() {
     status_file=$(python -c 'import sys; from az_mpi.config.command_line import parse; given = parse(sys.argv[1:])
 print(given.logdir / "status.json" if given.mode == "train" else "")' "$@" 2>/dev/null)
     status_before=$(cat "$status_file" 2>/dev/null)
+    # A checkout has the program here; where a wheel is installed, it is a command.
+    local program=run_dist.py
+    [ -e "$program" ] || program=$(command -v run_dist.py) || program=run_dist.py
     # Ranks of a node share its cores out among themselves: no binding, but within what Slurm gave the job.
-    as_job mpirun "${mpirun_options[@]}" --bind-to none python run_dist.py "$@"
+    as_job mpirun "${mpirun_options[@]}" --bind-to none python "$program" "$@"
 }
 
 # as_job COMMAND: run it; USR1 (the time limit is near) and TERM (preempted, cancelled) ask it to stop with USR2.

@@ -68,6 +68,16 @@ def test_a_job_that_comes_back_does_not_begin_anew(batch):
     assert "--fresh" in first and "--fresh" not in again and "<game=go(size=5, komi=7)>" in again
 
 
+def test_the_program_is_that_of_the_folder_else_the_installed_command(batch, tmp_path):
+    command = tmp_path / ".venv/bin/run_dist.py"
+    command.write_text("#!/bin/sh\n")  # as `pip install` of a wheel makes it
+    command.chmod(0o755)
+    _, installed = batch(SCRIPT, 'echo "$*"; exit 75')
+    (tmp_path / "run_dist.py").write_text("")
+    _, checkout = batch(SCRIPT, 'echo "$*"; exit 75')
+    assert f" python {command} --config_file" in installed and " python run_dist.py --config_file" in checkout
+
+
 @pytest.mark.parametrize("options", ["--mode eval", "--mode selfplay"])
 def test_other_modes_leave_no_status(batch, options):
     assert batch(SCRIPT + options, "true")[0] == 0
