@@ -112,6 +112,20 @@ def test_a_page_begins_with_what_it_is_for(name):
     assert re.match(r"[A-Z`*]", first) and not re.match(r"\*not run", first, re.IGNORECASE), first
 
 
+def test_entries_of_the_log_have_one_form_and_the_newest_comes_first():
+    folder = ROOT / "docs/results/log"
+    months = [path for path in sorted(folder.glob("*.md")) if path.name != "README.md"]
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", (folder / "README.md").read_text())
+    assert months and listed == [path.name for path in reversed(months)]
+    for path in months:
+        entries = re.split(r"^## ", path.read_text(), flags=re.MULTILINE)[1:]
+        dates = [re.match(r"(\d{4}-\d{2}-\d{2}): \S", entry)[1] for entry in entries]
+        assert dates == sorted(dates, reverse=True) and {date[:7] for date in dates} == {path.stem}
+        for number, entry in enumerate(entries, 1):
+            assert re.findall(r"^\*\*(\w+)\.\*\*", entry, re.MULTILINE) == ["Tried", "Result", "Conclusion"], entry[:80]
+            assert entry.endswith("\n---\n\n") or number == len(entries), entry[:80]
+
+
 def test_the_newest_release_has_the_version_of_the_sources():
     changes = (ROOT / "CHANGELOG.md").read_text()
     released = re.findall(r"^## (\d+\.\d+\.\d+) \((\d{4}-\d{2}-\d{2})\)$", changes, re.MULTILINE)
