@@ -9,6 +9,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ["README.md", "INSTALL.md", "CONTRIBUTING.md", "slurm/README.md", "docker/README.md", "examples/README.md",
          *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
+RESULTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/results").glob("*.md"))
+NAMES += RESULTS
 COMING_FROM = "docs/coming-from.md"
 ABOUT_HOSTS = [COMING_FROM, *(f"docs/{name}.md" for name in (
     "several-hosts", "without-ssh", "shared-folder", "networks", "gpus", "site-software", "trouble"))]
@@ -30,8 +32,8 @@ BY_HAND = {
     "docs/operations.md": {"tensorboard": "serves until Ctrl-C",
                            "python -m az_mpi suggest": "takes a minute; tests/unit/test_suggest.py runs a short one",
                            "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
-    "docs/learning.md": {"python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
-    "docs/reliability.md": {
+    "docs/results/connect4.md": {"python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
+    "docs/results/faults.md": {
         "make faults": "`make test-rest` runs what it runs; faults-long takes hours, and tests/faults tests its parts",
         "python tests/faults": "takes a trial or more; tests/faults/test_faults.py runs some",
     },

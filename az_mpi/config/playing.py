@@ -21,7 +21,7 @@ class Network(Section):
         "channels in each block (KataGo's b18nbt)."))
     heads: list_of(HEADS) = fixed(("policy", "value"), (
         'The network\'s outputs; the search needs a policy and a value. "wdl" is a value too, in three numbers: win, '
-        "draw and loss, for games with draws. The names after \"wdl\" only train the network: docs/learning.md."))
+        "draw and loss, for games with draws. The names after \"wdl\" only train the network: docs/methods.md."))
     engine: named(ENGINES) = free("auto", (
         'What runs the network in self-play and matches. "auto": the fastest there is (a GPU, else OpenVINO, else '
         'torch).'))

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from documents import BY_HAND, NAMES, ROOT, commands, is_marked, join
+from documents import BY_HAND, NAMES, RESULTS, ROOT, commands, is_marked, join
 
 from az_mpi.config import command_line
 from az_mpi.config.load import KEYS
@@ -113,10 +113,16 @@ def test_a_page_begins_with_what_it_is_for(name):
 def test_the_readme_is_short_and_leads_to_every_page_and_room():
     text = (ROOT / "README.md").read_text()
     assert text.count("\n") <= 120
-    assert set(NAMES) - {"README.md"} <= set(re.findall(r"\]\(([^)#]+)", text))
+    assert {*NAMES} - {"README.md", *RESULTS} <= set(re.findall(r"\]\(([^)#]+)", text))
     rooms = {path.parent.name for path in (ROOT / "az_mpi").glob("*/__init__.py")}
     assert set(re.findall(r"^  (\w+)/ ", text, re.MULTILINE)) == rooms
     assert all((ROOT / name).exists() for name in re.findall(r"^([\w.]+)/? {2,}", text, re.MULTILINE))
+
+
+def test_the_index_of_results_leads_to_every_page_of_results():
+    text = (ROOT / "docs/results/README.md").read_text()
+    pages = {Path(name).name for name in RESULTS} - {"README.md"}
+    assert len(pages) > 4 and pages <= set(re.findall(r"\]\(([^)#/]+)", text))
 
 
 def test_pages_that_the_sources_name_are_there():
@@ -124,7 +130,7 @@ def test_pages_that_the_sources_name_are_there():
     folders = ("az_mpi", "tests", "benchmarks", "tools", "slurm", "docker")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")]
     for path in [*paths, ROOT / "Makefile", ROOT / "run_dist.py"]:
-        for name in re.findall(r"\b(?:docs|slurm|docker)/[\w-]+\.(?:md|csv)\b", path.read_text()):
+        for name in re.findall(r"\b(?:docs|slurm|docker)/(?:results/)?[\w-]+\.(?:md|csv)\b", path.read_text()):
             assert (ROOT / name).is_file(), f"{path} names {name}"
 
 
