@@ -32,7 +32,8 @@ BY_HAND = {
     "docs/operations.md": {"tensorboard": "serves until Ctrl-C",
                            "python -m az_mpi suggest": "takes a minute; tests/unit/test_suggest.py runs a short one",
                            "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
-    "docs/results/connect4.md": {"python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
+    "docs/results/connect4.md": {
+        "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
     "docs/results/faults.md": {
         "make faults": "`make test-rest` runs what it runs; faults-long takes hours, and tests/faults tests its parts",
         "python tests/faults": "takes a trial or more; tests/faults/test_faults.py runs some",

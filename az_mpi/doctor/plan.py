@@ -1,9 +1,9 @@
 """A configuration for a game and a time: arithmetic on what `trial.measure` finds, called `figures` here. No measuring.
 
 Where the rules of thumb come from: docs/results/connect4.md, the recipe of configs/connect4_quick.json, for search,
-targets, batch, games by iteration and positions by weight; KataGo (Wu 2019, "Accelerating Self-Play Learning in Go") for the
-sizes of networks, a window that is a small part of all positions and a network that grows with the time spent; MiniZero
-(Wu et al. 2023) for a window of 20 iterations.
+targets, batch, games by iteration and positions by weight; KataGo (Wu 2019, "Accelerating Self-Play Learning in Go")
+for the sizes of networks, a window that is a small part of all positions and a network that grows with the time spent;
+MiniZero (Wu et al. 2023) for a window of 20 iterations.
 """
 
 import math
