@@ -125,6 +125,17 @@ def test_the_index_of_results_leads_to_every_page_of_results():
     assert len(pages) > 4 and pages <= set(re.findall(r"\]\(([^)#/]+)", text))
 
 
+@pytest.mark.parametrize("name", [*RESULTS, *(f"docs/{name}.md" for name in (
+    "methods", "performance", "reliability", "games"))])
+def test_prose_has_short_lines_and_cells_have_one_sentence(name):
+    for line in without_fences((ROOT / name).read_text()).splitlines():
+        if line.startswith("|"):
+            cells = [cell for cell in line.split(" | ") if re.search(r"[a-z)`]\. [A-Z`]", cell)]
+            assert not cells, f"{name} has a cell of several sentences, which should be a list: {cells}"
+        else:
+            assert len(line) <= 120, f"{name}: {line}"
+
+
 def test_pages_that_the_sources_name_are_there():
     """Such as docs/reliability.md in a message or a comment."""
     folders = ("az_mpi", "tests", "benchmarks", "tools", "slurm", "docker")
