@@ -52,6 +52,16 @@ class NotHere(Refusal):
     able to."""
 
 
+def is_on_every_rank(error: BaseException) -> bool:
+    """Return whether an error that code of all ranks raises is one that the others raise too."""
+    return isinstance(error, Refusal) and not isinstance(error, OwnCodeError)
+
+
+def reworded(error: Refusal, text: str) -> Refusal:
+    """Return a Refusal with another text: NotNow or NotHere if `error` is one, so that its status stays."""
+    return next((kind for kind in (NotNow, NotHere) if isinstance(error, kind)), Refusal)(text)
+
+
 class ConfigError(Refusal):
     """A configuration cannot be used. str() is one block for the user that lists the `problems`."""
 

@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from az_mpi.core import files
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, is_on_every_rank
 from az_mpi.core.signals import Stopped
 from az_mpi.mpi import placement
 from az_mpi.mpi.control_channel import ControlChannel
@@ -45,7 +45,9 @@ def recover(run: Run) -> None:
     try:
         new = run.world.recover(rebuild)
     except Refusal as error:
-        raise Stopped from error
+        if is_on_every_rank(error):
+            raise Stopped from error
+        raise
     run.world, run.attempt, run.training, run.control = new.world, new.attempt, new.training, new.control
     run.report, run.progress, run.before_play = new.report, new.progress, new.before_play
     run.report.say("going on after the loss of %d of %d ranks, %.1f s after it was noticed: %s",
