@@ -175,7 +175,7 @@ can stay.
 A resumed run may change the keys marked *, and may raise `network.blocks`. Any other change is refused, and the keys
 that differ are listed.
 
-This page is made from the schema in `az_mpi/config/`, and a test compares the two. After a change there make it anew:
+This page is made from the schema in `az_mpi/config/`, and a test compares the two. After a change there, run:
 `python run_dist.py --help_config_markdown >docs/configuration.md`
 """
 

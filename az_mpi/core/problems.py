@@ -1,4 +1,4 @@
-"""Errors that a user can mend, each as one block of text; and reading a configuration's JSON so that they are clear."""
+"""Errors that a user can fix, each as one block of text; and reading a configuration's JSON so that they are clear."""
 
 import json
 import os

@@ -149,7 +149,7 @@ def examine(world: "World", why_alone: str | None, launcher: str | None, options
     if world.share(report.would_start):
         try_run(world, ranks, options, text, report)
     else:
-        report.add("Trial", [Check("start", WARNING, "not tried, because of the problems above", "mend them first")])
+        report.add("Trial", [Check("start", WARNING, "not tried, because of the problems above", "fix them first")])
 
 
 def same_run(world: "World", logdir: str, text: str) -> list[Check]:

@@ -138,7 +138,7 @@ def _take_over(run, world):
             try:
                 taken = writer.do(held.folder / "lock", lambda check: lock.Lock.take_over(
                     held.folder, ranks, run.attempt, held.token, hang_s), "taken over")
-            except OSError as error:  # that trying again does not mend
+            except OSError as error:  # that trying again does not fix
                 return str(error)
             if taken is None:
                 return writer.ended
@@ -161,7 +161,7 @@ def _note_attempt(run, world):
 
 
 def _keep_games(new):
-    """Let games under way go on; new games get ids of the new start. Deterministic games are dealt out anew."""
+    """Let games under way go on; new games get ids of the new start. Deterministic ones are dealt again."""
     player = new.playing.player
     player.pause()  # the engine may still be evaluating leaves with the old weights
     player.rank, player.begun = new.world.rank, {}
@@ -216,7 +216,7 @@ def _restate(new, rescued):
     if rescued is not None:
         resume.take_over(new, rescued)
     elif not resume.restore(new, set_aside=True):
-        new.report.say("no checkpoint, and no rank that trained is left: the run begins anew with its games")
+        new.report.say("no checkpoint, and no rank that trained is left: the run starts again with its games")
 
 
 def _store_what_is_missing(new):
