@@ -9,8 +9,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ["README.md", "INSTALL.md", "CONTRIBUTING.md", "slurm/README.md", "docker/README.md", "examples/README.md",
          *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
-COMING_FROM = "docs/coming-from.md"
-ABOUT_HOSTS = [COMING_FROM, *(f"docs/{name}.md" for name in ("hosts", "gpus", "site", "trouble"))]
+ABOUT_HOSTS = [f"docs/{name}.md" for name in ("hosts", "gpus", "site", "trouble")]
 # Beginnings of commands that no test of documents runs, and why.
 BY_HAND = {
     "README.md": {
