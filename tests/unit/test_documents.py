@@ -117,13 +117,25 @@ def test_the_readme_is_short_and_leads_to_every_page_and_room():
     assert all((ROOT / name).exists() for name in re.findall(r"^([\w.]+)/? {2,}", text, re.MULTILINE))
 
 
+SOURCES = [*(path for folder in ("az_mpi", "tests", "benchmarks", "tools", "slurm", "docker")
+             for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")), ROOT / "Makefile",
+           ROOT / "run_dist.py", *(ROOT / "docker").glob("Dockerfile")]
+
+
 def test_pages_that_the_sources_name_are_there():
     """Such as docs/reliability.md in a message or a comment."""
-    folders = ("az_mpi", "tests", "benchmarks", "tools", "slurm", "docker")
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")]
-    for path in [*paths, ROOT / "Makefile", ROOT / "run_dist.py"]:
+    for path in SOURCES:
         for name in re.findall(r"\b(?:docs|slurm|docker)/[\w-]+\.(?:md|csv)\b", path.read_text()):
             assert (ROOT / name).is_file(), f"{path} names {name}"
+
+
+def test_sections_that_the_sources_name_are_there():
+    """Such as (INSTALL.md, By hand) in a message."""
+    named = {(name, section, path) for path in SOURCES for name, section in re.findall(
+        r"\(((?:docs/|slurm/)?[\w-]+\.md), ([A-Z][\w ]*)\)", path.read_text())}
+    assert {name for name, *_ in named} >= {"INSTALL.md", "docs/hosts.md"}
+    for name, section, path in named:
+        assert anchors(f"# {section}")[0] in anchors((ROOT / name).read_text()), f"{path} names {section} of {name}"
 
 
 def test_the_page_of_the_configuration_is_what_the_schema_says():
