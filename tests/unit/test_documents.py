@@ -108,6 +108,18 @@ def test_a_page_begins_with_what_it_is_for(name):
     assert re.match(r"[A-Z`*]", first) and not re.match(r"\*not run", first, re.IGNORECASE), first
 
 
+# Pages that are written one sentence a line; the others are to follow.
+BY_SENTENCES = ["docs/hosts.md", "docs/site.md", "docs/trouble.md", "docs/coming-from.md", "docker/README.md"]
+
+
+@pytest.mark.parametrize("name", BY_SENTENCES)
+def test_a_line_is_short_and_a_cell_is_one_sentence(name):
+    for line in without_fences((ROOT / name).read_text()).splitlines():
+        assert len(line) <= 120 or line.startswith("|"), line
+        without_code = re.sub(r"`[^`]*`", "code", line)
+        assert not re.search(r"[a-z)*][.!?] [A-Z]", without_code), line
+
+
 def test_the_readme_is_short_and_leads_to_every_page_and_room():
     text = (ROOT / "README.md").read_text()
     assert text.count("\n") <= 120
