@@ -74,6 +74,6 @@ def _cure(place, error):
     if isinstance(error, FileNotFoundError):
         return "every host must see the file under this path; copy it there, or put it on a shared file system"
     if not isinstance(error, ModuleNotFoundError):
-        return "mend the file; `python FILE` shows the whole error" if place.endswith(".py") else "mend the module"
+        return "fix the file; `python FILE` shows the whole error" if place.endswith(".py") else "fix the module"
     return ("a file is loaded by itself: make a package of several files, install it, and name it package.module:Class"
             if place.endswith(".py") else "install it on every host, or set PYTHONPATH to its folder")

@@ -240,7 +240,8 @@ class World:
         return self._derive(comm) if member else None
 
     def beside(self) -> "World":
-        """Return this world for a thread beside the main one: its waiting is neither idle time nor a sign of life."""
+        """Prepare this world for use in a thread beside the main one, and return it: from now on its waiting counts
+        neither as idle time nor as a sign of life."""
         self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)
         return self
 
