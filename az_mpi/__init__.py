@@ -9,7 +9,7 @@ from typing import Any
 
 from az_mpi.core import kernel_cache
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 
 def _sources():

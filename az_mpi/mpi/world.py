@@ -128,16 +128,17 @@ class World:
 
     def from_root(self, make: Callable[[], Any]) -> Any:
         """Return on every rank the small JSON-able result of `make()`, which only root calls. Collective. If `make`
-        raises Refusal or NotNow, every rank raises it with the same text."""
+        raises Refusal or NotNow, every rank raises it with the same text and exit status."""
         outcome = None
         if self.is_root:
             try:
                 outcome = {"result": make()}
             except Refusal as error:
                 outcome = {"refusal": str(error), "status": error.status}
-        outcome = self.share(outcome)
-        if "refusal" in outcome:
-            raise (NotNow if outcome["status"] == NotNow.status else Refusal)(outcome["refusal"])
+        if "refusal" in (outcome := self.share(outcome)):
+            refusal = (NotNow if outcome["status"] == NotNow.status else Refusal)(outcome["refusal"])
+            refusal.status = outcome["status"]
+            raise refusal
         return outcome["result"]
 
     @collective

@@ -5,6 +5,7 @@ import re
 import pytest
 from documents import BY_HAND, NAMES, RESULTS, ROOT, commands, is_marked, join
 
+from az_mpi import __version__
 from az_mpi.config import command_line
 from az_mpi.config.load import KEYS
 from az_mpi.core import registry
@@ -86,7 +87,8 @@ def test_anchors_are_made_as_github_makes_them():
     assert anchors("# A `b`: c-d (*e*)\n## Same\n```\n# no\n```\n## Same\n") == ["a-b-c-d-e", "same", "same-1"]
 
 
-LINKING = sorted({*NAMES, *(path.name for path in ROOT.glob("*.md"))})
+LINKING = sorted({*NAMES, *(str(path.relative_to(ROOT)) for pattern in ("*.md", "docs/results/**/*.md")
+                            for path in ROOT.glob(pattern))})
 
 
 @pytest.mark.parametrize("name", LINKING)
@@ -108,16 +110,11 @@ def test_a_page_begins_with_what_it_is_for(name):
     assert re.match(r"[A-Z`*]", first) and not re.match(r"\*not run", first, re.IGNORECASE), first
 
 
-# Pages that are written one sentence a line; the others are to follow.
-BY_SENTENCES = ["docs/hosts.md", "docs/site.md", "docs/trouble.md", "docs/coming-from.md", "docker/README.md"]
-
-
-@pytest.mark.parametrize("name", BY_SENTENCES)
-def test_a_line_is_short_and_a_cell_is_one_sentence(name):
-    for line in without_fences((ROOT / name).read_text()).splitlines():
-        assert len(line) <= 120 or line.startswith("|"), line
-        without_code = re.sub(r"`[^`]*`", "code", line)
-        assert not re.search(r"[a-z)*][.!?] [A-Z]", without_code), line
+def test_the_newest_release_has_the_version_of_the_sources():
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    released = re.findall(r"^## (\d+\.\d+\.\d+) \((\d{4}-\d{2}-\d{2})\)$", changes, re.MULTILINE)
+    citation = dict(re.findall(r"^([\w-]+): (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
+    assert released[0] == (__version__, citation["date-released"]) and citation["version"] == __version__
 
 
 def test_the_readme_is_short_and_leads_to_every_page_and_room():
@@ -135,15 +132,18 @@ def test_the_index_of_results_leads_to_every_page_of_results():
     assert len(pages) > 4 and pages <= set(re.findall(r"\]\(([^)#/]+)", text))
 
 
-@pytest.mark.parametrize("name", [*RESULTS, *(f"docs/{name}.md" for name in (
-    "methods", "performance", "reliability", "games"))])
-def test_prose_has_short_lines_and_cells_have_one_sentence(name):
+# Pages that are written one sentence a line; the others are to follow.
+BY_SENTENCES = [*RESULTS, "docker/README.md", *(f"docs/{name}.md" for name in (
+    "methods", "performance", "reliability", "games", "hosts", "site", "trouble", "coming-from"))]
+
+
+@pytest.mark.parametrize("name", BY_SENTENCES)
+def test_a_line_is_short_and_a_cell_has_one_sentence(name):
     for line in without_fences((ROOT / name).read_text()).splitlines():
-        if line.startswith("|"):
-            cells = [cell for cell in line.split(" | ") if re.search(r"[a-z)`]\. [A-Z`]", cell)]
-            assert not cells, f"{name} has a cell of several sentences, which should be a list: {cells}"
-        else:
-            assert len(line) <= 120, f"{name}: {line}"
+        assert len(line) <= 120 or line.startswith("|"), f"{name}: {line}"
+        parts = line.split(" | ") if line.startswith("|") else []
+        several = [part for part in parts if re.search(r"[a-z)*][.!?] [A-Z]", re.sub(r"`[^`]*`", "code", part))]
+        assert not several, f"{name} has a cell of several sentences, which should be a list: {several}"
 
 
 SOURCES = [*(path for folder in ("az_mpi", "tests", "benchmarks", "tools", "slurm", "docker")

@@ -8,6 +8,7 @@ import pytest
 
 from az_mpi.config import command_line
 from az_mpi.core import exit_codes
+from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.storage import verify
 
 ROOT = Path(__file__).parents[2]
@@ -31,3 +32,15 @@ def test_the_batch_scripts_know_the_same_code():
 ])  # fmt: skip
 def test_help_and_pages_list_them(text, codes):
     assert {int(code) for code in re.findall(r"^(?:\| |  )(\d+)\b(?! \+)", text, re.MULTILINE)} == codes
+
+
+@pytest.mark.parametrize("kind, status", [(Refusal, exit_codes.USAGE), (NotNow, exit_codes.RESUMABLE), (Refusal, 99)])
+def test_a_refusal_of_root_keeps_its_exit_status_on_every_rank(world, kind, status):
+    def refuse():
+        refusal = kind("why")
+        refusal.status = status
+        raise refusal
+
+    with pytest.raises(kind, match="why") as caught:
+        world.from_root(refuse)
+    assert caught.value.status == status
