@@ -306,15 +306,3 @@ def _failure(game, error):
 def _told(given: Any) -> str:
     """Return what a value is, in words."""
     return f"{given.dtype} {given.shape}" if isinstance(given, np.ndarray) else f"{type(given).__name__} {given!r:.60}"
-
-
-def fitting(evaluation: tuple, shape: tuple[int, ...], who: object) -> tuple[np.ndarray, np.ndarray]:
-    """Return an evaluation, (logits, value), for compiled code. Raises OwnCodeError unless logits have this shape,
-    [n, A], and there are n values. who: the evaluator or engine that made it."""
-    logits, value = evaluation
-    if np.shape(logits) != shape or np.shape(value) != shape[:1]:
-        raise OwnCodeError(
-            f"{type(who).__name__} returned logits {np.shape(logits)}, value {np.shape(value)} for {shape[0]} states\n"
-            f"  expected: logits float32 {shape}, value float32 {shape[:1]}: a row for each state that it was given\n"
-            "  examples/own_evaluator.py is an evaluator that can be copied")
-    return np.asarray(logits), value

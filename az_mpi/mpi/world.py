@@ -241,8 +241,7 @@ class World:
         return self._derive(comm) if member else None
 
     def beside(self) -> "World":
-        """Prepare this world for use in a thread beside the main one, and return it: from now on its waiting counts
-        neither as idle time nor as a sign of life."""
+        """Return this world, whose waiting from now on is no idle time and no sign of life: for use in a thread."""
         self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)
         return self
 

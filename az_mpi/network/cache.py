@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from az_mpi.core.own_modules import fitting
 from az_mpi.games.base import Game
-from az_mpi.games.guard import fitting
 from az_mpi.games.symmetry import permute, turn_cells
 from az_mpi.network.evaluators import Evaluation, Evaluator, NetworkEvaluator, searched
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from az_mpi.games.guard import fitting
+from az_mpi.core.own_modules import fitting
 from az_mpi.search import root, simulation, streams, tree, wins
 from az_mpi.search.tree import NO_CHILD, WIN
 
