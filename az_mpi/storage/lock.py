@@ -100,8 +100,7 @@ class LockHeld(Refusal):
 
 
 class NotYetOver(LockHeld, NotNow):
-    """The lock's holder will end by itself: a repair, or an earlier start of this job on a host that was cut off. Wait.
-    """
+    """The holder will end by itself: it is a repair, or an earlier start of this job on a host that was cut off."""
 
 
 def _held(path, holder, why):
