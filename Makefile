@@ -45,11 +45,11 @@ test-long: setup ## longer forms of those tests: all commands of the documents, 
 test-cluster: setup ## the tests on hosts and a Slurm of their own: root, and the Debian packages that .ci/run installs
 	python -m pytest tests/cluster -q
 
-test-mpich: setup ## the tests of worlds and backends under MPICH, from .venv-mpich (docs/mpich.md)
+test-mpich: setup ## the tests of worlds and backends under MPICH, from .venv-mpich (docs/site.md)
 	tools/setup_mpich.sh
 	.venv-mpich/bin/python -m pytest tests/mpi/test_world.py tests/mpi/test_backends.py -q
 
-test-docker: ## build docker/Dockerfile and train on 2 ranks in it (docker, podman, or as root buildah; docker/README.md)
+test-docker: ## build docker/Dockerfile and train on 2 ranks in it (docker, podman, or as root buildah; docs/site.md)
 	tools/test_docker.sh
 
 faults: setup ## ranks killed and stopped in a sample of trials (4 minutes; make test-rest has it too)

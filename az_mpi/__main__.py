@@ -29,7 +29,7 @@ COMMANDS = {
     "export": ("az_mpi.play.export.export_command", "write the network of a run as a file for other programs"),
     "match": ("az_mpi.play.match", "play a match between runs, other programs and simple opponents"),
     "ladder": ("az_mpi.play.ladder", "play the checkpoints of a run against each other, for one Elo curve"),
-    "verify": ("az_mpi.storage.verify", "check every file of a run, and mend what can be"),
+    "verify": ("az_mpi.storage.verify", "check every file of a run, and fix what can be"),
 }
 
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ["README.md", "INSTALL.md", "CONTRIBUTING.md", "slurm/README.md", "docker/README.md", "examples/README.md",
          *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
-COMING_FROM = "docs/coming-from.md"
-ABOUT_HOSTS = [COMING_FROM, *(f"docs/{name}.md" for name in (
-    "several-hosts", "without-ssh", "shared-folder", "networks", "gpus", "site-software", "trouble"))]
+RESULTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/results").glob("*.md"))
+NAMES += RESULTS
+ABOUT_HOSTS = [f"docs/{name}.md" for name in ("hosts", "gpus", "site", "trouble")]
 # Beginnings of commands that no test of documents runs, and why.
 BY_HAND = {
     "README.md": {
@@ -23,21 +23,22 @@ BY_HAND = {
          "python ../tools/patch_horovod.py", "HOROVOD_WITH_MPI=1", "./configure", "make -j2", "make install",
          "make setup HOROVOD_GPU"],
         "changes the machine or takes minutes: run by hand when tools/setup.sh changes; `make setup` does the same"),
-    "docs/mpich.md": {
+    "docs/site.md": {
         "make test-mpich": "makes a second environment; run by hand",
         ".venv-mpich/bin/mpirun": "needs that environment",
+        "docker ": "`make test-docker` runs them, by hand",
     },
     "docs/operations.md": {"tensorboard": "serves until Ctrl-C",
                            "python -m az_mpi suggest": "takes a minute; tests/unit/test_suggest.py runs a short one",
                            "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
-    "docs/learning.md": {"python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
-    "docs/reliability.md": {
+    "docs/results/connect4.md": {
+        "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
+    "docs/results/faults.md": {
         "make faults": "`make test-rest` runs what it runs; faults-long takes hours, and tests/faults tests its parts",
         "python tests/faults": "takes a trial or more; tests/faults/test_faults.py runs some",
     },
     "CONTRIBUTING.md": {"make ": "CI runs some of these, a developer the others"},
     "examples/README.md": {"mpirun ": "tests/mpi/test_examples.py runs them"},
-    "docker/README.md": {"docker ": "`make test-docker` runs them, by hand"},
 }
 # What the documents' configurations are in tests: learning is for other tests.
 TINY = """{"game": "tictactoe", "iterations": 1, "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 4},

@@ -86,7 +86,7 @@ build() {
     set -e
     if [ $status -ne 0 ]; then
         grep -E -m 5 -A 3 'CMake Error|[Ee]rror: |No space left' "$log" >&2 || tail -n 25 "$log" >&2
-        say "building Horovod failed: the whole log is in .venv/horovod-build.log, known causes are in INSTALL.md" >&2
+        say "building Horovod failed: the whole log is in .venv/horovod-build.log, known causes are in docs/trouble.md" >&2
         exit 1
     fi
     rm -rf "$wheels"

@@ -52,7 +52,7 @@ case $mpi_home in '' | /*) ;; *) mpi_home=$PWD/$mpi_home ;; esac
 gpu_operations=${HOROVOD_GPU_OPERATIONS-$(recorded gpu_operations)}
 
 # .venv/setup.txt is written last and says what .venv was made of: the same text means nothing to do. The
-# first three lines cannot change in place (scripts in .venv hold its absolute path): then .venv is made anew.
+# first three lines cannot change in place (scripts in .venv hold its absolute path): then .venv is made again.
 foundation="folder=$PWD
 python=$base_python
 mpi_home=$mpi_home"
@@ -109,7 +109,7 @@ fi
 # --- The virtual environment --------------------------------------------------------------------------------
 # .venv/foundation.txt is there only while pip has left .venv whole: an interrupted pip can leave half a package.
 if [ -e .venv ] && [ "$(cat .venv/foundation.txt 2>/dev/null)" != "$foundation" ]; then
-    say "making .venv anew (an unfinished set-up, or another folder, Python or MPI)"
+    say "making .venv again (an unfinished set-up, or another folder, Python or MPI)"
     rm -rf .venv
 fi
 mkdir -p .venv

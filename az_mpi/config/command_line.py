@@ -49,10 +49,9 @@ exit codes:
   0    done
   2    usage or configuration: nothing was started
   70   internal error
-  75   stopped by a signal or --max_hours; or the file system failed, or refused access, at a resume or for
-       storage.give_up_s. Start the same command again to go on
+  75   stopped: the same command resumes the run
   130  interrupted twice (SIGINT)
-mpirun passes them on, but may also end with 0 when it has lost a host: python -m az_mpi status DIR tells.
+docs/trouble.md says what causes each of them, and when mpirun ends with another one.
 
 signals, to mpirun or to a rank: USR1: checkpoint and go on; USR2 (also TERM and INT to a rank itself): store
 what is finished and leave with status 75. mpirun ends its ranks by force when TERM or INT is sent to it.
@@ -176,7 +175,7 @@ can stay.
 A resumed run may change the keys marked *, and may raise `network.blocks`. Any other change is refused, and the keys
 that differ are listed.
 
-This page is made from the schema in `az_mpi/config/`, and a test compares the two. After a change there make it anew:
+This page is made from the schema in `az_mpi/config/`, and a test compares the two. After a change there, run:
 `python run_dist.py --help_config_markdown >docs/configuration.md`
 """
 

@@ -21,7 +21,7 @@ class Network(Section):
         "channels in each block (KataGo's b18nbt)."))
     heads: list_of(HEADS) = fixed(("policy", "value"), (
         'The network\'s outputs; the search needs a policy and a value. "wdl" is a value too, in three numbers: win, '
-        "draw and loss, for games with draws. The names after \"wdl\" only train the network: docs/learning.md."))
+        "draw and loss, for games with draws. The names after \"wdl\" only train the network: docs/methods.md."))
     engine: named(ENGINES) = free("auto", (
         'What runs the network in self-play and matches. "auto": the fastest there is (a GPU, else OpenVINO, else '
         'torch).'))
@@ -97,8 +97,8 @@ class Selfplay(Section):
                                       "which are not searched, stored or trained on.")
     resign_threshold: float = fixed(1.0, "In self-play the player to move resigns, and loses, if the root's value is "
                                      "below minus this (0.9, for example); 1: nobody resigns.", gt=0, le=1)
-    resign_play_on: float = fixed(0.1, "Share of the games in which nobody resigns. The metric false_resign_rate: in "
-                                   "how many of these the one who would have resigned did not lose.", gt=0, le=1)
+    resign_play_on: float = fixed(0.1, "Share of the games in which nobody resigns. The metric false_resign_rate is "
+                                   "the share of these that the one who would have resigned did not lose.", gt=0, le=1)
     surprise_share: float = fixed(0.0, "Share of a game's weight in training that goes to its positions in proportion "
                                    "to how far the search's policy is from the network's (KataGo: 0.5).", ge=0, le=1)
     weights: dict[str, Annotated[float, Field(gt=0)]] = free({}, (

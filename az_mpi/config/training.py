@@ -58,7 +58,7 @@ class Train(Section):
     optimizer: named(OPTIMIZERS) = fixed("adamw", (
         'What takes the steps: "adamw"; "sgd", with Nesterov momentum; "muon", orthogonalised momentum for the weights '
         'of the tower and AdamW for the others. Each takes arguments, such as "sgd(momentum=0.95)", and wants a '
-        "learning_rate of its own; docs/learning.md. A class of torch.optim is written torch.optim:RAdam."))
+        "learning_rate of its own; docs/methods.md. A class of torch.optim is written torch.optim:RAdam."))
     learning_rate: float = free(0.002, "Learning rate at its peak, after the warm-up.", gt=0)
     warmup_steps: whole(0) = fixed(50, "Optimiser steps in which the learning rate rises to its peak.")
     schedule: Literal["constant", "cosine"] = fixed("cosine", 'Learning rate after the warm-up; "cosine" falls over '

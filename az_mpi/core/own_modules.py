@@ -1,4 +1,4 @@
-"""Files and modules of the user's own as they are loaded, and what is said of those that cannot be."""
+"""Files and modules of the user's own: loading them, and what is said where they fail or return what is wrong."""
 
 import functools
 import hashlib
@@ -8,10 +8,10 @@ import sys
 import traceback
 import types
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from az_mpi.core.files import FULL, passes
-from az_mpi.core.problems import NotNow, Refusal, escape
+from az_mpi.core.problems import NotNow, OwnCodeError, Refusal, escape
 
 
 class Source(NamedTuple):
@@ -74,6 +74,19 @@ def _cure(place, error):
     if isinstance(error, FileNotFoundError):
         return "every host must see the file under this path; copy it there, or put it on a shared file system"
     if not isinstance(error, ModuleNotFoundError):
-        return "mend the file; `python FILE` shows the whole error" if place.endswith(".py") else "mend the module"
+        return "fix the file; `python FILE` shows the whole error" if place.endswith(".py") else "fix the module"
     return ("a file is loaded by itself: make a package of several files, install it, and name it package.module:Class"
             if place.endswith(".py") else "install it on every host, or set PYTHONPATH to its folder")
+
+
+def fitting(evaluation: Any, shape: tuple[int, ...], who: object) -> Any:
+    """Return an evaluation, the arrays (logits, value), for compiled code. Raises OwnCodeError unless logits have this
+    shape, [n, A], and there are n values. who: the evaluator or engine that made it."""
+    logits, value = evaluation
+    came = [getattr(part, "shape", type(part).__name__) for part in (logits, value)]
+    if came != [shape, shape[:1]]:
+        raise OwnCodeError(
+            f"{type(who).__name__} returned logits {came[0]}, value {came[1]} for {shape[0]} states\n"
+            f"  expected: logits float32 {shape}, value float32 {shape[:1]}: a row for each state that it was given\n"
+            "  examples/own_evaluator.py is an evaluator that can be copied")
+    return logits, value

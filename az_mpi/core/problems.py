@@ -1,4 +1,4 @@
-"""Errors that a user can mend, each as one block of text; and reading a configuration's JSON so that they are clear."""
+"""Errors that a user can fix, each as one block of text; and reading a configuration's JSON so that they are clear."""
 
 import json
 import os
@@ -50,6 +50,16 @@ class OwnCodeError(Refusal):
 class NotHere(Refusal):
     """A request cannot be done on this host, for lack of a processor, a GPU, memory or a program; another one may be
     able to."""
+
+
+def is_on_every_rank(error: BaseException) -> bool:
+    """Return whether an error that code of all ranks raises is one that the others raise too."""
+    return isinstance(error, Refusal) and not isinstance(error, OwnCodeError)
+
+
+def reworded(error: Refusal, text: str) -> Refusal:
+    """Return a Refusal with another text: NotNow or NotHere if `error` is one, so that its status stays."""
+    return next((kind for kind in (NotNow, NotHere) if isinstance(error, kind)), Refusal)(text)
 
 
 class ConfigError(Refusal):

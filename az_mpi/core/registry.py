@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from az_mpi.core.own_modules import Source, load
-from az_mpi.core.problems import Refusal, escape
+from az_mpi.core.problems import Refusal, escape, reworded
 
 _NAME = re.compile(r"(?:(.*?\.py|[A-Za-z_][\w.]*):)?([A-Za-z0-9_]\w*)\s*(?:\((.*)\))?", re.DOTALL)
 HOW = "package.module:Class or path/file.py:Class"
@@ -128,7 +128,7 @@ class Registry:
         try:
             module, _ = load(name.place)
         except Refusal as error:
-            raise self._refusal(text, str(error), type(error)) from error
+            raise reworded(error, str(self._refusal(text, str(error)))) from error
         found = getattr(module, name.attribute, None)
         base = self.base and _attribute(self.base)
         if isinstance(found, type) and issubclass(found, base or object) and found is not base:
@@ -180,8 +180,8 @@ class Registry:
             raise self._refusal(text, f"{found.__name__} needs {', '.join(missing)}\n  it takes: {takes}")
         return found, arguments, [key for key in parameters if key in self.offers]
 
-    def _refusal(self, text, why, kind=Refusal):
-        return kind(f'{self.key} = "{escape(text)}"\n  {why}')
+    def _refusal(self, text, why):
+        return Refusal(f'{self.key} = "{escape(text)}"\n  {why}')
 
 
 def _attribute(place):

@@ -15,7 +15,7 @@ Ranks = Sequence[dict[str, Any]]  # the facts of each rank, see `facts.gather`
 
 
 class Check(NamedTuple):
-    """One finding. A `problem` keeps a run from starting; `cure` says how to mend it."""
+    """One finding. A `problem` keeps a run from starting; `cure` says how to fix it."""
 
     name: str
     level: str

@@ -14,7 +14,7 @@ from az_mpi import __version__
 from az_mpi.core.arguments import Parser, positive, setting
 from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.printing import environment_rank, print_once
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, is_on_every_rank
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
 from az_mpi.report import console
@@ -149,7 +149,7 @@ def examine(world: "World", why_alone: str | None, launcher: str | None, options
     if world.share(report.would_start):
         try_run(world, ranks, options, text, report)
     else:
-        report.add("Trial", [Check("start", WARNING, "not tried, because of the problems above", "mend them first")])
+        report.add("Trial", [Check("start", WARNING, "not tried, because of the problems above", "fix them first")])
 
 
 def same_run(world: "World", logdir: str, text: str) -> list[Check]:
@@ -184,9 +184,9 @@ def try_run(world: "World", ranks: list[dict[str, Any]], options: argparse.Names
     try:
         with job.watch("playing and training", report.progress, job.HANG_S + 20 * seconds):
             figures, table = trial.measure(world, config, seconds, Path(options.logdir))
-    except Refusal as refusal:  # on every rank
-        return report.add("Trial", [Check("start", PROBLEM, str(refusal))])
     except Exception as error:
+        if is_on_every_rank(error):
+            return report.add("Trial", [Check("start", PROBLEM, str(error))])
         words = f"rank {world.rank} on {world.host}: {in_words(error)}"
         if world.size > 1:  # the others wait for this rank
             print(f"doctor: the trial fails on {words}; a run would not start here", file=sys.stderr, flush=True)

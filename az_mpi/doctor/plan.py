@@ -1,9 +1,9 @@
 """A configuration for a game and a time: arithmetic on what `trial.measure` finds, called `figures` here. No measuring.
 
-Where the rules of thumb come from: docs/learning.md, the recipe of configs/connect4_quick.json, for search, targets,
-batch, games by iteration and positions by weight; KataGo (Wu 2019, "Accelerating Self-Play Learning in Go") for the
-sizes of networks, a window that is a small part of all positions and a network that grows with the time spent; MiniZero
-(Wu et al. 2023) for a window of 20 iterations.
+Where the rules of thumb come from: docs/results/connect4.md, the recipe of configs/connect4_quick.json, for search,
+targets, batch, games by iteration and positions by weight; KataGo (Wu 2019, "Accelerating Self-Play Learning in Go")
+for the sizes of networks, a window that is a small part of all positions and a network that grows with the time spent;
+MiniZero (Wu et al. 2023) for a window of 20 iterations.
 """
 
 import math
@@ -23,7 +23,7 @@ SIMULATIONS, FULL_SHARE = 32, 0.25
 # Share of the root's value in the target, for games up to so many plies; longer ones keep the default. In a long game
 # the outcome has many positions to reach, each from the one after it: docs/results/2026-11-27-root-value-share.md.
 SHORT_GAME, SHORT_GAME_SHARE = 28, 0.8
-GPU_BATCH = 1024  # samples a step where GPUs train: docs/learning.md, six minutes on one GPU
+GPU_BATCH = 1024  # samples a step where GPUs train: docs/results/one-gpu.md, six minutes on one GPU
 OPENING_SHARE, OPENING_MIN, OPENING_MAX = 0.2, 2, 30  # of a random game: plies at random, and at a high temperature
 # Iterations of a run of one hour, growing with the root of hours (212 in 8 hours), up to the 300 of MiniZero.
 ITERATIONS_AN_HOUR, ITERATIONS_MAX = 75, 300

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from az_mpi.config import load as configuration
 from az_mpi.core.exit_codes import DONE, INTERNAL
 from az_mpi.core.printing import print_result
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import is_on_every_rank
 from az_mpi.doctor import facts, job, plan, trial
 from az_mpi.mpi import placement
 
@@ -55,13 +55,17 @@ def main(text: str) -> int:
     world, given = World.start(), json.loads(text)
     try:
         found = choose(world, given["game"], plan.Rules(*given["rules"]), given["hours"])
-    except Refusal as refusal:  # on every rank
-        found = {"refused": str(refusal)}
-    except Exception:
+    except Exception as error:
+        if is_on_every_rank(error):
+            return _answer(world, {"refused": str(error)})
         traceback.print_exc()
         if world.size > 1:  # the others wait for this rank
             world.abort(INTERNAL)
         return INTERNAL
+    return _answer(world, found)
+
+
+def _answer(world, found):
     if world.is_root:
         print_result(json.dumps(found))
     return DONE

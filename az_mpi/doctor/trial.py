@@ -61,7 +61,7 @@ def measure(world: World, config: Config, seconds: float,
     with removed_at_end(scratch):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
-            # The run may number its ranks anew; what is measured is told by the numbers of `world`.
+            # The run may number its ranks in another order; what is measured is told by the numbers of `world`.
             named_hosts.check_weights(config.selfplay, world)
             run_world = root_host.order(world, config.train.root_host)
             run_world, trainers_num = placement.place(config, run_world, placement.choose_device(run_world))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from az_mpi.config.schema import Config
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, reworded
 from az_mpi.core.registry import OPPONENTS, SOLVERS, parse
 from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.opponents import Opponent, SearchPlayer
@@ -56,7 +56,7 @@ def check_opponents(config: Config, game: Game) -> None:
             try:
                 opponent.check()
             except Refusal as error:
-                raise type(error)(f"evaluate.opponents: {error}") from error
+                raise reworded(error, f"evaluate.opponents: {error}") from error
 
 
 def opponents(config: Config, game: Game, iteration: int = 0, rank: int = 0,

@@ -9,6 +9,7 @@ state. Its methods are never called with an empty batch, which many NumPy functi
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,14 @@ CURE = "docs/games.md says what each method returns, and `python -m az_mpi check
 class BrokenRules(OwnCodeError):
     """A game has broken a rule. what: which one, with the method, what was expected, what came, and the state."""
 
-    def __init__(self, game: Game, what: str):
-        super().__init__(f"the game {getattr(game, 'name', type(game).__name__)}: {what}\n  {CURE}")
-        self.what = what
+    what = ""
+
+    @classmethod
+    def of(cls, game: Game, what: str) -> BrokenRules:
+        """Return the error that names the game and says where to look."""
+        error = cls(f"the game {getattr(game, 'name', type(game).__name__)}: {what}\n  {CURE}")
+        error.what = what
+        return error
 
 
 def guarded(game: Game, exact: bool = False) -> Game:
@@ -34,19 +40,15 @@ def guarded(game: Game, exact: bool = False) -> Game:
 
     exact: also refuse results of another dtype than `Game` says. Otherwise they are converted if no value changes.
     Raises BrokenRules if the game's sizes or tables do not fit together."""
-    if isinstance(game, Guard):
-        game._exact = game._exact or exact
-    else:
-        kind = type(game)
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-        game.__class__ = type(kind.__name__, (Guard, kind), names)
-        game._inside, game._exact, game.unguarded_class = False, exact, kind
-        try:
-            check_sizes(game)
-        except (OwnCodeError, OSError, MemoryError):
-            raise
-        except Exception as error:  # such as an attribute that is missing
-            raise BrokenRules(game, _failure(game, error)) from error
+    kind = getattr(game, "unguarded_class", type(game))
+    try:
+        if not isinstance(game, Guard) or exact:
+            object.__setattr__(game, "__class__", Guard.over(kind, exact))
+        check_sizes(game)
+    except (OwnCodeError, OSError, MemoryError):
+        raise
+    except Exception as error:  # such as an attribute that is missing
+        raise BrokenRules.of(game, _failure(game, error)) from error
     return game
 
 
@@ -55,7 +57,7 @@ def check_sizes(game: Game) -> None:
     sizes that begin with the identity and turn actions with their cells."""
     def need(fits, what):
         if not fits:
-            raise BrokenRules(game, what)
+            raise BrokenRules.of(game, what)
 
     for name, most in (("num_actions", ACTIONS_MAX), ("max_plies", 2**31 - 1), ("state_size", 2**31 - 1)):
         value = getattr(game, name)
@@ -88,33 +90,42 @@ class Guard(Game):
 
     The results of methods that the game's own code calls are not checked, only those that it returns to the program."""
 
-    _inside: bool  # whether one of the game's own methods is running
-    _exact: bool  # see `guarded`
+    # Two underscores in front: the names must not be those of the game's own helpers.
+    __inside = False  # whether one of the game's own methods is running
+    __exact = False  # see `guarded`
     unguarded_class: type[Game]  # the game's class as its author wrote it
 
+    @classmethod
+    def over(cls, kind: type[Game], exact: bool) -> type[Game]:
+        """Return a class of guarded games over a game's own class. All objects of it are guarded, also those that the
+        game's own methods make as `type(self)(…)`."""
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__,
+                 "unguarded_class": kind, "_Guard__exact": exact}  # fmt: skip
+        return type(kind.__name__, (cls, kind), names)
+
     def untruncated(self) -> Game:
-        return guarded(super().untruncated(), self._exact)
+        return guarded(super().untruncated(), self.__exact)
 
     def initial(self, n: int) -> np.ndarray:
         wanted = n, self.state_size
         if not n:
             return np.empty(wanted, self.state_dtype)
-        return self._array("initial", self._ask("initial", n), wanted, self.state_dtype, None)
+        return self.__array("initial", self.__ask("initial", n), wanted, self.state_dtype, None)
 
     def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
         wanted = len(states), self.state_size
         if not len(states):
             return np.empty(wanted, self.state_dtype)
-        return self._array("play", self._ask("play", states, actions), wanted, self.state_dtype, states)
+        return self.__array("play", self.__ask("play", states, actions), wanted, self.state_dtype, states)
 
     def legal(self, states: np.ndarray) -> np.ndarray:
         wanted = len(states), self.num_actions
         if not len(states):
             return np.empty(wanted, np.bool_)
-        legal = self._array("legal", self._ask("legal", states), wanted, np.dtype(np.bool_), states)
-        if not self._inside and not (some := legal.any(axis=1)).all():
+        legal = self.__array("legal", self.__ask("legal", states), wanted, np.dtype(np.bool_), states)
+        if not self.__inside and not (some := legal.any(axis=1)).all():
             stuck = states[~some]
-            self._need("legal", self.terminal(stuck)[0], stuck, "at least one legal action in every state in play",
+            self.__need("legal", self.terminal(stuck)[0], stuck, "at least one legal action in every state in play",
                        lambda _: "no legal action")
         return legal
 
@@ -122,148 +133,158 @@ class Guard(Game):
         n = len(states)
         if not n:
             return np.empty(0, np.bool_), np.empty(0, np.float32)
-        ended, value = self._pair("terminal", self._ask("terminal", states), states)
-        ended = self._array("terminal (ended)", ended, (n,), np.dtype(np.bool_), states)
-        value = self._array("terminal (value)", value, (n,), np.dtype(np.float32), states)
-        self._need("terminal (value)", ~ended | (np.abs(value) <= 1), states, "a number in [-1, 1]",
+        ended, value = self.__pair("terminal", self.__ask("terminal", states), states)
+        ended = self.__array("terminal (ended)", ended, (n,), np.dtype(np.bool_), states)
+        value = self.__array("terminal (value)", value, (n,), np.dtype(np.float32), states)
+        self.__need("terminal (value)", ~ended | (np.abs(value) <= 1), states, "a number in [-1, 1]",
                    lambda i: str(value[i]))
-        if self._exact:
-            self._need("terminal (value)", ended | (value == 0), states, "0 where the game goes on",
+        if self.__exact:
+            self.__need("terminal (value)", ended | (value == 0), states, "0 where the game goes on",
                        lambda i: str(value[i]))
         return ended, value if ended.all() else np.where(ended, value, np.float32(0))
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
         if not len(states):
             return np.empty(0, np.int8)
-        player = self._array("to_play", self._ask("to_play", states), (len(states),), np.dtype(np.int8), states)
-        self._need("to_play", (player == 0) | (player == 1), states, "0 or 1", lambda i: str(player[i]))
+        player = self.__array("to_play", self.__ask("to_play", states), (len(states),), np.dtype(np.int8), states)
+        self.__need("to_play", (player == 0) | (player == 1), states, "0 or 1", lambda i: str(player[i]))
         return player
 
     def planes(self, states: np.ndarray) -> np.ndarray:
         wanted = len(states), *self.planes_shape
         if not len(states):
             return np.empty(wanted, self.planes_dtype)
-        planes = self._array("planes", self._ask("planes", states), wanted, self.planes_dtype, states)
+        planes = self.__array("planes", self.__ask("planes", states), wanted, self.planes_dtype, states)
         if planes.dtype.kind == "f" and not (finite := np.isfinite(planes)).all():
             def came(i):
                 plane, row, column = np.argwhere(~finite[i])[0]
                 return f"{planes[i, plane, row, column]} in plane {plane}, row {row}, column {column}"
 
-            self._need("planes", finite.all(axis=(1, 2, 3)), states, "finite numbers: planes are not finite", came)
+            self.__need("planes", finite.all(axis=(1, 2, 3)), states, "finite numbers: planes are not finite", came)
         return planes
 
     def key(self, states: np.ndarray) -> np.ndarray:
         if not len(states):
             return np.empty(0, np.uint64)
-        return self._array("key", self._ask("key", states), (len(states),), np.dtype(np.uint64), states)
+        return self.__array("key", self.__ask("key", states), (len(states),), np.dtype(np.uint64), states)
 
     def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         n, most = len(states), len(self.symmetry_cells)
         if not n:
             return np.empty(0, np.uint64), np.empty(0, np.int64)
-        keys, symmetry = self._pair("canonical_key", self._ask("canonical_key", states), states)
-        keys = self._array("canonical_key (keys)", keys, (n,), np.dtype(np.uint64), states)
-        symmetry = self._array("canonical_key (symmetry)", symmetry, (n,), np.dtype(np.int64), states)
-        self._need("canonical_key (symmetry)", (symmetry >= 0) & (symmetry < most), states,
+        keys, symmetry = self.__pair("canonical_key", self.__ask("canonical_key", states), states)
+        keys = self.__array("canonical_key (keys)", keys, (n,), np.dtype(np.uint64), states)
+        symmetry = self.__array("canonical_key (symmetry)", symmetry, (n,), np.dtype(np.int64), states)
+        self.__need("canonical_key (symmetry)", (symmetry >= 0) & (symmetry < most), states,
                    f"the number of a symmetry, 0 to {most - 1}", lambda i: str(symmetry[i]))
         return keys, symmetry
 
     def lead(self, states: np.ndarray) -> np.ndarray | None:
         asked = states if len(states) else self.initial(1)
-        if (points := self._ask("lead", asked)) is None:
+        if (points := self.__ask("lead", asked)) is None:
             return None
-        points = self._array("lead", points, (len(asked),), np.dtype(np.float32), asked)
-        self._need("lead", np.isfinite(points), asked, "finite numbers", lambda i: str(points[i]))
+        points = self.__array("lead", points, (len(asked),), np.dtype(np.float32), asked)
+        self.__need("lead", np.isfinite(points), asked, "finite numbers", lambda i: str(points[i]))
         return points[: len(states)]
 
     def ownership(self, states: np.ndarray, player: int) -> np.ndarray | None:
         asked = states if len(states) else self.initial(1)
-        if (owned := self._ask("ownership", asked, player)) is None:
+        if (owned := self.__ask("ownership", asked, player)) is None:
             return None
-        owned = self._array("ownership", owned, (len(asked), *self.planes_shape[1:]), np.dtype(np.int8), asked)
-        self._need("ownership", (np.abs(owned) <= 1).all(axis=(1, 2)), asked, "-1, 0 or 1 in each cell",
+        owned = self.__array("ownership", owned, (len(asked), *self.planes_shape[1:]), np.dtype(np.int8), asked)
+        self.__need("ownership", (np.abs(owned) <= 1).all(axis=(1, 2)), asked, "-1, 0 or 1 in each cell",
                    lambda i: ", ".join(map(str, np.unique(owned[i]))))
         return owned[: len(states)]
 
     def board(self, state: np.ndarray) -> Board | None:
-        board = self._ask("board", state)
-        if not (board is None or isinstance(board, Board) or self._inside):
-            self._refuse("board", "a Board or None", _told(board), state)
+        board = self.__ask("board", state)
+        if not (board is None or isinstance(board, Board) or self.__inside):
+            self.__refuse("board", "a Board or None", _told(board), state)
         return board
 
+    def describe_planes(self) -> tuple[Sequence[str], str]:
+        given = self.__ask("describe_planes")
+        fits = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], (tuple, list))
+        if not (fits and all(isinstance(text, str) for text in (*given[0], given[1]))):
+            self.__refuse("describe_planes", "a pair: a text for each plane, and one for the rows", _told(given), None)
+        return given
+
+    def is_cut(self, state: np.ndarray) -> bool:
+        return bool(self.__ask("is_cut", state))
+
     def show(self, state: np.ndarray) -> str:
-        return self._text("show", self._ask("show", state), state)
+        return self.__text("show", self.__ask("show", state), state)
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
-        return self._text("action_to_text", self._ask("action_to_text", state, action), state)
+        return self.__text("action_to_text", self.__ask("action_to_text", state, action), state)
 
     def text_to_action(self, state: np.ndarray, text: str) -> int:
-        action = self._ask("text_to_action", state, text)
+        action = self.__ask("text_to_action", state, text)
         if not (isinstance(action, (int, np.integer)) and 0 <= action < self.num_actions):
-            self._refuse("text_to_action", f"an action, 0 to {self.num_actions - 1}", repr(action), state)
+            self.__refuse("text_to_action", f"an action, 0 to {self.num_actions - 1}", repr(action), state)
         return int(action)
 
-    def _ask(self, name, states, *more):
+    def __ask(self, name, *given):
         """Return what the game's own method of this name returns. Its exceptions become BrokenRules, but for those of
         a file system, of memory, and of code that knows what it refuses."""
-        method, outermost = getattr(super(), name), not self._inside
-        self._inside = True
+        method, outermost = getattr(super(), name), not self.__inside
+        self.__inside = True
         try:
-            return method(states, *more)
+            return method(*given)
         except Exception as error:
             no_such_move = name == "text_to_action" and isinstance(error, ValueError)
             if not outermost or no_such_move or isinstance(error, (Refusal, OSError, MemoryError)):
                 raise
-            state = None if name == "initial" else _first_that_raises(method, states, *more)
+            state = _first_that_raises(method, *given) if name not in ("initial", "describe_planes") else None
             where = "" if state is None else f"\n{in_state(self, state)}"
-            raise BrokenRules(self, f"{name} raises an error: {_failure(self, error)}{where}") from error
+            raise BrokenRules.of(self, f"{name} raises an error: {_failure(self, error)}{where}") from error
         finally:
             if outermost:
-                self._inside = False
+                self.__inside = False
 
-    def _pair(self, name, given, states):
+    def __pair(self, name, given, states):
         if not (isinstance(given, (tuple, list)) and len(given) == 2):
-            self._refuse(name, "two arrays", _told(given), states[0])
+            self.__refuse(name, "two arrays", _told(given), states[0])
         return given
 
-    def _array(self, name, given, shape, dtype, states):
+    def __array(self, name, given, shape, dtype, states):
         """Return the array that a method has given, if it has this shape and, if no value changes, this dtype. Within
         the game's own methods it stays as it is."""
-        if self._inside or isinstance(given, np.ndarray) and given.shape == shape and given.dtype == dtype:
+        if self.__inside or isinstance(given, np.ndarray) and given.shape == shape and given.dtype == dtype:
             return given
         expected, first = f"{dtype} {shape}", None if states is None else states[0]
-        if self._exact and not isinstance(given, np.ndarray):
-            self._refuse(name, expected, _told(given), first)
+        if self.__exact and not isinstance(given, np.ndarray):
+            self.__refuse(name, expected, _told(given), first)
         try:
             array = np.asarray(given)
         except ValueError:  # lists of different lengths
-            self._refuse(name, expected, _told(given), first)
-        if array.shape != shape or array.dtype.kind not in "biuf" or self._exact and array.dtype != dtype:
-            self._refuse(name, expected, f"{array.dtype} {array.shape}", first)
+            self.__refuse(name, expected, _told(given), first)
+        if array.shape != shape or array.dtype.kind not in "biuf" or self.__exact and array.dtype != dtype:
+            self.__refuse(name, expected, f"{array.dtype} {array.shape}", first)
         with np.errstate(all="ignore"):
             converted = array.astype(dtype)
         if dtype.kind != "f" and not (converted == array).all():
-            self._refuse(name, expected, f"{array.dtype}, with values that {dtype} cannot hold", first)
+            self.__refuse(name, expected, f"{array.dtype}, with values that {dtype} cannot hold", first)
         return converted
 
-    def _text(self, name, given, state):
-        if not isinstance(given, str) and not self._inside:
-            self._refuse(name, "text", _told(given), state)
+    def __text(self, name, given, state):
+        if not isinstance(given, str) and not self.__inside:
+            self.__refuse(name, "text", _told(given), state)
         return given
 
-    def _need(self, name, fits, states, expected, came):
+    def __need(self, name, fits, states, expected, came):
         """Refuse the first state that does not fit, bool [n]. came(i): what it has, in words."""
-        if not self._inside and not fits.all():
+        if not self.__inside and not fits.all():
             i = int(np.argmin(fits))
-            self._refuse(name, expected, came(i), states[i])
+            self.__refuse(name, expected, came(i), states[i])
 
-    def _refuse(self, name, expected, came, state):
-        self._inside = True  # `in_state` may meet the same mistake
+    def __refuse(self, name, expected, came, state):
+        self.__inside = True  # `in_state` may meet the same mistake
         try:
             where = "" if state is None else f"\n{in_state(self, state)}"
         finally:
-            self._inside = False
-        raise BrokenRules(self, f"{name} returned {came}\n  expected: {expected}{where}")
+            self.__inside = False
+        raise BrokenRules.of(self, f"{name} returned {came}\n  expected: {expected}{where}")
 
 
 def _first_that_raises(method, states, *given):

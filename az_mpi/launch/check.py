@@ -34,7 +34,7 @@ Shell = Callable[[str, list[str]], list[str]]  # (host's name, words) -> the com
 
 
 class Problem(NamedTuple):
-    """What is wrong with a host, and how to mend it."""
+    """What is wrong with a host, and how to fix it."""
 
     host: str
     message: str
@@ -196,8 +196,8 @@ launch: ssh is not on PATH: launch checks the other hosts and starts ranks there
   apt install openssh-client here, and openssh-server on the other hosts
   without ssh: --rendezvous needs only a folder that all nodes share; in a Slurm job --no_check needs neither"""
 CURES = {  # words of ssh or of the remote shell -> the cure
-    "Could not resolve": "mend the name, or add it to DNS or to /etc/hosts",
-    "Name or service not known": "mend the name, or add it to DNS or to /etc/hosts",
+    "Could not resolve": "fix the name, or add it to DNS or to /etc/hosts",
+    "Name or service not known": "fix the name, or add it to DNS or to /etc/hosts",
     "Connection refused": "no sshd listens there: start it; without ssh, use --rendezvous",
     "No route to host": "is the host up, the address right, the firewall open?",
     "timed out": "is the host up, the address right, the firewall open?",

@@ -54,7 +54,7 @@ def _token(path, text):
         except OSError:
             pass
         time.sleep(PAUSE_S)
-    return f"{folder} is another folder there: a file written here is not seen"
+    return f"{folder} is another folder there: a file that the first host wrote does not appear in it"
 
 
 def _gpus():

@@ -34,7 +34,7 @@ class Host(NamedTuple):
 
 
 class _Bad(Exception):
-    """An entry cannot be used; str() says why and how to mend it."""
+    """An entry cannot be used; str() says why and how to fix it."""
 
 
 def parse(text: str, source: str = "--hosts") -> list[Host]:

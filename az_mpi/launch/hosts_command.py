@@ -81,7 +81,7 @@ def ask(requests: RequestFiles, state: dict[str, Any], change: dict[str, Any], n
     except OSError as error:
         raise Refusal(f"{PROG}: error: {requests.request}: {error.strerror}") from error
     if no_wait:
-        print("asked; python -m az_mpi hosts RUN shows what comes of it")
+        print("the request is stored; python -m az_mpi hosts RUN shows its result")
         return 0
     end = time.monotonic() + WAIT_S
     while time.monotonic() < end:

@@ -23,9 +23,14 @@ class Outcome(NamedTuple):
 
 def outcome(code: int, record: dict | None = None, before: dict | None = None, asked: bool = False,
             lost: bool = False) -> Outcome:
-    """Return how a job ended. code: of mpirun. record, before: the content of status.json now and before the job
-    began, {} if there was no such file; None for a job that writes none, as it does not train. asked: whether the job
-    was asked to stop with SIGUSR2 and nothing else. lost: whether mpirun has said that it lost a host or a rank."""
+    """Return how a job ended, from the exit status of mpirun and from what the job wrote into status.json.
+
+    mpirun ends with 0 or 255 also where it lost a host. So a training counts as finished only if its status.json says
+    so; without that, 0, and 255 after the training had begun, mean that a later start can continue (RESUMABLE).
+
+    code: of mpirun. record, before: the content of status.json now and before the job began, {} if there was no such
+    file; None for a job that does not train and writes none. asked: whether the job was asked to stop with SIGUSR2 and
+    nothing else. lost: whether mpirun has said that it lost a host or a rank."""
     if asked and code in STOPPED_EARLY:
         return Outcome(RESUMABLE, False, lost)
     if record is None:

@@ -13,7 +13,7 @@ KINDS = {kind.__name__: kind for kind in (NotNow, NotHere, Refusal)}  # the most
 
 def everywhere(world: World, make: Callable[[], Made]) -> Made:
     """Return this rank's `make()`. If `make` raises Refusal on some rank, every rank raises one, with each of the texts
-    and its ranks; likewise NotNow and NotHere."""
+    and its ranks. If it is a NotNow or NotHere, so is the one that every rank raises."""
     made = problem = None
     try:
         made = make()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE
 from az_mpi.core.printing import OutputFailed, environment_rank, print_once
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import OwnCodeError, Refusal
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
@@ -30,6 +30,10 @@ def on_ranks(parser: Parser, arguments: list[str], do: "Callable[[World, argpars
     try:
         do(world, given)
         return DONE
+    except OwnCodeError as error:  # perhaps on this rank alone
+        print(f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{error}", file=sys.stderr,
+              flush=True)  # fmt: skip
+        return _abort(world, error.status)
     except Refusal as error:
         return print_once(f"{error}\n", sys.stderr, error.status, world.rank)
     except PeerLost as error:

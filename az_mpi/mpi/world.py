@@ -241,7 +241,7 @@ class World:
         return self._derive(comm) if member else None
 
     def beside(self) -> "World":
-        """Return this world for a thread beside the main one: its waiting is neither idle time nor a sign of life."""
+        """Return this world, whose waiting from now on is no idle time and no sign of life: for use in a thread."""
         self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)
         return self
 

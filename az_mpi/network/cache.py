@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from az_mpi.core.own_modules import fitting
 from az_mpi.games.base import Game
 from az_mpi.games.symmetry import permute, turn_cells
 from az_mpi.network.evaluators import Evaluation, Evaluator, NetworkEvaluator, searched
@@ -135,10 +136,12 @@ class CachedEvaluator(Evaluator):
             return lambda: (logits.view(np.float32), value.view(np.float32))
         evaluation = self.engine.begin(turn_cells(game, game.planes(states[missing]), symmetry[missing]))
         legal = game.legal(states[missing]).view(np.uint8)
+        shape = len(missing), game.num_actions
         turned_legal = permute(legal[:, None, :], game.symmetry_actions, symmetry[missing]).reshape(legal.shape)
 
         def complete():
-            new = [np.ascontiguousarray(part, np.float32).view(np.uint32) for part in searched(evaluation())]
+            found = fitting(searched(evaluation()), shape, self.engine)
+            new = [np.ascontiguousarray(part, np.float32).view(np.uint32) for part in found]
             _answer(row, symmetry, game.symmetry_actions, *new, logits, value)
             _store(table, keys[missing], turned_legal, *new)
             return logits.view(np.float32), value.view(np.float32)

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
                         help="only every K-th network, and the newest (default 1: all)")
     parser.add_argument("--games", type=even, default=40, metavar="N", help="games of each pair, even (default 40)")
     add_strength(parser)
-    parser.add_argument("--fresh", action="store_true", help="begin anew, without the games in RUN/ladder.json")
+    parser.add_argument("--fresh", action="store_true", help="start again, without the games in RUN/ladder.json")
     return on_ranks(parser, arguments, _ladder)
 
 
@@ -89,7 +89,7 @@ def _plan(given):
         if wrong := [key for key, value in settings.items() if data[key] != value]:
             key = wrong[0]
             raise Refusal(f"{escape(str(path))} has games with {key} = {data[key]}, not {settings[key]}\n"
-                          "  give the same settings to go on, or --fresh to begin anew")
+                          "  give the same settings to go on, or --fresh to start again")
     return {"ratings": []} | data | {"networks": chosen}
 
 
@@ -100,7 +100,7 @@ def _read(path):
             raise ValueError("a part of it is missing")
         return data
     except (OSError, ValueError, AttributeError) as error:
-        raise Refusal(f"{escape(str(path))} cannot be read: {error}\n  --fresh begins anew") from error
+        raise Refusal(f"{escape(str(path))} cannot be read: {error}\n  --fresh starts again") from error
 
 
 class Ladder:

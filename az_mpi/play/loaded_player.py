@@ -60,7 +60,7 @@ class Analysis(NamedTuple):
 
 
 class LoadedPlayer:
-    """A game, a network in an engine, and the search of a run. It keeps no position: every search begins anew.
+    """A game, a network in an engine, and the search of a run. It keeps no position: each search starts empty.
 
     evaluator: what a search asks for evaluations, without a cache; None: the network in the engine."""
 

@@ -122,7 +122,7 @@ class Match:
         self._say(f"{self.game.name}: {a} against {b}, {counted(given.games, 'game')}, ranks: {world.size}")
         if (different := len({state.tobytes() for state in starts.states})) < pairs:
             self._say(f"  openings repeat: there are {different} of {given.opening_plies} plies. Games between players "
-                      "without chance repeat too, and the interval is too narrow; more --opening_plies mend that")
+                      "without chance repeat too, and the interval is too narrow; more --opening_plies fix that")
         while done < pairs and not self.verdict:
             num = min(at_once * world.size, pairs - done)
             play_games(self.game, players[0], players[1], starts, games_of(world, num, done), on_game=self._ended)

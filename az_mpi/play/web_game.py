@@ -161,7 +161,7 @@ class WebGame(threading.Thread):
     # Thinking.
 
     def _is_networks_turn(self):
-        """Return whether the network is to play: at the end of a game that is not one to be looked at."""
+        """Return whether it is the network's turn: only in the last position, and not in a game opened for review."""
         session = self.session
         return not (self.stored or session.over or session.to_play in self.humans
                     or len(session.actions) < len(self.line))

@@ -145,7 +145,7 @@ def _piece(board, row, column, x, y, number):
     elif figure:
         said.append(text)
     if figure:
-        shape = f'<path d="{figure}" transform="translate({x:.1f} {y:.1f}) scale({0.0098 * CELL:.4f})"/>'
+        shape = f'<path d="{escape(figure)}" transform="translate({x:.1f} {y:.1f}) scale({0.0098 * CELL:.4f})"/>'
     elif player not in (0, 1):
         shape = _cell(_outline(board.shape), x, y, "block", 0.8)
     else:

@@ -78,7 +78,7 @@ def refill(run: Run) -> None:
         held = sum(s.positions_num for s in found)
         if held != progress.positions_num and not files.writes_no_more:
             run.report.warn("%s: the checkpoint counts %d positions before iteration %d, the segments hold %d; the run "
-                            "goes on with these", files.folder / "games", progress.positions_num, run.games_iteration,
+                            "continues with those", files.folder / "games", progress.positions_num, run.games_iteration,
                             held)
     counts = world.share([s.positions_num for s in found])
     index = progress.positions_num - sum(counts)  # the newest position keeps its number if some are missing

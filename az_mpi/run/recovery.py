@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from az_mpi.core import files
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, is_on_every_rank
 from az_mpi.core.signals import Stopped
 from az_mpi.mpi import placement
 from az_mpi.mpi.control_channel import ControlChannel
@@ -45,7 +45,9 @@ def recover(run: Run) -> None:
     try:
         new = run.world.recover(rebuild)
     except Refusal as error:
-        raise Stopped from error
+        if is_on_every_rank(error):
+            raise Stopped from error
+        raise
     run.world, run.attempt, run.training, run.control = new.world, new.attempt, new.training, new.control
     run.report, run.progress, run.before_play = new.report, new.progress, new.before_play
     run.report.say("going on after the loss of %d of %d ranks, %.1f s after it was noticed: %s",
@@ -136,7 +138,7 @@ def _take_over(run, world):
             try:
                 taken = writer.do(held.folder / "lock", lambda check: lock.Lock.take_over(
                     held.folder, ranks, run.attempt, held.token, hang_s), "taken over")
-            except OSError as error:  # that trying again does not mend
+            except OSError as error:  # that trying again does not fix
                 return str(error)
             if taken is None:
                 return writer.ended
@@ -159,7 +161,7 @@ def _note_attempt(run, world):
 
 
 def _keep_games(new):
-    """Let games under way go on; new games get ids of the new start. Deterministic games are dealt out anew."""
+    """Let games under way go on; new games get ids of the new start. Deterministic ones are dealt again."""
     player = new.playing.player
     player.pause()  # the engine may still be evaluating leaves with the old weights
     player.rank, player.begun = new.world.rank, {}
@@ -214,7 +216,7 @@ def _restate(new, rescued):
     if rescued is not None:
         resume.take_over(new, rescued)
     elif not resume.restore(new, set_aside=True):
-        new.report.say("no checkpoint, and no rank that trained is left: the run begins anew with its games")
+        new.report.say("no checkpoint, and no rank that trained is left: the run starts again with its games")
 
 
 def _store_what_is_missing(new):

@@ -31,7 +31,7 @@ def restore(run: Run, set_aside: bool) -> bool:
         return [newest is not None, found is not None]
 
     there, looked = run.world.from_root(look)
-    if not looked:  # the writer has logged why. A run must not begin anew because its checkpoints cannot be read now.
+    if not looked:  # the writer has logged why. A run must not start again because its checkpoints cannot be read now.
         run.report.status.end("stopped")
         run.world.settle()
         raise Stopped

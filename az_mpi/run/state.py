@@ -1,4 +1,4 @@
-"""The state of a run on one rank: what is fixed, what is this rank's own, and what is made anew when ranks are lost."""
+"""The state of a run on one rank: what is fixed, what is this rank's own, and what is new after a loss of ranks."""
 
 import hashlib
 import time
@@ -151,7 +151,7 @@ class Run:
     setup: Setup
     playing: Playing
     files: RunFiles
-    # Made anew for the ranks that are left:
+    # Made again for the ranks that are left:
     world: World
     attempt: int | None  # the number of this start; None for a run that is only looked at
     training: Training

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import TYPE_CHECKING
 
 from az_mpi.core.registry import SEARCHES
@@ -18,8 +20,17 @@ def make_search(game: Game, evaluate: Evaluator, settings: schema.Search, num_tr
     """Return the search that `config.search` names, over `num_trees` trees: a subclass of `puct.Search`, or an object
     with its methods and its `trees`, `streams` and `target`. Its constructor is given those of these arguments that it
     has, and those in the configuration."""
-    return SEARCHES.make(settings.algorithm, game=game, evaluate=evaluate, settings=settings, num_trees=num_trees,
-                         noise=noise, threads=threads)  # fmt: skip
+    search = SEARCHES.make(settings.algorithm, game=game, evaluate=evaluate, settings=settings, num_trees=num_trees,
+                           noise=noise, threads=threads)  # fmt: skip
+    if "plies" not in inspect.signature(search.reset).parameters:
+        search.reset = functools.partial(_reset_at, search, search.reset)
+    return search
+
+
+def _reset_at(search, reset, slots, states, stream_words, plies=0):
+    """Reset a search of a user's own that was written before `reset` took `plies`."""
+    reset(slots, states, stream_words)
+    search.trees.tree["root_ply"][slots] = plies
 
 
 def make_play_search(game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int) -> Search:

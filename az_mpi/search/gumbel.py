@@ -57,10 +57,15 @@ class Search(puct.Search):
     def _make_rule(self):
         settings, num_trees = self.settings, len(self.target)
         considered = np.zeros((num_trees, settings.gumbel_actions), CONSIDERED)
-        wide = min(settings.gumbel_actions, WIDE) if self.plays else tree.MOST_ACTIONS
-        return Rule(settings.gumbel_c_visit, settings.gumbel_c_scale, wide, puct.exploration_table(settings),
-                    settings.fpu_reduction, np.zeros(num_trees, ROUND), considered, self.target, self.streams,
-                    self.explores)
+        return Rule(settings.gumbel_c_visit, settings.gumbel_c_scale, tree.MOST_ACTIONS,
+                    puct.exploration_table(settings), settings.fpu_reduction, np.zeros(num_trees, ROUND), considered,
+                    self.target, self.streams, self.explores)
+
+    def adapt_to_play(self) -> None:
+        """Also search positions with more than WIDE moves, or than `gumbel_actions`, by PUCT."""
+        super().adapt_to_play()
+        if isinstance(self._rule, Rule):  # not a subclass's own
+            self._rule = self._rule._replace(wide=min(self.settings.gumbel_actions, WIDE))
 
     def _begin_search(self, slots):
         super()._begin_search(slots)

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from az_mpi.core.problems import OwnCodeError
+from az_mpi.core.own_modules import fitting
 from az_mpi.search import root, simulation, streams, tree, wins
 from az_mpi.search.tree import NO_CHILD, WIN
 
@@ -82,7 +82,6 @@ class Search:
         """From now on search as play does, not self-play: each legal action of a new root is played by the rules, once.
         One that wins at once is proven before the search goes on, and is chosen, however small its prior is."""
         self.plays, self._wins = True, np.full(len(self.target), wins.NO_WIN)
-        self._rule = self._make_rule()
 
     def _look_for_wins(self, slots):
         if self.plays:
@@ -157,7 +156,7 @@ class Search:
         def complete():
             logits = np.empty(legal.shape, np.float32)
             if evaluation:  # `value` has the results of games that ended; these are the others
-                logits, value[live] = _fitting(evaluation(), legal.shape, self.evaluate)
+                logits, value[live] = fitting(evaluation(), legal.shape, self.evaluate)
             arguments = *simulations, states, player, ended, value, logits, legal, self._noise
             if needed := kernel(self.trees, *arguments):  # no room for the new edges: nothing was changed
                 self.trees = tree.widened(self.trees, needed)
@@ -224,18 +223,6 @@ class Search:
     def _start(self, slots, states):
         ended, value = self._terminal(states, self.trees.tree["root_ply"][slots])
         tree.reset(self.trees, slots, states, self.game.to_play(states), ended, value)
-
-
-def _fitting(evaluation, shape, evaluate):
-    """Return an evaluation, (logits, value), for compiled code. Raises OwnCodeError unless logits have this shape,
-    [n, A], and there are n values."""
-    logits, value = evaluation
-    if np.shape(logits) != shape or np.shape(value) != shape[:1]:
-        raise OwnCodeError(
-            f"the evaluator {type(evaluate).__name__} returned logits {np.shape(logits)}, value {np.shape(value)}\n"
-            f"  expected: logits float32 {shape}, value float32 {shape[:1]}: a row for each state that it was given\n"
-            "  examples/own_evaluator.py is an evaluator that can be copied")
-    return np.asarray(logits), value
 
 
 def exploration_table(settings: schema.Search) -> np.ndarray:

@@ -250,7 +250,7 @@ def check_fits(path: Path, found: Checkpoint, ours: Tensors | None) -> None:
     if lines:
         more = [f"... and {len(lines) - SHOWN_MAX} more"] if len(lines) > SHOWN_MAX else []
         raise Refusal("\n  ".join([
-            f"--logdir {path.parent.parent}: checkpoint {path} is whole, but another network's; it was left there",
+            f"--logdir {path.parent.parent}: checkpoint {path} is whole, but of another network; it was left there",
             *lines[:SHOWN_MAX], *more,
             f"it is probably another run's: move it out of {path.parent} and put this run's own back;",
             "without one, --without_checkpoint begins again with new weights and the games that are stored;",
@@ -288,13 +288,13 @@ def hours_told(folder: str | Path, progress: Progress) -> float:
     return max(told)
 
 
-def refuse_unusable(folder: str | Path, anew: bool, ours: Tensors | None = None) -> Checkpoint | None:
+def refuse_unusable(folder: str | Path, restart: bool, ours: Tensors | None = None) -> Checkpoint | None:
     """Return the newest whole checkpoint, from which a run goes on, or None if it has none yet.
 
     Raises Refusal if that checkpoint is of another network (see `check_fits`), or if there were checkpoints and none is
-    whole, unless the user asked to begin `anew`. Raises OSError if the file system fails."""
+    whole, unless the user asked to start without one (`restart`). Raises OSError if the file system fails."""
     found, _ = load_newest(folder, set_aside=False, ours=ours)
-    if found is None and not anew and (lines := traces(folder)):
+    if found is None and not restart and (lines := traces(folder)):
         raise Refusal("\n  ".join([
             f"--logdir {Path(folder).parent}: no checkpoint of this run is whole", *lines, "put a whole copy of one "
             "there; or begin again with new weights and the games that are stored: --without_checkpoint;",

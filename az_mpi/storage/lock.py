@@ -100,7 +100,7 @@ class LockHeld(Refusal):
 
 
 class NotYetOver(LockHeld, NotNow):
-    """The other job is a repair, or an earlier start of this one, such as on a host that is cut off: it will end."""
+    """The holder will end by itself: it is a repair, or an earlier start of this job on a host that was cut off."""
 
 
 def _held(path, holder, why):

@@ -70,7 +70,7 @@ def check(path: Path, config: Config, fresh: bool) -> None:
         return
     if fresh:
         raise RunFolderError(
-            f"--fresh: {path} already holds a run\n  leave --fresh away to resume it, or give another --logdir"
+            f"--fresh: {path} already holds a run\n  to resume it: leave out --fresh; for a new run: another --logdir"
         )
     check_same_run(path, config)
 
@@ -265,7 +265,7 @@ def check_same_run(path: str | Path, config: Config) -> None:
         raise RunFolderError(
             f"{path} holds a run with another configuration; these keys may not change:\n"
             + "\n".join(lines)
-            + "\n  give another --logdir for a new run, or neither these keys nor --config_file to go on as the run was"
+            + "\n  to start a new run: another --logdir; to resume this one: leave out these keys and --config_file"
             "\n  --help_config shows which keys may change on resume"
         )
 

@@ -1,4 +1,4 @@
-"""python -m az_mpi verify RUN: checks every file of a run, and with --repair mends what can be mended.
+"""python -m az_mpi verify RUN: checks every file of a run, and with --repair fixes what can be fixed.
 
 Nothing is deleted: damaged files are renamed to NAME.damaged. Games in two segments are kept once.
 """
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from az_mpi.games.base import Game
 
 PROG = "python -m az_mpi verify"
-ABOUT = "Check every file of a run, and with --repair mend what can be mended."
+ABOUT = "Check every file of a run, and with --repair fix what can be fixed."
 EPILOG = """\
 checked: the sums, schema and content of checkpoints; the sum, schema, columns and counts of every segment; that no game
 is stored twice; that segments hold the games and positions that the newest whole checkpoint counts; the links of
 games.h5; the networks in best/; that every JSON file can be read; what killed writers left behind.
 
---repair sets damaged files aside (NAME.damaged), and segments whose games are all in another; writes games.h5 anew, and
-config.json, from the first start that can be read; and removes what killed writers left. A run that is under way is not
-repaired; a file that it is just writing can look wrong.
+--repair sets damaged files aside (NAME.damaged), and segments whose games are all in another; writes games.h5 again,
+and config.json, from the first start that can be read; and removes what killed writers left. A run that is under way is
+not repaired; a file that it is just writing can look wrong.
 
 exit codes:
   0    everything is whole (--repair: is whole now)
-  1    something is damaged or missing (--repair: and could not be mended)
+  1    something is damaged or missing (--repair: and could not be fixed)
   2    usage, or no run is there, or you may not use it, or a job runs in the folder (--repair)
   75   the run's folder cannot be read now
 """
@@ -44,7 +44,7 @@ exit codes:
 def main(arguments: list[str]) -> int:
     """Check the run that `arguments` name and return the exit status. Raises Refusal."""
     parser = Parser(PROG, ABOUT, EPILOG, run=True)
-    parser.add_argument("--repair", action="store_true", help="set damaged files aside and mend the rest")
+    parser.add_argument("--repair", action="store_true", help="set damaged files aside and fix the rest")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
     from az_mpi import games
@@ -72,7 +72,7 @@ def unreadable(error: OSError) -> str:
 
 
 def repaired(run: Path, game: Game) -> Findings:
-    """Mend what can be mended in a run's folder; return the findings afterwards. Raises LockHeld, LockLost, OSError."""
+    """Fix what can be fixed in a run's folder; return the findings afterwards. Raises LockHeld, LockLost, OSError."""
     from az_mpi.storage import lock, segment
 
     say = functools.partial(print, file=sys.stderr, flush=True)
@@ -140,11 +140,11 @@ class Findings:
         count = self.counts
         found = [counted(count[f"{noun}s_num"], noun) for noun in ("checkpoint", "segment", "game", "position")]
         lines = ["{}: {}, {} with {} and {} are whole".format(self.run, *found)]
-        lines += [f"  mended: {text}" for text in self.repaired]
+        lines += [f"  fixed: {text}" for text in self.repaired]
         lines += [f"  note: {text}" for text in self.notes]
         lines += [f"  WRONG: {path.relative_to(self.run)}: {text}" for path, text in self.problems]
         return lines + ["nothing is wrong" if not self.problems else f"{len(self.problems)} things are wrong" +
-                        ("" if self.repaired else f"; {PROG} {self.run} --repair mends what can be")]
+                        ("" if self.repaired else f"; {PROG} {self.run} --repair fixes what can be")]
 
     def _wrong(self, path, text, damaged=False):
         self.problems.append((path, text.removeprefix(f"{path}: ")))

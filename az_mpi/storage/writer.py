@@ -44,7 +44,7 @@ class Writer:
     """Writes records as segments in `folder`, renews `links`, the file that links to all of them, and writes other
     files, all in the order of the calls.
 
-    Root has one, and calls it from one thread. An error that trying again does not mend is logged, and each later call
+    Root has one, and calls it from one thread. An error that trying again does not fix is logged, and each later call
     of `submit`, `do` or `flush` raises it. All other work is still done if possible.
     """
 

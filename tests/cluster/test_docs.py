@@ -8,19 +8,23 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from documents import COMING_FROM, NAMES, TINY, commands, make_checkout
+from documents import NAMES, commands, make_checkout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
 TRAIN, PLAY = "play, train", "play, also while others train"
-# By the last part of --logdir in docs/coming-from.md: what ranks 0 and 1 on node1, 2 and 3 on node2 do, and keys.
-EXPECTED = {
-    "native": ([TRAIN, TRAIN, PLAY, PLAY], {"train.ranks": "root_host", "selfplay.games_num": 100}),
-    "horovod": ([TRAIN] * 4, {"train.ranks": "all", "selfplay.games_num": 100, "train.backend": "auto"}),
-    "ddp": ([TRAIN] * 4, {"train.backend": "ddp", "train.batch_size": 1024, "train.mixed_precision": False}),
-    "workers": ([TRAIN] * 4, {"selfplay.games_num": 64}),
-    "workflow": ([TRAIN] * 4, {"train.batch_size": 512}),
-    "seq": ([TRAIN] * 4, {"train.max_steps": 2000, "report.summary_frequency": 50, "train.batch_size": 256}),
+LAUNCH = 'python -m az_mpi launch --hosts "10.0.0.1:2,10.0.0.2:2"'
+MPIRUN = "mpirun -np 4 -H node1:2,node2:2 python run_dist.py"
+# Options that say who trains: what ranks 0 and 1 on node1, 2 and 3 on node2 do, and keys of the configuration.
+WHO_TRAINS = {
+    f"{LAUNCH} -- --games_num 100 --train_distributed_native": (
+        [TRAIN, TRAIN, PLAY, PLAY], {"train.ranks": "root_host", "selfplay.games_num": 100}),
+    f"{LAUNCH} -- --games_num 100 --train_distributed": (
+        [TRAIN] * 4, {"train.ranks": "all", "selfplay.games_num": 100, "train.backend": "auto"}),
+    f"{LAUNCH} --nodes 2 -- --batch_size 1024 --mixed_precision false --set train.backend=ddp": (
+        [TRAIN] * 4, {"train.backend": "ddp", "train.batch_size": 1024, "train.mixed_precision": False}),
+    f"{MPIRUN} --summary_frequency=50 --max_steps=2000 --batch_size=256": (
+        [TRAIN] * 4, {"train.max_steps": 2000, "report.summary_frequency": 50, "train.batch_size": 256}),
 }
 
 
@@ -79,9 +83,8 @@ def complete(text):
 @pytest.mark.slow
 def test_the_pages_about_hosts_and_all_that_name_some(run, meet):
     """Each command has a run of its own: one that finds its run complete would tell nothing."""
-    names = [name for name in NAMES if name != COMING_FROM]
     alone, meetings = [], []
-    for k, text in enumerate(text for name in names for text in of_hosts(name)):
+    for k, text in enumerate(text for name in NAMES for text in of_hosts(name)):
         text = re.sub(r"/shared/runs/(connect4|met)\b", f"/shared/runs/{k}", text)
         (meetings if "--rendezvous" in text else alone).append(text)
     assert len(alone) > 8 and len(meetings) == 2
@@ -95,35 +98,24 @@ def test_the_pages_about_hosts_and_all_that_name_some(run, meet):
 
 
 @pytest.mark.slow
-def test_coming_from_other_trainers(run, meet, checkout, tmp_path):
-    (checkout / "cluster.yaml").write_text("# as JSON is YAML\n" + TINY)
-    seen, before = set(), ""
-    for text in of_hosts(COMING_FROM):
-        if "--node_index 1" in text:
-            assert text == before.replace("--node_index 0", "--node_index 1")  # it has been run with that one
-            continue
-        done, before = (meet if "--node_index 0" in text else run)(text), text
-        logdir = re.search(r"/shared/runs/(\w+)", text)
-        if not logdir:
-            continue
-        if "--watch" in text:
-            assert re.search(r"^workers: .* finished$", done.stdout, re.MULTILINE) and "Workers active" in done.stdout
-            continue
-        roles, keys = EXPECTED[logdir[1]]
-        rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if re.match(r"  \d +node", line)]
-        assert [(row[1], row[-1]) for row in rows] == list(zip(["node1", "node1", "node2", "node2"], roles))
-        folder = tmp_path / "shared/runs" / logdir[1]
-        config = json.loads((folder / "config.json").read_text())["config"]
-        assert keys == {key: config[key.split(".")[0]][key.split(".")[1]] for key in keys}
-        records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        [record] = [record for record in records if record["kind"] == "iteration"]
-        assert record["steps_num"] > 0 and len(record["games_by_rank"]) == 4
-        seen.add(logdir[1])
-    assert seen == set(EXPECTED)
+@pytest.mark.parametrize("text", WHO_TRAINS, ids=["root_host", "all", "ddp", "mpirun"])
+def test_options_say_who_trains_on_two_hosts(run, tmp_path, text):
+    done = run(f"{text} --config_file configs/connect4.json --logdir /shared/runs/asked")
+    roles, keys = WHO_TRAINS[text]
+    rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if re.match(r"  \d +node", line)]
+    assert [(row[1], row[-1]) for row in rows] == list(zip(["node1", "node1", "node2", "node2"], roles))
+    folder = tmp_path / "shared/runs/asked"
+    config = json.loads((folder / "config.json").read_text())["config"]
+    assert keys == {key: config[key.split(".")[0]][key.split(".")[1]] for key in keys}
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    [record] = [record for record in records if record["kind"] == "iteration"]
+    assert record["steps_num"] > 0 and len(record["games_by_rank"]) == 4
+    watched = run("python -m az_mpi status /shared/runs/asked --watch").stdout
+    assert re.search(r"^asked: .* finished$", watched, re.MULTILINE) and "Workers active" in watched
 
 
 def test_the_line_for_gpus_is_refused_without_them(run, tmp_path):
-    [text] = [command.text for command in commands(COMING_FROM) if "--gpus" in command.text]
+    [text] = [command.text for command in commands("docs/gpus.md") if "--gpus" in command.text]
     done = run(text, status=2)
     assert done.stderr.count("torch sees 0 GPUs, --gpus asks for 4") == 2
     assert not list((tmp_path / "shared").iterdir())

@@ -75,7 +75,7 @@ def test_a_hostfile_starts_what_it_says(mpirun, name, ranks):
     # Not `hostname`: after programs without MPI that end at once, mpirun 5.0.11 sometimes never ends.
     program = "from mpi4py import MPI; print(MPI.Get_processor_name())"
     done = mpirun("--hostfile", f"hostfiles/openmpi_{name}", "python", "-c", program)
-    # Not by lines: mpirun 5.0.9 may join those of two ranks (INSTALL.md).
+    # Not by lines: mpirun 5.0.9 may join those of two ranks (docs/trouble.md).
     assert Counter(re.findall(r"node\d", done.stdout)) == ranks
 
 

@@ -1,4 +1,4 @@
-"""Dependencies point down (DESIGN, principle 2), modules stay small, and reading a configuration loads nothing big."""
+"""Dependencies point down (docs/architecture.md), modules stay small, and reading a configuration loads nothing big."""
 
 import ast
 import importlib

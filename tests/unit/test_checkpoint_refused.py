@@ -23,17 +23,17 @@ from az_mpi.storage.checkpoint import Progress
 def test_a_run_whose_checkpoints_are_all_damaged_is_refused_until_told_to_begin_anew(tmp_path):
     folder = tmp_path / "run" / "checkpoints"
     folder.mkdir(parents=True)
-    checkpoint.refuse_unusable(folder, anew=False)  # a new run
+    checkpoint.refuse_unusable(folder, restart=False)  # a new run
     for iteration in (1, 2):
         checkpoint.save(folder, make(iteration), keep=3)
     flip(folder / "000002" / "model.safetensors")
-    checkpoint.refuse_unusable(folder, anew=False)
+    checkpoint.refuse_unusable(folder, restart=False)
     flip(folder / "000001" / "state.json")
     for aside in (False, True):  # also once they were set aside
         with pytest.raises(Refusal, match="000001.*state.json") as refused:
-            checkpoint.refuse_unusable(folder, anew=False)
+            checkpoint.refuse_unusable(folder, restart=False)
         assert "--without_checkpoint" in str(refused.value) and str(tmp_path / "run") in str(refused.value)
-        checkpoint.refuse_unusable(folder, anew=True)
+        checkpoint.refuse_unusable(folder, restart=True)
         assert checkpoint.load_newest(folder, set_aside=aside)[0] is None
 
 
@@ -58,12 +58,12 @@ def test_a_run_whose_checkpoints_are_gone_is_refused_and_one_that_had_none_is_no
     if how == "empty":
         folder.mkdir()
     (tmp_path / "metrics.jsonl").write_text(text)
-    assert checkpoint.refuse_unusable(folder, anew=True) is None
+    assert checkpoint.refuse_unusable(folder, restart=True) is None
     if not refused:
-        assert checkpoint.refuse_unusable(folder, anew=False) is None
+        assert checkpoint.refuse_unusable(folder, restart=False) is None
         return
     with pytest.raises(Refusal, match="after iteration 4") as caught:
-        checkpoint.refuse_unusable(folder, anew=False)
+        checkpoint.refuse_unusable(folder, restart=False)
     assert "--without_checkpoint" in str(caught.value) and "--logdir" in str(caught.value)
 
 
@@ -72,11 +72,11 @@ def test_a_checkpoint_that_is_gone_is_noticed_in_a_long_run(tmp_path):
     text = record("checkpoint", 4, 60) + (record("iteration", 4, 60, note="x" * 2**20) * 17)
     (tmp_path / "metrics.jsonl").write_text(text)
     with pytest.raises(Refusal, match="after iteration 4"):
-        checkpoint.refuse_unusable(tmp_path / "checkpoints", anew=False)
+        checkpoint.refuse_unusable(tmp_path / "checkpoints", restart=False)
 
 
 def test_a_whole_checkpoint_of_another_network_is_refused_and_left_where_it_is(tmp_path):
-    """Also where an older one is this run's, and where the run is to begin anew."""
+    """Also where an older one is this run's, and where the run is to start again."""
     folder, ours = tmp_path / "checkpoints", make(1)
     folder.mkdir()
     checkpoint.save(folder, ours, keep=3)

@@ -386,10 +386,10 @@ def test_ranks_and_errors_in_words():
 
 def test_reports_show_cures_and_give_one_verdict(capsys):
     report = checks.Report(shown=True, as_json=False)
-    report.add("First", [Check("a", OK, "fine", "not shown"), Check("b", PROBLEM, "broken", "mend it")], ["as it is"])
+    report.add("First", [Check("a", OK, "fine", "not shown"), Check("b", PROBLEM, "broken", "fix it")], ["as it is"])
     report.finish()
     said = capsys.readouterr().out
-    assert "First\n  ok       fine\n  problem  broken\n           cure: mend it\n  as it is\n\n" in said
+    assert "First\n  ok       fine\n  problem  broken\n           cure: fix it\n  as it is\n\n" in said
     assert said.endswith("0 warnings, 1 problem: a run would not start here\n") and not report.would_start
     report = checks.Report(shown=True, as_json=True)
     report.add("Second", [Check("c", WARNING, "slow")], rate=3)

@@ -1,16 +1,14 @@
 """The documents: every command has somebody who runs it, every link leads somewhere, every option exists."""
 
 import re
-from pathlib import Path
 
 import pytest
-from documents import BY_HAND, NAMES, ROOT, commands, is_marked, join
+from documents import BY_HAND, NAMES, RESULTS, ROOT, commands, is_marked, join
 
 from az_mpi import __version__
 from az_mpi.config import command_line
 from az_mpi.config.load import KEYS
 from az_mpi.core import registry
-from az_mpi.launch import launcher
 
 WRITTEN = """# A
 
@@ -136,19 +134,51 @@ def test_the_newest_release_has_the_version_of_the_sources():
 def test_the_readme_is_short_and_leads_to_every_page_and_room():
     text = (ROOT / "README.md").read_text()
     assert text.count("\n") <= 120
-    assert set(NAMES) - {"README.md"} <= set(re.findall(r"\]\(([^)#]+)", text))
+    assert {*NAMES} - {"README.md", *RESULTS} <= set(re.findall(r"\]\(([^)#]+)", text))
     rooms = {path.parent.name for path in (ROOT / "az_mpi").glob("*/__init__.py")}
     assert set(re.findall(r"^  (\w+)/ ", text, re.MULTILINE)) == rooms
     assert all((ROOT / name).exists() for name in re.findall(r"^([\w.]+)/? {2,}", text, re.MULTILINE))
 
 
+def test_the_index_of_results_leads_to_every_page_of_results():
+    text = (ROOT / "docs/results/README.md").read_text()
+    pages = {name.rpartition("/")[2] for name in RESULTS} - {"README.md"}
+    assert len(pages) > 4 and pages <= set(re.findall(r"\]\(([^)#/]+)", text))
+
+
+# Pages that are written one sentence a line; the others are to follow.
+BY_SENTENCES = [*RESULTS, "docker/README.md", *(f"docs/{name}.md" for name in (
+    "methods", "performance", "reliability", "games", "hosts", "site", "trouble", "coming-from"))]
+
+
+@pytest.mark.parametrize("name", BY_SENTENCES)
+def test_a_line_is_short_and_a_cell_has_one_sentence(name):
+    for line in without_fences((ROOT / name).read_text()).splitlines():
+        assert len(line) <= 120 or line.startswith("|"), f"{name}: {line}"
+        parts = line.split(" | ") if line.startswith("|") else []
+        several = [part for part in parts if re.search(r"[a-z)*][.!?] [A-Z]", re.sub(r"`[^`]*`", "code", part))]
+        assert not several, f"{name} has a cell of several sentences, which should be a list: {several}"
+
+
+SOURCES = [*(path for folder in ("az_mpi", "tests", "benchmarks", "tools", "slurm", "docker")
+             for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")), ROOT / "Makefile",
+           ROOT / "run_dist.py", *(ROOT / "docker").glob("Dockerfile")]
+
+
 def test_pages_that_the_sources_name_are_there():
     """Such as docs/reliability.md in a message or a comment."""
-    folders = ("az_mpi", "tests", "benchmarks", "tools", "slurm", "docker")
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")]
-    for path in [*paths, ROOT / "Makefile", ROOT / "run_dist.py"]:
-        for name in re.findall(r"\b(?:docs|slurm|docker)/[\w-]+\.(?:md|csv)\b", path.read_text()):
+    for path in SOURCES:
+        for name in re.findall(r"\b(?:docs|slurm|docker)/(?:results/)?[\w-]+\.(?:md|csv)\b", path.read_text()):
             assert (ROOT / name).is_file(), f"{path} names {name}"
+
+
+def test_sections_that_the_sources_name_are_there():
+    """Such as (INSTALL.md, By hand) in a message."""
+    named = {(name, section, path) for path in SOURCES for name, section in re.findall(
+        r"\(((?:docs/|slurm/)?[\w-]+\.md), ([A-Z][\w ]*)\)", path.read_text())}
+    assert {name for name, *_ in named} >= {"INSTALL.md", "docs/hosts.md"}
+    for name, section, path in named:
+        assert anchors(f"# {section}")[0] in anchors((ROOT / name).read_text()), f"{path} names {section} of {name}"
 
 
 def test_the_page_of_the_configuration_is_what_the_schema_says():
@@ -161,19 +191,14 @@ def test_the_page_of_the_configuration_is_what_the_schema_says():
         assert row.startswith(f"| `{name}` * |") == key.may_change
 
 
-def test_options_and_keys_of_the_tables_exist():
-    """In docs/coming-from.md, the right column."""
-    parsers = (command_line._parser(), launcher._parser())
-    options = {name for parser in parsers for action in parser._actions for name in action.option_strings}
-    options |= {"--watch", "--json"}  # of status
-    ours = [line.split(" | ", 1)[1] for line in (ROOT / "docs/coming-from.md").read_text().splitlines()
-            if line.startswith("| ") and not line.startswith("| there")]
-    assert len(ours) > 40
-    for text in ours:
-        code = " ".join(re.findall(r"`([^`]+)`", text))
-        assert set(re.findall(r"--[a-z_]+", code)) <= options | {"--hostfile"}, text
-        named = {key for key in re.findall(r"\b([a-z]+\.[a-z_]+)\b", code) if not Path(key).suffix == ".txt"}
-        assert named <= set(KEYS), text
+def test_keys_of_the_table_of_other_trainers_exist():
+    """In docs/coming-from.md, the last column."""
+    rows = [line.strip("| ").split(" | ") for line in (ROOT / "docs/coming-from.md").read_text().splitlines()
+            if line.startswith("| ")]
+    ours = [re.findall(r"`([^`]+)`", row[-1]) for row in rows[1:]]
+    assert rows[0][-1] == "az_mpi" and len(ours) > 12 and all(ours)
+    named = {key for keys in ours for key in keys}
+    assert named <= set(KEYS), named - set(KEYS)
 
 
 def test_the_examples_page_runs_every_example_and_lists_what_is_built_in():

@@ -28,7 +28,7 @@ def test_the_batch_scripts_know_the_same_code():
     (command_line.EPILOG.partition("exit codes:")[2].partition("signals,")[0], OF_RUN_DIST),
     (verify.EPILOG.partition("exit codes:")[2], {exit_codes.DONE, exit_codes.PROBLEMS, exit_codes.USAGE,
                                                  exit_codes.RESUMABLE}),
-    ((ROOT / "docs/operations.md").read_text().partition("## Exit codes")[2].partition("\n## ")[0], OF_RUN_DIST),
+    ((ROOT / "docs/trouble.md").read_text().partition("## Exit codes")[2].partition("\n## ")[0], OF_RUN_DIST),
 ])  # fmt: skip
 def test_help_and_pages_list_them(text, codes):
     assert {int(code) for code in re.findall(r"^(?:\| |  )(\d+)\b(?! \+)", text, re.MULTILINE)} == codes

@@ -1,12 +1,15 @@
 """What a user's own game returns is checked before compiled code uses it, and no method gets an empty batch."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from az_mpi import games
+from az_mpi.core import problems
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.games import mnk
-from az_mpi.games.guard import guarded
+from az_mpi.games.guard import BrokenRules, guarded
 
 
 def changed(**members):
@@ -155,3 +158,54 @@ def test_only_games_of_a_users_own_are_guarded(tmp_path):
 
     assert isinstance(games.make(f"{tmp_path}/own.py:Rules"), Guard)
     assert not isinstance(games.make("tictactoe"), Guard)
+
+
+class Helpers(mnk.Rules):
+    """Has helpers and flags with the names that a guard might take, and makes others of its kind."""
+
+    def __init__(self):
+        super().__init__()
+        self._inside, self._exact = np.zeros(3), "kept"
+        self.legal(self.initial(1))  # before the object is guarded, or in a class that is
+
+    def _array(self, states):
+        return mnk.Rules.legal(self, states)
+
+    def legal(self, states):
+        return self._array(states)
+
+    def untruncated(self):
+        return type(self)()
+
+
+def test_names_of_a_games_own_helpers_stay_its_own():
+    game = guarded(Helpers())
+    assert game.legal(STATES).all() and game._exact == "kept" and len(game._inside) == 3
+    again = game.untruncated()
+    assert again.legal(STATES).all() and type(again) is type(game) and again.legal(again.initial(0)).shape == (0, 9)
+
+
+def test_a_game_that_allows_no_changes_is_guarded():
+    @dataclasses.dataclass(frozen=True)
+    class Frozen(mnk.Rules):
+        size: int = 3
+
+        def __init__(self):
+            for name, value in vars(mnk.Rules()).items():
+                object.__setattr__(self, name, value)
+
+    assert guarded(Frozen()).legal(STATES).all()
+
+
+@pytest.mark.parametrize("given", [None, (), (["a"], "b", "c"), ([1, 2], "rows"), "planes"])
+def test_a_wrong_description_of_planes_is_refused(given):
+    with pytest.raises(OwnCodeError, match="describe_planes returned"):
+        changed(describe_planes=lambda self: given).describe_planes()
+
+
+def test_errors_keep_their_kind_with_another_text():
+    """A game's error can be told of another key without being made again."""
+    broken = BrokenRules.of(mnk.Rules(), "legal returned None")
+    assert broken.what == "legal returned None" and "tictactoe: legal" in str(broken)
+    assert str(problems.reworded(broken, "told")) == "told" and not problems.is_on_every_rank(broken)
+    assert isinstance(problems.reworded(problems.NotNow("a"), "b"), problems.NotNow)

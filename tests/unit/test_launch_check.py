@@ -145,8 +145,8 @@ def test_a_token_is_what_the_launcher_wrote(tmp_path, monkeypatch):
     monkeypatch.setattr(host_probe, "PAUSE_S", 0.01)
     with check.token(tmp_path / "runs" / "a") as (path, text):
         assert Path(path).parent == tmp_path and host_probe._token(path, text) == ""
-        assert "is not seen" in host_probe._token(path, "another")
-        assert "is not seen" in host_probe._token(path + "x", text)
+        assert "does not appear" in host_probe._token(path, "another")
+        assert "does not appear" in host_probe._token(path + "x", text)
     assert "there is no folder" in host_probe._token(str(tmp_path / "none" / "x"), text)
     assert list(tmp_path.iterdir()) == []
 

@@ -230,7 +230,7 @@ def test_names_that_cannot_be(start, host, says):
         assert re.search(says, node.text())
 
 
-@pytest.mark.parametrize("index, says", [(0, "1 of 2 nodes are here; missing: 1"), (1, "there is no node 0")])
+@pytest.mark.parametrize("index, says", [(0, "1 of 2 nodes are here; missing: 1"), (1, "no node 0 has found all")])
 def test_nobody_waits_for_ever(start, tmp_path, index, says):
     node = start(index, "--timeout", "1")
     node.ends(2)

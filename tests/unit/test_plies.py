@@ -1,6 +1,8 @@
 """A game that is not over after `max_plies` moves is a draw, in the search and everywhere else, also if its rules do
 not end it: no array is longer, and nothing waits for its end."""
 
+import sys
+
 import numpy as np
 import pytest
 from helpers import Corridor, make_config, searching
@@ -11,6 +13,7 @@ from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
 from az_mpi.games.random_games import random_games
 from az_mpi.network.evaluators import Evaluator, RolloutEvaluator, UniformEvaluator
+from az_mpi.search import make_search, puct
 from az_mpi.selfplay.player import Player
 
 MAX_PLIES = Corridor.max_plies
@@ -124,5 +127,21 @@ class Misshapen(Avoiding):
 def test_an_evaluation_of_another_shape_is_refused():
     game = Corridor()
     search, slots = searching(game, Misshapen(game), game.initial(2), simulations=4)
-    with pytest.raises(OwnCodeError, match=r"the evaluator Misshapen returned logits \(2, 1\), value \(2,\)"):
+    with pytest.raises(OwnCodeError, match=r"Misshapen returned logits \(2, 1\), value \(2,\)"):
         search.run(slots)
+
+
+class ThreeArguments(puct.Search):
+    """As a search of a user's own was written before `reset` took the plies."""
+
+    def reset(self, slots, states, stream_words):
+        super().reset(slots, states, stream_words)
+
+
+def test_a_search_of_ones_own_may_reset_without_plies(monkeypatch):
+    monkeypatch.setitem(sys.modules, "own_searches", sys.modules[__name__])
+    game, config = Corridor(9), make_config(search={"algorithm": "own_searches:ThreeArguments", "simulations": 8})
+    search = make_search(game, Avoiding(game), config.search, 2, noise=False)
+    search.reset(np.arange(2), game.initial(2), np.zeros(2, np.uint64), np.array([1, 4]))
+    search.run(np.arange(2))
+    assert search.trees.root_ply.tolist() == [1, 4] and search.done(np.arange(2)).all()

@@ -114,7 +114,7 @@ def test_forget_drops_what_is_older():
 
 
 def test_positions_are_found_by_their_indices():
-    """Also where the ring begins anew; those that are not held, or are another shard's, are left out."""
+    """Also where the ring starts again; those that are not held, or are another shard's, are left out."""
     replay = Replay(TICTACTOE, VALUE)
     assert replay.find(np.array([0, 3]))[0].tolist() == [False, False]
     for first in range(0, 120, 10):

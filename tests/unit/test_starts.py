@@ -93,7 +93,7 @@ def test_their_records_tell_where_they_began_and_follow_the_rules(cap):
     assert min(begins) <= 1 and max(begins) > 6
 
 
-def test_they_are_the_same_however_many_are_played_at_once_and_in_any_order():
+def test_openings_of_games_depend_neither_on_how_many_are_played_at_once_nor_on_their_order():
     ids = [7, 2**40 + 3, 0, 1, 2**63 + 5, 12, 99, 4, 50]
     expected = by_id(play_games(player(1), ids))
     assert by_id(play_games(player(4), ids[::-1])) == by_id(play_games(player(16), ids)) == expected

@@ -201,7 +201,7 @@ def content(state="Active", games=0, played_s=0.0, staleness=None, sent=0):
             "message": None}
 
 
-def test_whoever_may_not_write_any_more_leaves_the_status_of_another_alone(root, tmp_path):
+def test_a_start_that_lost_its_lock_leaves_the_status_of_the_new_holder_alone(root, tmp_path):
     def forbid():
         raise Forbidden("of this test")
 

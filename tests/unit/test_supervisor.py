@@ -109,11 +109,11 @@ def test_what_is_lost_is_started_again(launch, first, capfd):
     ({**RUNNING, "status": 2}, 2), ({**RUNNING, "status": 130}, 130), ({"job": "failed", "status": 70}, 70),
     ({**RUNNING, "status": 70}, 70), ({"status": 1}, 1), ({"status": 213}, 213),
 ])  # fmt: skip
-def test_what_would_come_again_or_is_done_is_not(launch, only, status):
+def test_a_job_that_is_done_or_would_fail_again_is_not_started_again(launch, only, status):
     assert launch([only])[0] == status and len(launch.lines) == 1
 
 
-def test_it_is_given_up_where_it_does_not_get_on(launch, capfd):
+def test_a_job_that_makes_no_progress_is_given_up(launch, capfd):
     assert launch([{**RUNNING, "status": 137}] * 4) == (75, [("a:1", 1)] * 4)
     assert "given up after 3 restarts in a row" in capfd.readouterr().err
     assert launch([{**RUNNING, "status": 137}], max_restarts=0)[0] == 75 and len(launch.lines) == 5
@@ -139,7 +139,7 @@ def fail_with_eio():
     raise OSError(5, "Input/output error")
 
 
-def test_getting_on_is_what_counts(launch):
+def test_a_job_that_makes_progress_is_started_again_without_limit(launch):
     lost = {**RUNNING, "status": 137}
     plan = [lost, lost, lost, {**lost, "commits": True}, lost, lost, {**lost, "commits": True}, lost, FINISHES]
     assert launch(plan)[0] == 0 and len(launch.lines) == 9
@@ -187,8 +187,8 @@ def test_a_host_that_is_back_is_taken_in(launch, monkeypatch):
 
 
 def test_a_line_more_in_the_hostfile(launch, monkeypatch):
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
     """It is taken once it stands there twice, and not while it cannot be read."""
+    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
     texts = iter(["a:1", "a:1", "a:1,b:", "a:1,b:1"])
 
     def read():
@@ -197,7 +197,7 @@ def test_a_line_more_in_the_hostfile(launch, monkeypatch):
     assert launch([GOES_ON, FINISHES], read=read, no_check=False) == (0, [("a:1", 1), ("a:1,b:1,c:2", 4)])
 
 
-def test_a_host_that_a_look_takes_in_and_the_start_leaves_out_is_not_tried_again_at_once(launch, monkeypatch):
+def test_a_host_that_answers_but_cannot_start_is_not_tried_again_at_once(launch, monkeypatch):
     """The same machine by another name: alone it answers well."""
     monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
     (launch.folder / "ssh").write_text(SSH.replace("shift 2\n", "shift 2; [ $host = alias ] && host=a\n"))

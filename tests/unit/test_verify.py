@@ -1,4 +1,4 @@
-"""python -m az_mpi verify: what is damaged is found and mended; and damage at random is found or does no harm."""
+"""python -m az_mpi verify: what is damaged is found and fixed; and damage at random is found or does no harm."""
 
 import errno
 import json
@@ -303,7 +303,7 @@ def test_every_problem_is_a_line_for_people(run, capsys):
     os.truncate(run / "games" / "000001-000.h5", 100)
     assert __main__.main(["verify", str(run)]) == 1
     text = capsys.readouterr().out
-    assert "WRONG: games/000001-000.h5: " in text and "--repair mends" in text
+    assert "WRONG: games/000001-000.h5: " in text and "--repair fixes" in text
     assert Path(run / "games" / "000001-000.h5").exists()
 
 

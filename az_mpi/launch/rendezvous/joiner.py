@@ -60,7 +60,7 @@ def _wait_for_root(node, waited_s, waiting_s, say_at):
     """Say at `say_at`, in seconds, that node 0 is waited for; return when to say it again. Raises Refusal after
     `waiting_s`."""
     if waited_s > waiting_s:
-        raise Refusal(f"after {waiting_s} s there is no node 0 that has all its nodes\n"
+        raise Refusal(f"after {waiting_s} s no node 0 has found all of its nodes\n"
                       "  start the same command with --node_index 0, or allow more time with --timeout")
     if waited_s < say_at:
         return say_at

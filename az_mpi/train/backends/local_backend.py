@@ -13,10 +13,10 @@ class LocalBackend:
     """The backend of a single trainer, whose gradients are the sums already. So no library is needed, and none of its
     threads takes part of the trainer's core.
 
-    problem: None, as for the other backends if they can be used.
+    problem: why it cannot be used; None, since it always can.
     """
 
-    remark = ""  # see the other backends
+    remark = ""  # a note for the start-up table; "" for none
 
     def __init__(self, world: World):
         self.world, self.problem = world, None
