@@ -117,7 +117,7 @@ def test_options_say_who_trains_on_two_hosts(run, tmp_path, text):
 def test_the_line_for_gpus_is_refused_without_them(run, tmp_path):
     [text] = [command.text for command in commands("docs/gpus.md") if "--gpus" in command.text]
     done = run(text, status=2)
-    assert done.stderr.count("torch sees 0 GPUs, --gpus asks for 4") == 2
+    assert done.stderr.count("torch sees 0 GPUs of 4 (--gpus)") == 2
     assert not list((tmp_path / "shared").iterdir())
 
 
