@@ -48,13 +48,16 @@ def test_a_rank_alone_needs_no_dev_shm():
 
 
 @needs_mounts
-def test_launch_and_doctor_tell_of_a_full_tmp_before_mpirun_fails_on_it():
-    environment = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "TEMP", "TMP")}
-    launch = ["-m", "az_mpi", "launch", "--np", 2, "--", "--config_file", SMOKE, "--logdir", "/var/tmp/none/run"]
-    done = with_tmpfs("/tmp", "64k", [sys.executable, *launch], environment, full=True)
-    assert done.returncode == 2 and done.stdout == "" and "/tmp, where mpirun keeps its files" in done.stderr
+def test_launch_and_doctor_tell_of_a_full_tmp_before_mpirun_fails_on_it(tmp_path):
+    """A folder of its own stands for /tmp, which may hold this checkout."""
+    little = tmp_path / "tmp"
+    little.mkdir()
+    environment = dict(os.environ, TMPDIR=str(little))
+    launch = ["-m", "az_mpi", "launch", "--np", 2, "--", "--config_file", SMOKE, "--logdir", tmp_path / "run"]
+    done = with_tmpfs(little, "64k", [sys.executable, *launch], environment, full=True)
+    assert done.returncode == 2 and done.stdout == "" and f"{little}, where mpirun keeps its files" in done.stderr
     assert "No space left on device (0 KiB free)" in done.stderr and "export TMPDIR=DIR" in done.stderr
-    doctor = [sys.executable, "-m", "az_mpi", "doctor", "--logdir", "/var/tmp/none/runs"]
-    done = with_tmpfs("/tmp", "64k", doctor, environment, full=True)
+    doctor = [sys.executable, "-m", "az_mpi", "doctor", "--logdir", tmp_path / "runs"]
+    done = with_tmpfs(little, "64k", doctor, environment, full=True)
     said = " ".join(done.stdout.split())
-    assert done.returncode == 1 and "problem" in said and "/tmp, where mpirun keeps its files" in said
+    assert done.returncode == 1 and "problem" in said and f"{little}, where mpirun keeps its files" in said
