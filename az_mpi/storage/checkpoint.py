@@ -250,7 +250,7 @@ def check_fits(path: Path, found: Checkpoint, ours: Tensors | None) -> None:
     if lines:
         more = [f"... and {len(lines) - SHOWN_MAX} more"] if len(lines) > SHOWN_MAX else []
         raise Refusal("\n  ".join([
-            f"--logdir {path.parent.parent}: checkpoint {path} is whole, but of another network; it was left there",
+            f"--logdir {path.parent.parent}: checkpoint {path} is whole, but is another network's; it stays there",
             *lines[:SHOWN_MAX], *more,
             f"it is probably another run's: move it out of {path.parent} and put this run's own back;",
             "without one, --without_checkpoint begins again with new weights and the games that are stored;",

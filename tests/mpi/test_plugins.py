@@ -159,4 +159,4 @@ def test_rules_that_break_in_play_end_the_job_with_status_2(run_dist, tmp_path, 
     (tmp_path / "own.py").write_text(WRONG_LATER.format(method=method, more=more, wrong=wrong))
     done = run_dist(status=2)
     assert "Traceback" not in done.stderr and said in done.stderr
-    assert f"the game tictactoe: {method} " in done.stderr and "in this state:" in done.stderr
+    assert f"the game tictactoe: {method} " in done.stderr and "in this state, player" in done.stderr

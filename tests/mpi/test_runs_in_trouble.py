@@ -178,7 +178,7 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, 
     assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 
-def test_checkpoints_that_are_gone_or_of_another_network_do_not_begin_a_run_anew(run_dist, whole_runs, tmp_path):
+def test_checkpoints_that_are_gone_or_of_another_network_do_not_start_a_run_again(run_dist, whole_runs, tmp_path):
     whole_runs(2, tmp_path / "run")
     run_dist(1, tmp_path / "other", *SMALL, "--set", "network.channels=16", "--set", "iterations=1")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
