@@ -102,7 +102,7 @@ def test_kernels_are_kept_where_this_user_may_write(tmp_path):
     package, home, temporary = tmp_path / "az_mpi", tmp_path / "home", tmp_path / "tmp"
     (package / "core").mkdir(parents=True)
     temporary.mkdir()
-    for name in ("__init__", "core/__init__", "core/kernel_cache", "core/printing"):
+    for name in ("__init__", "core/__init__", "core/exit_codes", "core/kernel_cache", "core/printing"):
         (package / f"{name}.py").write_text((ROOT / "az_mpi" / f"{name}.py").read_text())
     where = {"XDG_CACHE_HOME": home, "TMPDIR": temporary}
     assert cache_folder(package, NUMBA_CACHE_DIR=tmp_path / "given", **where) == tmp_path / "given"

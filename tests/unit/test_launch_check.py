@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from az_mpi import __version__
 from az_mpi.core.host_facts import HostFacts
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import check, host_probe, hosts
@@ -99,7 +100,7 @@ TROUBLE = {
     "torch": (r"torch is 1.0\u001b[2J, here ", "install the same on every host"),
     "python": ("python is 3.9.1, here 3.", "install the same on every host"),
     "mpi": ("mpirun is mpirun (Open MPI) 4.1.4, here mpirun (Open MPI) ", "install the same on every host"),
-    "version": (f"az_mpi is 0.0.9 in {ROOT}, here 0.", "the same path and content"),
+    "version": (f"az_mpi is 0.0.9 in {ROOT}, here {__version__}", "the same path and content"),
     "content": (f"other sources in {ROOT}: az_mpi/loop.py", "bring both to the same commit"),
     "absent": ("az_mpi is missing", "the same path and content"),
     "elsewhere": ("the run's folder: another folder", "a file system that every host shares"),
