@@ -222,7 +222,7 @@ def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, 
 def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):
     """The only trainer dies, of which there is no copy, and no checkpoint is whole: the run does not start again."""
     folder = tmp_path / "run"
-    process = start(3, "--games_num", 4000, "--set", "iterations=2", "--max_steps", 9000, "--set", "train.ranks=1",
+    process = start(3, "--games_num", 12_000, "--set", "iterations=2", "--max_steps", 9000, "--set", "train.ranks=1",
                     "--set", "train.replay_ratio=0.1", "--set", "fault.copy_every=0")
     wait_for(said(folder, "iteration 2 of 2"), process)
     wait_for(lambda: list((folder / "games").glob("000001*.h5")), process)
