@@ -160,3 +160,25 @@ def test_rules_that_break_in_play_end_the_job_with_status_2(run_dist, tmp_path, 
     done = run_dist(status=2)
     assert "Traceback" not in done.stderr and said in done.stderr
     assert f"the game tictactoe: {method} " in done.stderr and "in this state, player" in done.stderr
+
+
+ONE_RANK_FAILS = """
+import sys
+from az_mpi.core.arguments import Parser
+from az_mpi.core.problems import OwnCodeError
+from az_mpi.mpi.on_ranks import on_ranks
+
+def do(world, given):
+    if world.rank == 1:
+        raise OwnCodeError("the rules are broken here")
+    world.barrier()
+
+sys.exit(on_ranks(Parser("probe", "about"), [], do))
+"""
+
+
+def test_a_command_ends_on_all_ranks_if_a_users_code_fails_on_one(mpirun):
+    """Such as a match: the others wait in a collective, which the failing rank never reaches."""
+    done = mpirun(2, "-c", ONE_RANK_FAILS, status=2, timeout=60)
+    assert "rank 1 of 2" in done.stderr and "the rules are broken here" in done.stderr
+    assert "Traceback" not in done.stderr
