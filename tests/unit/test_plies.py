@@ -12,6 +12,8 @@ from az_mpi.evaluate import arena, solver
 from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
 from az_mpi.games.random_games import random_games
+from az_mpi.network.cache import CachedEvaluator
+from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluator, RolloutEvaluator, UniformEvaluator
 from az_mpi.search import make_search, puct
 from az_mpi.selfplay.player import Player
@@ -145,3 +147,17 @@ def test_a_search_of_ones_own_may_reset_without_plies(monkeypatch):
     search.reset(np.arange(2), game.initial(2), np.zeros(2, np.uint64), np.array([1, 4]))
     search.run(np.arange(2))
     assert search.trees.root_ply.tolist() == [1, 4] and search.done(np.arange(2)).all()
+
+
+class Narrow(Engine):
+    """As an engine of a user's own that returns one logit too few for each position."""
+
+    def evaluate(self, planes):
+        return {"policy": np.zeros((len(planes), 1), np.float32), "value": np.zeros(len(planes), np.float32)}
+
+
+def test_what_an_engine_returns_in_another_shape_is_refused_before_it_is_remembered():
+    game = Corridor()
+    evaluate = CachedEvaluator(game, Narrow(), num_bytes=2**16)
+    with pytest.raises(OwnCodeError, match=r"Narrow returned logits \(1, 1\), value \(1,\) for 1 states"):
+        evaluate(game.initial(1))
