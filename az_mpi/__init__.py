@@ -44,7 +44,7 @@ def _cache_folder():
 def __getattr__(name: str) -> Any:
     """Import `load_player`, and with it torch, only when it is used."""
     if name == "load_player":
-        from az_mpi.play.loaded_player import load_player
+        from az_mpi.player.loaded_player import load_player
 
         return load_player
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,27 +11,27 @@ import shlex
 from az_mpi.core.problems import Refusal
 from az_mpi.mpi.control_channel import Total
 from az_mpi.mpi.peers import PeerLost
-from az_mpi.report import page
-from az_mpi.report.console import ProgressBar
-from az_mpi.run import archive, evaluations, exchange, iteration_report, learning, recovery, resume, weights
+from az_mpi.report import html_report
+from az_mpi.run import archive, evaluation_phase, exchange, iteration_report, recovery, resume, training_phase, weights
 from az_mpi.run.state import Run
 from az_mpi.selfplay import quota
 from az_mpi.selfplay.record import Record
+from az_mpi.telemetry.console import ProgressBar
 
 
 def train(run: Run) -> None:
     """Train until the run is complete; if it already is, say so. Raises Stopped if a signal asked to stop."""
     resumed = resume.restore(run, set_aside=True)
     run.mark()
-    if resumed and finished(run) and evaluations.is_done(run):
+    if resumed and finished(run) and evaluation_phase.is_done(run):
         return already_complete(run)
     if resumed:
         resume.resume(run)
     while True:
         try:
-            if evaluation_due(run) and not evaluations.is_done(run):
+            if evaluation_due(run) and not evaluation_phase.is_done(run):
                 resume.leave_if_unwritable(run)  # an evaluation that is not stored would be due again and again
-                evaluations.evaluate(run, functools.partial(answer, run))
+                evaluation_phase.evaluate(run, functools.partial(answer, run))
             elif not finished(run):
                 iteration(run)
             else:
@@ -51,7 +51,7 @@ def iteration(run: Run) -> None:
         play(run)
         progress.phase = "train"
     with timers("train"):
-        outcome = learning.learn(run, functools.partial(save_now, run))
+        outcome = training_phase.learn(run, functools.partial(save_now, run))
     if outcome.stop or outcome.failure:
         resume.leave(run, outcome.failure)
     with timers("broadcast"):
@@ -146,7 +146,7 @@ def evaluation_due(run: Run) -> bool:
 def already_complete(run: Run) -> None:
     """Log that there is nothing to do; let root write the report if it is missing."""
     run.report.say("%s is complete: %s. Nothing to do.", run.setup.folder, run.how_far())
-    if run.world.is_root and not (run.setup.folder / page.NAME).exists():
+    if run.world.is_root and not (run.setup.folder / html_report.NAME).exists():
         show(run)
 
 
@@ -154,7 +154,7 @@ def complete(run: Run) -> None:
     """Let root write the report and log that the run is complete. If root dies meanwhile, the next root does."""
     if run.world.is_root:
         show(run)
-    run.report.say("complete: %s; report in %s", run.how_far(), run.setup.folder / page.NAME)
+    run.report.say("complete: %s; report in %s", run.how_far(), run.setup.folder / html_report.NAME)
     run.report.say("to play against it: python -m az_mpi play %s", shlex.quote(str(run.setup.folder)))
     run.world.barrier()
 
@@ -162,7 +162,7 @@ def complete(run: Run) -> None:
 def show(run: Run) -> None:
     """Write the report. If that fails, the run is complete all the same."""
     try:
-        page.write(run.setup.folder, complete=True)
+        html_report.write(run.setup.folder, complete=True)
     except Exception as error:
         expected = isinstance(error, (OSError, Refusal))
         run.report.logger.warning("the report could not be written: %s; python -m az_mpi report %s tries again", error,

@@ -24,12 +24,12 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi import agreement, named_hosts, placement
 from az_mpi.mpi.alone import Alone
 from az_mpi.mpi.world import World
-from az_mpi.report.console import ProgressBar
-from az_mpi.run import evaluations, exchange, kernels, resume, weights
+from az_mpi.run import evaluation_phase, exchange, kernels, resume, weights
 from az_mpi.run.setup import assemble, check_room, prepare_play
 from az_mpi.selfplay import quota
 from az_mpi.storage import checkpoint, lock, run_folder, segment
 from az_mpi.storage.run_folder import RunFolderError
+from az_mpi.telemetry.console import ProgressBar
 
 
 def train(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
@@ -122,8 +122,8 @@ def _train(run):
 def eval(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
     """Evaluate a run's newest network as `evaluate` in its configuration says; print the result as one JSON object."""
     run = _open(arguments, config, world, requests)
-    best = evaluations.load_best(run, before=run.progress.iteration)
-    result = evaluations.measure(run, best)
+    best = evaluation_phase.load_best(run, before=run.progress.iteration)
+    result = evaluation_phase.measure(run, best)
     if world.is_root:
         print_result(json.dumps(result))
 

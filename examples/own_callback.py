@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from az_mpi.report.callbacks import Callback
+from az_mpi.telemetry.callbacks import Callback
 
 
 class Openings(Callback):

@@ -2,7 +2,7 @@
 
 import csv
 
-from az_mpi.report.sinks import Sink
+from az_mpi.telemetry.sinks import Sink
 
 COLUMNS = ("iteration", "games_num", "games_per_s", "positions_num", "steps_num", "policy_loss", "value_loss", "play_s",
            "train_s")  # fmt: skip

@@ -243,7 +243,7 @@ OPPONENTS = Registry("evaluate.opponents", "az_mpi.evaluate.opponents:Opponent",
     "random": "az_mpi.evaluate.opponents:random_moves",
     "rollout": "az_mpi.evaluate.opponents:rollout",
     "uci": "az_mpi.evaluate.engine_opponents:UciPlayer",
-    "zoo:NAME": "az_mpi.play.sides:of_zoo",
+    "zoo:NAME": "az_mpi.evaluate.sides:of_zoo",
 })  # fmt: skip
 SOLVERS = Registry("evaluate.solver", "az_mpi.evaluate.solver:Solver", "game", {
     "auto": "az_mpi.evaluate.solver:of_game",
@@ -252,8 +252,8 @@ SOLVERS = Registry("evaluate.solver", "az_mpi.evaluate.solver:Solver", "game", {
     "othello": "az_mpi.evaluate.compiled_solvers:OthelloEndings",
     "hex": "az_mpi.evaluate.compiled_solvers:SmallHex",
 })  # fmt: skip
-SINKS = Registry("report.sinks", "az_mpi.report.sinks:Sink", "folder attempt", {
-    "jsonl": "az_mpi.report.sinks:JsonLines",
-    "tensorboard": "az_mpi.report.sinks:TensorBoard",
+SINKS = Registry("report.sinks", "az_mpi.telemetry.sinks:Sink", "folder attempt", {
+    "jsonl": "az_mpi.telemetry.sinks:JsonLines",
+    "tensorboard": "az_mpi.telemetry.sinks:TensorBoard",
 })  # fmt: skip
-CALLBACKS = Registry("callbacks", "az_mpi.report.callbacks:Callback", "folder rank game", {})
+CALLBACKS = Registry("callbacks", "az_mpi.telemetry.callbacks:Callback", "folder rank game", {})

@@ -17,7 +17,7 @@ from az_mpi.core.printing import environment_rank, print_once
 from az_mpi.core.problems import Refusal, is_on_every_rank
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
-from az_mpi.report import console
+from az_mpi.telemetry import console
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World

@@ -27,13 +27,13 @@ from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_games
 from az_mpi.mpi import host_memory, named_hosts, placement, root_host
 from az_mpi.mpi.world import World
-from az_mpi.report import console
 from az_mpi.run import kernels
 from az_mpi.run.setup import assemble, check_room
 from az_mpi.run.state import Run
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage.checkpoint import Progress
+from az_mpi.telemetry import console
 from az_mpi.train.replay import Samples, sample_dtype
 
 RANDOM_GAMES = 256

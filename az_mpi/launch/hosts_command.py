@@ -11,7 +11,7 @@ from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch.hosts import parse
 from az_mpi.launch.request_files import RequestFiles
-from az_mpi.report import status_command
+from az_mpi.telemetry import status_command
 
 PROG = "python -m az_mpi hosts"
 ABOUT = "Show the hosts of a run that launch supervises; add and remove hosts while it runs."

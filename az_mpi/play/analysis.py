@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from az_mpi.games.vertices import Vertices
-    from az_mpi.play.session import Session
+    from az_mpi.player.session import Session
 
 INTERVAL_S, INTERVAL_MIN_S = 1.0, 0.01
 MOVES_MAX = 1000

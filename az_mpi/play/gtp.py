@@ -13,10 +13,10 @@ from az_mpi import __version__
 from az_mpi.play import analysis
 from az_mpi.play.drawing import draw
 from az_mpi.play.gtp_arguments import ANY, COLOURS, colour, number, whole
-from az_mpi.play.limits import Clock, Limit
 from az_mpi.play.line_engine import LineEngine, Serving, serve
 from az_mpi.play.loading import LoadingFailed
 from az_mpi.play.options import make_parser
+from az_mpi.player.limits import Clock, Limit
 
 if TYPE_CHECKING:
     from az_mpi.games.vertices import Vertices

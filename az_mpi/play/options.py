@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from az_mpi.core.arguments import Parser, count, positive
 from az_mpi.core.exit_codes import DONE
-from az_mpi.play.limits import Limit
-from az_mpi.play.network_paths import find_network
+from az_mpi.player.limits import Limit
+from az_mpi.player.network_paths import find_network
 
 if TYPE_CHECKING:
-    from az_mpi.play.session import Session
+    from az_mpi.player.session import Session
 
 
 def make_parser(prog: str, about: str, epilog: str, timed: bool = True) -> Parser:
@@ -46,8 +46,8 @@ def open_session(given: argparse.Namespace, untruncated: bool = False) -> "tuple
     """Return (a new game against the network that the options name, the limit that they set: none if they set none).
     untruncated: of `Game.untruncated`. Says on standard error what it loads. Raises Refusal."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
-    from az_mpi.play.loaded_player import LoadedPlayer, load_player
-    from az_mpi.play.session import ready_session
+    from az_mpi.player.loaded_player import LoadedPlayer, load_player
+    from az_mpi.player.session import ready_session
 
     player = load_player(find_network(given.run, given.checkpoint))
     if untruncated:

@@ -7,10 +7,10 @@ import numpy as np
 
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal
-from az_mpi.play.loaded_player import load_player
-from az_mpi.play.network_paths import find_network
-from az_mpi.play.session import Session, ready_session
 from az_mpi.play.web_game import WebGame
+from az_mpi.player.loaded_player import load_player
+from az_mpi.player.network_paths import find_network
+from az_mpi.player.session import Session, ready_session
 from az_mpi.storage import segment
 
 SEGMENTS, GAMES = 3, 60  # of the newest, that are listed

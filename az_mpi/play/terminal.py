@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from az_mpi.core import files
 from az_mpi.core.problems import escape
 from az_mpi.play.drawing import draw
-from az_mpi.play.limits import Limit
 from az_mpi.play.options import make_parser, open_session
+from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
-    from az_mpi.play.session import Session
+    from az_mpi.player.session import Session
 
 PROG = "python -m az_mpi play"
 ABOUT = "Play against the network of a run in the terminal."

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from az_mpi import __version__
 from az_mpi.core.registry import parse
-from az_mpi.play.limits import Limit
 from az_mpi.play.line_engine import LineEngine, Serving, serve
 from az_mpi.play.loading import LoadingFailed
 from az_mpi.play.options import make_parser
+from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
     from az_mpi.games.uci_moves import Moves

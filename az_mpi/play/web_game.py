@@ -17,8 +17,8 @@ import numpy as np
 
 from az_mpi.games.base import Board
 from az_mpi.games.uci_moves import uci_moves
-from az_mpi.play.limits import Limit
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 
 SLICE_S = 0.1  # of thinking, between two looks for something to do
 PUBLISH_S = 0.25  # between two states while it thinks

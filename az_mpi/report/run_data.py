@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from az_mpi.config import load as configuration
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal, escape
-from az_mpi.report import metrics
 from az_mpi.report.chart import Series
-from az_mpi.report.summary import loss_names
 from az_mpi.storage import plugin_sources, run_folder
+from az_mpi.telemetry import metrics
+from az_mpi.telemetry.summary import loss_names
 
 
 class RunData(NamedTuple):

@@ -3,8 +3,8 @@
 from typing import Any
 
 from az_mpi.mpi import host_memory
-from az_mpi.report.summary import iteration_line, losses_text
 from az_mpi.run.state import Run
+from az_mpi.telemetry.summary import iteration_line, losses_text
 
 
 def report(run: Run, steps_num: int) -> None:

@@ -16,14 +16,14 @@ from az_mpi.mpi import placement
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.peers import PeerLost
 from az_mpi.network import resnet
-from az_mpi.report import console
-from az_mpi.report.metrics import Metrics
 from az_mpi.run import archive, exchange, resume, weights
 from az_mpi.run.setup import make_backend, make_report, say_ranks
 from az_mpi.run.state import Run, Training
 from az_mpi.selfplay.record import Record
 from az_mpi.storage import checkpoint, lock, run_folder
 from az_mpi.storage.checkpoint import Checkpoint, Progress
+from az_mpi.telemetry import console
+from az_mpi.telemetry.metrics import Metrics
 
 
 def recover(run: Run) -> None:

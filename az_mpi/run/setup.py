@@ -23,16 +23,16 @@ from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
 from az_mpi.network.cache import CachedEvaluator
-from az_mpi.report import console
-from az_mpi.report.callbacks import Callbacks
-from az_mpi.report.metrics import Metrics, Timers
-from az_mpi.report.status import Status
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing, Report, Run, Setup, Training
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.storage import run_folder
 from az_mpi.storage.writer import Writer
+from az_mpi.telemetry import console
+from az_mpi.telemetry.callbacks import Callbacks
+from az_mpi.telemetry.metrics import Metrics, Timers
+from az_mpi.telemetry.status import Status
 from az_mpi.train import backends, optimizer
 
 

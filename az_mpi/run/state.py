@@ -21,16 +21,16 @@ from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.world import World
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluator
-from az_mpi.report.callbacks import Callbacks
-from az_mpi.report.counters import Counters
-from az_mpi.report.metrics import Metrics, Timers
-from az_mpi.report.status import Status
 from az_mpi.run import partner_checkpoint
 from az_mpi.run.partner_checkpoint import PartnerCheckpoint
 from az_mpi.run.run_files import RunFiles
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import Record
 from az_mpi.storage.checkpoint import Progress
+from az_mpi.telemetry.callbacks import Callbacks
+from az_mpi.telemetry.counters import Counters
+from az_mpi.telemetry.metrics import Metrics, Timers
+from az_mpi.telemetry.status import Status
 from az_mpi.train.backends import Backend
 from az_mpi.train.learner import Learner
 from az_mpi.train.replay import Replay

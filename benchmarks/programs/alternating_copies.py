@@ -9,10 +9,10 @@ import sys
 import time
 
 import run_dist
-from az_mpi.run import learning
+from az_mpi.run import training_phase
 
 
-def learn(run, save, function=learning.learn):
+def learn(run, save, function=training_phase.learn):
     """Train, in even iterations without copies. No rank is lost here, so that nothing is asked of the older ones."""
     training, counters, copies = run.training, run.report.counters, run.progress.iteration % 2 == 1
     partner, begun, before = training.partner, time.perf_counter(), counters.meanwhile_num
@@ -28,5 +28,5 @@ def learn(run, save, function=learning.learn):
 
 
 if __name__ == "__main__":
-    learning.learn = learn
+    training_phase.learn = learn
     sys.exit(run_dist.main(sys.argv[2:]))

@@ -99,7 +99,7 @@ def test_a_compiled_game_trains_by_its_file_then_as_a_module_and_from_the_runs_o
 
 
 def test_a_callback_or_sink_that_is_written_wrongly_is_refused_before_play(run_dist, tmp_path):
-    (tmp_path / "own.py").write_text("from az_mpi.report.callbacks import Callback\nclass Seen(Callback):\n"
+    (tmp_path / "own.py").write_text("from az_mpi.telemetry.callbacks import Callback\nclass Seen(Callback):\n"
                                      "    def __init__(self, every):\n        pass\n")
     for arguments, said in (("", "Seen needs every"), ("(evry=3)", "did you mean every?")):
         done = run_dist("--set", f'callbacks=["{tmp_path}/own.py:Seen{arguments}"]', status=2, game="tictactoe")

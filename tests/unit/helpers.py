@@ -16,7 +16,7 @@ from az_mpi.games.base import Game
 from az_mpi.network import resnet
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluator
-from az_mpi.play.loaded_player import LoadedPlayer
+from az_mpi.player.loaded_player import LoadedPlayer
 from az_mpi.search import make_search
 from az_mpi.storage import checkpoint, run_folder
 

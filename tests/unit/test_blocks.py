@@ -13,11 +13,11 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.core.problems import ConfigError, Refusal
 from az_mpi.core.registry import BLOCKS
+from az_mpi.export import export_command
 from az_mpi.network import engines, resnet
 from az_mpi.network.engines import int8
 from az_mpi.network.engines.openvino_engine import Int8Engine
-from az_mpi.play import trained_network
-from az_mpi.play.export import export_command
+from az_mpi.player import trained_network
 
 KINDS = BLOCKS.names
 each_kind = pytest.mark.parametrize("kind", KINDS)

@@ -6,12 +6,12 @@ from helpers import make_config, play_games
 from az_mpi import games
 from az_mpi.core import registry
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.report.callbacks import Callbacks
 from az_mpi.selfplay.player import Player
+from az_mpi.telemetry.callbacks import Callbacks
 
 TICTACTOE = games.make("tictactoe")
 OWN = """
-from az_mpi.report.callbacks import Callback
+from az_mpi.telemetry.callbacks import Callback
 
 class Notes(Callback):
     heard = []

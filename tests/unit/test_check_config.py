@@ -70,7 +70,7 @@ def test_a_program_that_only_this_host_lacks_is_a_remark():
 def test_callbacks_are_loaded_but_not_made(tmp_path):
     """Their constructors may begin something that belongs to a run."""
     file = tmp_path / "mine.py"
-    file.write_text("from az_mpi.report.callbacks import Callback\n\n\nclass Mine(Callback):\n"
+    file.write_text("from az_mpi.telemetry.callbacks import Callback\n\n\nclass Mine(Callback):\n"
                     "    def __init__(self):\n        raise SystemExit('made')\n")
     assert modes.check(config(callbacks=[f"{file}:Mine"])) == []
     with pytest.raises(Refusal, match="Other is no class there|Other is no subclass"):

@@ -6,8 +6,8 @@ from helpers import Ways
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
-from az_mpi.doctor import check_game
 from az_mpi.games.base import after
+from az_mpi.plan import check_game
 
 BROKEN = """
 from az_mpi.games import connect4

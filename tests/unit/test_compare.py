@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi.compare import compare_command, figures, jobs, variants
-from az_mpi.compare.compare_command import main
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate import rating
 from az_mpi.evaluate.arena import MatchResult
 from az_mpi.launch import hosts
+from az_mpi.plan import compare_command, figures, jobs, variants
+from az_mpi.plan.compare_command import main
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from az_mpi.report import console, summary
+from az_mpi.telemetry import console, summary
 
 
 class Lines(logging.Handler):
@@ -79,7 +79,7 @@ def test_the_launchers_output_decides_whether_there_is_a_terminal(launched):
 
 def test_a_bar_is_drawn_on_a_terminal_even_of_unknown_size():
     program = (
-        "import logging; from az_mpi.report.console import ProgressBar\n"
+        "import logging; from az_mpi.telemetry.console import ProgressBar\n"
         "bar = ProgressBar(logging.Logger('test'), True, 'self-play', 'games'); bar.update(0, 8); bar.update(4, 8)\n"
         "bar.bar.refresh()"
     )

@@ -3,8 +3,8 @@
 import numpy as np
 
 from az_mpi import games
-from az_mpi.report.counters import Counters
 from az_mpi.selfplay.record import Record
+from az_mpi.telemetry.counters import Counters
 
 TICTACTOE = games.make("tictactoe")
 

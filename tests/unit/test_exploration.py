@@ -20,9 +20,9 @@ from helpers import (
 
 from az_mpi import games
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.report.counters import resign_tests
 from az_mpi.search import streams
 from az_mpi.selfplay.player import Player, weights_by_surprise
+from az_mpi.telemetry.counters import resign_tests
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 CAPS = {"simulations": 30, "fast_simulations": 6, "full_share": 0.25}

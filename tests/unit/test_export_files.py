@@ -13,11 +13,11 @@ from helpers import make_config, make_run, positions, trained
 from az_mpi import __main__, __version__, games
 from az_mpi.config.schema import Evaluate
 from az_mpi.core.problems import Refusal
+from az_mpi.export import export_command, standalone_page
 from az_mpi.games.base import described_planes
-from az_mpi.network import graph
-from az_mpi.play import trained_network
-from az_mpi.play.export import export_command, onnx_file, web_page
-from az_mpi.play.loaded_player import load_player
+from az_mpi.network import graph, onnx_file
+from az_mpi.player import trained_network
+from az_mpi.player.loaded_player import load_player
 
 NETWORK = {"blocks": 2, "channels": 16}
 
@@ -91,7 +91,7 @@ def test_a_file_thinks_as_the_matches_and_finds_a_users_files_beside_it(tmp_path
     config = trained_network.read(tmp_path / "elsewhere" / "network.onnx").config
     assert config.network.heads[2] == f"{tmp_path}/elsewhere/own_head.py:MovesLeft"
     assert config.search.simulations == 70
-    assert web_page.pack(network, *graph.operations(network.network))["settings"]["simulations"] == 70
+    assert standalone_page.pack(network, *graph.operations(network.network))["settings"]["simulations"] == 70
 
 
 @pytest.mark.parametrize("heads", [("policy", "value"), ("policy", "wdl")])
@@ -114,7 +114,7 @@ def test_torchscript_has_the_same_outputs_at_every_batch():
     about = json.loads(extra["about.json"])
     texts, rows = described_planes(network.game)
     assert (about["game"], json.loads(about["planes"]), json.loads(about["planes_rows"])) == ("connect4", texts, rows)
-    said = web_page.pack(network, *graph.operations(found("connect4").network))["about"]
+    said = standalone_page.pack(network, *graph.operations(found("connect4").network))["about"]
     assert (said["planes"], said["planes_rows"]) == (texts, rows)
     for batch in (1, 4, 64):
         planes = torch.from_numpy(network.game.planes(positions(batch, network.game))).float()

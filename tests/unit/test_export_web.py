@@ -11,13 +11,13 @@ from helpers import loaded_player, make_config, trained, untrained
 from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import BLOCKS
+from az_mpi.export import export_command, standalone_page
 from az_mpi.network import graph
 from az_mpi.network.engines.torch_engine import TorchEngine
-from az_mpi.play import trained_network
-from az_mpi.play.export import export_command, web_page
-from az_mpi.play.limits import Limit
-from az_mpi.play.loaded_player import LoadedPlayer
-from az_mpi.play.session import Session
+from az_mpi.player import trained_network
+from az_mpi.player.limits import Limit
+from az_mpi.player.loaded_player import LoadedPlayer
+from az_mpi.player.session import Session
 
 pytestmark = [needs_browser, pytest.mark.process]
 
@@ -56,13 +56,13 @@ def found(game, heads=("policy", "value"), make=trained, simulations=40, seed=3,
 
 
 def packed(network):
-    return web_page.pack(network, *graph.operations(network.network))
+    return standalone_page.pack(network, *graph.operations(network.network))
 
 
 def in_worker(browser, rules, script, **values):
     """Return what a function body returns that sees what the page's worker sees, and these values."""
     given = "".join(f"const {name} = {json.dumps(value)};" for name, value in values.items())
-    body = f"{web_page.script(rules)}\n{given}\nreturn JSON.stringify((() => {{ {script} }})());"
+    body = f"{standalone_page.script(rules)}\n{given}\nreturn JSON.stringify((() => {{ {script} }})());"
     return json.loads(browser.run(f"(() => {{ {body} }})()"))
 
 
@@ -107,7 +107,8 @@ def test_the_rules_are_those_in_python(browser, name):
     game, rng = games.make(name), np.random.default_rng(5)
     expected = [random_game(game, rng) for _ in range(3 if game.max_plies > 100 else 12)]
     actions = [[row["action"] for row in rows[1:]] for rows in expected]
-    rules = in_worker(browser, web_page.spec(game)["rules"], RULES, spec=web_page.spec(game), actions=actions)
+    spec = standalone_page.spec(game)
+    rules = in_worker(browser, spec["rules"], RULES, spec=spec, actions=actions)
     for mine, theirs in zip(expected, rules):
         for ply, (row, other) in enumerate(zip(mine, theirs)):
             for key in row:
@@ -154,7 +155,8 @@ def test_searches_with_equal_evaluations_are_equal_visit_by_visit(browser, name)
     """A new network says 0 for all: every choice of the search is then a tie, or by exact numbers."""
     network, rng = found(name, make=untrained), np.random.default_rng(1)
     moves, states = openings(network.game, 4, rng)
-    rows = in_worker(browser, web_page.spec(network.game)["rules"], SEARCHES, packed=packed(network), actions=moves,
+    spec = standalone_page.spec(network.game)
+    rows = in_worker(browser, spec["rules"], SEARCHES, packed=packed(network), actions=moves,
                      simulations=300)  # fmt: skip
     player = loaded_player(name)  # its evaluations are all 0, too
     for state, row in zip(states, rows):
@@ -173,7 +175,7 @@ def test_the_network_and_its_moves_are_those_of_the_python_player(browser, name,
     network, rng = found(name, heads), np.random.default_rng(2)
     game, player = network.game, player_of(network)
     moves, states = openings(game, 4, rng)
-    rules = web_page.spec(game)["rules"]
+    rules = standalone_page.spec(game)["rules"]
     rows = in_worker(browser, rules, SEARCHES, packed=packed(network), actions=moves, simulations=60)
     with torch.inference_mode():
         outputs = network.network(torch.from_numpy(game.planes(states)).float())
@@ -342,4 +344,4 @@ def test_a_page_is_one_file_that_loads_nothing(opened, browser):
 def test_games_without_rules_in_javascript_are_refused():
     for name in ("openspiel:oware", "examples/own_game.py:Hex(size=4)"):
         with pytest.raises(Refusal, match="no rules in JavaScript"):
-            web_page.spec(games.make(name))
+            standalone_page.spec(games.make(name))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from az_mpi import games
-from az_mpi.doctor.check_game import planes_of
 from az_mpi.games import connect4
 from az_mpi.games.base import NOT_DESCRIBED, after, described_planes
 from az_mpi.games.random_games import random_games
+from az_mpi.plan.check_game import planes_of
 
 PAGE = Path(__file__).parents[2] / "docs/games.md"
 NATIVE = ("connect4", "tictactoe", "mnk(m=4,n=3,k=3)", "othello", "hex(size=5)", "hex(size=5,swap=True)",

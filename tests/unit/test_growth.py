@@ -14,7 +14,7 @@ from az_mpi.config.load import changes
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import BLOCKS
 from az_mpi.network import resnet
-from az_mpi.play import trained_network
+from az_mpi.player import trained_network
 from az_mpi.run.weights import check_growth, grown
 from az_mpi.storage import checkpoint, run_folder
 from az_mpi.train import backends

@@ -12,11 +12,11 @@ from helpers import make_run
 from az_mpi import games
 from az_mpi.__main__ import main
 from az_mpi.core.problems import Refusal
-from az_mpi.evaluate import rating
+from az_mpi.evaluate import ladder, rating
 from az_mpi.games.base import legal_words, positions
 from az_mpi.games.random_games import random_actions
-from az_mpi.play import game_records, ladder
-from az_mpi.play.game_records import GameRecord
+from az_mpi.records import game_records
+from az_mpi.records.game_records import GameRecord
 
 TICTACTOE = games.make("tictactoe")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from az_mpi.config import schema as models
-from az_mpi.report import console, metrics, sinks
-from az_mpi.report.metrics import Metrics, Timers
-from az_mpi.report.sinks import flat
+from az_mpi.telemetry import console, metrics, sinks
+from az_mpi.telemetry.metrics import Metrics, Timers
+from az_mpi.telemetry.sinks import flat
 
 PLAIN, WITH_TENSORBOARD = models.Report(tensorboard=False), models.Report()
 
@@ -99,7 +99,7 @@ def test_tensorboard_has_the_numbers_by_their_dotted_names(tmp_path):
 
 
 OWN = """
-from az_mpi.report.sinks import Sink
+from az_mpi.telemetry.sinks import Sink
 
 class Lines(Sink):
     def __init__(self, folder, attempt, name, fails_at=None):

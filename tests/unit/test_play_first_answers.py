@@ -13,8 +13,8 @@ from helpers import make_run
 from az_mpi import games
 from az_mpi.__main__ import main as program
 from az_mpi.core.registry import GAMES
-from az_mpi.play import network_paths
 from az_mpi.play.uci import variant_named
+from az_mpi.player import network_paths
 
 pytestmark = pytest.mark.process
 

@@ -10,8 +10,8 @@ import pytest
 from gtp_channel import GO, Channel
 
 from az_mpi import __version__
-from az_mpi.play.limits import Limit
 from az_mpi.play.lines import LINE_BYTES_MAX
+from az_mpi.player.limits import Limit
 
 
 def talk(text, game=GO):

@@ -7,7 +7,7 @@ import pytest
 from gtp_channel import QUICK, Channel
 
 from az_mpi.games.base import after
-from az_mpi.play.limits import Limit
+from az_mpi.player.limits import Limit
 
 
 def test_a_game_of_go():

@@ -7,10 +7,10 @@ import pytest
 from browser import Browser, needs_browser
 from helpers import loaded_player
 
-from az_mpi.play import web, web_game
-from az_mpi.play.limits import Limit
-from az_mpi.play.session import Session
+from az_mpi.play import web_game, web_server
 from az_mpi.play.web_game import WebGame
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 
 pytestmark = [needs_browser, pytest.mark.process]
 
@@ -31,7 +31,7 @@ def opened(browser, monkeypatch):
     def open_page(name, moves="", humans=(0,)):
         game = WebGame(lambda _: Session(loaded_player(name)), "newest", Limit(1), {"run": "x", "checkpoints": []}, {})
         game.is_analysing, game.humans = False, {0, 1}
-        server = web.Server(("127.0.0.1", 0))
+        server = web_server.Server(("127.0.0.1", 0))
         server.game = game
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         servers.append(SimpleNamespace(game=game, server=server, thread=thread))

@@ -7,11 +7,11 @@ from helpers import loaded_player, make_run
 from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import positions
-from az_mpi.play import session as module
-from az_mpi.play.limits import Clock, Limit
-from az_mpi.play.loaded_player import load_player
-from az_mpi.play.network_paths import find_network
-from az_mpi.play.session import Session
+from az_mpi.player import session as module
+from az_mpi.player.limits import Clock, Limit
+from az_mpi.player.loaded_player import load_player
+from az_mpi.player.network_paths import find_network
+from az_mpi.player.session import Session
 
 
 def begun(game, *moves, **settings):

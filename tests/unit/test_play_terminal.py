@@ -18,8 +18,8 @@ from az_mpi.__main__ import main as program
 from az_mpi.games.base import Board
 from az_mpi.play import terminal
 from az_mpi.play.drawing import draw
-from az_mpi.play.limits import Limit
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 
 ROOT = Path(__file__).parents[2]
 

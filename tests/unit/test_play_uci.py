@@ -14,10 +14,10 @@ import pytest
 from helpers import engine_process, loaded_player, make_run
 
 from az_mpi.play import uci
-from az_mpi.play.limits import Limit
 from az_mpi.play.line_engine import Serving
 from az_mpi.play.lines import Lines
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 
 pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
 ROOT = Path(__file__).parents[2]

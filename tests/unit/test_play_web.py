@@ -10,10 +10,10 @@ from helpers import loaded_player, make_config, make_run, play_games
 
 from az_mpi import games
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.play import web, web_game
-from az_mpi.play.limits import Limit
-from az_mpi.play.session import Session
+from az_mpi.play import web_game, web_server
 from az_mpi.play.web_game import WebGame
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 from az_mpi.selfplay.player import Player
 from az_mpi.storage import segment
 
@@ -184,7 +184,7 @@ def test_results_of_requests_are_shown_until_the_position_changes(began):
 
 @pytest.fixture
 def server(began):
-    server = web.Server(("127.0.0.1", 0))
+    server = web_server.Server(("127.0.0.1", 0))
     server.game = began()
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
@@ -243,7 +243,7 @@ def test_nonsense_is_refused(server):
 def test_games_and_checkpoints_of_a_run(tmp_path):
     """The stored games of an old run, one of them opened; what its checkpoints would play."""
     run = make_run(tmp_path / "run", checkpoints=(1, 2, 3))
-    game = web.make_game(run, "newest", 10)
+    game = web_server.make_game(run, "newest", 10)
     game.start()
     try:
         state = game.state(0, 10)
@@ -291,7 +291,7 @@ def run_with_games(folder, num, **selfplay):
 
 def test_the_network_does_not_play_in_a_stored_game_that_was_cut(tmp_path):
     run, record = run_with_games(tmp_path / "run", 2, max_plies=3)
-    game = web.make_game(run, "newest", 10)
+    game = web_server.make_game(run, "newest", 10)
     game.start()
     try:
         assert game.ask("open", str(record.games["id"][0])) is None and game.ask("goto", 3) is None
@@ -308,7 +308,7 @@ def test_a_stored_game_is_shown_from_where_it_began(tmp_path):
     rules, (run, record) = games.make("tictactoe"), run_with_games(tmp_path / "run", 9, random_plies=3)
     rows = next(rows for number in record.games["id"]
                 if (rows := record.positions[record.positions["game"] == number])["ply"][0] == 3)  # fmt: skip
-    game = web.make_game(run, "newest", 10)
+    game = web_server.make_game(run, "newest", 10)
     game.start()
     try:
         assert game.ask("humans", [0, 1]) is None and game.ask("open", str(rows["game"][0])) is None

@@ -18,7 +18,7 @@ from az_mpi.config import load as configuration
 from az_mpi.config.load import Config
 from az_mpi.games.base import NO_CELL, NOBODY, Board
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.report import board, curve, page, run_data, samples
+from az_mpi.report import board, curve, html_report, run_data, samples
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage import segment
@@ -101,14 +101,14 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
 
 def test_a_run_that_ended_before_its_last_iteration_is_complete(run):
     """By train.hours, for example: its last job wrote that it had finished."""
-    assert "not complete" in page.write(run).read_text()
-    assert "not complete" not in page.write(run, complete=True).read_text()
+    assert "not complete" in html_report.write(run).read_text()
+    assert "not complete" not in html_report.write(run, complete=True).read_text()
     (run / "status.json").write_text(json.dumps({"job": "finished"}))
-    assert "not complete" not in page.write(run).read_text()
+    assert "not complete" not in html_report.write(run).read_text()
 
 
 def test_points_of_the_curves_are_those_of_the_metrics(run):
-    text = page.render(run_data.load(run))
+    text = html_report.render(run_data.load(run))
     for shown in ("policy loss, 10: 0.1818", "policy loss, 20: 0.09524", "policy loss, 30: 0.09091",
                   "mean length, 2: 9.25", "all ranks, 3: 13.5", "play: 10.5", "train: 6", "evaluate: 1.5",
                   "mean of ranks, 1: 3.636"):  # 0.2 of 5.5 s
@@ -130,7 +130,7 @@ def test_games_a_second_by_host_are_sums_of_its_ranks(run):
     late[1] |= {"games_by_rank": [20, 10, 15], "positions_by_rank": [0] * 3, "playing_s_by_rank": [6.0, 20.0, 2.0]}
     lines = [json.dumps(record) + "\n" for record in records]
     (run / "metrics.jsonl").write_text("".join(lines))
-    found = Page(page.render(run_data.load(run)))
+    found = Page(html_report.render(run_data.load(run)))
     assert [row[-2] for row in found.table("rank", "host")] == ["3", "2", "5"]
     assert found.table("host", "games/s") == [
         ["n1", "8", "2", "3", "5", "50", ""], ["n2", "2", "1", "2", "2", "50", ""]]
@@ -139,13 +139,13 @@ def test_games_a_second_by_host_are_sums_of_its_ranks(run):
 def test_a_run_of_an_older_version_shows_no_games_a_second_by_rank(run):
     text = (run / "metrics.jsonl").read_text()
     (run / "metrics.jsonl").write_text(text.replace("playing_s_by_rank", "something_else"))
-    found = Page(page.render(run_data.load(run)))
+    found = Page(html_report.render(run_data.load(run)))
     assert found.table("rank", "host")[0] == ["0", "n1", HOSTILE, "play", "24", "192", "1.9 %"]
     assert not [table for table in found.tables if table[0][:2] == ["host", "games/s"]]
 
 
 def test_nothing_is_fetched_and_nothing_runs(run):
-    text = (page.write(run)).read_text()
+    text = (html_report.write(run)).read_text()
     found = Page(text)
     names = {name for tag, attributes in found.tags for name in attributes}
     assert not names & {"src", "href", "xlink:href", "srcset", "data", "action"}
@@ -275,20 +275,20 @@ def test_a_game_without_boards_is_shown_as_text(run, monkeypatch):
     monkeypatch.setattr("az_mpi.games.mnk.Rules.board", lambda self, state: None)
     monkeypatch.setattr("az_mpi.games.mnk.Rules.show", lambda self, state: "<X> . .")
     monkeypatch.setattr("az_mpi.games.mnk.Rules.action_to_text", lambda self, state, action: f"<{action}>")
-    text = (page.write(run)).read_text()
+    text = (html_report.write(run)).read_text()
     assert "<pre>&lt;X&gt; . .</pre>" in text and 'class="board"' not in text and "&lt;4&gt; <small>" in text
 
 
 def test_a_run_that_has_only_begun_has_a_report(run):
     for path in (*run.glob("games/*"), run / "metrics.jsonl", run / "status.json"):
         path.unlink()
-    text = "".join(Page((page.write(run)).read_text()).texts)
+    text = "".join(Page((html_report.write(run)).read_text()).texts)
     assert "0 of 4" in text and "None yet." in text and "not been evaluated" in text and "nothing yet" in text
 
 
 def test_a_damaged_segment_costs_the_samples_alone(run):
     next(run.glob("games/*.h5")).write_bytes(b"no segment")
-    text = "".join(Page((page.write(run)).read_text()).texts)
+    text = "".join(Page((html_report.write(run)).read_text()).texts)
     assert "None: " in text and "1,272" in text
 
 
@@ -377,9 +377,9 @@ def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
 def test_a_ladder_is_drawn_once_it_is_played(run):
     """The networks of iterations 1, 2 and 4, of which the last is 50 above the first."""
     title = "Elo by the ladder"
-    assert title not in page.write(run).read_text()
+    assert title not in html_report.write(run).read_text()
     rows = [{"iteration": k, "elo": elo, "elo_low": elo - 20.0, "elo_high": elo + 20.0}
             for k, elo in ((1, 0.0), (2, 30.0), (4, 50.0))]  # fmt: skip
     (run / "ladder.json").write_text(json.dumps({"simulations": 50, "ratings": rows}))
-    pictures = [about for name, about in Page(page.write(run).read_text()).tags if name == "svg"]
+    pictures = [about for name, about in Page(html_report.write(run).read_text()).tags if name == "svg"]
     assert any(about.get("aria-label", "").startswith(title) for about in pictures)

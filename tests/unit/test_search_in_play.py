@@ -13,9 +13,9 @@ from az_mpi.config import schema as models
 from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluator
-from az_mpi.play.limits import Limit
-from az_mpi.play.loaded_player import LoadedPlayer
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.loaded_player import LoadedPlayer
+from az_mpi.player.session import Session
 from az_mpi.search import make_play_search, make_search
 
 TICTACTOE, CONNECT4, WIDE = games.make("tictactoe"), games.make("connect4"), games.make("mnk(m=9,n=9,k=5)")

@@ -7,8 +7,8 @@ from helpers import Hashed, board, check_tree, loaded_player, positions, searchi
 from az_mpi import games
 from az_mpi.evaluate import solver
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.play.limits import Limit
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 from az_mpi.search import simulation
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")

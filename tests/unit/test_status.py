@@ -15,8 +15,8 @@ from az_mpi.core.problems import Refusal
 from az_mpi.core.silence import SilenceTimer
 from az_mpi.liveness.heartbeat import Beat
 from az_mpi.liveness.monitor import Monitor
-from az_mpi.report import status, status_command, status_text
-from az_mpi.report.status import Status
+from az_mpi.telemetry import status, status_command, status_text
+from az_mpi.telemetry.status import Status
 
 VALUES = {
     "schema_version": 1, "run": "demo", "game": "connect4", "attempt": 2, "job": "running", "count": 7,

@@ -15,10 +15,10 @@ from az_mpi.core import registry
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
-from az_mpi.play import network_paths, trained_network
-from az_mpi.play.export import export_command
-from az_mpi.play.loaded_player import load_player
-from az_mpi.play.network_paths import find_network
+from az_mpi.export import export_command
+from az_mpi.player import network_paths, trained_network
+from az_mpi.player.loaded_player import load_player
+from az_mpi.player.network_paths import find_network
 from az_mpi.storage import checkpoint
 
 RUN = Path(__file__).parents[1] / "data/run_of_0823929"  # a real run of tic-tac-toe

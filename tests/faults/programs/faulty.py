@@ -22,7 +22,7 @@ from az_mpi.core.signals import Stopped
 from az_mpi.mpi import placement
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
-from az_mpi.run import evaluations, exchange, recovery, resume, weights
+from az_mpi.run import evaluation_phase, exchange, recovery, resume, weights
 from az_mpi.run.partner_checkpoint import PartnerCheckpoint
 from az_mpi.run.state import Playing, Run
 from az_mpi.selfplay.player import Player
@@ -41,8 +41,8 @@ PHASES = {
     "copy": [(PartnerCheckpoint, "send", True), (PartnerCheckpoint, "settle", False),
              (PartnerCheckpoint, "finish", False), (PartnerCheckpoint, "finish", True)],
     "broadcast": [(weights, "broadcast_weights", False), (Playing, "load_weights", False)],
-    "evaluate": [(evaluations, "load_best", False), (evaluations._Watch, "update", False),
-                 (evaluations._Watch, "finish", False), (evaluations, "measure", True)],
+    "evaluate": [(evaluation_phase, "load_best", False), (evaluation_phase._Watch, "update", False),
+                 (evaluation_phase._Watch, "finish", False), (evaluation_phase, "measure", True)],
     "recovery": [(recovery, name, False) for name in (
         "_take_over", "_note_attempt", "_keep_games", "make_backend", "_restate", "_store_what_is_missing", "_recount",
         "say_ranks")] + [(recovery, "_rebuild", True)],

@@ -12,9 +12,9 @@ from az_mpi.config import schema as models
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
 from az_mpi.network.engines.engine import CALIBRATION_NUM, Engine
-from az_mpi.report.counters import Counters
 from az_mpi.run import weights
 from az_mpi.run.state import Training
+from az_mpi.telemetry.counters import Counters
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 
