@@ -10,8 +10,7 @@ import math
 from typing import Any, NamedTuple
 
 from az_mpi.config import load as configuration
-from az_mpi.config.schema import Evaluate, Search
-from az_mpi.config.training import Train
+from az_mpi.config.schema import Evaluate, Search, Train
 from az_mpi.doctor import trial
 from az_mpi.selfplay.player import PARALLEL_GAMES, PARALLEL_GAMES_MAX
 

@@ -55,7 +55,7 @@ BELONGS = {
     "h5py": {"storage.segment"},
     "matplotlib": {"report.curve"},
     "tqdm": {"telemetry.console"},
-    "pydantic": {"config.load", "config.schema", "config.fields", "config.playing", "config.training"},
+    "pydantic": {"config.load", "config.schema", "config.fields"},
     "bitbully": {"evaluate.solver"},
     "pyspiel": {"games.openspiel", "evaluate.openspiel_bot"},
     "open_spiel": {"games.openspiel"},

@@ -3,7 +3,7 @@ that a configuration names."""
 
 import pytest
 
-from az_mpi.config.playing import Selfplay
+from az_mpi.config.schema import Selfplay
 from az_mpi.core import host_names
 from az_mpi.core.problems import Refusal
 from az_mpi.mpi import named_hosts, root_host
