@@ -132,8 +132,9 @@ def finished(run: Run) -> bool:
     if progress.phase != "play":
         return False  # an iteration is trained to its end
     steps, hours = config.train.max_steps, config.train.hours
-    return bool(progress.iteration >= config.iterations or steps and progress.step >= steps
-                or hours and progress.hours >= hours)
+    return bool(
+        progress.iteration >= config.iterations or steps and progress.step >= steps or hours and progress.hours >= hours
+    )
 
 
 def evaluation_due(run: Run) -> bool:
@@ -165,5 +166,9 @@ def show(run: Run) -> None:
         html_report.write(run.setup.folder, complete=True)
     except Exception as error:
         expected = isinstance(error, (OSError, Refusal))
-        run.report.logger.warning("the report could not be written: %s; python -m az_mpi report %s tries again", error,
-                                  run.setup.folder, exc_info=not expected)
+        run.report.logger.warning(
+            "the report could not be written: %s; python -m az_mpi report %s tries again",
+            error,
+            run.setup.folder,
+            exc_info=not expected,
+        )

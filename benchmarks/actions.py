@@ -92,8 +92,10 @@ def measure(game):
 
 def warm_up(game):
     """Compile what is measured."""
-    config = configuration.validate({"game": "connect4", "search": {"simulations": 4},
-                                     "selfplay": {"parallel_games": 2, "max_plies": 3}}, "the defaults")
+    config = configuration.validate(
+        {"game": "connect4", "search": {"simulations": 4}, "selfplay": {"parallel_games": 2, "max_plies": 3}},
+        "the defaults",
+    )
     window, record = replay.Replay(game, {}), played(Player(config, game, UniformEvaluator(game), rank=0), 2)
     window.add(replay.to_samples(record, game, {}, config.train, 0))
 

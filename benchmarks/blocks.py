@@ -51,8 +51,18 @@ class Lesson(NamedTuple):
 def main():
     parser = make_parser(__doc__, runs=7)
     parser.add_argument("--run", type=Path, help="the folder of a run: learn from its games")
-    parser.add_argument("--networks", nargs="+", metavar="BLOCK:BxC", default=(
-        "residual:4x48", "global_pooling:4x48", "squeeze_excitation:4x48", "bottleneck:7x48", "bottleneck:4x64"))
+    parser.add_argument(
+        "--networks",
+        nargs="+",
+        metavar="BLOCK:BxC",
+        default=(
+            "residual:4x48",
+            "global_pooling:4x48",
+            "squeeze_excitation:4x48",
+            "bottleneck:7x48",
+            "bottleneck:4x64",
+        ),
+    )
     parser.add_argument("--positions", type=int, help="to learn from (default 10,000; all of a run)")
     parser.add_argument("--seconds", type=float, default=30.0, help="of training, for each network")
     parser.add_argument("--seeds", type=int, nargs="+", default=(1,))
@@ -72,8 +82,11 @@ def main():
                 rows.setdefault(f"{text}.{name}", []).append(figure)
     for text, rate in rates(lesson.game, pupils, arguments).items():
         rows[f"{text}.evaluations_per_s"] = rate
-    tell(f"blocks, {lesson.game.name}, {lesson.train.positions_num} positions, {arguments.seconds:g} s",
-         {name: spread(row) for name, row in rows.items()}, arguments.json)
+    tell(
+        f"blocks, {lesson.game.name}, {lesson.train.positions_num} positions, {arguments.seconds:g} s",
+        {name: spread(row) for name, row in rows.items()},
+        arguments.json,
+    )
 
 
 def solved(num):
@@ -128,7 +141,8 @@ class Pupil:
         while (now := time.process_time()) < end:
             done = (self.used_s + now - begun) / self.arguments.seconds
             self.optimizer.param_groups[0]["lr"] = LEARNING_RATE * (
-                FINAL + (1 - FINAL) * (1 + math.cos(math.pi * done)) / 2)
+                FINAL + (1 - FINAL) * (1 + math.cos(math.pi * done)) / 2
+            )
             batch = sample(self.lesson.train, self.rng, self.arguments.batch_size)
             self.optimizer.zero_grad()
             by_head, weights = losses(self.network, batch), self.weights()
@@ -149,10 +163,13 @@ class Pupil:
         by_head = {name: loss.item() / DRAWN_NUM for name, loss in losses(self.network, batch).items()}
         chosen = self.network(batch["planes"])["policy"].argmax(1, keepdim=True)
         best = batch["policy"].gather(1, chosen)[:, 0] == batch["policy"].amax(1)
-        return {"loss": sum(weight * by_head[name] for name, weight in self.weights().items()),
-                **{f"{name}_loss": loss for name, loss in by_head.items()},
-                "best_moves": best.float().mean().item(), "steps_num": self.steps_num,
-                "parameters_num": resnet.parameters_num(self.network.tower)}  # fmt: skip
+        return {
+            "loss": sum(weight * by_head[name] for name, weight in self.weights().items()),
+            **{f"{name}_loss": loss for name, loss in by_head.items()},
+            "best_moves": best.float().mean().item(),
+            "steps_num": self.steps_num,
+            "parameters_num": resnet.parameters_num(self.network.tower),
+        }
 
 
 def sample(replay, rng, num):

@@ -34,8 +34,7 @@ class Fixed(Opponent):
         self.evaluate, self.settings = evaluate, settings
 
     def seat(self, game, states, indices, moves):
-        return SearchSeat(make_search(game, self.evaluate, self.settings, len(states), noise=False), states,
-                          moves)
+        return SearchSeat(make_search(game, self.evaluate, self.settings, len(states), noise=False), states, moves)
 
 
 def side(text, evaluate, settings, scale):
@@ -69,9 +68,11 @@ def main():
         plies = spread([len(one.moves) for one in played])
         print(json.dumps({"machine": machine(), **vars(given), **result, "plies": plies}))
         return
-    print(f"{given.network}, {given.simulations} simulations, {given.a} against {given.b}: won {result['wins']}, drew "
-          f"{result['draws']}, lost {result['losses']}; score {result['score']:.3f} [{result['score_low']:.3f}, "
-          f"{result['score_high']:.3f}], on {machine()['processor']}")
+    print(
+        f"{given.network}, {given.simulations} simulations, {given.a} against {given.b}: won {result['wins']}, drew "
+        f"{result['draws']}, lost {result['losses']}; score {result['score']:.3f} [{result['score_low']:.3f}, "
+        f"{result['score_high']:.3f}], on {machine()['processor']}"
+    )
 
 
 if __name__ == "__main__":

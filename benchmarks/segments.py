@@ -55,8 +55,11 @@ def main():
             make_names(folder / str(n), n)
         runs = range(arguments.runs + 1)  # the first compiles kernels
         figures = [measure(folder, game, record, window, rows, arguments.batch_size) for _ in runs]
-    tell(f"segments connect4, {arguments.games_num:,} games, window {arguments.window:,}, h5py {h5py.__version__}",
-         {name: spread([f[name] for f in figures[1:]]) for name in figures[0]}, arguments.json)
+    tell(
+        f"segments connect4, {arguments.games_num:,} games, window {arguments.window:,}, h5py {h5py.__version__}",
+        {name: spread([f[name] for f in figures[1:]]) for name in figures[0]},
+        arguments.json,
+    )
 
 
 def filled(game, record, positions_num):

@@ -65,8 +65,11 @@ def main():
             row["ratio"] = row["simulations_per_s"] / row["bare_evaluations_per_s"]
     if world.is_root:
         title = f"selfplay {config.game} {config.network.blocks}x{config.network.channels}, {choice}"
-        tell(f"{title}, {world.size} rank(s) of {len(player.live)} games",
-             {name: spread([f[name] for f in figures]) for name in figures[0]}, arguments.json)
+        tell(
+            f"{title}, {world.size} rank(s) of {len(player.live)} games",
+            {name: spread([f[name] for f in figures]) for name in figures[0]},
+            arguments.json,
+        )
 
 
 def print_counts(player, ids, rank):
@@ -75,8 +78,12 @@ def print_counts(player, ids, rank):
     while True:
         moves += play(player, ids, 0.5)[1]
         evaluations += player.search.evaluate.take_counts()[1]
-        print(json.dumps({"source": rank, "simulations": player.simulations_num, "moves": moves,
-                          "evaluations": evaluations}), flush=True)  # fmt: skip
+        print(
+            json.dumps(
+                {"source": rank, "simulations": player.simulations_num, "moves": moves, "evaluations": evaluations}
+            ),
+            flush=True,
+        )
 
 
 def compare(world, player, ids, seconds):

@@ -29,16 +29,20 @@ PLANES_NUM = 4  # bytes of a float32
 
 def main():
     parser = make_parser(__doc__, runs=5)
-    parser.add_argument("--networks", nargs="+", default=("4x48", "5x64", "10x128", "20x256"), metavar="BxC",
-                        help="blocks x channels")
+    parser.add_argument(
+        "--networks", nargs="+", default=("4x48", "5x64", "10x128", "20x256"), metavar="BxC", help="blocks x channels"
+    )
     parser.add_argument("--steps", type=int, default=10)
     arguments = parser.parse_args()
     take_one_core()
     for name in arguments.networks:
         before, after = learn(*map(int, name.split("x")), arguments.steps)
         figures = [measure(before, after) for _ in range(arguments.runs)]
-        tell(f"weights of {name}, {after.nbytes:,} bytes",
-             {key: spread([f[key] for f in figures]) for key in figures[0]}, arguments.json)
+        tell(
+            f"weights of {name}, {after.nbytes:,} bytes",
+            {key: spread([f[key] for f in figures]) for key in figures[0]},
+            arguments.json,
+        )
 
 
 def learn(blocks, channels, steps):
@@ -67,13 +71,19 @@ def measure(before, after):
         "shuffle_zlib": (lambda: pack(words, PLANES_NUM), lambda packed: unpack(packed, PLANES_NUM)),
         # An exponent's 8 bits, of few different values, are one byte of a word that is turned by one bit.
         "exponent_zlib": (lambda: pack(turned(words, 1), 1), lambda packed: turned(unpack(packed, 1), 31)),
-        "exponent_huffman": (lambda: pack(turned(words, 1), 1, zlib.Z_HUFFMAN_ONLY),
-                             lambda packed: turned(unpack(packed, 1), 31)),
-        "delta_shuffle_zlib": (lambda: pack(words ^ base, PLANES_NUM),
-                               lambda packed: unpack(packed, PLANES_NUM) ^ base),
-        "bf16": (lambda: [torch.from_numpy(after).bfloat16()],
-                 lambda packed: packed[0].float().numpy().view(np.uint32)),
-    }  # fmt: skip
+        "exponent_huffman": (
+            lambda: pack(turned(words, 1), 1, zlib.Z_HUFFMAN_ONLY),
+            lambda packed: turned(unpack(packed, 1), 31),
+        ),
+        "delta_shuffle_zlib": (
+            lambda: pack(words ^ base, PLANES_NUM),
+            lambda packed: unpack(packed, PLANES_NUM) ^ base,
+        ),
+        "bf16": (
+            lambda: [torch.from_numpy(after).bfloat16()],
+            lambda packed: packed[0].float().numpy().view(np.uint32),
+        ),
+    }
     figures = {}
     for name, (make, restore) in methods.items():
         begun = time.process_time()

@@ -75,8 +75,11 @@ def _cure(place, error):
         return "every host must see the file under this path; copy it there, or put it on a shared file system"
     if not isinstance(error, ModuleNotFoundError):
         return "fix the file; `python FILE` shows the whole error" if place.endswith(".py") else "fix the module"
-    return ("a file is loaded by itself: make a package of several files, install it, and name it package.module:Class"
-            if place.endswith(".py") else "install it on every host, or set PYTHONPATH to its folder")
+    return (
+        "a file is loaded by itself: make a package of several files, install it, and name it package.module:Class"
+        if place.endswith(".py")
+        else "install it on every host, or set PYTHONPATH to its folder"
+    )
 
 
 def fitting(evaluation: Any, shape: tuple[int, ...], who: object) -> Any:
@@ -88,5 +91,6 @@ def fitting(evaluation: Any, shape: tuple[int, ...], who: object) -> Any:
         raise OwnCodeError(
             f"{type(who).__name__} returned logits {came[0]}, value {came[1]} for {shape[0]} states\n"
             f"  expected: logits float32 {shape}, value float32 {shape[:1]}: a row for each state that it was given\n"
-            "  examples/own_evaluator.py is an evaluator that can be copied")
+            "  examples/own_evaluator.py is an evaluator that can be copied"
+        )
     return logits, value

@@ -14,22 +14,28 @@ JOB_BYTES, RANK_BYTES = MIB, 64 * 1024
 # room for its segment talks over TCP; one that finds the room taken later dies of SIGBUS.
 SEGMENT_BYTES, SEGMENT_BYTES_MIN = 16 * MIB, 2 * MIB
 SEGMENT, TRANSPORTS = "OMPI_MCA_btl_sm_segment_size", "OMPI_MCA_btl"
-MORE = ("docker run --shm-size 1g (compose: shm_size); Apptainer: the host's /dev/shm is seen without --contain; "
-        "or --mca btl_sm_backing_directory DIR, a folder on a local disk")
+MORE = (
+    "docker run --shm-size 1g (compose: shm_size); Apptainer: the host's /dev/shm is seen without --contain; "
+    "or --mca btl_sm_backing_directory DIR, a folder on a local disk"
+)
 
 
 def lack_of_temporary(facts: HostFacts, ranks_num: int) -> tuple[str, str] | None:
     """Return (what is wrong, cure) if a job with so many ranks on this host would find no room for its temporary files,
     else None."""
     folder, free, needed = facts.temporary, facts.temporary_bytes, JOB_BYTES + ranks_num * RANK_BYTES
-    cure = (f"make room in {folder}, or name another folder on a local disk: export TMPDIR=DIR, or mpirun --prtemca "
-            "prte_tmpdir_base DIR")
+    cure = (
+        f"make room in {folder}, or name another folder on a local disk: export TMPDIR=DIR, or mpirun --prtemca "
+        "prte_tmpdir_base DIR"
+    )
     if facts.temporary_error:
         room = "" if free is None else f" ({free / 1024:,.0f} KiB free)"
         return f"{folder}, where mpirun keeps its files, cannot be written to: {facts.temporary_error}{room}", cure
     if free is not None and free < needed:
-        return (f"{folder} has {free / 1024:,.0f} KiB free, and mpirun needs {needed / 1024:,.0f} KiB there for "
-                f"{counted(ranks_num, 'rank')}"), cure
+        return (
+            f"{folder} has {free / 1024:,.0f} KiB free, and mpirun needs {needed / 1024:,.0f} KiB there for "
+            f"{counted(ranks_num, 'rank')}"
+        ), cure
     return None
 
 
@@ -38,8 +44,10 @@ def lack_of_shared_memory(free: int | None, ranks_num: int) -> tuple[str, str] |
     if ranks_num < 2 or free is None or free >= (ranks_num + 1) * SEGMENT_BYTES:
         return None
     does = "they share what there is" if segment_bytes(free, ranks_num) else "they talk over TCP, which is slower"
-    return (f"/dev/shm has {free / MIB:.1f} MiB free, and Open MPI takes up to {SEGMENT_BYTES // MIB} MiB for each of "
-            f"{ranks_num} ranks: {does}"), MORE
+    return (
+        f"/dev/shm has {free / MIB:.1f} MiB free, and Open MPI takes up to {SEGMENT_BYTES // MIB} MiB for each of "
+        f"{ranks_num} ranks: {does}"
+    ), MORE
 
 
 def segment_bytes(free: int, ranks_num: int) -> int:

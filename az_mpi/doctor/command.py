@@ -26,8 +26,12 @@ PROG = "python -m az_mpi doctor"
 OTHERS_WAIT_S = 10.0
 SECONDS, SHORT_S = 5.0, 0.2  # of the trial: with a configuration of the user, and without
 # The trial without a configuration tells whether a run starts, not how fast it is.
-SMALLEST = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 8},
-            "selfplay": {"parallel_games": 8}}
+SMALLEST = {
+    "game": "tictactoe",
+    "network": {"blocks": 1, "channels": 8},
+    "search": {"simulations": 8},
+    "selfplay": {"parallel_games": 8},
+}
 DESCRIPTION = """\
 Say whether a run would start here, and how fast it would be. Checks the MPI and its mpirun, Horovod, torch and
 devices, cores and memory, versions on every rank, the shared folder, and the network between the ranks; then tries the
@@ -50,15 +54,33 @@ exit codes:
 def parser() -> Parser:
     """Return the parser of the command's options."""
     made = Parser(PROG, DESCRIPTION, EPILOG, usage=f"[mpirun -n RANKS] {PROG} [options]")
-    made.add_argument("--logdir", metavar="DIR", default="runs", help="the folder that runs are to be in, on a file "
-                      "system all hosts share (default: runs)")
+    made.add_argument(
+        "--logdir",
+        metavar="DIR",
+        default="runs",
+        help="the folder that runs are to be in, on a file system all hosts share (default: runs)",
+    )
     made.add_argument("--config_file", metavar="FILE", help="predict games/s and hours for this configuration")
-    made.add_argument("--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="change a key of "
-                      "it, as for run_dist.py; may be repeated")
-    made.add_argument("--seconds", type=positive, default=SECONDS, metavar="S", help="seconds of self-play, and of "
-                      "training, that are measured for the prediction (default: %(default)g)")
-    made.add_argument("--json", action="store_true", help="print one JSON object instead of the "
-                      "report, and what is being done on standard error")
+    made.add_argument(
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a key of it, as for run_dist.py; may be repeated",
+    )
+    made.add_argument(
+        "--seconds",
+        type=positive,
+        default=SECONDS,
+        metavar="S",
+        help="seconds of self-play, and of training, that are measured for the prediction (default: %(default)g)",
+    )
+    made.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object instead of the report, and what is being done on standard error",
+    )
     return made
 
 
@@ -113,8 +135,14 @@ def tell_only(why_alone: str, rank: int) -> int:
     return PROBLEMS
 
 
-def examine(world: "World", why_alone: str | None, launcher: str | None, options: argparse.Namespace, text: str | None,
-            report: Report) -> None:
+def examine(
+    world: "World",
+    why_alone: str | None,
+    launcher: str | None,
+    options: argparse.Namespace,
+    text: str | None,
+    report: Report,
+) -> None:
     """Add every section to the report. Collective: all ranks' findings are collected before a check is made of them."""
     with job.watch("importing libraries on every rank", report.progress):
         outcomes = world.collect(attempt(facts.gather, world.local_rank, world.is_root))
@@ -154,6 +182,7 @@ def examine(world: "World", why_alone: str | None, launcher: str | None, options
 
 def same_run(world: "World", logdir: str, text: str) -> list[Check]:
     """Return a check if the run in `logdir` cannot go on with this configuration, else none."""
+
     def look():
         from az_mpi.config import load as configuration
         from az_mpi.storage import run_folder
@@ -165,9 +194,11 @@ def same_run(world: "World", logdir: str, text: str) -> list[Check]:
     return [Check("run", PROBLEM, error, "another --logdir")] if error else []
 
 
-def try_run(world: "World", ranks: list[dict[str, Any]], options: argparse.Namespace, text: str,
-            report: Report) -> None:
+def try_run(
+    world: "World", ranks: list[dict[str, Any]], options: argparse.Namespace, text: str, report: Report
+) -> None:
     """Set a run up, play and train, and say how long all of it would take. Collective."""
+
     def prepare():
         from az_mpi.config import load as configuration
         from az_mpi.doctor import trial

@@ -79,13 +79,22 @@ def mpirun() -> dict[str, str] | None:
     if path is None:
         return None
     try:
-        done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=TOOL_S, errors="replace")
+        done = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TOOL_S,
+            errors="replace",
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"path": path, "error": str(error)}
     text = " ".join((done.stdout + done.stderr).split())[:400]
-    return {"path": path, "error": f"{_ended(done.returncode)}: {text}"} if done.returncode else {
-        "path": path, "version": text}
+    return (
+        {"path": path, "error": f"{_ended(done.returncode)}: {text}"}
+        if done.returncode
+        else {"path": path, "version": text}
+    )
 
 
 def memory_limit(**places: str) -> int | None:
@@ -100,8 +109,11 @@ def memory() -> dict[str, int | None]:
     """Return the bytes of memory of this host, those free for programs, and the limit of this process's cgroups."""
     text, _ = attempt(Path("/proc/meminfo").read_text)
     values = dict(re.findall(r"^(\w+):\s+(\d+) kB", text or "", re.MULTILINE))
-    return {"total_bytes": int(values.get("MemTotal", 0)) * 1024,
-            "available_bytes": int(values.get("MemAvailable", 0)) * 1024, "limit_bytes": memory_limit()}
+    return {
+        "total_bytes": int(values.get("MemTotal", 0)) * 1024,
+        "available_bytes": int(values.get("MemAvailable", 0)) * 1024,
+        "limit_bytes": memory_limit(),
+    }
 
 
 def room(memory: dict[str, int | None]) -> int:

@@ -59,9 +59,17 @@ def silent(*_: object) -> None:
     pass
 
 
-def play_match(world: World, game: Game, ours: Opponent, theirs: Opponent, games_num: int, opening_plies: int,
-               seed: tuple[int, ...], on_progress: OnProgress = silent,
-               on_finish: Callable[[], None] = silent) -> MatchResult:
+def play_match(
+    world: World,
+    game: Game,
+    ours: Opponent,
+    theirs: Opponent,
+    games_num: int,
+    opening_plies: int,
+    seed: tuple[int, ...],
+    on_progress: OnProgress = silent,
+    on_finish: Callable[[], None] = silent,
+) -> MatchResult:
     """Play `games_num` games, an even number, and return the `MatchResult` of `ours`. Collective over world.
 
     Games 2 k and 2 k + 1 start from opening k: `ours` begins the first of them, `theirs` the second. seed: of the
@@ -91,15 +99,29 @@ def count(played: list[Played]) -> np.ndarray:
     return counts
 
 
-def play_games(game: Game, ours: Opponent, theirs: Opponent, starts: Openings, indices: np.ndarray,
-               on_progress: OnProgress = silent, on_game: Callable[[Played], object] = silent) -> list[Played]:
+def play_games(
+    game: Game,
+    ours: Opponent,
+    theirs: Opponent,
+    starts: Openings,
+    indices: np.ndarray,
+    on_progress: OnProgress = silent,
+    on_game: Callable[[Played], object] = silent,
+) -> list[Played]:
     """Play the games `indices`, int64 [n], of a match whose opening k is number k of `starts`; return them in order.
     on_game is called with each of them when it has ended. Not collective. See `play_match`."""
     played = []
     for done in range(0, len(indices), GAMES_AT_ONCE):
         part = indices[done : done + GAMES_AT_ONCE]
-        played += _play(game, ours, theirs, starts.pick(part // 2), part,
-                        lambda num, done=done: on_progress(done + num, len(indices)), on_game)
+        played += _play(
+            game,
+            ours,
+            theirs,
+            starts.pick(part // 2),
+            part,
+            lambda num, done=done: on_progress(done + num, len(indices)),
+            on_game,
+        )
     return played
 
 
@@ -155,6 +177,8 @@ def _legal(game, player, states, actions):
         inside = (actions[playable] >= 0) & (actions[playable] < game.num_actions)
         if inside.all() and game.legal(states[playable])[np.arange(len(playable)), actions[playable]].all():
             return actions.astype(np.int64)
-    raise OwnCodeError(f"the opponent {type(player).__name__} has chosen a move that is not legal: {actions!r:.200}\n"
-                       f"  expected: {len(states)} whole numbers, each a legal action of its state, or RESIGNS, "
-                       f"{RESIGNS}\n  az_mpi.evaluate.opponents.Opponent says what an opponent returns")
+    raise OwnCodeError(
+        f"the opponent {type(player).__name__} has chosen a move that is not legal: {actions!r:.200}\n"
+        f"  expected: {len(states)} whole numbers, each a legal action of its state, or RESIGNS, "
+        f"{RESIGNS}\n  az_mpi.evaluate.opponents.Opponent says what an opponent returns"
+    )

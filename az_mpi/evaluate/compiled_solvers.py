@@ -32,8 +32,12 @@ class OthelloEndings(Solver):
         game = self.game
         first, last = (max(game.cells - 4 - empty, 0) for empty in EMPTY)
         states = positions(game, positions_num, POSITIONS_SEED, first, last)[rank::size].copy()
-        return _solved(game, states, on_progress, lambda state: _othello_values(
-            state, game.legal(state[None])[0], game.cells, *game.directions))
+        return _solved(
+            game,
+            states,
+            on_progress,
+            lambda state: _othello_values(state, game.legal(state[None])[0], game.cells, *game.directions),
+        )
 
 
 class SmallHex(Solver):

@@ -184,8 +184,16 @@ class UciPlayer(EnginePlayer):
 
     protocol = "uci"
 
-    def __init__(self, game: Game, command: str, options: Mapping[str, object] | None = None, seconds: float = 0.1,
-                 nodes: int = 0, answer_s: float = 60.0, memory_gb: float = 4.0):
+    def __init__(
+        self,
+        game: Game,
+        command: str,
+        options: Mapping[str, object] | None = None,
+        seconds: float = 0.1,
+        nodes: int = 0,
+        answer_s: float = 60.0,
+        memory_gb: float = 4.0,
+    ):
         """options: of the program, by name. nodes: for each move, 0: no limit; with seconds=0 they alone count."""
         super().__init__(game, command, seconds, answer_s, memory_gb)
         if not isinstance(options or {}, Mapping):

@@ -31,8 +31,9 @@ same command goes on where an earlier one ended, and adds networks that are new.
 def main(arguments: list[str]) -> int:
     """Play a ladder and print its ratings; return the exit status. Raises Refusal."""
     parser = Parser(PROG, ABOUT, EPILOG, run=True)
-    parser.add_argument("--every", type=count, default=1, metavar="K",
-                        help="only every K-th network, and the newest (default 1: all)")
+    parser.add_argument(
+        "--every", type=count, default=1, metavar="K", help="only every K-th network, and the newest (default 1: all)"
+    )
     parser.add_argument("--games", type=even, default=40, metavar="N", help="games of each pair, even (default 40)")
     add_strength(parser)
     parser.add_argument("--fresh", action="store_true", help="start again, without the games in RUN/ladder.json")
@@ -76,8 +77,10 @@ def _plan(given):
     find_network(given.run, "newest")  # it refuses what is no run
     names = network_names(given.run)
     if len(names) < 2:
-        raise Refusal(f"{given.run} has {len(names)} networks in checkpoints/ and best/: a ladder needs two\n"
-                      "  train longer, or keep more checkpoints (checkpoint.keep)")
+        raise Refusal(
+            f"{given.run} has {len(names)} networks in checkpoints/ and best/: a ladder needs two\n"
+            "  train longer, or keep more checkpoints (checkpoint.keep)"
+        )
     chosen = sorted({*names[:: given.every], names[-1]})
     config = recorded_config(given.run)
     simulations = given.simulations or config.match_search().simulations
@@ -88,8 +91,10 @@ def _plan(given):
         data = _read(path)
         if wrong := [key for key, value in settings.items() if data[key] != value]:
             key = wrong[0]
-            raise Refusal(f"{escape(str(path))} has games with {key} = {data[key]}, not {settings[key]}\n"
-                          "  give the same settings to go on, or --fresh to start again")
+            raise Refusal(
+                f"{escape(str(path))} has games with {key} = {data[key]}, not {settings[key]}\n"
+                "  give the same settings to go on, or --fresh to start again"
+            )
     return {"ratings": []} | data | {"networks": chosen}
 
 
@@ -146,8 +151,12 @@ class Ladder:
         if row not in self.data["pairs"]:
             self.data["pairs"].append(row)
         if self.world.is_root:
-            print(f"  match {where}: {second} against {first}: won {row['losses']}, drew {row['draws']}, lost "
-                  f"{row['wins']}", file=sys.stderr, flush=True)  # fmt: skip
+            print(
+                f"  match {where}: {second} against {first}: won {row['losses']}, drew {row['draws']}, lost "
+                f"{row['wins']}",
+                file=sys.stderr,
+                flush=True,
+            )
         self._save()
 
     def rate(self) -> None:
@@ -159,8 +168,18 @@ class Ladder:
 
         with_games = {row[end] for row in self.data["pairs"] for end in ("first", "second")}
         names = [name for name in self.names if name in with_games][:1]
-        while grown := sorted({*names, *(row[end] for row in self.data["pairs"] for end in ("first", "second")
-                                         if row["first"] in names or row["second"] in names)} - {*names}):  # fmt: skip
+        while grown := sorted(
+            {
+                *names,
+                *(
+                    row[end]
+                    for row in self.data["pairs"]
+                    for end in ("first", "second")
+                    if row["first"] in names or row["second"] in names
+                ),
+            }
+            - {*names}
+        ):
             names = sorted([*names, *grown])
         place = {name: k for k, name in enumerate(names)}
         points, played = np.zeros((len(names), len(names))), np.zeros(len(names), int)
@@ -172,9 +191,16 @@ class Ladder:
                 played[[i, j]] += row["wins"] + row["draws"] + row["losses"]
         elo, error = bradley_terry(points)
         self.data["ratings"] = [
-            {"name": name, "iteration": int(name), "games_num": int(num), "elo": one, "elo_low": one - Z_95 * wide,
-             "elo_high": one + Z_95 * wide} for name, num, one, wide in
-            zip(names, played, elo.tolist(), error.tolist())]  # fmt: skip
+            {
+                "name": name,
+                "iteration": int(name),
+                "games_num": int(num),
+                "elo": one,
+                "elo_low": one - Z_95 * wide,
+                "elo_high": one + Z_95 * wide,
+            }
+            for name, num, one, wide in zip(names, played, elo.tolist(), error.tolist())
+        ]
         self._save()
 
     def _save(self):
@@ -186,6 +212,8 @@ def table(data: dict[str, Any]) -> str:
     """Return the ratings as lines of text."""
     lines = [f"{'network':<10}{'games':>8}{'Elo':>8}   95 %"]
     for row in data["ratings"]:
-        lines.append(f"{row['name']:<10}{row['games_num']:>8}{row['elo']:>+8.0f}   [{row['elo_low']:+.0f}, "
-                     f"{row['elo_high']:+.0f}]")  # fmt: skip
+        lines.append(
+            f"{row['name']:<10}{row['games_num']:>8}{row['elo']:>+8.0f}   [{row['elo_low']:+.0f}, "
+            f"{row['elo_high']:+.0f}]"
+        )
     return "\n".join([*lines, f"{data['simulations']} simulations a move; the first network has Elo 0"])

@@ -45,36 +45,68 @@ def main(arguments: list[str]) -> int:
     parser = Parser(PROG, ABOUT, EPILOG)
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
-    parser.add_argument("--games", type=even, default=100, metavar="N", help="an even number of games, at most N with "
-                        "--sprt (default 100)")
+    parser.add_argument(
+        "--games",
+        type=even,
+        default=100,
+        metavar="N",
+        help="an even number of games, at most N with --sprt (default 100)",
+    )
     add_strength(parser)
-    parser.add_argument("--seconds", type=positive, default=0.0, metavar="S",
-                        help="at most S seconds for each move, of networks and of programs; games are then played one "
-                        "pair at a time")
+    parser.add_argument(
+        "--seconds",
+        type=positive,
+        default=0.0,
+        metavar="S",
+        help="at most S seconds for each move, of networks and of programs; games are then played one pair at a time",
+    )
     parser.add_argument("--game", metavar="NAME", help="the game, if neither side is a run: as in a configuration")
-    parser.add_argument("--seed", type=whole(least=0), default=0, metavar="N", help="seed of the openings and of "
-                        "random moves")
-    parser.add_argument("--sprt", type=float, nargs=2, metavar=("ELO0", "ELO1"), help="stop as soon as it is decided, "
-                        "at 5 %% error, whether A is rather ELO0 or rather ELO1 better than B")
-    parser.add_argument("--games_file", type=Path, metavar="FILE", help="save all games: FILE.sgf for Go, Othello, Hex "
-                        "and m,n,k games, FILE.pgn for chess and any other game")
+    parser.add_argument(
+        "--seed", type=whole(least=0), default=0, metavar="N", help="seed of the openings and of random moves"
+    )
+    parser.add_argument(
+        "--sprt",
+        type=float,
+        nargs=2,
+        metavar=("ELO0", "ELO1"),
+        help="stop as soon as it is decided, at 5 %% error, whether A is rather ELO0 or rather ELO1 better than B",
+    )
+    parser.add_argument(
+        "--games_file",
+        type=Path,
+        metavar="FILE",
+        help="save all games: FILE.sgf for Go, Othello, Hex and m,n,k games, FILE.pgn for chess and any other game",
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     return on_ranks(parser, arguments, _match)
 
 
 def add_strength(parser: argparse.ArgumentParser) -> None:
     """Add the options that matches and ladders share."""
-    parser.add_argument("--simulations", type=count, default=0, metavar="N",
-                        help="simulations for each move (by default as in each run's own matches)")
-    parser.add_argument("--opening_plies", type=int, choices=range(101), default=2, metavar="N",
-                        help="random plies before each game (default 2)")
+    parser.add_argument(
+        "--simulations",
+        type=count,
+        default=0,
+        metavar="N",
+        help="simulations for each move (by default as in each run's own matches)",
+    )
+    parser.add_argument(
+        "--opening_plies",
+        type=int,
+        choices=range(101),
+        default=2,
+        metavar="N",
+        help="random plies before each game (default 2)",
+    )
 
 
 def _match(world: "World", given: argparse.Namespace) -> None:
     """Collective over world."""
     if given.sprt and not -ELO_MOST <= given.sprt[0] < given.sprt[1] <= ELO_MOST:
-        raise Refusal(f"{PROG}: error: --sprt takes two Elo from {-ELO_MOST} to {ELO_MOST}, the smaller one first, "
-                      "such as --sprt 0 20")
+        raise Refusal(
+            f"{PROG}: error: --sprt takes two Elo from {-ELO_MOST} to {ELO_MOST}, the smaller one first, "
+            "such as --sprt 0 20"
+        )
     from az_mpi.evaluate.sides import common_game, read_side
     from az_mpi.mpi.agreement import everywhere
     from az_mpi.player.loaded_player import on_rank
@@ -121,8 +153,10 @@ class Match:
         a, b = self.names
         self._say(f"{self.game.name}: {a} against {b}, {counted(given.games, 'game')}, ranks: {world.size}")
         if (different := len({state.tobytes() for state in starts.states})) < pairs:
-            self._say(f"  openings repeat: there are {different} of {given.opening_plies} plies. Games between players "
-                      "without chance repeat too, and the interval is too narrow; more --opening_plies fix that")
+            self._say(
+                f"  openings repeat: there are {different} of {given.opening_plies} plies. Games between players "
+                "without chance repeat too, and the interval is too narrow; more --opening_plies fix that"
+            )
         while done < pairs and not self.verdict:
             num = min(at_once * world.size, pairs - done)
             play_games(self.game, players[0], players[1], starts, games_of(world, num, done), on_game=self._ended)
@@ -143,8 +177,10 @@ class Match:
         self._told = time.monotonic()
         signs = [int(np.sign(one.result)) for one in (*self.played, *self.round)]
         others = " (of the current round, only root's games)" if self.round and self.world.size > 1 else ""
-        self._say(f"  {len(signs)} of {self.given.games} games: {self.names[0]} won {signs.count(1)}, drew "
-                  f"{signs.count(0)}, lost {signs.count(-1)}{others}")
+        self._say(
+            f"  {len(signs)} of {self.given.games} games: {self.names[0]} won {signs.count(1)}, drew "
+            f"{signs.count(0)}, lost {signs.count(-1)}{others}"
+        )
 
     def _say(self, text):
         if self.world.is_root:
@@ -173,14 +209,23 @@ class Match:
         from az_mpi.evaluate.arena import MatchResult, count
         from az_mpi.evaluate.rating import SPRT_BOUND, summary
 
-        found: dict[str, Any] = {"game": self.game.name, "a": self.names[0], "b": self.names[1],
-                                 "games_asked_num": self.given.games}  # fmt: skip
+        found: dict[str, Any] = {
+            "game": self.game.name,
+            "a": self.names[0],
+            "b": self.names[1],
+            "games_asked_num": self.given.games,
+        }
         if self.played:
             found |= summary(MatchResult(*map(tuple, count(self.played).tolist())))
         found["forfeits_num"] = sum(bool(one.note) for one in self.played)
         if self.given.sprt:
-            found["sprt"] = {"elo0": self.given.sprt[0], "elo1": self.given.sprt[1], "bound": SPRT_BOUND,
-                             "log_likelihood_ratio": self._ratio(), "accepted": self.verdict or None}  # fmt: skip
+            found["sprt"] = {
+                "elo0": self.given.sprt[0],
+                "elo1": self.given.sprt[1],
+                "bound": SPRT_BOUND,
+                "log_likelihood_ratio": self._ratio(),
+                "accepted": self.verdict or None,
+            }
         return found
 
     def show(self) -> None:
@@ -227,21 +272,30 @@ def table(result: dict[str, Any]) -> str:
     if not result.get("games_num"):
         return f"{result['a']} against {result['b']}: no game has ended"
     rows: list[tuple[str, ...]] = [("", "won", "drawn", "lost", "score")]
-    for what, counts in (("all games", [result["wins"], result["draws"], result["losses"]]),
-                         ("A begins", result["as_first"]), ("B begins", result["as_second"])):  # fmt: skip
+    for what, counts in (
+        ("all games", [result["wins"], result["draws"], result["losses"]]),
+        ("A begins", result["as_first"]),
+        ("B begins", result["as_second"]),
+    ):
         score = (counts[0] + counts[1] / 2) / max(sum(counts), 1)
         rows.append((what, *map(str, counts), f"{score:.3f}" if sum(counts) else "-"))
     lines = [f"{row[0]:<10}" + "".join(f"{cell:>8}" for cell in row[1:]) for row in rows]
     infinite = {"elo": "-inf" if result["score"] < 0.5 else "+inf", "elo_low": "-inf", "elo_high": "+inf"}
     elo, low, high = (word if result[key] is None else f"{result[key]:+.0f}" for key, word in infinite.items())
-    lines.append(f"score {result['score']:.3f} [{result['score_low']:.3f}, {result['score_high']:.3f}], "
-                 f"Elo {elo} [{low}, {high}] (95 %)")  # fmt: skip
+    lines.append(
+        f"score {result['score']:.3f} [{result['score_low']:.3f}, {result['score_high']:.3f}], "
+        f"Elo {elo} [{low}, {high}] (95 %)"
+    )
     if result["forfeits_num"]:
         lines.append(f"games lost or resigned before their end: {result['forfeits_num']}")
     if sprt := result.get("sprt"):
         low, high = f"{sprt['elo0']:g}", f"{sprt['elo1']:g}"
-        known = {"H0": f"the difference is closer to {low} Elo than to {high} (H0)",
-                 "H1": f"the difference is closer to {high} Elo than to {low} (H1)"}  # fmt: skip
-        lines.append(f"SPRT: {known.get(sprt['accepted'], 'not decided')}; log-likelihood ratio "
-                     f"{sprt['log_likelihood_ratio']:.2f}, decided at -{sprt['bound']:.2f} or {sprt['bound']:.2f}")
+        known = {
+            "H0": f"the difference is closer to {low} Elo than to {high} (H0)",
+            "H1": f"the difference is closer to {high} Elo than to {low} (H1)",
+        }
+        lines.append(
+            f"SPRT: {known.get(sprt['accepted'], 'not decided')}; log-likelihood ratio "
+            f"{sprt['log_likelihood_ratio']:.2f}, decided at -{sprt['bound']:.2f} or {sprt['bound']:.2f}"
+        )
     return "\n".join([f"A {result['a']}", f"B {result['b']}", *lines])

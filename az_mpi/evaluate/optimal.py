@@ -17,8 +17,14 @@ from az_mpi.games.base import Game
 from az_mpi.mpi.world import World
 
 
-def optimal_share(world: World, game: Game, player: SearchPlayer, solved: Solved, on_progress: OnProgress = silent,
-                  on_finish: Callable[[], None] = silent) -> dict[str, Any]:
+def optimal_share(
+    world: World,
+    game: Game,
+    player: SearchPlayer,
+    solved: Solved,
+    on_progress: OnProgress = silent,
+    on_finish: Callable[[], None] = silent,
+) -> dict[str, Any]:
     """Return shares of moves that keep the exact value, over the solved positions of all ranks, as plain numbers.
     Collective over world.
 

@@ -89,8 +89,10 @@ def _place(text):
 def _network(text, limit, where):
     path, name = _place(text)
     if not zoo_file(text) and not path.exists():
-        raise Refusal(f"{text}: there is no such run, nor an opponent of this name\n  a side of a match is RUN, "
-                      f"RUN@NAME, gtp:COMMAND, uci:COMMAND, or {OPPONENTS.allowed}")
+        raise Refusal(
+            f"{text}: there is no such run, nor an opponent of this name\n  a side of a match is RUN, "
+            f"RUN@NAME, gtp:COMMAND, uci:COMMAND, or {OPPONENTS.allowed}"
+        )
     player = load_player(find_network(path, name), **where)
     simulations = limit.simulations or (0 if limit.seconds else player.settings.simulations)
 

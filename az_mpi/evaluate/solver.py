@@ -133,8 +133,9 @@ def enumerate_all(game: Game, roots: np.ndarray | None = None) -> Solved:
         solved.append(Solved(states[~ended], legal[~ended], action_values[~ended]))
         below, below_player = value.copy(), player
         below[~ended] = solved[-1].values
-    states, legal, action_values = (np.concatenate([getattr(s, k) for s in reversed(solved)])
-                                    for k in ("states", "legal", "action_values"))
+    states, legal, action_values = (
+        np.concatenate([getattr(s, k) for s in reversed(solved)]) for k in ("states", "legal", "action_values")
+    )
     _, first = np.unique(states, axis=0, return_index=True)
     return Solved(states[first], legal[first], action_values[first])
 

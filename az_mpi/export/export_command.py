@@ -67,9 +67,10 @@ def graph_of(network: "ResNet") -> tuple[list, dict[str, str]]:
     try:
         return graph.operations(network)
     except Exception as error:  # a user's own head may compute anything
-        raise Refusal(f"the network cannot be written as plain operations: {error}\n"
-                      "  try --to torchscript, which takes any of torch; docs/play.md says what the other formats take"
-                      ) from error  # fmt: skip
+        raise Refusal(
+            f"the network cannot be written as plain operations: {error}\n"
+            "  try --to torchscript, which takes any of torch; docs/play.md says what the other formats take"
+        ) from error
 
 
 def torchscript(found: "TrainedNetwork") -> bytes:
@@ -108,8 +109,12 @@ def zoo(found: "TrainedNetwork") -> bytes:
     data = run_data.load(found.run)
     hours = sum(map(sum, data.phase_seconds().values())) / 3600
     start, evaluation = data.attempts[-1], data.evaluations[-1] if data.evaluations else {}
-    rows = {"commit": start["git_commit"], "hours": round(hours, 4), "ranks": len(start["hosts"]),
-            "evaluation": {name: value for name, value in evaluation.items() if not name.endswith("_s")}}  # fmt: skip
+    rows = {
+        "commit": start["git_commit"],
+        "hours": round(hours, 4),
+        "ranks": len(start["hosts"]),
+        "evaluation": {name: value for name, value in evaluation.items() if not name.endswith("_s")},
+    }
     about = found.about() | {name: json.dumps(row) for name, row in rows.items()}
     content = checkpoint.to_bytes(found.network.state_dict(), about)
     if len(content) > ZOO_BYTES_MAX:
@@ -118,4 +123,8 @@ def zoo(found: "TrainedNetwork") -> bytes:
 
 
 WRITERS: dict[str, Callable[["TrainedNetwork"], bytes]] = {
-    "onnx": onnx, "torchscript": torchscript, "web": web, "zoo": zoo}  # fmt: skip
+    "onnx": onnx,
+    "torchscript": torchscript,
+    "web": web,
+    "zoo": zoo,
+}

@@ -15,8 +15,10 @@ from az_mpi.play.web_server import page_with
 from az_mpi.player.trained_network import TrainedNetwork
 
 WEB = Path(__file__).parent / "web"
-POLICY = ("default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' blob:; worker-src blob:; "
-          "base-uri 'none'; form-action 'none'")  # fmt: skip
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' blob:; worker-src blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
 PARAMETERS = ("k", "komi", "max_plies", "swap")  # of games, that their rules in JavaScript need
 SETTINGS = ("simulations", "c_puct", "c_puct_base", "fpu_reduction")
 
@@ -25,10 +27,13 @@ def page(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict
     """Return the page. operations, outputs: of `graph.operations`. Raises Refusal for a game without rules in
     JavaScript."""
     packed = pack(found, operations, outputs)
-    parts = {"worker": ("text/plain", script(packed["game"]["rules"])),
-             "model": ("application/json", json.dumps(packed))}  # fmt: skip
-    data = "\n".join(f'<script type="{kind}" id="{name}">{_inside_script(text)}</script>'
-                     for name, (kind, text) in parts.items())  # fmt: skip
+    parts = {
+        "worker": ("text/plain", script(packed["game"]["rules"])),
+        "model": ("application/json", json.dumps(packed)),
+    }
+    data = "\n".join(
+        f'<script type="{kind}" id="{name}">{_inside_script(text)}</script>' for name, (kind, text) in parts.items()
+    )
     meta = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     text = page_with(WEB / "offline.js").replace('<script nonce="NONCE">', f"{data}\n<script>")
     return text.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n{meta}', 1)
@@ -45,16 +50,29 @@ def pack(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict
     searched = {name: outputs[name] for name in ("policy", "value")}
     needed = graph.needed(operations, set(searched.values()))
     tensors = [tensor.astype("<f4") for one in needed for tensor in one.tensors.values()]
-    rows = [{"kind": one.kind, "output": one.output, "inputs": one.inputs, "settings": one.settings,
-             "tensors": [tensor.shape for tensor in one.tensors.values()]} for one in needed]  # fmt: skip
+    rows = [
+        {
+            "kind": one.kind,
+            "output": one.output,
+            "inputs": one.inputs,
+            "settings": one.settings,
+            "tensors": [tensor.shape for tensor in one.tensors.values()],
+        }
+        for one in needed
+    ]
     search, (planes, board) = found.config.match_search(), described_planes(found.game)
     return {
         "game": spec(found.game),
         "network": {"operations": rows, "outputs": searched, "shape": found.game.planes_shape},
         "weights": base64.b64encode(np.concatenate([tensor.reshape(-1) for tensor in tensors]).tobytes()).decode(),
         "settings": {name: getattr(search, name) for name in SETTINGS},
-        "about": {"game": found.game.name, "run": "az_mpi", "checkpoint": f"iteration {found.iteration}",
-                  "planes": planes, "planes_rows": board},
+        "about": {
+            "game": found.game.name,
+            "run": "az_mpi",
+            "checkpoint": f"iteration {found.iteration}",
+            "planes": planes,
+            "planes_rows": board,
+        },
     }
 
 
@@ -65,9 +83,17 @@ def spec(game: Game) -> dict[str, Any]:
         there = sorted(path.stem for path in (WEB / "games").glob("*.js") if path.stem != "game")
         raise Refusal(f"{game.name} has no rules in JavaScript\n  there are: {', '.join(there)}")
     board, (planes, rows, columns) = game.board(game.initial(1)[0]), game.planes_shape
-    return {"rules": rules, "rows": rows, "columns": columns, "planes_num": planes, "shape": board.shape,
-            "column_names": board.columns, "row_names": board.rows, "edges": board.edges,
-            **{name: getattr(game, name) for name in PARAMETERS if hasattr(game, name)}}  # fmt: skip
+    return {
+        "rules": rules,
+        "rows": rows,
+        "columns": columns,
+        "planes_num": planes,
+        "shape": board.shape,
+        "column_names": board.columns,
+        "row_names": board.rows,
+        "edges": board.edges,
+        **{name: getattr(game, name) for name in PARAMETERS if hasattr(game, name)},
+    }
 
 
 def _inside_script(text):

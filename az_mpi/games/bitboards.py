@@ -31,8 +31,17 @@ class BitboardGame(Game):
     shape = "square"
     edges: tuple[int, ...] = ()  # see `Board`
 
-    def __init__(self, rows: int, columns: int, symmetry_cells: np.ndarray, planes_num: int = 2, sets_num: int = 2,
-                 order: np.ndarray | None = None, letters: str = LETTERS, upwards: bool = False):
+    def __init__(
+        self,
+        rows: int,
+        columns: int,
+        symmetry_cells: np.ndarray,
+        planes_num: int = 2,
+        sets_num: int = 2,
+        order: np.ndarray | None = None,
+        letters: str = LETTERS,
+        upwards: bool = False,
+    ):
         cells = rows * columns
         self.rows, self.columns, self.cells, self.words = rows, columns, cells, words_num(cells)
         self.planes_shape, self.symmetry_cells = (planes_num, rows, columns), symmetry_cells
@@ -56,8 +65,10 @@ class BitboardGame(Game):
     def describe_rows(self) -> str:
         """Return which row and column of the board the planes' first ones are, for player 0."""
         columns, rows = self.labels
-        return (f"row 0 is the top row of the board, which is {rows[0]} in text, and column 0 the left one, which is "
-                f"{columns[0]}")
+        return (
+            f"row 0 is the top row of the board, which is {rows[0]} in text, and column 0 the left one, which is "
+            f"{columns[0]}"
+        )
 
     def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return smallest_keys(states, self._key_words, self.view(states), self.beside_stones(states))
@@ -138,8 +149,9 @@ def empty_cells(states: np.ndarray, order: np.ndarray, view: np.ndarray, num_act
 
 
 @njit(cache=True, nogil=True)
-def smallest_keys(states: np.ndarray, words_of_images: np.ndarray, view: np.ndarray,
-                  beside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def smallest_keys(
+    states: np.ndarray, words_of_images: np.ndarray, view: np.ndarray, beside: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return `Game.canonical_key`: (keys uint64 [B], symmetry int64 [B]). The key of an image is the exclusive or of
     the words of its stones. words_of_images: `_words_of_images`; beside: uint64 [B], `BitboardGame.beside_stones`."""
     _, sets_num, cells, symmetries = words_of_images.shape

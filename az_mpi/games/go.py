@@ -76,9 +76,12 @@ class Rules(BitboardGame):
         return _owners(states, self.rows) * np.int8(1 - 2 * player)
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
-        return (*OWN_AND_OTHER, "empty points where the player to move may not play: ko and suicide",
-                "1 everywhere if Black, player 0, is to move", "1 everywhere if the other player has just passed"
-                ), self.describe_rows()  # fmt: skip
+        return (
+            *OWN_AND_OTHER,
+            "empty points where the player to move may not play: ko and suicide",
+            "1 everywhere if Black, player 0, is to move",
+            "1 everywhere if the other player has just passed",
+        ), self.describe_rows()
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
         return (self._turn(states) & np.uint64(1)).astype(np.int8)

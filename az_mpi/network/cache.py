@@ -49,12 +49,16 @@ ENTRY_BYTES, FEW = KEY.itemsize + ENTRY.itemsize + OLDEST.itemsize / WAYS, 4
 
 def network_evaluator(game: Game, engine: "Engine", settings: "schema.Network") -> Evaluator:
     """Return the network in an engine, with the cache that `settings`, `config.network`, asks for."""
-    return CachedEvaluator(game, engine, settings.cache_bytes) if settings.cache_bytes else (
-        NetworkEvaluator(game, engine))
+    return (
+        CachedEvaluator(game, engine, settings.cache_bytes)
+        if settings.cache_bytes
+        else (NetworkEvaluator(game, engine))
+    )
 
 
-def table_of(num_bytes: int, num_actions: int, memory: np.ndarray | None = None, part: int = 0,
-             parts: int = 1) -> Table:
+def table_of(
+    num_bytes: int, num_actions: int, memory: np.ndarray | None = None, part: int = 0, parts: int = 1
+) -> Table:
     """Return a table of at most `num_bytes` bytes, or of the smallest possible size if that is larger.
 
     The number of entries is the largest power of two that fits if each position has FEW legal actions. If they have

@@ -17,13 +17,31 @@ OPSET, IR_VERSION = 17, 8  # of 2022: all of today's programs read them
 FLOAT, INT64 = 1, 7  # types of tensors
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 BATCH = "batch"
-OPS = {"Conv2d": "Conv", "Linear": "Gemm", "relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "softmax": "Softmax",
-       "add": "Add", "mul": "Mul", "flatten": "Flatten", "squeeze": "Squeeze", "cat": "Concat", "permute": "Transpose",
-       "amax": "ReduceMax", "adaptive_max_pool2d": "ReduceMax", "mean": "ReduceMean"}  # fmt: skip
+OPS = {
+    "Conv2d": "Conv",
+    "Linear": "Gemm",
+    "relu": "Relu",
+    "tanh": "Tanh",
+    "sigmoid": "Sigmoid",
+    "softmax": "Softmax",
+    "add": "Add",
+    "mul": "Mul",
+    "flatten": "Flatten",
+    "squeeze": "Squeeze",
+    "cat": "Concat",
+    "permute": "Transpose",
+    "amax": "ReduceMax",
+    "adaptive_max_pool2d": "ReduceMax",
+    "mean": "ReduceMean",
+}
 
 
-def write(operations: list[Operation], outputs: dict[str, tuple[str, list[int]]], planes_shape: tuple[int, ...],
-          about: dict[str, str]) -> bytes:
+def write(
+    operations: list[Operation],
+    outputs: dict[str, tuple[str, list[int]]],
+    planes_shape: tuple[int, ...],
+    about: dict[str, str],
+) -> bytes:
     """Return the content of an ONNX file: input "planes", float32 [batch, C, H, W]; outputs float32 [batch, …].
 
     outputs: {name: (the result of an operation, its shape after the batch)}. about: the file's metadata.

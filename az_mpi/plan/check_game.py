@@ -58,8 +58,10 @@ def main(arguments: list[str]) -> int:
     except (AssertionError, OwnCodeError) as why:
         print(f"broken: {why}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
         return PROBLEMS
-    print(f"rules hold in {CHECKED_NUM} random games{noted(warnings)}; a random game has {mean_plies:.0f} plies, "
-          f"a position {game.legal(states).sum(axis=1).mean():.0f} legal moves\n\n{ends}\n")
+    print(
+        f"rules hold in {CHECKED_NUM} random games{noted(warnings)}; a random game has {mean_plies:.0f} plies, "
+        f"a position {game.legal(states).sum(axis=1).mean():.0f} legal moves\n\n{ends}\n"
+    )
     rules_us = time_rules(game, states)
     for lines in (in_rows(rules_us), cost(game, config, states, mean_plies, sum(rules_us.values()))):
         print("\n".join(lines))
@@ -71,10 +73,12 @@ def main(arguments: list[str]) -> int:
 def size_of(game: Game) -> str:
     """Return the sizes of a game in one line."""
     channels, height, width = game.planes_shape
-    return (f"{game.name}: {game.num_actions:,} actions, {counted(channels, 'plane')} of {height} x {width}, "
-            f"{counted(len(game.symmetry_cells), 'symmetry', 'symmetries')}, at most "
-            f"{counted(game.max_plies, 'ply', 'plies')}, "
-            f"{game.state_size * game.state_dtype.itemsize:,} bytes a state")
+    return (
+        f"{game.name}: {game.num_actions:,} actions, {counted(channels, 'plane')} of {height} x {width}, "
+        f"{counted(len(game.symmetry_cells), 'symmetry', 'symmetries')}, at most "
+        f"{counted(game.max_plies, 'ply', 'plies')}, "
+        f"{game.state_size * game.state_dtype.itemsize:,} bytes a state"
+    )
 
 
 def planes_of(game: Game) -> str:
@@ -82,8 +86,11 @@ def planes_of(game: Game) -> str:
     texts, rows = described_planes(game)
     if set(texts) == {NOT_DESCRIBED}:
         num = len(game.describe_planes()[0])
-        return (f"planes: not described; describe_planes has {num} texts for {len(texts)} planes" if num else
-                "planes: not described (describe_planes would say what an exported network is fed with)")
+        return (
+            f"planes: not described; describe_planes has {num} texts for {len(texts)} planes"
+            if num
+            else "planes: not described (describe_planes would say what an exported network is fed with)"
+        )
     lines = [f"  {k}: {text}" for k, text in enumerate(texts)]
     if len(lines) > PLANES_SHOWN:
         lines[PLANES_SHOWN - 1 : -1] = [f"  ... and {len(lines) - PLANES_SHOWN} more"]
@@ -141,19 +148,29 @@ def drawn_end(game: Game, actions: list[int]) -> str:
     value, player = float(game.terminal(end[None])[1][0]), int(game.to_play(end[None])[0])
     result = value if player == 0 else 0 - value
     moves = " ".join(["..."] * (len(actions) > 8) + words[:-1])
-    return "\n".join([f"a random game with {WON[int(np.sign(result))]}" + f", after {moves}" * bool(moves),
-                      game.show(before), f"and {words[-1]}: {result:+g} for the player who began "
-                      f"(the value is {value:+g} for player {player}, who is to move)", game.show(end)])  # fmt: skip
+    return "\n".join(
+        [
+            f"a random game with {WON[int(np.sign(result))]}" + f", after {moves}" * bool(moves),
+            game.show(before),
+            f"and {words[-1]}: {result:+g} for the player who began "
+            f"(the value is {value:+g} for player {player}, who is to move)",
+            game.show(end),
+        ]
+    )
 
 
 def time_rules(game: Game, states: np.ndarray) -> dict[str, float]:
     """Return microseconds a state of what one simulation asks of the rules, in batches of BATCH states."""
     states = np.resize(states[np.linspace(0, len(states) - 1, BATCH).astype(int)], (BATCH, game.state_size))
     actions = random_actions(game.legal(states), np.random.default_rng(0).random(BATCH))
-    calls = {"play": lambda: game.play(states, actions), "terminal": lambda: game.terminal(states),
-             "legal, twice": lambda: (game.legal(states), game.legal(states)),
-             "to_play": lambda: game.to_play(states), "canonical_key": lambda: game.canonical_key(states),
-             "planes": lambda: game.planes(states)}  # fmt: skip
+    calls = {
+        "play": lambda: game.play(states, actions),
+        "terminal": lambda: game.terminal(states),
+        "legal, twice": lambda: (game.legal(states), game.legal(states)),
+        "to_play": lambda: game.to_play(states),
+        "canonical_key": lambda: game.canonical_key(states),
+        "planes": lambda: game.planes(states),
+    }
     return {name: timed(call) * 1e6 / BATCH for name, call in calls.items()}
 
 

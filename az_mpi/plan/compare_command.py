@@ -33,9 +33,15 @@ A configuration is a file, or a quoted text of a file and keys with their values
 compared with. Stopped by Ctrl-C or killed, the same command goes on. Give --seeds more, or further configurations, and
 only what is missing is done. DIR/compare.html has the curves."""
 STATE = "compare.json"
-WARM_UP = ("iterations=1", "selfplay.games_num=2", "search.simulations=2",
-           "evaluate.games_num=2", "evaluate.solver_positions=0", "evaluate.simulations=2",
-           'evaluate.opponents=["random"]')  # fmt: skip
+WARM_UP = (
+    "iterations=1",
+    "selfplay.games_num=2",
+    "search.simulations=2",
+    "evaluate.games_num=2",
+    "evaluate.solver_positions=0",
+    "evaluate.simulations=2",
+    'evaluate.opponents=["random"]',
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -66,20 +72,40 @@ def compare(options: Namespace) -> int:
 def _parser():
     parser = Parser(PROG, ABOUT, EPILOG)
     parser.add_argument("configurations", nargs="+", metavar="CONFIGURATION", help="two or more")
-    parser.add_argument("--minutes", type=positive, required=True, help="minutes of training for each run; the "
-                        "learning rate falls over them")
+    parser.add_argument(
+        "--minutes",
+        type=positive,
+        required=True,
+        help="minutes of training for each run; the learning rate falls over them",
+    )
     parser.add_argument("--seeds", type=count, default=1, metavar="S", help="runs of each configuration (default 1)")
-    parser.add_argument("--points", type=count, default=4, metavar="P",
-                        help="into how many parts the time is divided, each followed by a measurement (default 4)")
-    parser.add_argument("--games", type=even, default=100, metavar="N", help="games of each match, an even number "
-                        "(default 100)")
-    parser.add_argument("--simulations", type=count, default=100, metavar="N", help="simulations for each move in all "
-                        "measurements (default 100)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key in all "
-                        "configurations")
-    parser.add_argument("--logdir", type=Path, default=Path("runs/compare"), metavar="DIR",
-                        help="the folder of the comparison, on a file system that all hosts share (default "
-                        "runs/compare)")  # fmt: skip
+    parser.add_argument(
+        "--points",
+        type=count,
+        default=4,
+        metavar="P",
+        help="into how many parts the time is divided, each followed by a measurement (default 4)",
+    )
+    parser.add_argument(
+        "--games", type=even, default=100, metavar="N", help="games of each match, an even number (default 100)"
+    )
+    parser.add_argument(
+        "--simulations",
+        type=count,
+        default=100,
+        metavar="N",
+        help="simulations for each move in all measurements (default 100)",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key in all configurations"
+    )
+    parser.add_argument(
+        "--logdir",
+        type=Path,
+        default=Path("runs/compare"),
+        metavar="DIR",
+        help="the folder of the comparison, on a file system that all hosts share (default runs/compare)",
+    )
     hosts.add_options(parser)
     return parser
 
@@ -100,8 +126,12 @@ class Comparison:
         one's."""
         folder, options = self.folder, self.options
         asked = {variant.label: variant.config.model_dump() for variant in self.variants}
-        mine = {"minutes": options.minutes, "points": options.points, "games": options.games,
-                "simulations": options.simulations}  # fmt: skip
+        mine = {
+            "minutes": options.minutes,
+            "points": options.points,
+            "games": options.games,
+            "simulations": options.simulations,
+        }
         if not (folder / STATE).exists():
             if folder.exists() and any(folder.iterdir()):
                 raise Refusal(f"--logdir {folder}: holds something else than a comparison\n  give a new folder")
@@ -114,14 +144,20 @@ class Comparison:
         before = state.setdefault("configurations", {})  # older states have none
         mine_first = self.variants[0].label
         if (first := next(iter(before), mine_first)) != mine_first:  # all matches are against it
-            raise Refusal(f"--logdir {folder}: holds a comparison with {escape(first)}, its first configuration\n"
-                          "  name that one first, or give another --logdir")
+            raise Refusal(
+                f"--logdir {folder}: holds a comparison with {escape(first)}, its first configuration\n"
+                "  name that one first, or give another --logdir"
+            )
         for variant in self.variants:
             old = configuration.validate(before.setdefault(variant.label, asked[variant.label]), f"{folder / STATE}")
-            if different := [f"{change.key} {json.dumps(change.old)}, now {json.dumps(change.new)}"
-                             for change in configuration.changes(old, variant.config)]:  # fmt: skip
-                raise Refusal(f"--logdir {folder}: holds a comparison in which {escape(variant.label)} has "
-                              f"{'; '.join(different)}\n  give the same --set and file, or another --logdir")
+            if different := [
+                f"{change.key} {json.dumps(change.old)}, now {json.dumps(change.new)}"
+                for change in configuration.changes(old, variant.config)
+            ]:
+                raise Refusal(
+                    f"--logdir {folder}: holds a comparison in which {escape(variant.label)} has "
+                    f"{'; '.join(different)}\n  give the same --set and file, or another --logdir"
+                )
         return state
 
     def _save(self):

@@ -22,21 +22,26 @@ def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], opti
     head = sorted(dict.fromkeys(name for row in found for name in row), key="Elo".__eq__)  # Elo last
     table = html_report.html_table(head, [[row.get(name, "-") for name in head] for row in found])
     spread = "the least and the largest" if options.seeds > 1 else "95 % intervals"
-    about = (f"Each configuration trained {options.minutes:g} minutes with {counted(options.seeds, 'seed')} each, in "
-             f"turn on the same cores. Measured with {options.simulations} simulations a move. Numbers are means over "
-             f"the seeds, with {spread}. The last column is of matches of {options.games} games against "
-             f"{variants[0].label} of the same seed. Intervals of Elo are of 95 % and count all games as independent.")
-    content = (f"<header><h1>{escape(str(folder.resolve()))}</h1><p>{escape(about)}</p></header>"
-               f"<h2>After {options.minutes:g} minutes</h2>{table}<h2>On the way there</h2>"
-               f'<div class="charts">{_charts(state, variants, options.seeds)}</div>')  # fmt: skip
+    about = (
+        f"Each configuration trained {options.minutes:g} minutes with {counted(options.seeds, 'seed')} each, in "
+        f"turn on the same cores. Measured with {options.simulations} simulations a move. Numbers are means over "
+        f"the seeds, with {spread}. The last column is of matches of {options.games} games against "
+        f"{variants[0].label} of the same seed. Intervals of Elo are of 95 % and count all games as independent."
+    )
+    content = (
+        f"<header><h1>{escape(str(folder.resolve()))}</h1><p>{escape(about)}</p></header>"
+        f"<h2>After {options.minutes:g} minutes</h2>{table}<h2>On the way there</h2>"
+        f'<div class="charts">{_charts(state, variants, options.seeds)}</div>'
+    )
     write_file(folder / NAME, html_report.document(f"{escape(folder.name)}: comparison", content, __version__))
     return folder / NAME
 
 
 def _charts(state, variants, seeds):
     drawn = []
-    for name in dict.fromkeys(name for variant in variants for point in _points(state, variant, 1)
-                              for name in figures.scores(point)):  # fmt: skip
+    for name in dict.fromkeys(
+        name for variant in variants for point in _points(state, variant, 1) for name in figures.scores(point)
+    ):
         for axis in ("minutes", "simulations"):
             series = [_series(state, variant, seeds, name, axis) for variant in variants]
             drawn.append(chart.lines(name, axis, "share", series, limits=(0, 1)))

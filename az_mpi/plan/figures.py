@@ -17,25 +17,38 @@ def point(run: Path, seconds: float, measured: dict[str, Any], complete: bool) -
 
     complete: whether it has done all iterations of its configuration."""
     iterations = metrics.newest(metrics.read(run / "metrics.jsonl"), "iteration", "iteration")
-    simulations = sum(row.get(f"{when}simulations_per_s", 0) * row.get(timed, 0) for row in iterations
-                      for when, timed in (("", "play_s"), ("meanwhile_", "train_s")))
+    simulations = sum(
+        row.get(f"{when}simulations_per_s", 0) * row.get(timed, 0)
+        for row in iterations
+        for when, timed in (("", "play_s"), ("meanwhile_", "train_s"))
+    )
     counted = sum(row["games_num"] for row in iterations)
     games = iterations[-1].get("games_stored_num", counted) if iterations else 0
     # What was played before a stop is stored, but in no iteration's counts: its games count like the others.
     simulations *= games / max(counted, 1)
-    return {"minutes": seconds / 60, "iteration": len(iterations), "complete": complete,
-            "games": games, "simulations": simulations,
-            "matches": measured["matches"], "solver": measured.get("solver")}  # fmt: skip
+    return {
+        "minutes": seconds / 60,
+        "iteration": len(iterations),
+        "complete": complete,
+        "games": games,
+        "simulations": simulations,
+        "matches": measured["matches"],
+        "solver": measured.get("solver"),
+    }
 
 
 def scores(point: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
     """Return {what was measured: (share or score, low, high)} of a point, with 95 % intervals."""
-    found = {f"score against {name}": (match["score"], match["score_low"], match["score_high"])
-             for name, match in point["matches"].items()}  # fmt: skip
+    found = {
+        f"score against {name}": (match["score"], match["score_low"], match["score_high"])
+        for name, match in point["matches"].items()
+    }
     if solver := point["solver"]:
         keeps = "moves that keep the exact value"
-        for name, key, num in ((keeps, "overall", "positions_num"),
-                               (f"{keeps}, where moves differ", "where_moves_differ", "positions_differ_num")):
+        for name, key, num in (
+            (keeps, "overall", "positions_num"),
+            (f"{keeps}, where moves differ", "where_moves_differ", "positions_differ_num"),
+        ):
             if solver[key] is not None:
                 found[name] = solver[key], *rating.score_interval(solver[key], solver[num])
     return found
@@ -44,13 +57,16 @@ def scores(point: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
 def line(name: str, point: dict[str, Any]) -> str:
     """Return what is printed after a part of a run."""
     done = ", complete" if point["complete"] else ""
-    head = (f"{name}: {point['minutes']:.1f} minutes, iteration {point['iteration']}, "
-            f"{counted(point['games'], 'game')}{done}")  # fmt: skip
+    head = (
+        f"{name}: {point['minutes']:.1f} minutes, iteration {point['iteration']}, "
+        f"{counted(point['games'], 'game')}{done}"
+    )
     return "\n".join([head, *evaluation_lines(point)])
 
 
 def total(matches: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the summary of several matches together, see `rating.summary`."""
+
     def add(side):
         return tuple(map(sum, zip(*(match[side] for match in matches))))
 
@@ -64,10 +80,13 @@ def rows(state: dict[str, Any], variants: Sequence[Variant], seeds: int) -> list
     for variant in variants:
         names = [variant.run_name(seed) for seed in range(1, seeds + 1)]
         last = [state["runs"][name]["points"][-1] for name in names]
-        row = {"configuration": variant.label, "minutes": _mean(last, lambda p: p["minutes"], ".1f"),
-               "iterations": _mean(last, lambda p: p["iteration"], ".0f"),
-               "games": _mean(last, lambda p: p["games"], ",.0f"),
-               "simulations": _mean(last, lambda p: p["simulations"], ",.0f")}  # fmt: skip
+        row = {
+            "configuration": variant.label,
+            "minutes": _mean(last, lambda p: p["minutes"], ".1f"),
+            "iterations": _mean(last, lambda p: p["iteration"], ".0f"),
+            "games": _mean(last, lambda p: p["games"], ",.0f"),
+            "simulations": _mean(last, lambda p: p["simulations"], ",.0f"),
+        }
         for name in dict.fromkeys(name for one in last for name in scores(one)):
             measured = [scores(one)[name] for one in last if name in scores(one)]
             row[name] = _mean(measured, lambda one: one[0], ".3f")

@@ -29,8 +29,9 @@ class Jobs:
         """Return how many ranks each job has. Raises Refusal if the hosts are given wrongly."""
         return self._hosts()[1]
 
-    def train(self, variant: Variant, run: Path, seed: int, settings: Sequence[str],
-              least_s: float = 0.0) -> tuple[float, bool]:
+    def train(
+        self, variant: Variant, run: Path, seed: int, settings: Sequence[str], least_s: float = 0.0
+    ) -> tuple[float, bool]:
         """Start or resume a training; return (seconds that it took, whether it is complete). Raises Refusal too if it
         is not complete, but ended after less than least_s seconds: a full disk, for example."""
         words = ["--config_file", str(variant.file), "--logdir", str(run)]
@@ -39,25 +40,42 @@ class Jobs:
         status, _ = self._launch(words, [*variant.settings, f"seed={seed}", *settings])
         took = time.monotonic() - begun
         if status == RESUMABLE and took < least_s:
-            raise Refusal(f"{run.name} stopped after {took:.0f} s; why is at the end of {self.log}\n"
-                          "  the same command goes on from here")
+            raise Refusal(
+                f"{run.name} stopped after {took:.0f} s; why is at the end of {self.log}\n"
+                "  the same command goes on from here"
+            )
         return took, status == DONE
 
     def measure(self, variant: Variant, run: Path) -> dict[str, Any]:
         """Return what `--mode eval` finds: matches against opponents other than the run's own best network, and the
         exact solver's judgement."""
         names = [name for name in variant.config.evaluate.opponents if name != "best"]
-        settings = [f"evaluate.opponents={json.dumps(names)}", f"evaluate.games_num={self.where.games}",
-                    f"evaluate.simulations={self.where.simulations}"]  # fmt: skip
+        settings = [
+            f"evaluate.opponents={json.dumps(names)}",
+            f"evaluate.games_num={self.where.games}",
+            f"evaluate.simulations={self.where.simulations}",
+        ]
         return self._result(self._launch(["--mode", "eval", "--logdir", str(run)], settings))
 
     def match(self, first: Path, second: Path) -> dict[str, Any]:
         """Return the result of a match of two runs' newest networks, for the first one."""
         (chosen, np), found = self._hosts(), mpirun.find()
         settings = {} if self.where.no_check else check.settings_of(chosen, found, self.folder)
-        program = [sys.executable, "-m", "az_mpi", "match", str(first), str(second), "--games", str(self.where.games),
-                   "--simulations", str(self.where.simulations), "--opening_plies", str(OPENING_PLIES),
-                   "--json"]  # fmt: skip
+        program = [
+            sys.executable,
+            "-m",
+            "az_mpi",
+            "match",
+            str(first),
+            str(second),
+            "--games",
+            str(self.where.games),
+            "--simulations",
+            str(self.where.simulations),
+            "--opening_plies",
+            str(OPENING_PLIES),
+            "--json",
+        ]
         return self._result(self._run(mpirun.line(found, chosen, np, program, **settings)))
 
     def _hosts(self):
@@ -75,14 +93,17 @@ class Jobs:
             log.write(said)
         if status not in (DONE, RESUMABLE):
             end = self.log.read_bytes()[before:].decode(errors="replace")[-END_CHARACTERS:]
-            raise Refusal(f"a job ended with status {status}: {' '.join(command)}\n{end}\n"
-                          f"  all that it said is in {self.log}")
+            raise Refusal(
+                f"a job ended with status {status}: {' '.join(command)}\n{end}\n  all that it said is in {self.log}"
+            )
         return status, said
 
     def _result(self, ended):
         """Return the JSON object that a job printed. ended: what `_run` returned."""
         found = mpi_job.last_object(ended[1])
         if found is None:
-            raise Refusal(f"a job printed no result; all that it said is at the end of {self.log}\n"
-                          "  the same command goes on from here")
+            raise Refusal(
+                f"a job printed no result; all that it said is at the end of {self.log}\n"
+                "  the same command goes on from here"
+            )
         return found

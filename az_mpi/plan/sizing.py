@@ -47,8 +47,13 @@ def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int, on_gpu
     """Return a configuration, as in a file, to measure a network of `size` (blocks, channels) with. on_gpus: whether
     any rank has a GPU, which large batches keep busy."""
     opening = min(max(round(OPENING_SHARE * rules.length), OPENING_MIN), OPENING_MAX)
-    search = {"algorithm": "gumbel", "simulations": SIMULATIONS, "gumbel_c_scale": 0.3, "temperature_plies": opening,
-              "temperature_final": 0.0}  # fmt: skip
+    search = {
+        "algorithm": "gumbel",
+        "simulations": SIMULATIONS,
+        "gumbel_c_scale": 0.3,
+        "temperature_plies": opening,
+        "temperature_final": 0.0,
+    }
     if rules.legal_num > Search().gumbel_actions:
         # More moves are tried, or a mate in one may be missed; and fast searches paid in Hex and Gomoku.
         search |= {"gumbel_actions": SIMULATIONS, "full_share": FULL_SHARE}
@@ -57,9 +62,15 @@ def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int, on_gpu
         at_once = {"games_num": 256 * ranks_num, "parallel_games": 128}
     share = SHORT_GAME_SHARE if rules.length <= SHORT_GAME else Train().root_value_share
     batch_size = GPU_BATCH if on_gpus else 256 if size[0] < 5 else 512
-    return {"game": game, "iterations": 1, "network": {"blocks": size[0], "channels": size[1]},
-            "search": search, "selfplay": at_once | {"random_plies": opening}, "replay": {"window_max": 1_000_000},
-            "train": {"batch_size": max(batch_size, ranks_num), "replay_ratio": 1.5, "root_value_share": share}}
+    return {
+        "game": game,
+        "iterations": 1,
+        "network": {"blocks": size[0], "channels": size[1]},
+        "search": search,
+        "selfplay": at_once | {"random_plies": opening},
+        "replay": {"window_max": 1_000_000},
+        "train": {"batch_size": max(batch_size, ranks_num), "replay_ratio": 1.5, "root_value_share": share},
+    }
 
 
 def games_in(data: dict[str, Any], figures: dict[str, Any], hours: float) -> float:
@@ -104,9 +115,13 @@ def fill(data: dict[str, Any], figures: dict[str, Any], rules: Rules, hours: flo
     rollouts = EVALUATIONS * matches * plies * Evaluate().rollout_simulations
     if rollouts * plies * rules.ply_us / 1e6 / len(figures["hosts"]) > ROLLOUT_SHARE * hours * 3600:
         evaluate["opponents"] = ["best", "random"]
-    return data | {"iterations": iterations, "selfplay": data["selfplay"] | {"games_num": games_num},
-                   "replay": {"window_max": max(round(window, -3), WINDOW_MIN)}, "evaluate": evaluate,
-                   "train": data["train"] | {"hours": hours}}  # fmt: skip
+    return data | {
+        "iterations": iterations,
+        "selfplay": data["selfplay"] | {"games_num": games_num},
+        "replay": {"window_max": max(round(window, -3), WINDOW_MIN)},
+        "evaluate": evaluate,
+        "train": data["train"] | {"hours": hours},
+    }
 
 
 def at_once(data: dict[str, Any], ranks_num: int) -> dict[str, Any]:

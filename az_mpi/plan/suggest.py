@@ -59,8 +59,9 @@ def main(arguments: list[str]) -> int:
     if said["hours"] > options.hours:
         raise Refusal(f"--hours {options.hours:g}: one game takes {duration(said['hours'] * 3600)} here")
     write_file(options.output, _written(found["config"]))
-    command = shlex.join([*_start(options, chosen, ranks_num), "--config_file", str(options.output), "--logdir",
-                          logdir])
+    command = shlex.join(
+        [*_start(options, chosen, ranks_num), "--config_file", str(options.output), "--logdir", logdir]
+    )
     if options.json:
         print(json.dumps({**found, "prediction": said, "file": str(options.output), "next": command}))
     else:
@@ -73,8 +74,13 @@ def _parser():
     parser.add_argument("game", metavar="GAME", help="as in the configuration's key game")
     parser.add_argument("--hours", type=positive, required=True, metavar="H", help="hours that the run may take")
     hosts.add_options(parser)
-    parser.add_argument("--output", type=Path, metavar="FILE", default=Path("suggested.json"),
-                        help="the configuration to write (default suggested.json)")  # fmt: skip
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        default=Path("suggested.json"),
+        help="the configuration to write (default suggested.json)",
+    )
     parser.add_argument("--json", action="store_true", help="print what was measured and chosen as one JSON object")
     return parser
 
@@ -101,8 +107,10 @@ def _run(command: list[str]) -> dict[str, Any]:
     status, said = mpi_job.output(command)
     found = mpi_job.last_object(said)
     if status or found is None:
-        raise Refusal(f"the measurement ended with status {status}, see above: {' '.join(command)}\n"
-                      f"  `{command[0]} -np N python -m az_mpi doctor` says what is wrong with a job here")
+        raise Refusal(
+            f"the measurement ended with status {status}, see above: {' '.join(command)}\n"
+            f"  `{command[0]} -np N python -m az_mpi doctor` says what is wrong with a job here"
+        )
     if "refused" in found:
         raise Refusal(found["refused"])
     return found
@@ -124,16 +132,26 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
     figures, games_num, iterations = found["figures"], config.selfplay.games_num, config.iterations
     rows = [("network", "moves/s", "s a training step", "positions in this time", "wanted", "")]
     for size, one, made, lacks in found["tried"]:
-        rows.append(("{} x {}".format(*size), f"{sum(one['moves_per_s']):,.0f}", f"{one['step_s']:.3f}",
-                     f"{made * one['mean_length']:,.0f}", f"{sizing.positions_wanted(*size):,}",
-                     f"too few {lacks}" * bool(lacks)))  # fmt: skip
+        rows.append(
+            (
+                "{} x {}".format(*size),
+                f"{sum(one['moves_per_s']):,.0f}",
+                f"{one['step_s']:.3f}",
+                f"{made * one['mean_length']:,.0f}",
+                f"{sizing.positions_wanted(*size):,}",
+                f"too few {lacks}" * bool(lacks),
+            )
+        )
     share = said["train_s"] / (said["train_s"] + said["play_s"])
     return [
         f"measured on {counted(len(figures['hosts']), 'rank')}, with the search that is chosen:",
         *(f"  {line}" for line in console.table(rows)),
         f"network       {config.network.blocks} x {config.network.channels}: "
-        + ("the smallest, and even for it there is little time" if found["tried"][0][-1] else "the largest that gets "
-           f"{sizing.POSITIONS_PER_WEIGHT} positions for each weight of its tower"),
+        + (
+            "the smallest, and even for it there is little time"
+            if found["tried"][0][-1]
+            else f"the largest that gets {sizing.POSITIONS_PER_WEIGHT} positions for each weight of its tower"
+        ),
         f"search        Gumbel, {config.search.simulations} simulations, {config.search.gumbel_actions} actions at the "
         f"root{_fast(config.search)}; {counted(config.selfplay.random_plies, 'ply', 'plies')} of random moves at most",
         f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {said['games_per_s'] * 3600:,.0f} games/h of "

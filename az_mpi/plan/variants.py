@@ -45,8 +45,10 @@ def read(texts: Sequence[str], settings: Sequence[str]) -> list[Variant]:
             raise Refusal(f"{escape(variant.label)} is given twice\n  give each configuration a name of its own")
         game, first = (GAMES.make(one.config.game).name for one in (variant, variants[0]))  # planes may differ
         if game != first:
-            raise Refusal(f"{escape(variant.label)} is of the game {game}, {escape(variants[0].label)} of {first}: "
-                          "they cannot play against each other")
+            raise Refusal(
+                f"{escape(variant.label)} is of the game {game}, {escape(variants[0].label)} of {first}: "
+                "they cannot play against each other"
+            )
     return variants
 
 

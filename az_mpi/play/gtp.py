@@ -169,8 +169,12 @@ class GtpEngine(LineEngine):
         asks for a move of this player meanwhile, or reports a pass."""
         before = self.session.before
         others = 1 - colour
-        return (before is not None and not self.session.over and self.session.to_play == others
-                and self.session.game.to_play(before[None])[0] == others)  # fmt: skip
+        return (
+            before is not None
+            and not self.session.over
+            and self.session.to_play == others
+            and self.session.game.to_play(before[None])[0] == others
+        )
 
     def _play(self, colour, vertex):
         if vertex.lower() == PASS and (self.session.over or self._sits_out(colour)):
@@ -226,8 +230,9 @@ class GtpEngine(LineEngine):
             limit = limit._replace(seconds=max(min(budget_s, limit.seconds or math.inf), 1e-3))
         elif limit == Limit():
             limit = Limit(simulations=session.player.settings.simulations)
-        session.think(Limit(simulations=1) if len(session.legal()) == 1 else limit,
-                      lambda: report(False) or self._must_leave())
+        session.think(
+            Limit(simulations=1) if len(session.legal()) == 1 else limit, lambda: report(False) or self._must_leave()
+        )
         return session.best()
 
     def _must_leave(self):

@@ -20,9 +20,14 @@ def make_parser(prog: str, about: str, epilog: str, timed: bool = True) -> Parse
     """Return a parser with the options that every command here takes. timed: with --seconds."""
     parser = Parser(prog, about, epilog, run=True)
     add_checkpoint(parser)
-    parser.add_argument("--simulations", type=count, default=0, metavar="N",
-                        help="simulations for a move (by default as in the run's matches"
-                        + (", or what --seconds allows)" if timed else ")"))
+    parser.add_argument(
+        "--simulations",
+        type=count,
+        default=0,
+        metavar="N",
+        help="simulations for a move (by default as in the run's matches"
+        + (", or what --seconds allows)" if timed else ")"),
+    )
     if timed:
         parser.add_argument("--seconds", type=positive, default=0.0, metavar="S", help="at most S seconds for a move")
     return parser
@@ -30,8 +35,12 @@ def make_parser(prog: str, about: str, epilog: str, timed: bool = True) -> Parse
 
 def add_checkpoint(parser: Parser) -> None:
     """Add the option that names one of the run's networks, for `find_network`."""
-    parser.add_argument("--checkpoint", default="newest", metavar="NAME",
-                        help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012")
+    parser.add_argument(
+        "--checkpoint",
+        default="newest",
+        metavar="NAME",
+        help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012",
+    )
 
 
 def end_on_interrupt() -> None:

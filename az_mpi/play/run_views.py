@@ -35,8 +35,15 @@ class RunViews:
     def games(self, game: WebGame, _: Any) -> list[dict[str, Any]]:
         """Return the newest stored games: {"id", "iteration", "length", "outcome" for the player who began}."""
         rows = [row for record in self._records(game) for row in record.games]
-        return [{"id": str(row["id"]), "iteration": int(row["iteration"]) + 1, "length": int(row["length"]),
-                 "outcome": float(row["outcome"])} for row in rows[-GAMES:]][::-1]  # fmt: skip
+        return [
+            {
+                "id": str(row["id"]),
+                "iteration": int(row["iteration"]) + 1,
+                "length": int(row["length"]),
+                "outcome": float(row["outcome"]),
+            }
+            for row in rows[-GAMES:]
+        ][::-1]
 
     def open(self, game: WebGame, name: Any) -> None:
         """Show a stored game, by its id, from where it began, with the number of moves before that, its outcome and the
@@ -59,8 +66,14 @@ class RunViews:
         chosen = np.unique(np.linspace(0, len(names) - 1, COMPARED).astype(int)) if names and not session.over else []
         for k in chosen:
             found = load_player(find_network(self.run, names[k])).search(session.state, SIMULATIONS)
-            rows.append({"checkpoint": names[k], "move": found.move, "share": float(found.policy[found.action]),
-                         "value": found.value * (1 - 2 * session.to_play)})  # fmt: skip
+            rows.append(
+                {
+                    "checkpoint": names[k],
+                    "move": found.move,
+                    "share": float(found.policy[found.action]),
+                    "value": found.value * (1 - 2 * session.to_play),
+                }
+            )
         return rows
 
     def _records(self, game):

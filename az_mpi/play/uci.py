@@ -56,9 +56,18 @@ class UciEngine(LineEngine):
         self._is_stopped, self._is_lost = False, False  # lost: the position is not known
         self._is_pondering, self._is_hit = False, False  # hit: the move that was expected has been played
         self._commands: dict[str, Callable[[list[str]], None]] = {
-            "uci": self._uci, "isready": self._isready, "setoption": self._setoption, "ucinewgame": self._ucinewgame,
-            "position": self._position, "go": self._go, "stop": self._stop, "quit": self._quit,
-            "debug": self._ignore, "register": self._ignore, "ponderhit": self._ponderhit}  # fmt: skip
+            "uci": self._uci,
+            "isready": self._isready,
+            "setoption": self._setoption,
+            "ucinewgame": self._ucinewgame,
+            "position": self._position,
+            "go": self._go,
+            "stop": self._stop,
+            "quit": self._quit,
+            "debug": self._ignore,
+            "register": self._ignore,
+            "ponderhit": self._ponderhit,
+        }
 
     @functools.cached_property
     def moves(self) -> "Moves":
@@ -161,8 +170,11 @@ class UciEngine(LineEngine):
         if self._is_lost or self.session.over:
             self.write(f"bestmove {NO_MOVE}")
             return
-        numbers = {name: int(words[k + 1]) for k, name in enumerate(words[:-1])
-                   if name in NUMBERS and re.fullmatch(r"-?\d{1,10}", words[k + 1], re.ASCII)}  # fmt: skip
+        numbers = {
+            name: int(words[k + 1])
+            for k, name in enumerate(words[:-1])
+            if name in NUMBERS and re.fullmatch(r"-?\d{1,10}", words[k + 1], re.ASCII)
+        }
         self._is_pondering, self._is_hit, self._is_stopped = "ponder" in words, False, False
         is_open = self._is_pondering or "infinite" in words
         if is_open:
@@ -231,8 +243,10 @@ class UciEngine(LineEngine):
         """Write a line about the search."""
         best, simulations = self.session.moves()[0], self.session.simulations
         line = self.moves.line(self.session.state, best.variation)
-        self.write(f"info depth {len(line)} nodes {simulations} time {seconds * 1000:.0f} "
-                   f"nps {simulations / max(seconds, 1e-3):.0f} score {score(best)} pv {' '.join(line)}")  # fmt: skip
+        self.write(
+            f"info depth {len(line)} nodes {simulations} time {seconds * 1000:.0f} "
+            f"nps {simulations / max(seconds, 1e-3):.0f} score {score(best)} pv {' '.join(line)}"
+        )
 
 
 def variant_named(game: str) -> str:

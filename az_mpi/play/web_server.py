@@ -30,16 +30,24 @@ BODY_MAX, WAIT_S = 2**16, 20.0
 NONCE = "NONCE"  # in the page, in place of a word that only this answer has: no other script runs there
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
-                               "form-action 'none'; frame-ancestors 'none'; script-src 'nonce-NONCE'",
-    "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}  # fmt: skip
+    "form-action 'none'; frame-ancestors 'none'; script-src 'nonce-NONCE'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
 
 
 def main(arguments: list[str]) -> int:
     """Serve the page until Ctrl-C ends it; return the exit status. Raises Refusal."""
     parser = make_parser(PROG, ABOUT, EPILOG, timed=False)
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the page (by default a free one)")
-    parser.add_argument("--address", default="127.0.0.1", metavar="IP", help="where to listen (by default 127.0.0.1, "
-                        "this machine only; from elsewhere use ssh -L N:127.0.0.1:N with --port N)")
+    parser.add_argument(
+        "--address",
+        default="127.0.0.1",
+        metavar="IP",
+        help="where to listen (by default 127.0.0.1, "
+        "this machine only; from elsewhere use ssh -L N:127.0.0.1:N with --port N)",
+    )
     given = parser.parse_args(arguments)
     try:
         address = ipaddress.ip_address(given.address)
@@ -47,15 +55,20 @@ def main(arguments: list[str]) -> int:
             raise ValueError("the page needs one address")
         server = Server((given.address, given.port))
     except (OSError, OverflowError, ValueError) as error:
-        raise Refusal(f"{PROG}: cannot listen at {given.address}, port {given.port}: {error}\n"
-                      "  name an address of this machine and a free port, or leave both out") from error
+        raise Refusal(
+            f"{PROG}: cannot listen at {given.address}, port {given.port}: {error}\n"
+            "  name an address of this machine and a free port, or leave both out"
+        ) from error
     end_on_interrupt()
     with contextlib.closing(server.socket):
         server.game = make_game(given.run, given.checkpoint, given.simulations)
         server.game.start()
         if not address.is_loopback:
-            print(f"warning: {given.address} can be reached from other machines. Whoever learns the address below can "
-                  "play, and nothing is encrypted.", file=sys.stderr)
+            print(
+                f"warning: {given.address} can be reached from other machines. Whoever learns the address below can "
+                "play, and nothing is encrypted.",
+                file=sys.stderr,
+            )
         print(f"the page is at {server.url}\nCtrl-C ends it", flush=True)
         server.serve_forever()
     return DONE
@@ -139,9 +152,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _may(self, token: str) -> bool:
         """Return whether this request is from our own page; answer it if not."""
         origin = self.headers.get("Origin")
-        is_ours = (self.headers.get("Host") in self.server.hosts
-                   and origin in (None, *(f"http://{host}" for host in self.server.hosts))
-                   and hmac.compare_digest(token.encode(), self.server.token.encode()))  # fmt: skip
+        is_ours = (
+            self.headers.get("Host") in self.server.hosts
+            and origin in (None, *(f"http://{host}" for host in self.server.hosts))
+            and hmac.compare_digest(token.encode(), self.server.token.encode())
+        )
         if not is_ours:
             self._refuse(HTTPStatus.FORBIDDEN, "take the whole address that az_mpi web has printed")
         return is_ours

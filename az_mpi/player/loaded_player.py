@@ -92,8 +92,10 @@ class LoadedPlayer:
         action = int(search.choose(slots, np.zeros(1))[0])
         moves = root_moves(search, 0)
         [expected] = [move.variation for move in moves if move.action == action]
-        variation = [self.game.action_to_text(before, played)
-                     for before, played in zip(positions(self.game, states[0], expected), expected)]
+        variation = [
+            self.game.action_to_text(before, played)
+            for before, played in zip(positions(self.game, states[0], expected), expected)
+        ]
         return Analysis(policy, float(search.value(slots)[0]), action, variation[0], variation, moves)
 
     def new_search(self, simulations: int, cache_bytes: int = 0) -> Search:
@@ -169,8 +171,10 @@ class _Checked(Evaluator):
             logits, value = (np.ascontiguousarray(array, np.float32) for array in self._evaluate(states))
         except (TypeError, ValueError) as error:
             raise ValueError(f"an evaluator returns two arrays, logits and value: {error}") from error
-        for name, array, shape in (("logits", logits, (len(states), self.game.num_actions)),
-                                   ("value", value, (len(states),))):  # fmt: skip
+        for name, array, shape in (
+            ("logits", logits, (len(states), self.game.num_actions)),
+            ("value", value, (len(states),)),
+        ):
             if array.shape != shape:
                 raise ValueError(f"{name} of an evaluator: expected shape {list(shape)}; got {list(array.shape)}")
             if len(rows := np.argwhere(np.isnan(array))):
@@ -178,8 +182,9 @@ class _Checked(Evaluator):
         return logits, value
 
 
-def load_player(path: str | Path, engine: str = "auto", precision: str = "auto", threads: int = 1,
-                device: str = "") -> LoadedPlayer:
+def load_player(
+    path: str | Path, engine: str = "auto", precision: str = "auto", threads: int = 1, device: str = ""
+) -> LoadedPlayer:
     """Return a player with a network of a run.
 
     path: a run's folder, for its newest checkpoint; a checkpoint (RUN/checkpoints/NNNNNN); a file of weights, such as

@@ -22,8 +22,9 @@ def zoo_file(path: str | Path) -> Path | None:
     if (is_zoo or not os.path.lexists(path)) and name in zoo_names():
         return file
     if is_zoo:
-        raise Refusal(f"{path}: az_mpi comes with no network of this name\n  there are: "
-                      + (", ".join(zoo_names()) or "none yet"))
+        raise Refusal(
+            f"{path}: az_mpi comes with no network of this name\n  there are: " + (", ".join(zoo_names()) or "none yet")
+        )
     return None
 
 
@@ -37,8 +38,9 @@ def run_of(path: Path) -> Path:
     if folder := run_above(path):
         return folder
     shipped = f"; or a network that comes with az_mpi: {', '.join(zoo_names())}" if zoo_names() else ""
-    raise Refusal(f"{path} is not a run's folder, nor in one\n"
-                  f"  name the --logdir of a run, or a checkpoint in it{shipped}")
+    raise Refusal(
+        f"{path} is not a run's folder, nor in one\n  name the --logdir of a run, or a checkpoint in it{shipped}"
+    )
 
 
 def run_above(path: Path) -> Path | None:

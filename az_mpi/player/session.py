@@ -108,8 +108,9 @@ class Session:
         except ValueError:
             words = {word.lower(): word for word in self.legal()}
             near = get_close_matches(text.strip().lower()[:80], words, 4, 0.4) or list(words)[:4]
-            raise ValueError("no legal move here; legal are, for example, "
-                             + ", ".join(words[word] for word in near)) from None
+            raise ValueError(
+                "no legal move here; legal are, for example, " + ", ".join(words[word] for word in near)
+            ) from None
 
     def play(self, action: int) -> None:
         """Play a legal action; the part of the tree below it stays. What that takes is part of the next `think`."""
@@ -133,8 +134,10 @@ class Session:
 
     def line(self, actions: list[int]) -> list[str]:
         """Return moves from this position on, such as a principal variation, in the game's notation."""
-        return [self.game.action_to_text(state, action) for state, action in
-                zip(positions(self.game, self.state, actions), actions)]  # fmt: skip
+        return [
+            self.game.action_to_text(state, action)
+            for state, action in zip(positions(self.game, self.state, actions), actions)
+        ]
 
     def think(self, limit: Limit, stop: Callable[[], bool] = lambda: False) -> None:
         """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree
@@ -150,9 +153,14 @@ class Session:
         self._slowest_s /= 2  # of the search before: the first simulation of this one is rarely slower
         while not self._search.trees.exact[0, 0]:
             if self._simulations() >= LEAST and (
-                    limit.simulations and self._simulations() >= limit.simulations
-                    or limit.seconds and now + max(2 * self._slowest_s, self._stall_s) >= end
-                    or self._is_full() or stepped and stop()):  # fmt: skip
+                limit.simulations
+                and self._simulations() >= limit.simulations
+                or limit.seconds
+                and now + max(2 * self._slowest_s, self._stall_s) >= end
+                or self._is_full()
+                or stepped
+                and stop()
+            ):
                 break
             worked = time.process_time()
             self._search.step_several(0, self._leaves(limit))

@@ -40,9 +40,15 @@ class TrainedNetwork(NamedTuple):
         kept = {name: value for name, value in values.items() if name in KEPT}
         outputs = list(self.network.heads)
         planes, board = described_planes(self.game)
-        rows = {"iteration": self.iteration, "planes_shape": self.game.planes_shape, "planes": planes,
-                "planes_rows": board, "heads": outputs,
-                "actions": self._names_of_actions(), "config": kept}  # fmt: skip
+        rows = {
+            "iteration": self.iteration,
+            "planes_shape": self.game.planes_shape,
+            "planes": planes,
+            "planes_rows": board,
+            "heads": outputs,
+            "actions": self._names_of_actions(),
+            "config": kept,
+        }
         return {"az_mpi": __version__, "game": self.game.name} | {name: json.dumps(row) for name, row in rows.items()}
 
     def _names_of_actions(self):
@@ -115,8 +121,10 @@ def _weights(path: Path, run: Path, ours: dict[str, torch.Tensor]) -> tuple[dict
         if (path / "state.json").is_file():
             found = checkpoint.read(path)
         elif path != run:
-            raise Refusal(f"{path}: there is no checkpoint and no file of weights of this name\n"
-                          f"  {run}/checkpoints and {run}/best have them; name the run itself for its newest one")
+            raise Refusal(
+                f"{path}: there is no checkpoint and no file of weights of this name\n"
+                f"  {run}/checkpoints and {run}/best have them; name the run itself for its newest one"
+            )
         else:
             found, lines = checkpoint.load_newest(run / "checkpoints", set_aside=False, ours=ours)
             for line in lines:

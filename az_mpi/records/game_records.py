@@ -56,16 +56,26 @@ def to_sgf(game: Game, record: GameRecord, number: int = 1) -> str:
     """Return a game as one tree of SGF, file format 4, for games with `Game.sgf_number`. Black began. number: of the
     game in its file."""
     _, rows, columns = game.planes_shape
-    tags = {"GM": game.sgf_number, "FF": 4, "CA": "UTF-8", "AP": "az_mpi",
-            "SZ": columns if rows == columns else f"{columns}:{rows}", "PB": record.names[0], "PW": record.names[1],
-            "RO": number, "RE": _sgf_result(game, record)}  # fmt: skip
+    tags = {
+        "GM": game.sgf_number,
+        "FF": 4,
+        "CA": "UTF-8",
+        "AP": "az_mpi",
+        "SZ": columns if rows == columns else f"{columns}:{rows}",
+        "PB": record.names[0],
+        "PW": record.names[1],
+        "RO": number,
+        "RE": _sgf_result(game, record),
+    }
     if hasattr(game, "komi"):
         tags["KM"] = f"{game.komi:g}"
     if note := record.note or (CUT_NOTE if _is_cut(game, record) else ""):
         tags["GC"] = note
     head = "".join(f"{name}[{_escaped(value)}]" for name, value in tags.items())
-    moves = [f";{'BW'[int(game.to_play(state[None])[0])]}[{_sgf_move(game, state, action)}]"
-             for state, action in zip(positions(game, game.initial(1)[0], record.moves), record.moves)]  # fmt: skip
+    moves = [
+        f";{'BW'[int(game.to_play(state[None])[0])]}[{_sgf_move(game, state, action)}]"
+        for state, action in zip(positions(game, game.initial(1)[0], record.moves), record.moves)
+    ]
     lines = ["".join(moves[k : k + 10]) for k in range(0, len(moves), 10)]
     return "\n".join([f"(;{head}", *lines]) + ")\n"
 
@@ -104,8 +114,15 @@ def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:
     """Return a game in PGN, its moves in the game's own notation, which for chess is the standard one. White began.
     Games other than chess are named in the tag Variant."""
     result = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}[int(np.sign(record.result))]
-    tags = {"Event": "az_mpi match", "Site": "?", "Date": time.strftime("%Y.%m.%d"), "Round": number,
-            "White": record.names[0], "Black": record.names[1], "Result": result}  # fmt: skip
+    tags = {
+        "Event": "az_mpi match",
+        "Site": "?",
+        "Date": time.strftime("%Y.%m.%d"),
+        "Round": number,
+        "White": record.names[0],
+        "Black": record.names[1],
+        "Result": result,
+    }
     if not isinstance(uci_moves(game), ChessMoves):
         tags["Variant"] = game.name
     if note := record.note or (ADJUDICATION if _is_cut(game, record) else ""):

@@ -28,20 +28,31 @@ OPPONENTS = {  # explained for readers
     "uci": "The opponent uci is another program, by the Universal Chess Interface.",
     "best": "The opponent best is the best network before this one.",
 }
-SOLVER = ("A move keeps the exact value if, with perfect play from then on, it does not turn a win into a draw or a "
-          "loss, nor a draw into a loss. Moves differ in a position where some legal move keeps the value and another "
-          "does not. A random mover plays any legal move.")
+SOLVER = (
+    "A move keeps the exact value if, with perfect play from then on, it does not turn a win into a draw or a "
+    "loss, nor a draw into a loss. Moves differ in a position where some legal move keeps the value and another "
+    "does not. A random mover plays any legal move."
+)
 COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, how it is shown
-    ("iteration", "iteration", "d"), ("games_num", "games", ",d"), ("positions_num", "positions", ",d"),
-    ("mean_length", "mean length", ".1f"), ("first_player_score", "first player scores", ".3f"),
-    ("games_per_s", "games/s", ",.1f"), ("simulations_per_s", "simulations/s", ",.0f"), ("steps_num", "steps", ",d"),
-    ("play_s", "play s", ".2f"), ("train_s", "train s", ".2f"))  # fmt: skip
+    ("iteration", "iteration", "d"),
+    ("games_num", "games", ",d"),
+    ("positions_num", "positions", ",d"),
+    ("mean_length", "mean length", ".1f"),
+    ("first_player_score", "first player scores", ".3f"),
+    ("games_per_s", "games/s", ",.1f"),
+    ("simulations_per_s", "simulations/s", ",.0f"),
+    ("steps_num", "steps", ",d"),
+    ("play_s", "play s", ".2f"),
+    ("train_s", "train s", ".2f"),
+)
 
 
 def main(arguments: list[str]) -> int:
     """Write the report of the run that `arguments` name and print its path; return the exit status. Raises Refusal."""
-    about = ("Make RUN/report.html: curves, ranks, configuration and sample games on one page that needs no network.\n"
-             "The run may be under way.")
+    about = (
+        "Make RUN/report.html: curves, ranks, configuration and sample games on one page that needs no network.\n"
+        "The run may be under way."
+    )
     parser = Parser(PROG, about, run=True)
     parser.add_argument("--png", action="store_true", help=f"draw RUN/{curve.NAME} as well: losses, matches and solver")
     options = parser.parse_args(arguments)
@@ -62,18 +73,28 @@ def write(folder: str | Path, complete: bool = False) -> Path:
 def render(data: run_data.RunData, complete: bool = False) -> str:
     """Return the page of a `RunData`."""
     name = escape(readable(data.folder.resolve()))
-    sections = [_head(data, name, complete), _verdict(data), _charts(data), _ranks(data), _games(data),
-                _configuration(data), _iterations(data), _attempts(data)]
+    sections = [
+        _head(data, name, complete),
+        _verdict(data),
+        _charts(data),
+        _ranks(data),
+        _games(data),
+        _configuration(data),
+        _iterations(data),
+        _attempts(data),
+    ]
     return document(name, "\n".join(sections), data.attempts[-1]["az_mpi"])
 
 
 def document(title: str, content: str, version: str) -> str:
     """Return a whole page. title, content: HTML. version: of az_mpi."""
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
-    return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{title}: az_mpi</title>\n<style>\n{style}</style></head>\n<body>\n{content}\n<footer>"
-            f"az_mpi {escape(version)}; made {time.strftime('%Y-%m-%d %H:%M:%S')}</footer>\n</body></html>\n")
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}: az_mpi</title>\n<style>\n{style}</style></head>\n<body>\n{content}\n<footer>"
+        f"az_mpi {escape(version)}; made {time.strftime('%Y-%m-%d %H:%M:%S')}</footer>\n</body></html>\n"
+    )
 
 
 def _head(data, name, complete):
@@ -82,15 +103,21 @@ def _head(data, name, complete):
     last = _last(data)
     done, total = last.get("iteration", 0), data.config["iterations"]
     complete = complete or done >= total or data.status.get("job") == "finished"  # by train.hours, for example
-    cards = [("Iterations", f"{done} of {total}"),
-             ("Games", f"{_total(data, 'games'):,}"), ("Positions", f"{_total(data, 'positions'):,}"),
-             ("Training steps", f"{last.get('step', 0):,}"), ("Time in the loop", duration(spent)),
-             ("Games/second", f"{last['games_per_s']:,.1f}" if "games_per_s" in last else "-")]
+    cards = [
+        ("Iterations", f"{done} of {total}"),
+        ("Games", f"{_total(data, 'games'):,}"),
+        ("Positions", f"{_total(data, 'positions'):,}"),
+        ("Training steps", f"{last.get('step', 0):,}"),
+        ("Time in the loop", duration(spent)),
+        ("Games/second", f"{last['games_per_s']:,.1f}" if "games_per_s" in last else "-"),
+    ]
     tiles = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for label, value in cards)
     places = f"{counted(len(hosts), 'rank')} on {counted(len(set(hosts)), 'host')}"
     attempts = counted(len(data.attempts), "attempt")
-    return (f"<header><h1>{name}</h1><p>{escape(parse(data.config['game']).short())}, {places}, {attempts}; "
-            f"{'complete' if complete else 'not complete'}</p></header>\n<dl class=\"cards\">{tiles}</dl>")
+    return (
+        f"<header><h1>{name}</h1><p>{escape(parse(data.config['game']).short())}, {places}, {attempts}; "
+        f'{"complete" if complete else "not complete"}</p></header>\n<dl class="cards">{tiles}</dl>'
+    )
 
 
 def _total(data, what):
@@ -105,11 +132,16 @@ def _verdict(data):
     newest = data.evaluations[-1]
     items = "".join(f"<li>{escape(line.strip())}</li>" for line in evaluation_lines(newest))
     about = ["A score counts a win as 1 and a draw as 1/2; in brackets are 95 % intervals."]
-    about += [OPPONENTS[name] for name in dict.fromkeys(parse(name).attribute for name in newest["matches"])
-              if name in OPPONENTS]
+    about += [
+        OPPONENTS[name]
+        for name in dict.fromkeys(parse(name).attribute for name in newest["matches"])
+        if name in OPPONENTS
+    ]
     about += [SOLVER] if newest.get("solver") else []
-    return (f"<h2>How well it plays</h2><p>After iteration {newest['iteration']}, with {newest['simulations']} "
-            f"simulations a move:</p><ul>{items}</ul><p><small>{' '.join(about)}</small></p>")
+    return (
+        f"<h2>How well it plays</h2><p>After iteration {newest['iteration']}, with {newest['simulations']} "
+        f"simulations a move:</p><ul>{items}</ul><p><small>{' '.join(about)}</small></p>"
+    )
 
 
 def _charts(data):
@@ -117,21 +149,36 @@ def _charts(data):
     loop_marks, train_marks = data.marks(data.iterations, "iteration"), data.marks(data.train, "step")
 
     def loop(title, y_label, **names):
-        series = [Series(label.replace("_", " "), x, [r.get(key) for r in data.iterations])
-                  for label, key in names.items()]
+        series = [
+            Series(label.replace("_", " "), x, [r.get(key) for r in data.iterations]) for label, key in names.items()
+        ]
         return chart.lines(title, "iteration", y_label, series, loop_marks)
 
     evaluation_marks = data.marks(data.evaluations, "iteration")
-    idle = [Series(label, x, [100 * share for share in data.idle_shares(kind)])
-            for label, kind in (("mean of ranks", "idle"), ("rank that waits most", "idle_max"))]
+    idle = [
+        Series(label, x, [100 * share for share in data.idle_shares(kind)])
+        for label, kind in (("mean of ranks", "idle"), ("rank that waits most", "idle_max"))
+    ]
     elo = data.matches("elo")
     figures = [
         chart.lines("Losses", "optimiser step", "loss", data.losses(), train_marks, empty=_no_losses(data)),
         loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
-        chart.lines("Win rate, with 95 % interval", "iteration", "share of games won", data.matches("win_rate"),
-                    evaluation_marks, (0, 1)),
-        chart.lines("Elo difference, with 95 % interval", "iteration", "Elo", elo, evaluation_marks,
-                    empty="none: one side won every game" if elo else "nothing yet"),
+        chart.lines(
+            "Win rate, with 95 % interval",
+            "iteration",
+            "share of games won",
+            data.matches("win_rate"),
+            evaluation_marks,
+            (0, 1),
+        ),
+        chart.lines(
+            "Elo difference, with 95 % interval",
+            "iteration",
+            "Elo",
+            elo,
+            evaluation_marks,
+            empty="none: one side won every game" if elo else "nothing yet",
+        ),
         _ladder(data, evaluation_marks),
         _solver(data, evaluation_marks),
         loop("Game length", "moves of both players", mean_length="mean_length"),
@@ -177,12 +224,23 @@ def _ranks(data):
     head, body = ["rank", "host", "device", "roles", "games", "positions", "share of games"], []
     games_num = max(sum(row["games_num"] for row in rows), 1)
     for row in rows:
-        body.append([row["rank"], row["host"], row["device"] or "-", row["roles"] or "-", f"{row['games_num']:,}",
-                     f"{row['positions_num']:,}", f"{100 * row['games_num'] / games_num:.1f} %"])
+        body.append(
+            [
+                row["rank"],
+                row["host"],
+                row["device"] or "-",
+                row["roles"] or "-",
+                f"{row['games_num']:,}",
+                f"{row['positions_num']:,}",
+                f"{100 * row['games_num'] / games_num:.1f} %",
+            ]
+        )
     if any(rates):
         head, body = [*head, "games/s"], [[*cells, _rate(rate)] for cells, rate in zip(body, rates)]
-        by_host = ("<p>Games/s: a rank's games divided by the seconds in which it played, without waiting for other "
-                   f"ranks. A host's is the sum of its ranks.</p>{_hosts(rows)}")
+        by_host = (
+            "<p>Games/s: a rank's games divided by the seconds in which it played, without waiting for other "
+            f"ranks. A host's is the sum of its ranks.</p>{_hosts(rows)}"
+        )
     table = html_table(head, body, bars=rates if any(rates) else ())
     if len(rows) > RANKS_SHOWN:
         table = f"<details><summary>All {len(rows)} ranks</summary>{table}</details>"
@@ -198,8 +256,16 @@ def _hosts(rows):
         own = [row for row in rows if row["host"] == host]
         rates = [row["games_per_s"] for row in own if row["games_per_s"] is not None]
         sums.append(sum(rates))
-        body.append((host, _rate(sums[-1] if rates else None), len(own), _rate(min(rates, default=None)),
-                     _rate(max(rates, default=None)), f"{sum(row['games_num'] for row in own):,}"))
+        body.append(
+            (
+                host,
+                _rate(sums[-1] if rates else None),
+                len(own),
+                _rate(min(rates, default=None)),
+                _rate(max(rates, default=None)),
+                f"{sum(row['games_num'] for row in own):,}",
+            )
+        )
     return html_table(head, body, bars=sums)
 
 
@@ -217,8 +283,10 @@ def _games(data):
         return f"<h2>Sample games</h2><p>None: {escape(str(error))}</p>"
     if not chosen:
         return "<h2>Sample games</h2><p>None yet.</p>"
-    about = ("<p>Each move has its number, its player and its place on the board, then the value that the search found "
-             "before it, as the first player sees it: +1 is a win, 0 a draw, -1 a loss.</p>")
+    about = (
+        "<p>Each move has its number, its player and its place on the board, then the value that the search found "
+        "before it, as the first player sees it: +1 is a win, 0 a draw, -1 a loss.</p>"
+    )
     last = chosen[0].positions[-1].board
     discs = [board.disc(player, last.light if last else 1) for player in (0, 1)]
     players = f'<p class="players">{discs[0]} first player{discs[1]} second player</p>'
@@ -229,27 +297,44 @@ def _configuration(data):
     from az_mpi.config.load import KEYS, map_names
 
     config = map_names(data.config, lambda key, name: parse(name).short())
-    rows = [(key, json.dumps(value), "(required)" if KEYS[key].default is ... else json.dumps(KEYS[key].default))
-            for key, value in config.items()]
+    rows = [
+        (key, json.dumps(value), "(required)" if KEYS[key].default is ... else json.dumps(KEYS[key].default))
+        for key, value in config.items()
+    ]
     changed = [row for row in rows if row[1] != row[2]]
     head = ("key", "value", "default")
     every = html_table(head, rows, marked=[row in changed for row in rows])
-    return (f"<h2>Configuration</h2><p>What differs from the defaults:</p>{html_table(head, changed)}"
-            f"<details><summary>All {len(rows)} keys</summary>{every}</details>")
+    return (
+        f"<h2>Configuration</h2><p>What differs from the defaults:</p>{html_table(head, changed)}"
+        f"<details><summary>All {len(rows)} keys</summary>{every}</details>"
+    )
 
 
 def _iterations(data):
-    body = [[format(record[key], how) if key in record else "-" for key, _, how in COLUMNS]
-            for record in data.iterations]
+    body = [
+        [format(record[key], how) if key in record else "-" for key, _, how in COLUMNS] for record in data.iterations
+    ]
     table = html_table([heading for _, heading, _ in COLUMNS], body)
-    return (f'<section class="screen"><h2>Iterations</h2><details><summary>{counted(len(body), "iteration")} as numbers'
-            f"</summary>{table}</details></section>")
+    return (
+        f'<section class="screen"><h2>Iterations</h2><details><summary>{counted(len(body), "iteration")} as numbers'
+        f"</summary>{table}</details></section>"
+    )
 
 
 def _attempts(data):
-    body = [(a["number"], a["started"], len(a["hosts"]), ", ".join(dict.fromkeys(a["hosts"])),
-             (a["git_commit"] or "-")[:12], a["az_mpi"], a["python"], a["packages"].get("torch") or "-")
-            for a in data.attempts]
+    body = [
+        (
+            a["number"],
+            a["started"],
+            len(a["hosts"]),
+            ", ".join(dict.fromkeys(a["hosts"])),
+            (a["git_commit"] or "-")[:12],
+            a["az_mpi"],
+            a["python"],
+            a["packages"].get("torch") or "-",
+        )
+        for a in data.attempts
+    ]
     head = ("attempt", "started", "ranks", "hosts", "commit", "az_mpi", "Python", "torch")
     return "<h2>Attempts</h2>" + html_table(head, body)
 
@@ -259,8 +344,9 @@ def _last(data):
     return data.iterations[-1] if data.iterations else {}
 
 
-def html_table(head: Sequence[str], rows: Sequence[Sequence[Any]], marked: Sequence[bool] = (),
-               bars: Sequence[float | None] = ()) -> str:
+def html_table(
+    head: Sequence[str], rows: Sequence[Sequence[Any]], marked: Sequence[bool] = (), bars: Sequence[float | None] = ()
+) -> str:
     """Return a table; cells are escaped. marked: whether a row stands out. bars: a number or None for each row, drawn
     behind it."""
     first = "".join(f"<th>{escape(cell)}</th>" for cell in (*head, *[""] * bool(bars)))

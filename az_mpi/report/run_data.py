@@ -31,8 +31,10 @@ class RunData(NamedTuple):
     def losses(self) -> list[Series]:
         """Return each head's loss over the optimiser's steps."""
         steps = [record["step"] for record in self.train]
-        return [Series(name.replace("_", " "), steps, [record.get(name) for record in self.train])
-                for name in loss_names(self.train)]
+        return [
+            Series(name.replace("_", " "), steps, [record.get(name) for record in self.train])
+            for name in loss_names(self.train)
+        ]
 
     def matches(self, key: str) -> list[Series]:
         """Return a line for each opponent over iterations, with its interval; no point where the Elo is infinite. key:
@@ -47,10 +49,17 @@ class RunData(NamedTuple):
     def solver(self) -> list[Series]:
         """Return the shares of moves that keep the exact value, over iterations; [] if nothing was solved."""
         solved = [record for record in self.evaluations if record.get("solver")]
-        names = {"overall": "all positions", "where_moves_differ": "where moves differ",
-                 "random_overall": "random mover, all", "random_where_moves_differ": "random mover, where moves differ"}
-        return [Series(label, [r["iteration"] for r in solved], [r["solver"].get(key) for r in solved])
-                for key, label in names.items() if solved]
+        names = {
+            "overall": "all positions",
+            "where_moves_differ": "where moves differ",
+            "random_overall": "random mover, all",
+            "random_where_moves_differ": "random mover, where moves differ",
+        }
+        return [
+            Series(label, [r["iteration"] for r in solved], [r["solver"].get(key) for r in solved])
+            for key, label in names.items()
+            if solved
+        ]
 
     def phases(self) -> list[str]:
         """Return the names of the timed phases, in the order of an iteration."""
@@ -60,14 +69,19 @@ class RunData(NamedTuple):
     def phase_seconds(self) -> dict[str, list[float]]:
         """Return {phase: seconds in each iteration}. An evaluation belongs to the iteration before it."""
         evaluated = {record["iteration"]: record for record in self.evaluations}
-        rows = [record | {k: v for k, v in evaluated.get(record["iteration"], {}).items() if k.startswith("evaluate_")}
-                for record in self.iterations]
+        rows = [
+            record | {k: v for k, v in evaluated.get(record["iteration"], {}).items() if k.startswith("evaluate_")}
+            for record in self.iterations
+        ]
         return {name: [row.get(f"{name}_s", 0.0) for row in rows] for name in self.phases()}
 
     def idle_shares(self, kind: str) -> list[float]:
         """Return the share of each iteration's time that ranks waited. kind: "idle" (mean of ranks), "idle_max"."""
-        return [sum(record.get(f"{name}_{kind}_s", 0.0) for name in self.phases())
-                / max(sum(record.get(f"{name}_s", 0.0) for name in self.phases()), 1e-9) for record in self.iterations]
+        return [
+            sum(record.get(f"{name}_{kind}_s", 0.0) for name in self.phases())
+            / max(sum(record.get(f"{name}_s", 0.0) for name in self.phases()), 1e-9)
+            for record in self.iterations
+        ]
 
     def marks(self, records: list[dict[str, Any]], key: str) -> list[tuple[float, str]]:
         """Return (place, text) for every start but the first. place: between the records before and after it."""
@@ -100,21 +114,27 @@ class RunData(NamedTuple):
 def load(folder: str | Path) -> RunData:
     """Return the RunData of a run's folder. Raises Refusal where there is no run."""
     folder = Path(folder)
-    attempts = [_read(path, run_folder.description) | {"number": int(path.stem)}
-                for path in _read(folder, run_folder.attempts)]
+    attempts = [
+        _read(path, run_folder.description) | {"number": int(path.stem)} for path in _read(folder, run_folder.attempts)
+    ]
     if not attempts:
-        raise Refusal(f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no attempts/NNN.json)\n"
-                      "  name the folder of a run (--logdir of run_dist.py)")
+        raise Refusal(
+            f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no attempts/NNN.json)\n"
+            "  name the folder of a run (--logdir of run_dist.py)"
+        )
     newest = attempts[-1]
-    config = configuration.flat(configuration.validate(newest["config"], f"attempts/{newest['number']}",
-                                                       plugin_sources.kept(folder, newest)))
+    config = configuration.flat(
+        configuration.validate(newest["config"], f"attempts/{newest['number']}", plugin_sources.kept(folder, newest))
+    )
     file = folder / "metrics.jsonl"
     records = _read(file, metrics.read) if file.exists() else []
     train, iterations, evaluations = (
         metrics.newest(records, kind, key)
-        for kind, key in (("train", "step"), ("iteration", "iteration"), ("evaluation", "iteration")))
-    status, ladder = (_read(path, _object) if path.exists() else {}
-                      for path in (folder / "status.json", folder / "ladder.json"))
+        for kind, key in (("train", "step"), ("iteration", "iteration"), ("evaluation", "iteration"))
+    )
+    status, ladder = (
+        _read(path, _object) if path.exists() else {} for path in (folder / "status.json", folder / "ladder.json")
+    )
     return RunData(folder, config, train, iterations, evaluations, attempts, status, ladder)
 
 

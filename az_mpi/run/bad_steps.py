@@ -40,8 +40,10 @@ def skipped(run: Run, batch: Mapping[str, torch.Tensor | np.ndarray], figures: S
     cause = f"the loss on trainer {where} is not finite" if where else "the gradient is not finite"
     run.report.warn("step %d is skipped: %s (%d in a row); %s", progress.step, cause, progress.bad_steps, kept)
     if progress.bad_steps >= run.setup.config.train.bad_steps_max:
-        roll_back(run, f"{counted(progress.bad_steps, 'step')} in a row {'was' if progress.bad_steps == 1 else 'were'} "
-                      "not finite")
+        roll_back(
+            run,
+            f"{counted(progress.bad_steps, 'step')} in a row {'was' if progress.bad_steps == 1 else 'were'} not finite",
+        )
 
 
 def check_weights(run: Run) -> None:
@@ -120,6 +122,8 @@ def _last_good(run):
 
 
 def _failure(run, text):
-    return (f"training cannot go on: {text}\n"
-            f"  the batches are in {run.setup.folder / FOLDER}; start again with a lower --learning_rate, or with\n"
-            "  --mixed_precision false")
+    return (
+        f"training cannot go on: {text}\n"
+        f"  the batches are in {run.setup.folder / FOLDER}; start again with a lower --learning_rate, or with\n"
+        "  --mixed_precision false"
+    )

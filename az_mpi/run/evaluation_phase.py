@@ -66,15 +66,23 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
         run.setup.callbacks.evaluation(result)
 
 
-def measure(run: Run, best: NetworkEvaluator | None,
-            answer: Callable[[Total], object] = lambda total: None) -> dict[str, Any]:
+def measure(
+    run: Run, best: NetworkEvaluator | None, answer: Callable[[Total], object] = lambda total: None
+) -> dict[str, Any]:
     """Return `evaluation.evaluate` for the present network, and log its lines.
 
     best: of the best network so far, or None. answer: see `evaluate`."""
     setup = run.setup
     ours = NetworkEvaluator(setup.game, run.playing.engine)
-    result = evaluation.evaluate(run.world, setup.config, setup.game, ours, best, run.progress.iteration,
-                                 lambda *what: _Watch(run, answer, *what))
+    result = evaluation.evaluate(
+        run.world,
+        setup.config,
+        setup.game,
+        ours,
+        best,
+        run.progress.iteration,
+        lambda *what: _Watch(run, answer, *what),
+    )
     for line in evaluation_lines(result):
         run.report.say(line)
     return result

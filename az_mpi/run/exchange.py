@@ -77,9 +77,14 @@ def refill(run: Run) -> None:
         found = [s for s in files.segments() if s.iteration < run.games_iteration]
         held = sum(s.positions_num for s in found)
         if held != progress.positions_num and not files.writes_no_more:
-            run.report.warn("%s: the checkpoint counts %d positions before iteration %d, the segments hold %d; the run "
-                            "continues with those", files.folder / "games", progress.positions_num, run.games_iteration,
-                            held)
+            run.report.warn(
+                "%s: the checkpoint counts %d positions before iteration %d, the segments hold %d; the run "
+                "continues with those",
+                files.folder / "games",
+                progress.positions_num,
+                run.games_iteration,
+                held,
+            )
     counts = world.share([s.positions_num for s in found])
     index = progress.positions_num - sum(counts)  # the newest position keeps its number if some are missing
     for place, num in enumerate(counts):

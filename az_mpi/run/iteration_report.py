@@ -10,8 +10,11 @@ from az_mpi.telemetry.summary import iteration_line, losses_text
 def report(run: Run, steps_num: int) -> None:
     """Write the metrics and the log line of the iteration that has just ended. Collective."""
     learner, counters = run.training.learner, run.report.counters.take(run.world)
-    mine = [*run.playing.evaluate.take_counts(), host_memory.peak_bytes(),
-            learner.iteration_losses() if learner else {}]
+    mine = [
+        *run.playing.evaluate.take_counts(),
+        host_memory.peak_bytes(),
+        learner.iteration_losses() if learner else {},
+    ]
     asked, evaluated, peak, losses = zip(*run.world.collect(mine))
     games_num = int(counters["games_num"].sum())
     values: dict[str, Any] = {"iteration": run.progress.iteration, "games_num": games_num}
@@ -21,10 +24,12 @@ def report(run: Run, steps_num: int) -> None:
     values |= {"games_asked_num": run.setup.config.selfplay.games_num}
     values |= {"steps_num": steps_num} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
     if games_num:  # not in an iteration that was resumed in its training
-        values |= {"mean_length": counters["positions_num"].sum() / games_num,
-                   "truncated_num": int(counters["truncated_num"].sum()),
-                   "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / games_num,
-                   "mean_staleness": counters["staleness"].sum() / games_num}
+        values |= {
+            "mean_length": counters["positions_num"].sum() / games_num,
+            "truncated_num": int(counters["truncated_num"].sum()),
+            "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / games_num,
+            "mean_staleness": counters["staleness"].sum() / games_num,
+        }
     if tested := counters["resign_tests_num"].sum():
         values |= {"resign_tests_num": int(tested), "false_resign_rate": counters["false_resigns_num"].sum() / tested}
     if values.get("truncated_num") and run.playing.player.max_plies == run.setup.game.max_plies:
@@ -51,9 +56,13 @@ def report(run: Run, steps_num: int) -> None:
 def _say_once_that_games_are_cut(run, num):
     game, report = run.setup.game, run.report
     if not report.said_cut:
-        report.warn("the rules of %s do not end a game at max_plies = %d: games that reach it, %d in this iteration, "
-                    "are draws\n  let `terminal` end the game there, or give the game a larger max_plies", game.name,
-                    game.max_plies, num)
+        report.warn(
+            "the rules of %s do not end a game at max_plies = %d: games that reach it, %d in this iteration, "
+            "are draws\n  let `terminal` end the game there, or give the game a larger max_plies",
+            game.name,
+            game.max_plies,
+            num,
+        )
     report.said_cut = True
 
 
@@ -80,7 +89,10 @@ def _rates(run, counters, spent, games_num, asked_num, evaluated_num):
 
 def _line_of_rank(rank, values, counters):
     games, positions, played, meanwhile = (
-        counters[f"{name}_num"][rank] for name in ("games", "positions", "played", "meanwhile"))
-    text = (f"iteration {values['iteration']}: this rank gave {games:.0f} games, {positions:.0f} positions; "
-            f"{played + meanwhile:.0f} simulations, {meanwhile:.0f} of them while others trained")
+        counters[f"{name}_num"][rank] for name in ("games", "positions", "played", "meanwhile")
+    )
+    text = (
+        f"iteration {values['iteration']}: this rank gave {games:.0f} games, {positions:.0f} positions; "
+        f"{played + meanwhile:.0f} simulations, {meanwhile:.0f} of them while others trained"
+    )
     return "; ".join(filter(None, [text, losses_text(values)]))

@@ -50,8 +50,13 @@ def recover(run: Run) -> None:
         raise
     run.world, run.attempt, run.training, run.control = new.world, new.attempt, new.training, new.control
     run.report, run.progress, run.before_play = new.report, new.progress, new.before_play
-    run.report.say("going on after the loss of %d of %d ranks, %.1f s after it was noticed: %s",
-                   before - run.world.size, before, time.monotonic() - begun, run.how_far())
+    run.report.say(
+        "going on after the loss of %d of %d ranks, %.1f s after it was noticed: %s",
+        before - run.world.size,
+        before,
+        time.monotonic() - begun,
+        run.how_far(),
+    )
 
 
 def _close(run):
@@ -136,8 +141,11 @@ def _take_over(run, world):
         if held.lock is None:
             writer, hang_s = held.open_writer(run.control.requests), run.setup.config.fault.hang_s
             try:
-                taken = writer.do(held.folder / "lock", lambda check: lock.Lock.take_over(
-                    held.folder, ranks, run.attempt, held.token, hang_s), "taken over")
+                taken = writer.do(
+                    held.folder / "lock",
+                    lambda check: lock.Lock.take_over(held.folder, ranks, run.attempt, held.token, hang_s),
+                    "taken over",
+                )
             except OSError as error:  # that trying again does not fix
                 return str(error)
             if taken is None:

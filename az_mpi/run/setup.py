@@ -36,8 +36,14 @@ from az_mpi.telemetry.status import Status
 from az_mpi.train import backends, optimizer
 
 
-def assemble(config: Config, world: World, folder: Path, prepare: Callable[[Setup, torch.nn.Module], int] | None = None,
-             trainers_num: int = 0, requests: Requests | None = None) -> Run:
+def assemble(
+    config: Config,
+    world: World,
+    folder: Path,
+    prepare: Callable[[Setup, torch.nn.Module], int] | None = None,
+    trainers_num: int = 0,
+    requests: Requests | None = None,
+) -> Run:
     """Return this rank's `Run`, with new weights; print the start-up table. Collective.
 
     prepare(setup, network): makes `folder` ready and returns the number of this start; root calls it once nothing else
@@ -74,8 +80,14 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
     # The game, the network, and the engine that evaluates it.
     game = on_all(lambda: games.make(config.game))
     network = on_all(lambda: resnet.build(game, config.network, config.seed))
-    make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores_num,
-                                    precision=config.network.precision)
+    make_engine = functools.partial(
+        engines.make,
+        config.network.engine,
+        game=game,
+        device=device,
+        threads=cores_num,
+        precision=config.network.precision,
+    )
     engine, choice = _choose_engine(config, world, device, functools.partial(make_engine, network))
     make_engine = functools.partial(make_engine, precision=engine.precision or config.network.precision)
     offered = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
@@ -116,8 +128,10 @@ def _make_player(config, game, evaluate, world, cores_num, groups_num):
     try:
         return Player(config, game, evaluate, world.rank, cores_num, groups_num, world.size)
     except MemoryError as error:
-        raise NotHere(f"there is not enough memory for the trees of self-play: {error}\n"
-                      "  lower selfplay.parallel_games or search.simulations") from error
+        raise NotHere(
+            f"there is not enough memory for the trees of self-play: {error}\n"
+            "  lower selfplay.parallel_games or search.simulations"
+        ) from error
 
 
 def _share_cache(config, world, evaluate):
@@ -147,14 +161,22 @@ def make_backend(config: Config, world: World, device: str, trainers_num: int) -
     return backends.make(config.train.backend, world, trainers, device)
 
 
-def make_report(setup: Setup, world: World, attempt: int | None, logger: Logger, metrics: Metrics,
-                writer: Writer | None) -> Report:
+def make_report(
+    setup: Setup, world: World, attempt: int | None, logger: Logger, metrics: Metrics, writer: Writer | None
+) -> Report:
     """Return this rank's `Report`; it starts the heartbeats unless the run is only looked at. Collective."""
     status = Status(world, setup.folder, setup.config, attempt, logger, writer)
     monitor = None
     if attempt is not None:
-        monitor = Monitor(world, setup.folder, setup.config.fault.hang_s, status.facts,
-                          writer.writing_s if writer else lambda: 0.0, status.failed, status.stopped)  # fmt: skip
+        monitor = Monitor(
+            world,
+            setup.folder,
+            setup.config.fault.hang_s,
+            status.facts,
+            writer.writing_s if writer else lambda: 0.0,
+            status.failed,
+            status.stopped,
+        )
         status.show(monitor)
     return Report(world, logger, metrics, status, monitor, Timers(world, status.enter))
 
@@ -165,8 +187,7 @@ def check_room(setup: Setup, network: torch.nn.Module, folder: Path) -> None:
     config, game = setup.config, setup.game
     row = position_dtype(game).itemsize + POLICY.itemsize * min(game.num_actions, config.search.simulations)
     numbers = (3 + bool(config.train.ema_decay)) * resnet.parameters_num(network)
-    run_folder.check_room(folder, 4 * numbers, config.checkpoint.keep,
-                          config.selfplay.games_num * game.max_plies * row)
+    run_folder.check_room(folder, 4 * numbers, config.checkpoint.keep, config.selfplay.games_num * game.max_plies * row)
 
 
 def say_ranks(run: Run) -> None:
@@ -178,8 +199,9 @@ def say_ranks(run: Run) -> None:
     roles = "play, train" if training.learner else f"play{meanwhile}{partner}"
     precision = training.learner.precision if training.learner else "-"
     cores_words = cores.in_words(setup.cores, cores.Allowed.here(run.world.host))
-    rows = run.world.collect([run.world.rank, run.world.host, cores_words, f"{setup.device}{name}", setup.engine_choice,
-                              precision, roles])  # fmt: skip
+    rows = run.world.collect(
+        [run.world.rank, run.world.host, cores_words, f"{setup.device}{name}", setup.engine_choice, precision, roles]
+    )
     run.report.status.begin(run, [(host, place, does) for _, host, _, place, *_, does in rows])
     for line in console.table([("rank", "host", "cores", "device", "self-play engine", "training", "roles"), *rows]):
         run.report.say("  %s", line)
@@ -200,13 +222,22 @@ def _say_start(run):
         say("  note: %s", line)
     search = config.search
     if search.full_share < 1 and search.fast_simulations >= search.simulations:
-        say("  note: search.fast_simulations is %d, search.simulations %d: fast searches are no shorter than full ones",
-            search.fast_simulations, search.simulations)
+        say(
+            "  note: search.fast_simulations is %d, search.simulations %d: fast searches are no shorter than full ones",
+            search.fast_simulations,
+            search.simulations,
+        )
     trees = len(run.playing.player.live)
     one = run.playing.player.search.trees.num_bytes / trees
     parameters = resnet.parameters_num(run.training.network)
-    say("  network %d x %d, %s parameters; %s at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
-        config.network.blocks, config.network.channels, f"{parameters:,}", counted(trees, "game"), one / 1024,
-        one * trees / 2**20)
+    say(
+        "  network %d x %d, %s parameters; %s at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
+        config.network.blocks,
+        config.network.channels,
+        f"{parameters:,}",
+        counted(trees, "game"),
+        one / 1024,
+        one * trees / 2**20,
+    )
     if limits := world.limits():
         say("  %s", limits)

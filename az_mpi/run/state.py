@@ -97,8 +97,9 @@ class Training:
     partner: PartnerCheckpoint | None  # on the only trainer and on the rank that keeps its state
 
     @classmethod
-    def make(cls, setup: Setup, world: World, backend: Backend | None, trainers_num: int,
-             network: torch.nn.Module) -> "Training":
+    def make(
+        cls, setup: Setup, world: World, backend: Backend | None, trainers_num: int, network: torch.nn.Module
+    ) -> "Training":
         """Return this rank's part in the training of `network`. Collective over world. backend: None on ranks that do
         not train."""
         config, game = setup.config, setup.game
@@ -192,6 +193,8 @@ class Run:
         """Return how far the run has come, in words."""
         progress, config = self.progress, self.setup.config
         hours = f"{progress.hours:.2f} of {config.train.hours:.2f} hours, " if config.train.hours else ""
-        return (f"iteration {progress.iteration} of {config.iterations}, {hours}"
-                f"{counted(progress.games_num, 'game')}, {counted(progress.positions_num, 'position')}, "
-                f"{counted(progress.step, 'step')}")
+        return (
+            f"iteration {progress.iteration} of {config.iterations}, {hours}"
+            f"{counted(progress.games_num, 'game')}, {counted(progress.positions_num, 'position')}, "
+            f"{counted(progress.step, 'step')}"
+        )

@@ -77,8 +77,13 @@ def _play_meanwhile(run):
 
 def _summary(run, step, values):
     run.report.metrics.write("train", step, values)
-    run.report.say("  step %d: %s, gradient norm %.2f, learning rate %.2g", step, losses_text(values),
-                   values["gradient_norm"], values["learning_rate"])
+    run.report.say(
+        "  step %d: %s, gradient norm %.2f, learning rate %.2g",
+        step,
+        losses_text(values),
+        values["gradient_norm"],
+        values["learning_rate"],
+    )
 
 
 class _Watch:

@@ -23,8 +23,10 @@ def check_growth(network: resnet.ResNet, name: str) -> None:
     with torch.inference_mode():
         same = torch.equal(network.tower[-1](x), x)
     if not same:
-        raise Refusal(f'network.block = "{name}"\n  these blocks do not begin as the identity: a run cannot get more '
-                      "of them\n  give network.blocks as it was, or another --logdir for a new run")
+        raise Refusal(
+            f'network.block = "{name}"\n  these blocks do not begin as the identity: a run cannot get more '
+            "of them\n  give network.blocks as it was, or another --logdir for a new run"
+        )
 
 
 def grown(run: Run, model: checkpoint.Tensors) -> checkpoint.Tensors:

@@ -35,8 +35,16 @@ class Player:
     threads: of the search. groups_num: batches that are under way at the same time. ranks_num: that play.
     """
 
-    def __init__(self, config: Config, game: Game, evaluate: Evaluator, rank: int, threads: int = 1,
-                 groups_num: int = 1, ranks_num: int = 1):
+    def __init__(
+        self,
+        config: Config,
+        game: Game,
+        evaluate: Evaluator,
+        rank: int,
+        threads: int = 1,
+        groups_num: int = 1,
+        ranks_num: int = 1,
+    ):
         self.config, self.game, self.rank = config, game, rank
         games_num = config.selfplay.parallel_games or games_at_once(config.selfplay.games_num, groups_num, ranks_num)
         self.search = make_search(game, evaluate, config.search, games_num, noise=True, threads=threads)

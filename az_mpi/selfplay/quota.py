@@ -48,16 +48,24 @@ class Quota:
         weigh = settings.deterministic and settings.weights
         self._weights = world.collect(value_here(settings.weights, 1.0)) if weigh else [1.0] * world.size
 
-    def play(self, player: Player, control: ControlChannel, attempt: int, finished_before: int,
-             on_progress: Callable[[int, int], object], every_s: float) -> Total | None:
+    def play(
+        self,
+        player: Player,
+        control: ControlChannel,
+        attempt: int,
+        finished_before: int,
+        on_progress: Callable[[int, int], object],
+        every_s: float,
+    ) -> Total | None:
         """Play until the quota is reached, an exchange is due or a rank has a request; return the total that says so,
         or None if no game is missing. The arguments are those of `play_until`."""
         if self._settings.deterministic:
             return play_share(player, control, self._iteration, attempt, self._missing, self._weights, on_progress)
         if self._missing_num <= 0:
             return None
-        return play_until(player, control, self._iteration, attempt, finished_before, self._missing_num, on_progress,
-                          every_s)
+        return play_until(
+            player, control, self._iteration, attempt, finished_before, self._missing_num, on_progress, every_s
+        )
 
     def reached(self, total: Total | None) -> bool:
         """Return whether the games are complete after `play` has returned `total`."""
@@ -65,8 +73,15 @@ class Quota:
 
 
 @watchdog.steps()
-def play_share(player: Player, control: ControlChannel, iteration: int, attempt: int, missing: np.ndarray,
-               weights: Sequence[float], on_progress: Callable[[int, int], object]) -> Total:
+def play_share(
+    player: Player,
+    control: ControlChannel,
+    iteration: int,
+    attempt: int,
+    missing: np.ndarray,
+    weights: Sequence[float],
+    on_progress: Callable[[int, int], object],
+) -> Total:
     """Play exactly the games with the indices `missing`, int64 [n], the same on every rank; each rank plays its share.
 
     Each game is seeded by its id and played to its end, so the games do not depend on the number of ranks. attempt: see
@@ -101,8 +116,16 @@ def play_share(player: Player, control: ControlChannel, iteration: int, attempt:
 
 
 @watchdog.steps()
-def play_until(player: Player, control: ControlChannel, iteration: int, attempt: int, finished_before: int,
-               games_num: int, on_progress: Callable[[int, int], object], every_s: float = 0.0) -> Total:
+def play_until(
+    player: Player,
+    control: ControlChannel,
+    iteration: int,
+    attempt: int,
+    finished_before: int,
+    games_num: int,
+    on_progress: Callable[[int, int], object],
+    every_s: float = 0.0,
+) -> Total:
     """Play until the ranks together have finished `games_num` games more than the sum of their `finished_before`, or
     for about `every_s` seconds of root's clock (0: no such limit). Games under way stay for the next call.
     on_progress(finished, total): of all ranks.

@@ -34,8 +34,9 @@ class RunFolderError(Refusal):
     """The folder cannot be used for this command; the text is one block for the user."""
 
 
-def look(path: str | Path, config: Config, fresh: bool, say: Callable[[str], None],
-         wait: Callable[[], None]) -> dict[str, str]:
+def look(
+    path: str | Path, config: Config, fresh: bool, say: Callable[[str], None], wait: Callable[[], None]
+) -> dict[str, str]:
     """Check the folder as `check` does, and return the dead locks in it as `lock.look` does. Writes nothing. Raises
     LockHeld, RunFolderError, NotNow."""
     path = Path(path)
@@ -44,8 +45,15 @@ def look(path: str | Path, config: Config, fresh: bool, say: Callable[[str], Non
         return lock.look(path, say, wait)
 
 
-def start(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, ranks: list[dict[str, Any]],
-          dead: dict[str, str], say: Callable[[str], None]) -> tuple[int, lock.Lock]:
+def start(
+    path: str | Path,
+    config: Config,
+    hosts: Sequence[str],
+    fresh: bool,
+    ranks: list[dict[str, Any]],
+    dead: dict[str, str],
+    say: Callable[[str], None],
+) -> tuple[int, lock.Lock]:
     """Take the lock of a run's folder and prepare the folder; return (the number of this attempt, the lock).
 
     For root alone, after `look`. ranks, dead: see `Lock.take`. Raises LockHeld, and what `prepare` raises.
@@ -61,8 +69,7 @@ def start(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, r
 
 
 def check(path: Path, config: Config, fresh: bool) -> None:
-    """Raise RunFolderError if this command may not use the folder or resume the run in it. Also raises OSError, NotNow.
-    """
+    """Raise RunFolderError if this command may not use the folder or resume its run. Also raises OSError, NotNow."""
     check_folders(path)
     if path.exists() and os.geteuid() not in (0, path.stat().st_uid):
         raise RunFolderError(f"--logdir {path}: the folder is another user's\n  give a --logdir of your own")
@@ -80,12 +87,21 @@ def check_folders(path: str | Path, names: Iterable[str] = ALL_FOLDERS) -> None:
     Raises OSError if that cannot be known."""
     path = Path(path)
     if found := [place for place in (*path.parents, path, *(path / name for name in names)) if _is_no_folder(place)]:
-        raise RunFolderError("\n".join([
-            f"--logdir {path}: these paths must be folders, or not be there:",
-            *(f"  {place} is a link to {os.readlink(place)}, where there is no folder" if place.is_symlink() else
-              f"  {place} is a file" for place in found),
-            "  allowed are a folder, a link to a folder, or nothing (the folder is made then)",
-            "  move the file or the link away and put the run's own folder back; or give another --logdir"]))
+        raise RunFolderError(
+            "\n".join(
+                [
+                    f"--logdir {path}: these paths must be folders, or not be there:",
+                    *(
+                        f"  {place} is a link to {os.readlink(place)}, where there is no folder"
+                        if place.is_symlink()
+                        else f"  {place} is a file"
+                        for place in found
+                    ),
+                    "  allowed are a folder, a link to a folder, or nothing (the folder is made then)",
+                    "  move the file or the link away and put the run's own folder back; or give another --logdir",
+                ]
+            )
+        )
 
 
 def _is_no_folder(place):
@@ -100,8 +116,9 @@ def _is_no_folder(place):
         return os.path.islink(place)
 
 
-def prepare(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool,
-            say: Callable[[str], None] = lambda text: None) -> int:
+def prepare(
+    path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, say: Callable[[str], None] = lambda text: None
+) -> int:
     """Create or reuse the folder of a run, and return the number of this attempt, from 1.
 
     For root alone. Damaged descriptions of the newest starts are set aside; `say` is called with a line about each.
@@ -198,17 +215,22 @@ def check_there(given: Arguments) -> None:
     the command that does."""
     if holds_run(given.logdir):
         return
-    settings = [word for key, value in given.overrides.items() for word in (
-        "--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]  # fmt: skip
+    settings = [
+        word
+        for key, value in given.overrides.items()
+        for word in ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")
+    ]
     file = str(given.config_file or "configs/smoke.json")
     command = shlex.join([*PROG.split(), "--config_file", file, "--logdir", str(given.logdir), *settings])
     if given.mode == "train":
         what, how = "a new run needs a configuration", "give one"
     else:
         what, how = f"--mode {given.mode} takes the network of a run that is there", "train one first"
-    raise RunFolderError(f"--logdir {given.logdir}: holds no run, and {what}\n"
-                         f"  {how}: {escape(command)}\n"
-                         "  or name the folder of a run with --logdir")
+    raise RunFolderError(
+        f"--logdir {given.logdir}: holds no run, and {what}\n"
+        f"  {how}: {escape(command)}\n"
+        "  or name the folder of a run with --logdir"
+    )
 
 
 def check_sources(path: str | Path, config: Config, allowed: bool) -> None:
@@ -260,8 +282,11 @@ def check_same_run(path: str | Path, config: Config) -> None:
     old = recorded_config(path)
     refused = [change for change in configuration.changes(old, config) if not change.may_change]
     if refused:
-        lines = [f"  {c.key}: {json.dumps(c.old)} in the run, {json.dumps(c.new)} now"
-                 + " (it may only rise)" * configuration.KEYS[c.key].may_rise for c in refused]  # fmt: skip
+        lines = [
+            f"  {c.key}: {json.dumps(c.old)} in the run, {json.dumps(c.new)} now"
+            + " (it may only rise)" * configuration.KEYS[c.key].may_rise
+            for c in refused
+        ]
         raise RunFolderError(
             f"{path} holds a run with another configuration; these keys may not change:\n"
             + "\n".join(lines)

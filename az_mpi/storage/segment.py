@@ -60,8 +60,15 @@ def next_path(folder: str | Path, iteration: int) -> Path:
     return Path(folder) / f"{iteration:06d}-{index:03d}.h5"
 
 
-def write(folder: str | Path, iteration: int, game: Game, record: Record, provenance: dict[str, Any],
-          path: Path | None = None, before: Callable[[], None] | None = None) -> Segment:
+def write(
+    folder: str | Path,
+    iteration: int,
+    game: Game,
+    record: Record,
+    provenance: dict[str, Any],
+    path: Path | None = None,
+    before: Callable[[], None] | None = None,
+) -> Segment:
     """Write `record` as the next segment of `iteration`, or as `path`, and return the segment.
 
     provenance: further attributes of the file, text or numbers. before: see `files.whole_file`.
@@ -70,8 +77,11 @@ def write(folder: str | Path, iteration: int, game: Game, record: Record, proven
     with _new_file(path, before) as file:
         file.attrs.update({"schema_version": SCHEMA_VERSION, "game": game.name, "iteration": iteration, **provenance})
         file.attrs.update({"games_num": len(record.games), "positions_num": len(record.positions)})
-        for group, columns, rows in (("games", GAMES, record.games), ("positions", POSITIONS, record.positions),
-                                     ("policy", POLICIES, record.policy)):  # fmt: skip
+        for group, columns, rows in (
+            ("games", GAMES, record.games),
+            ("positions", POSITIONS, record.positions),
+            ("policy", POLICIES, record.policy),
+        ):
             for column in columns:
                 if column.name != "policy_count":
                     _store(file, group, column, rows[column.name])
@@ -85,7 +95,7 @@ def read(path: Path, game: Game) -> Record:
     """Return the record in a segment. Raises SegmentError if the file is damaged, or is not a segment of `game` with a
     known schema; OSError if its file system fails for a while."""
     content = _content(path)
-    body, mark, digest = content[:-_TRAILER_BYTES], content[-_TRAILER_BYTES : -64], content[-64:]
+    body, mark, digest = content[:-_TRAILER_BYTES], content[-_TRAILER_BYTES:-64], content[-64:]
     if mark == _MARK and hashlib.sha256(body).hexdigest().encode() != digest:
         raise SegmentError(f"{path}: its SHA-256 does not match")
     try:
@@ -107,8 +117,9 @@ def read(path: Path, game: Game) -> Record:
     return record
 
 
-def find(folder: str | Path, iteration: int | None = None,
-         on_damage: Callable[[Path, SegmentError], None] | None = None) -> list[Segment]:
+def find(
+    folder: str | Path, iteration: int | None = None, on_damage: Callable[[Path, SegmentError], None] | None = None
+) -> list[Segment]:
     """Return the segments in a folder, or those of one iteration, oldest first.
 
     on_damage: called with (path, SegmentError) for each one with a damaged header, which is left out; None: raise the
@@ -167,8 +178,10 @@ def _new_file(path, before):
     memory.seek(0, io.SEEK_END)
     memory.write(_MARK + digest.encode())
     if memory.tell() > files.DATA_BYTES_MAX:  # `read` would refuse it
-        raise SegmentError(f"{path}: it would have {memory.tell():,} bytes, {files.DATA_BYTES_MAX:,} are allowed\n"
-                           "  store games more often: lower exchange.every_s or selfplay.games_num")
+        raise SegmentError(
+            f"{path}: it would have {memory.tell():,} bytes, {files.DATA_BYTES_MAX:,} are allowed\n"
+            "  store games more often: lower exchange.every_s or selfplay.games_num"
+        )
     files.write_bytes(path, memory.getbuffer(), before=before)
 
 
@@ -237,8 +250,7 @@ def _column(file, name, n):
 
 
 def _dataset(file, name):
-    """Return a dataset. Raises ValueError if it lies in another file, or claims more than a file of this size can hold.
-    """
+    """Return a dataset. Raises ValueError if it lies in another file, or claims more than such a file can hold."""
     found = file[name]
     if found.external or found.is_virtual or found.file != file:
         raise ValueError(f"{name} lies in another file")

@@ -27,8 +27,11 @@ QUEUE_MAX = 4  # records in memory that are not yet on disk, including the one t
 RESCUE_S = 5.0  # how long a failing run waits for the file system
 STALL_S = 10.0  # after which a file system that does not answer is reported
 STOP_S = 3.0  # how long a run that was asked to stop waits for a file system that fails
-ADVICE = {"ENOSPC": "make room there", "EDQUOT": "remove files of yours there, or have your quota raised",
-          "EROFS": "have it mounted for writing again"}  # fmt: skip
+ADVICE = {
+    "ENOSPC": "make room there",
+    "EDQUOT": "remove files of yours there, or have your quota raised",
+    "EROFS": "have it mounted for writing again",
+}
 
 
 class _Job:
@@ -48,8 +51,9 @@ class Writer:
     of `submit`, `do` or `flush` raises it. All other work is still done if possible.
     """
 
-    def __init__(self, folder: Path, links: Path, game: Game, requests: Requests | None = None,
-                 give_up_s: float = 600.0):
+    def __init__(
+        self, folder: Path, links: Path, game: Game, requests: Requests | None = None, give_up_s: float = 600.0
+    ):
         """requests: of signals; the writer asks for a stop there when it gives up."""
         self.folder, self.links, self.game, self.give_up_s = folder, links, game, give_up_s
         self.requests = requests or Requests()
@@ -149,8 +153,11 @@ class Writer:
                 begun = time.monotonic()
                 continue
             if not paused:
-                self._log.warning("paused: %s; the run goes on by itself once this works, and stops after %.0f s "
-                                  "(storage.give_up_s)", trouble, self.give_up_s)
+                self._log.warning(
+                    "paused: %s; the run goes on by itself once this works, and stops after %.0f s (storage.give_up_s)",
+                    trouble,
+                    self.give_up_s,
+                )
                 paused = True
             if time.monotonic() - begun > (min(STOP_S, self.give_up_s) if self.requests.stop else self.give_up_s):
                 self._end(trouble)

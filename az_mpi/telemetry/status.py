@@ -42,8 +42,15 @@ class Status:
     iterations between the weights at a game's begin and those at the exchange; None: not known.
     """
 
-    def __init__(self, world: World, folder: Path, config: Config, attempt: int | None, logger: Logger,
-                 writer: Writer | None = None):
+    def __init__(
+        self,
+        world: World,
+        folder: Path,
+        config: Config,
+        attempt: int | None,
+        logger: Logger,
+        writer: Writer | None = None,
+    ):
         self._world, self._folder, self._config, self._attempt, self._logger = world, folder, config, attempt, logger
         self._writer = writer
         self._monitor: Monitor | None = None
@@ -131,8 +138,14 @@ class Status:
         player = self._run.playing.player if self._run else None
         playing = self.state == "Active" and self.phase == "play"
         played_s = self._played_s + (time.monotonic() - self._begun if playing else 0.0)
-        return {"state": self.state, "games": player.finished_num if player else 0, "played_s": played_s,
-                "staleness": self.staleness, "bytes": self._world.sent_bytes, "message": self._message}
+        return {
+            "state": self.state,
+            "games": player.finished_num if player else 0,
+            "played_s": played_s,
+            "staleness": self.staleness,
+            "bytes": self._world.sent_bytes,
+            "message": self._message,
+        }
 
     def failed(self, rank: int, facts: dict[str, Any]) -> None:
         """Record that a rank has reported its failure. On root; any thread may call it."""
@@ -183,20 +196,32 @@ class Status:
         progress = run.progress if run else None
         failed = [f"rank {rank} on {self._rows[rank][0]}: {text}" for rank, text in sorted(self._errors.items())]
         return {
-            "schema_version": SCHEMA_VERSION, "run": self._name, "game": parse(self._config.game).short(),
-            "attempt": self._attempt, "job": self._job, "count": self._count,
+            "schema_version": SCHEMA_VERSION,
+            "run": self._name,
+            "game": parse(self._config.game).short(),
+            "attempt": self._attempt,
+            "job": self._job,
+            "count": self._count,
             "launch": os.environ.get("AZ_MPI_LAUNCH"),  # which launch supervises it
-            "written": time.strftime("%Y-%m-%d %H:%M:%S"), "elapsed_s": round(now - self._start, 1),
-            "phase": self.phase, "iteration": progress and progress.iteration, "iterations": self._config.iterations,
-            "progress": self._phase_progress(), "time_left_s": self._time_left(now),
-            "games_num": progress and progress.games_num, "positions_num": progress and progress.positions_num,
+            "written": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "elapsed_s": round(now - self._start, 1),
+            "phase": self.phase,
+            "iteration": progress and progress.iteration,
+            "iterations": self._config.iterations,
+            "progress": self._phase_progress(),
+            "time_left_s": self._time_left(now),
+            "games_num": progress and progress.games_num,
+            "positions_num": progress and progress.positions_num,
             "step": progress and progress.step,
             "games_per_s": round(sum(row["games_per_s"] for row in ranks), 2),
-            "workers_active": len(alive), "workers_num": len(ranks),
+            "workers_active": len(alive),
+            "workers_num": len(ranks),
             "model_sync_s": None if self._sync_s is None else round(self._sync_s, 4),
             "network_mb_per_min": self._network(now, sum(content["bytes"] for content in contents)),
-            "staleness": round(sum(stale) / len(stale), 3) if stale else None, "failures": failed, "ranks": ranks,
-        }  # fmt: skip
+            "staleness": round(sum(stale) / len(stale), 3) if stale else None,
+            "failures": failed,
+            "ranks": ranks,
+        }
 
     def _rank_values(self, rank, beat):
         content = beat.content or {"state": "Offline", "games": 0, "played_s": 0.0}
@@ -214,8 +239,16 @@ class Status:
             state = "Offline"
         rate = 0.0 if state in ("Offline", "Error") else rate
         host, device, roles = self._rows[rank]
-        return {"rank": rank, "host": host, "device": device, "roles": roles, "state": state,
-                "games_num": content["games"], "games_per_s": round(rate, 2), "last_seen_s": round(beat.silent_s, 1)}
+        return {
+            "rank": rank,
+            "host": host,
+            "device": device,
+            "roles": roles,
+            "state": state,
+            "games_num": content["games"],
+            "games_per_s": round(rate, 2),
+            "last_seen_s": round(beat.silent_s, 1),
+        }
 
     def _phase_progress(self):
         learner, progress = self._run.training.learner if self._run else None, self._progress
@@ -254,5 +287,10 @@ class Status:
         if unheard and not self._unheard_told and now - self._start > UNHEARD_S:
             self._unheard_told = True
             hosts = sorted({self._rows[rank][0] for rank in unheard})
-            self._logger.warning("no heartbeat from rank %s on %s; is UDP to port %d of this host blocked? "
-                                 "The status shows them as Offline", unheard, ", ".join(hosts), self._monitor.port)
+            self._logger.warning(
+                "no heartbeat from rank %s on %s; is UDP to port %d of this host blocked? "
+                "The status shows them as Offline",
+                unheard,
+                ", ".join(hosts),
+                self._monitor.port,
+            )

@@ -75,8 +75,9 @@ def read(folder: str | Path, program: str = PROG) -> dict[str, Any]:
     path = Path(folder) / "status.json"
     try:
         # On NFS a file that was just replaced may be missing for a moment.
-        values = retry_while_unavailable(lambda: read_json(path), 0.05,
-                                         unavailable=lambda error: isinstance(error, FileNotFoundError))
+        values = retry_while_unavailable(
+            lambda: read_json(path), 0.05, unavailable=lambda error: isinstance(error, FileNotFoundError)
+        )
         render(values)  # whole and of this version
         return values
     except OSError as error:
@@ -87,17 +88,29 @@ def read(folder: str | Path, program: str = PROG) -> dict[str, Any]:
 
 def _refusal(program, folder, reason):
     name = escape(str(folder))
-    return (f"{program}: error: {name}/status.json: {reason}\n"
-            "  name the folder of a run (--logdir of run_dist.py); it has a status from the run's first start on")
+    return (
+        f"{program}: error: {name}/status.json: {reason}\n"
+        "  name the folder of a run (--logdir of run_dist.py); it has a status from the run's first start on"
+    )
 
 
 def dead(values: dict[str, Any], silent_s: float) -> dict[str, Any]:
     """Return the status to show when its writer has been silent for some seconds: the job is dead, and each rank is
     Offline unless it is in Error."""
-    ranks = [row | {"state": row["state"] if row["state"] == "Error" else "Offline", "games_per_s": 0.0,
-                    "last_seen_s": round(row["last_seen_s"] + silent_s, 1)} for row in values["ranks"]]
-    failures = [*values["failures"], f"root has written nothing for {STALLED_S:.0f} s: the job is dead (or its folder "
-                "cannot be written). Start it again to go on from its last checkpoint"]
+    ranks = [
+        row
+        | {
+            "state": row["state"] if row["state"] == "Error" else "Offline",
+            "games_per_s": 0.0,
+            "last_seen_s": round(row["last_seen_s"] + silent_s, 1),
+        }
+        for row in values["ranks"]
+    ]
+    failures = [
+        *values["failures"],
+        f"root has written nothing for {STALLED_S:.0f} s: the job is dead (or its folder "
+        "cannot be written). Start it again to go on from its last checkpoint",
+    ]
     return values | {"job": "dead", "ranks": ranks, "failures": failures, "games_per_s": 0.0, "workers_active": 0}
 
 

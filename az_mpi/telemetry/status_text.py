@@ -14,11 +14,14 @@ def render(values: dict[str, Any]) -> str:
     iteration = values["iteration"]  # complete ones
     iteration = "-" if iteration is None else min(iteration + (values["job"] != "finished"), values["iterations"])
     said = {name: escape(str(values[name])) for name in ("run", "game", "attempt", "job", "written", "phase")}
-    lines = [f"{said['run']}: {said['game']}, attempt {said['attempt']}, {said['job']}",
-             f"written {said['written']}, {duration(values['elapsed_s'])} after the start", "",
-             f"iteration  {iteration} of {values['iterations']}; {_count(values['games_num'], 'game')}, "
-             f"{_count(values['positions_num'], 'position')}, {_count(values['step'], 'step')} "
-             + ("in all" if values["job"] == "finished" else "before it")]
+    lines = [
+        f"{said['run']}: {said['game']}, attempt {said['attempt']}, {said['job']}",
+        f"written {said['written']}, {duration(values['elapsed_s'])} after the start",
+        "",
+        f"iteration  {iteration} of {values['iterations']}; {_count(values['games_num'], 'game')}, "
+        f"{_count(values['positions_num'], 'position')}, {_count(values['step'], 'step')} "
+        + ("in all" if values["job"] == "finished" else "before it"),
+    ]
     if values["job"] in ("starting", "running"):
         lines.append(f"phase      {said['phase']}{_progress(values['progress'])}")
         lines.append(f"time left  {duration(values['time_left_s'])}")
@@ -27,12 +30,17 @@ def render(values: dict[str, Any]) -> str:
         texts = [escape(row[name] or "-") for name in ("host", "device", "roles", "state")]
         seen = "now" if row["last_seen_s"] < 2 else f"{row['last_seen_s']:.0f} s ago"
         rows.append((row["rank"], *texts, f"{row['games_num']:,}", f"{row['games_per_s']:.1f}", seen))
-    lines += ["", *table(rows), "", *_games(values),
-              f"Games/second     {values['games_per_s']:.1f}",
-              f"Workers active   {values['workers_active']}/{values['workers_num']}",
-              f"Model sync time  {_number(values['model_sync_s'], ' s')}",
-              f"Network MB/min   {_number(values['network_mb_per_min'])}",
-              f"Staleness        {_number(values['staleness'], ' iterations')}"]
+    lines += [
+        "",
+        *table(rows),
+        "",
+        *_games(values),
+        f"Games/second     {values['games_per_s']:.1f}",
+        f"Workers active   {values['workers_active']}/{values['workers_num']}",
+        f"Model sync time  {_number(values['model_sync_s'], ' s')}",
+        f"Network MB/min   {_number(values['network_mb_per_min'])}",
+        f"Staleness        {_number(values['staleness'], ' iterations')}",
+    ]
     lines += [f"FAILED  {escape(text)}" for text in values["failures"]]
     return "\n".join(lines) + "\n"
 
@@ -61,8 +69,11 @@ def _games(values):
     finished = sum(row["games_num"] for row in values["ranks"])
     if finished == (values["games_num"] or 0):
         return []
-    return [f"Games of the ranks: {finished:,} in all, finished since this start, stored or not.",
-            "Games of the line \"iteration\": those of complete iterations, of all starts.", ""]
+    return [
+        f"Games of the ranks: {finished:,} in all, finished since this start, stored or not.",
+        'Games of the line "iteration": those of complete iterations, of all starts.',
+        "",
+    ]
 
 
 def _count(number, noun):

@@ -20,7 +20,7 @@ def iteration_line(values: dict[str, Any]) -> str:
     times = [name for name in ("play_s", "exchange_s", "train_s", "broadcast_s", "save_s") if name in values]
     hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
-    losses = ", ".join(filter(None, [counted(values['steps_num'], 'step'), losses_text(values)]))
+    losses = ", ".join(filter(None, [counted(values["steps_num"], "step"), losses_text(values)]))
     means = ""
     if "mean_length" in values:
         means = f", length {values['mean_length']:.1f}, first player scores {values['first_player_score']:.2f}"

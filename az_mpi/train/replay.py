@@ -54,8 +54,9 @@ class Samples:
         return cls(rows, entries)
 
 
-def to_samples(record: Record, game: Game, heads: Mapping[str, "Head"], settings: "schema.Train",
-               first_index: int) -> Samples:
+def to_samples(
+    record: Record, game: Game, heads: Mapping[str, "Head"], settings: "schema.Train", first_index: int
+) -> Samples:
     """Return the positions of a record as `Samples`, numbered from `first_index`. settings: `config.train`."""
     rows = np.empty(len(record.positions), sample_dtype(game, heads))
     rows["index"] = first_index + np.arange(len(rows))

@@ -123,6 +123,7 @@ def test_survivors_on_other_hosts_go_on_and_all_ranks_come_back(launch, machine,
     """A rank on another host than root's is killed, then root: the last one goes on. All are started again half a
     minute after the first start (nightly): on a busy machine perhaps before root is killed, so the short test puts it
     off."""
+
     def kill_rank(rank, host):
         script = """for pid in $(ip netns pids "$0"); do
             tr '\\0' '\\n' <"/proc/$pid/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && kill -9 "$pid"

@@ -10,17 +10,47 @@ from jobs import HYDRA, ROOT, records
 from marks import slow
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(HYDRA, reason="launch starts jobs with Open MPI")]
-SETTINGS = [word for setting in ("network.blocks=1", "network.channels=8", "selfplay.games_num=20", "iterations=3",
-                                 "search.simulations=8", "train.batch_size=32", "evaluate.solver_positions=40",
-                                 "network.precision=fp32", "report.tensorboard=false")
-            for word in ("--set", setting)]  # fmt: skip
+SETTINGS = [
+    word
+    for setting in (
+        "network.blocks=1",
+        "network.channels=8",
+        "selfplay.games_num=20",
+        "iterations=3",
+        "search.simulations=8",
+        "train.batch_size=32",
+        "evaluate.solver_positions=40",
+        "network.precision=fp32",
+        "report.tensorboard=false",
+    )
+    for word in ("--set", setting)
+]
 FEW = "configs/tictactoe.json selfplay.games_num=10"
 
 
 def compare(folder, *options, configurations=("configs/tictactoe.json", FEW)):
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    words = [sys.executable, "-m", "az_mpi", "compare", *configurations, *SETTINGS, "--minutes", "2", "--points", "1",
-             "--games", "8", "--simulations", "8", "--np", "2", "--logdir", str(folder), *options]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "az_mpi",
+        "compare",
+        *configurations,
+        *SETTINGS,
+        "--minutes",
+        "2",
+        "--points",
+        "1",
+        "--games",
+        "8",
+        "--simulations",
+        "8",
+        "--np",
+        "2",
+        "--logdir",
+        str(folder),
+        *options,
+    ]
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
@@ -47,5 +77,7 @@ def test_a_comparison_is_made_shown_and_extended(tmp_path, extended):
     assert all((run / "metrics.jsonl").read_bytes() == content for run, content in before.items())
     state = json.loads((folder / "compare.json").read_text())
     assert len(state["runs"]) == 4 and len(state["matches"]) == 2
-    assert records(folder / "tictactoe-seed2", "iteration")[0]["policy_loss"] != records(plain, "iteration")[0][
-        "policy_loss"]  # fmt: skip
+    assert (
+        records(folder / "tictactoe-seed2", "iteration")[0]["policy_loss"]
+        != records(plain, "iteration")[0]["policy_loss"]
+    )

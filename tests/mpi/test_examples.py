@@ -32,8 +32,9 @@ def run_example(mpirun, tmp_path):
 
 
 def records(run, kind):
-    return [record for record in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-            if record["kind"] == kind]  # fmt: skip
+    return [
+        record for record in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if record["kind"] == kind
+    ]
 
 
 def hex_game(size):
@@ -60,8 +61,12 @@ def test_hex_keeps_every_invariant(size):
 def test_hex_on_drawn_boards():
     """X (top to bottom) has b1 b2 a3, a line, and then a1 b2 a3, of which a1 and b2 do not touch; O (left to right) has
     a2 b2 c2 and, broken, a1 b2 c2 without a neighbour of a1."""
-    for moves, ended in (("b1 c1 b2 c2 a3", True), ("a1 c1 b2 a3 c3", False), ("c3 a2 c1 b2 b1 c2", True),
-                         ("c3 a1 c1 b2 b1 c2", False)):  # fmt: skip
+    for moves, ended in (
+        ("b1 c1 b2 c2 a3", True),
+        ("a1 c1 b2 a3 c3", False),
+        ("c3 a2 c1 b2 b1 c2", True),
+        ("c3 a1 c1 b2 b1 c2", False),
+    ):
         game, states = hex_game(3), hex_game(3).initial(1)
         for move in moves.split():
             assert not game.terminal(states)[0][0]
@@ -108,8 +113,9 @@ def test_the_evaluator_sees_wins():
             return {"policy": np.zeros((len(planes), 7), np.float32), "value": np.zeros(len(planes), np.float32)}
 
     game = games.make("connect4")
-    evaluate = EVALUATORS.make(f"{EXAMPLES}/own_evaluator.py:Tactics(bonus=2.5)", game=game, engine=Flat(), seed=[1],
-                               settings=None)  # fmt: skip
+    evaluate = EVALUATORS.make(
+        f"{EXAMPLES}/own_evaluator.py:Tactics(bonus=2.5)", game=game, engine=Flat(), seed=[1], settings=None
+    )
     states = game.initial(1)
     for column in (3, 0, 3, 1, 3, 0):  # three of the first player's on each other
         states = game.play(states, np.array([column]))
@@ -119,8 +125,10 @@ def test_the_evaluator_sees_wins():
 
 def test_a_callback_of_ones_own_sees_everything(run_example):
     _, run = run_example("own_callback")
-    lines = {rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
-             for rank in (0, 1)}  # fmt: skip
+    lines = {
+        rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
+        for rank in (0, 1)
+    }
     seen = [line["game"] for rank in (0, 1) for line in lines[rank] if "game" in line]
     assert sorted(seen) == sorted(ids(run)), "each stored game once, on the rank that played it"
     assert all(len(line["opening"].split()) == 2 for rank in (0, 1) for line in lines[rank] if "game" in line)
@@ -171,14 +179,33 @@ def test_no_compiled_code_indexes_outside_of_its_arrays(run_example, monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("game", ["connect4", "tictactoe", "gomoku(size=7)", "hex(size=4)", "breakthrough(size=5)",
-                                  "go(size=5)", "othello(size=6)", "openspiel:breakthrough(rows=6,columns=6)"])
+@pytest.mark.parametrize(
+    "game",
+    [
+        "connect4",
+        "tictactoe",
+        "gomoku(size=7)",
+        "hex(size=4)",
+        "breakthrough(size=5)",
+        "go(size=5)",
+        "othello(size=6)",
+        "openspiel:breakthrough(rows=6,columns=6)",
+    ],
+)
 @pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
 def test_no_game_indexes_outside_of_its_arrays(mpirun, monkeypatch, tmp_path, tmp_path_factory, game, algorithm):
     check_bounds(monkeypatch, tmp_path_factory)
     options = ["--set", f"game={game}", "--set", f"search.algorithm={algorithm}", "--logdir", tmp_path / "run"]
-    mpirun(2, "run_dist.py", "--config_file", "configs/smoke.json", *options, "--set", "evaluate.solver_positions=0",
-           timeout=1200)  # fmt: skip
+    mpirun(
+        2,
+        "run_dist.py",
+        "--config_file",
+        "configs/smoke.json",
+        *options,
+        "--set",
+        "evaluate.solver_positions=0",
+        timeout=1200,
+    )
 
 
 def check_bounds(monkeypatch, tmp_path_factory):

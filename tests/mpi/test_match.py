@@ -100,8 +100,20 @@ def test_a_ladder_over_ranks_goes_on(run):
 
 def learn(folder, opponent, *more):
     """Start a run of two ranks with one opponent; return (status, standard error)."""
-    words, environment = command(2, ["run_dist.py", "--config_file", SMOKE, "--logdir", folder, *SMALL, "--set",
-                                     f"evaluate.opponents={json.dumps([opponent])}", *more])  # fmt: skip
+    words, environment = command(
+        2,
+        [
+            "run_dist.py",
+            "--config_file",
+            SMOKE,
+            "--logdir",
+            folder,
+            *SMALL,
+            "--set",
+            f"evaluate.opponents={json.dumps([opponent])}",
+            *more,
+        ],
+    )
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
     return done.returncode, done.stderr
 

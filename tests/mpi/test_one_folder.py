@@ -13,8 +13,17 @@ from jobs import command
 pytestmark = pytest.mark.mpi
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = ["run_dist.py", "--config_file", "configs/smoke.json", "--set", "report.tensorboard=false", "--set",
-         "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0"]
+QUICK = [
+    "run_dist.py",
+    "--config_file",
+    "configs/smoke.json",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+]
 LONG = ["--games_num", "100000", "--set", "exchange.every_s=0.2"]
 
 
@@ -50,8 +59,14 @@ def test_of_jobs_that_start_at_once_one_runs(tmp_path):
 def test_tasks_that_srun_started_without_mpi_are_refused(tmp_path):
     """Each would be a job of its own, and all but one would find the folder taken."""
     environment = os.environ | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}
-    done = subprocess.run([sys.executable, *QUICK, "--logdir", tmp_path / "run"], cwd=ROOT, env=environment,
-                          capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, *QUICK, "--logdir", tmp_path / "run"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 2 and "srun --mpi=pmix" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
 

@@ -60,14 +60,25 @@ FORCED = ["search.forced_playouts=2", "search.root_policy_temperature=1.2", "sel
 ELSEWHERE = ["selfplay.start_share=0.7", "selfplay.random_plies=2", "replay.window_min=30", "replay.window_growth=0.1"]
 
 
-@pytest.mark.parametrize("numbers, search", [
-    ((1, 2, 4), ["search.algorithm=gumbel", "search.full_share=0.5", "search.fast_simulations=3",
-                 "selfplay.resign_threshold=0.5"]),
-    ((1, 4), [*FORCED, *ELSEWHERE]),
-    slow((1, 2, 4), ["search.algorithm=puct"]),
-    slow((1, 2, 4), FORCED),
-    slow((1, 2, 4), ELSEWHERE),
-], ids=["gumbel", "all of puct", "puct", "forced", "elsewhere"])  # fmt: skip
+@pytest.mark.parametrize(
+    "numbers, search",
+    [
+        (
+            (1, 2, 4),
+            [
+                "search.algorithm=gumbel",
+                "search.full_share=0.5",
+                "search.fast_simulations=3",
+                "selfplay.resign_threshold=0.5",
+            ],
+        ),
+        ((1, 4), [*FORCED, *ELSEWHERE]),
+        slow((1, 2, 4), ["search.algorithm=puct"]),
+        slow((1, 2, 4), FORCED),
+        slow((1, 2, 4), ELSEWHERE),
+    ],
+    ids=["gumbel", "all of puct", "puct", "forced", "elsewhere"],
+)
 def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path, numbers, search):
     options = [*SMALL, "--set", "network.engine=uniform", "--games_num", 21]
     options += [word for setting in search for word in ("--set", setting)]
@@ -107,12 +118,15 @@ def test_int8_plays_the_same_games_on_any_number_of_ranks(run_dist, tmp_path):
 HEADS = '["policy", "value", "moves_left", "opponent_reply", "short_term_value", "ownership", "score"]'
 
 
-@pytest.mark.parametrize("game, simulations, more", [
-    quick("tictactoe", 32, ["network.precision=auto"]),
-    pytest.param("tictactoe", 32, ["network.precision=int8"], marks=[pytest.mark.quick, needs_int8]),
-    ("go(size=4)", 4, ["selfplay.start_share=0.5", f"network.heads={HEADS}"]),
-    pytest.param(OPENSPIEL, 8, ["selfplay.random_plies=2"], marks=[needs_openspiel, pytest.mark.slow]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "game, simulations, more",
+    [
+        quick("tictactoe", 32, ["network.precision=auto"]),
+        pytest.param("tictactoe", 32, ["network.precision=int8"], marks=[pytest.mark.quick, needs_int8]),
+        ("go(size=4)", 4, ["selfplay.start_share=0.5", f"network.heads={HEADS}"]),
+        pytest.param(OPENSPIEL, 8, ["selfplay.random_plies=2"], marks=[needs_openspiel, pytest.mark.slow]),
+    ],
+)
 def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulations, more):
     """The window is filled again from the stored games: with their heads' targets, and with the positions on which
     int8's ranges are measured and those at which games begin."""
@@ -161,9 +175,28 @@ def test_a_run_goes_on_with_another_number_of_ranks(run_dist, tmp_path):
 def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministic):
     """Two of three ranks wait for the third: all the time where each has its share, one step where they share all."""
     program, step_s = Path(__file__).parent / "programs" / "slow_rank.py", 0.15 if deterministic else 0.3
-    mpirun(3, program, step_s, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--games_num", 24,
-           "--set", f"selfplay.deterministic={str(deterministic).lower()}", "--set", "iterations=3",
-           "--set", "search.simulations=2", "--set", "selfplay.parallel_games=4", "--set", "train.replay_ratio=0.5")
+    mpirun(
+        3,
+        program,
+        step_s,
+        "--config_file",
+        SMOKE,
+        "--logdir",
+        tmp_path / "run",
+        *SMALL,
+        "--games_num",
+        24,
+        "--set",
+        f"selfplay.deterministic={str(deterministic).lower()}",
+        "--set",
+        "iterations=3",
+        "--set",
+        "search.simulations=2",
+        "--set",
+        "selfplay.parallel_games=4",
+        "--set",
+        "train.replay_ratio=0.5",
+    )
     for record in records(tmp_path / "run", "iteration")[1:]:  # kernels are compiled in the first
         for phase in ("play", "exchange", "train", "broadcast", "save"):
             assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
@@ -220,8 +253,17 @@ def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):
     assert sorted((tmp_path / "run" / "checkpoints").rglob("*")) == before
     missing = mpirun(2, "run_dist.py", "--mode", "eval", "--logdir", tmp_path / "none", status=2)
     assert missing.stderr.count("holds no run") == 1
-    missing = mpirun(2, "run_dist.py", "--mode", "selfplay", "--config_file", "configs/smoke.json", "--logdir",
-                     tmp_path / "none", status=2)
+    missing = mpirun(
+        2,
+        "run_dist.py",
+        "--mode",
+        "selfplay",
+        "--config_file",
+        "configs/smoke.json",
+        "--logdir",
+        tmp_path / "none",
+        status=2,
+    )
     assert missing.stderr.count("holds no run") == 1 and "train one first: python run_dist.py" in missing.stderr
     assert not (tmp_path / "none").exists()
 

@@ -67,11 +67,14 @@ def test_a_wrong_configuration_is_told_once_and_nothing_is_written(run_dist, tmp
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("fault, said, status", [
-    slow("exception", "ZeroDivisionError: a fault in the test", 70),
-    ("weights", "WeightsDiffer: after step", 70),
-    ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command goes on once it is over
-])
+@pytest.mark.parametrize(
+    "fault, said, status",
+    [
+        slow("exception", "ZeroDivisionError: a fault in the test", 70),
+        ("weights", "WeightsDiffer: after step", 70),
+        ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command goes on once it is over
+    ],
+)
 def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said, status):
     program = PROGRAMS / "failing_rank.py"
     begun = time.time()
@@ -104,8 +107,19 @@ def test_a_slow_disk_holds_up_checkpoints_only(mpirun, tmp_path):
 
 @pytest.mark.parametrize("redirections, said_num", [(">/dev/full", 1), ("<&- >&- 2>&-", 0)])
 def test_a_run_whose_output_cannot_be_written_is_as_whole_as_any_other(tmp_path, redirections, said_num):
-    command = ["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, "run_dist.py", "--config_file", SMOKE,
-               "--logdir", tmp_path / "run", *SMALL]
+    command = [
+        "sh",
+        "-c",
+        f'exec "$@" {redirections}',
+        "sh",
+        sys.executable,
+        "run_dist.py",
+        "--config_file",
+        SMOKE,
+        "--logdir",
+        tmp_path / "run",
+        *SMALL,
+    ]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=240)
     assert done.returncode == 0 and done.stderr.count("standard output cannot be written") == said_num
     assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
@@ -117,8 +131,19 @@ def test_a_full_disk_pauses_the_run_and_then_stops_it(mpirun, run_dist, whole_ru
     """No checkpoint counts what is not there, and every rank leaves with 75."""
     program = PROGRAMS / "slow_disk.py"
     whole_runs(1, tmp_path / "run")
-    done = mpirun(2, program, "full", "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--set",
-                  "storage.give_up_s=2", status=75)
+    done = mpirun(
+        2,
+        program,
+        "full",
+        "--config_file",
+        SMOKE,
+        "--logdir",
+        tmp_path / "run",
+        *SMALL,
+        "--set",
+        "storage.give_up_s=2",
+        status=75,
+    )
     assert done.stdout.count("paused: ") == 1 and "No space left on device" in done.stdout
     assert "stopped after iteration" in done.stdout and "16 games among it" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
@@ -146,8 +171,19 @@ def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_
     too_long = tmp_path / ("x" * 300)
     refused = run_dist(2, too_long, *SMALL, status=2)
     assert refused.stderr.count("File name too long") == 1
-    done = mpirun(3, PROGRAMS / "failing_rank.py", "exception", "--config_file", SMOKE, "--logdir", tmp_path / "run",
-                  *SMALL, "--set", "iterations=2", status=70)
+    done = mpirun(
+        3,
+        PROGRAMS / "failing_rank.py",
+        "exception",
+        "--config_file",
+        SMOKE,
+        "--logdir",
+        tmp_path / "run",
+        *SMALL,
+        "--set",
+        "iterations=2",
+        status=70,
+    )
     assert "rank 2 of 3 on" in done.stderr and "ZeroDivisionError" in done.stderr
 
 

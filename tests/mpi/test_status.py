@@ -17,17 +17,39 @@ pytestmark = pytest.mark.mpi
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "watched_rank.py"
 RANKS = 3
-OPTIONS = ["--config_file", "configs/smoke.json", "--set", "evaluate.every=0", "--set", "report.tensorboard=false",
-           "--set", "checkpoint.every=1000000"]
+OPTIONS = [
+    "--config_file",
+    "configs/smoke.json",
+    "--set",
+    "evaluate.every=0",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "checkpoint.every=1000000",
+]
 
 
 def start(folder, *options):
     """Start watched_rank.py on three ranks; return mpirun's process."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONPATH=str(ROOT))
-    command = [Path(sys.executable).parent / "mpirun", "-np", RANKS, "-H", f"localhost:{RANKS}", "--bind-to", "none",
-               sys.executable, PROGRAM, *OPTIONS, "--logdir", folder, *options]
-    return subprocess.Popen([str(word) for word in command], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.DEVNULL)
+    command = [
+        Path(sys.executable).parent / "mpirun",
+        "-np",
+        RANKS,
+        "-H",
+        f"localhost:{RANKS}",
+        "--bind-to",
+        "none",
+        sys.executable,
+        PROGRAM,
+        *OPTIONS,
+        "--logdir",
+        folder,
+        *options,
+    ]
+    return subprocess.Popen(
+        [str(word) for word in command], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def kill(job):
@@ -97,7 +119,7 @@ def test_every_state_of_a_rank_is_seen_and_a_killed_job_is_offline(tmp_path):
         assert "Workers active   3/3" in text and "attempt 1, running" in text
         for name in ("Games/second", "Model sync time", "Network MB/min", "Staleness"):
             [line] = [line for line in text.splitlines() if line.startswith(name)]
-            assert float(line[len(name):].split()[0]) >= 0
+            assert float(line[len(name) :].split()[0]) >= 0
     finally:
         kill(job)
     killed = time.monotonic()
@@ -155,8 +177,12 @@ def test_a_run_leaves_a_finished_status_a_report_and_one_board_an_attempt(mpirun
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     played = [record for record in records if record["kind"] == "iteration"]
     for record in played:
-        place = next(i for i, cell in enumerate(page.cells) if page.cells[i : i + 3] == [
-            str(record["iteration"]), str(record["games_num"]), f"{record['positions_num']:,}"])
+        place = next(
+            i
+            for i, cell in enumerate(page.cells)
+            if page.cells[i : i + 3]
+            == [str(record["iteration"]), str(record["games_num"]), f"{record['positions_num']:,}"]
+        )
         assert page.cells[place + 3] == f"{record['mean_length']:.1f}"
     boards = sorted((folder / "tensorboard").iterdir())
     assert [board.name for board in boards] == ["attempt-1", "attempt-2"]

@@ -18,8 +18,18 @@ from az_mpi.storage.run_folder import recorded_config
 
 pytestmark = pytest.mark.mpi
 
-OPTIONS = ["--config_file", "configs/smoke.json", "--set", "evaluate.opponents=[]", "--set",
-           "evaluate.solver_positions=0", "--set", "report.tensorboard=false", "--set", "train.replay_ratio=40.0"]
+OPTIONS = [
+    "--config_file",
+    "configs/smoke.json",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "train.replay_ratio=40.0",
+]
 
 
 def iterations(folder, kind="iteration"):
@@ -48,8 +58,17 @@ def weights_after(folder, iteration):
 
 @pytest.mark.parametrize("ranks", [1, slow(2)])
 def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
-    options = [*OPTIONS, "--set", "iterations=4", "--set", "checkpoint.keep=4", "--set", f"train.ranks={ranks}",
-               "--logdir", tmp_path / "run"]
+    options = [
+        *OPTIONS,
+        "--set",
+        "iterations=4",
+        "--set",
+        "checkpoint.keep=4",
+        "--set",
+        f"train.ranks={ranks}",
+        "--logdir",
+        tmp_path / "run",
+    ]
     done = mpirun(3, "run_dist.py", *options)
     assert done.stdout.count("play, also while others train") == 3 - ranks
     assert done.stdout.count("play, train") == ranks
@@ -100,8 +119,9 @@ def test_weights_reach_those_that_play_and_only_them(program):
 
 @pytest.mark.slow
 def test_root_host_is_every_rank_of_one_host(mpirun, tmp_path):
-    done = mpirun(2, "run_dist.py", *OPTIONS, "--train_distributed_native", "--set", "iterations=1", "--logdir",
-                  tmp_path / "run")  # fmt: skip
+    done = mpirun(
+        2, "run_dist.py", *OPTIONS, "--train_distributed_native", "--set", "iterations=1", "--logdir", tmp_path / "run"
+    )
     assert done.stdout.count("play, train") == 2
 
 
@@ -113,8 +133,9 @@ def test_a_deterministic_quota_is_split_by_weight_and_the_others_wait(mpirun, tm
         assert record["games_by_rank"] == [6, 5, 5] and record["mean_staleness"] == 0
         assert "meanwhile_simulations_per_s" not in record
     wrong = json.dumps({socket.gethostname(): 3.0, "elsewhere": 2})
-    done = mpirun(3, "run_dist.py", *options, "--set", f"selfplay.weights={wrong}", "--logdir", tmp_path / "new",
-                  status=2)
+    done = mpirun(
+        3, "run_dist.py", *options, "--set", f"selfplay.weights={wrong}", "--logdir", tmp_path / "new", status=2
+    )
     assert done.stderr.count('selfplay.weights: "elsewhere" is none of the hosts of this job') == 1
     assert not (tmp_path / "new").exists()
 
@@ -124,8 +145,23 @@ def test_games_travel_as_they_are_finished(mpirun, tmp_path):
     counts = {}
     for every_s, compress in ((0.05, True), (0.0, True), (0.0, False)):
         folder = tmp_path / f"{every_s}-{compress}"
-        mpirun(2, "run_dist.py", *OPTIONS, "--games_num", 1000, "--set", "iterations=1", "--max_steps", 1, "--set",
-               f"exchange.every_s={every_s}", "--set", f"exchange.compress={json.dumps(compress)}", "--logdir", folder)
+        mpirun(
+            2,
+            "run_dist.py",
+            *OPTIONS,
+            "--games_num",
+            1000,
+            "--set",
+            "iterations=1",
+            "--max_steps",
+            1,
+            "--set",
+            f"exchange.every_s={every_s}",
+            "--set",
+            f"exchange.compress={json.dumps(compress)}",
+            "--logdir",
+            folder,
+        )
         [record] = iterations(folder)
         rows = games(folder)
         # An exchange that has no games to store, as while kernels are compiled, makes no segment.
@@ -150,10 +186,22 @@ def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tm
 @pytest.mark.usefixtures("without_gpus")
 def test_the_table_says_what_self_play_and_training_compute_in(mpirun, tmp_path):
     options = [*OPTIONS, "--set", "iterations=1", "--set", "network.engine=torch", "--logdir", tmp_path / "run"]
-    done = mpirun(2, "run_dist.py", *options, "--set", "network.precision=fp32", "--mixed_precision", "true", "--set",
-                  "train.ranks=1")  # fmt: skip
-    head, *rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if "torch cpu" in line
-                   or "training" in line and "roles" in line]
+    done = mpirun(
+        2,
+        "run_dist.py",
+        *options,
+        "--set",
+        "network.precision=fp32",
+        "--mixed_precision",
+        "true",
+        "--set",
+        "train.ranks=1",
+    )
+    head, *rows = [
+        re.split(r"  +", line.strip())
+        for line in done.stdout.splitlines()
+        if "torch cpu" in line or "training" in line and "roles" in line
+    ]
     engine, training = head.index("self-play engine"), head.index("training")
     assert [row[engine].split(" (")[0] for row in rows] == ["torch cpu fp32"] * 2
     assert [row[training] for row in rows] == ["bf16", "-"]

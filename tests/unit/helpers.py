@@ -384,6 +384,12 @@ def engine_process(*command):
     """Return a process with pipes that a test talks to.
 
     A job in the background of a shell, as tests may be, ignores SIGINT, and so would what it starts."""
-    return subprocess.Popen([str(word) for word in command], cwd=Path(__file__).parents[2], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    return subprocess.Popen(
+        [str(word) for word in command],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )

@@ -52,8 +52,11 @@ def main(protocol, how="plays", at=0, file=os.devnull):
             refused = how == "refuses" and words[0] == "boardsize"
             print(f"{'?' if refused else '='} {'unacceptable size' if refused else answer}\n", flush=True)
         elif words[0] == "uci":
-            print("id name own\noption name Skill type spin default 1 min 0 max 9\n"
-                  "option name UCI_Variant type combo default chess var chess var tictactoe\nuciok", flush=True)
+            print(
+                "id name own\noption name Skill type spin default 1 min 0 max 9\n"
+                "option name UCI_Variant type combo default chess var chess var tictactoe\nuciok",
+                flush=True,
+            )
         elif words[0] == "isready":
             print("readyok", flush=True)
         elif words[0] == "go":

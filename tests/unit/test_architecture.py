@@ -197,15 +197,14 @@ def test_configuration_and_command_line_load_nothing_big(module):
     assert loaded("-c", f"import az_mpi.{module}") == set()
 
 
-@pytest.mark.parametrize("options", [
-    ["--help"], ["--version"], ["--help_config"],
-])  # fmt: skip
+@pytest.mark.parametrize("options", [["--help"], ["--version"], ["--help_config"]])
 def test_information_options_load_nothing_big(options):
     assert loaded("run_dist.py", *options) == set()
 
 
-@pytest.mark.parametrize("command", [
-    "launch", "hosts", "status", "report", "doctor", "verify", "play", "gtp", "export", "match", "ladder"])  # fmt: skip
+@pytest.mark.parametrize(
+    "command", ["launch", "hosts", "status", "report", "doctor", "verify", "play", "gtp", "export", "match", "ladder"]
+)
 def test_commands_say_their_help_at_once(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
 
@@ -232,8 +231,13 @@ def test_the_command_run_dist_py_is_the_program_from_any_folder(tmp_path):
     assert 'py-modules = ["run_dist"]' in text, "it is installed beside the package"
     command = tmp_path / "run_dist.py"
     command.write_text(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
-    done = subprocess.run([sys.executable, command, "--version"], cwd=tmp_path, capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, command, "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"az_mpi {__version__}\n", "")
 
 

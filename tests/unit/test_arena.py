@@ -128,7 +128,7 @@ def test_each_opening_is_played_with_both_colours(world):
 
     ours, theirs = Noting(False, []), Scripted(True, [])
     play_match(world, CONNECT4, ours, theirs, 20, 3, seed=2)
-    (states, indices), = seen
+    ((states, indices),) = seen
     assert indices.tolist() == list(range(20))
     assert (states[0::2] == states[1::2]).all() and len(set(CONNECT4.key(states).tolist())) == 10
     assert set(ours.moves) == {(i, i % 2) for i in range(20)}

@@ -21,8 +21,15 @@ def test_a_game_is_checked_timed_drawn_and_its_cost_told(capsys):
     assert check_game.main(["tictactoe"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("tictactoe: 9 actions, 2 planes of 3 x 3, 8 symmetries, at most 9 plies, 4 bytes a state")
-    for word in ("rules hold", "the player who began", "canonical_key", "parameters (policy ", "trees", "window",
-                 "self-play"):
+    for word in (
+        "rules hold",
+        "the player who began",
+        "canonical_key",
+        "parameters (policy ",
+        "trees",
+        "window",
+        "self-play",
+    ):
         assert word in said
 
 
@@ -37,9 +44,14 @@ def test_broken_rules_and_wrong_names_are_told(capsys, tmp_path):
             check_game.main([name])
 
 
-@pytest.mark.parametrize("mistake,told", [
-    ("max_plies = property()", "own.py: AttributeError"), ("planes_shape = None", "own.py: TypeError"),
-    ("def play(self, states, actions):\n        return states[99]", "own.py, line 6: IndexError")])
+@pytest.mark.parametrize(
+    "mistake,told",
+    [
+        ("max_plies = property()", "own.py: AttributeError"),
+        ("planes_shape = None", "own.py: TypeError"),
+        ("def play(self, states, actions):\n        return states[99]", "own.py, line 6: IndexError"),
+    ],
+)
 def test_mistakes_in_a_game_are_told_in_a_line(capsys, tmp_path, mistake, told):
     (tmp_path / "own.py").write_text(BROKEN.replace("max_plies = 7", mistake))
     assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 1

@@ -68,9 +68,13 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
 
     logger = logging.getLogger("az_mpi")
     run = SimpleNamespace(
-        world=world, setup=SimpleNamespace(folder=tmp_path, game=None, make_engine=make_engine),
-        playing=Playing(SimpleNamespace(batch_max=8), None, None), training=SimpleNamespace(network=network),
-        files=RunFiles(tmp_path, None, 600.0), report=SimpleNamespace(logger=logger))  # fmt: skip
+        world=world,
+        setup=SimpleNamespace(folder=tmp_path, game=None, make_engine=make_engine),
+        playing=Playing(SimpleNamespace(batch_max=8), None, None),
+        training=SimpleNamespace(network=network),
+        files=RunFiles(tmp_path, None, 600.0),
+        report=SimpleNamespace(logger=logger),
+    )
     for number in (1, 2, 3):
         save_file({"weight": torch.full((1, 1), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
         assert evaluation_phase.load_best(run, before=number + 1).engine.weight == number
@@ -82,9 +86,13 @@ def test_a_network_that_was_lost_and_trained_again_is_evaluated_again(tmp_path, 
     (tmp_path / "evaluations").mkdir()
     network = torch.nn.ModuleDict({"stem": torch.nn.Linear(1, 1), "tower": torch.nn.Linear(1, 1)})
     network.stem = network["stem"]
-    run = SimpleNamespace(world=world, files=SimpleNamespace(read=lambda path, look: look()),
-                          setup=SimpleNamespace(folder=tmp_path), training=SimpleNamespace(network=network),
-                          progress=SimpleNamespace(iteration=3))  # fmt: skip
+    run = SimpleNamespace(
+        world=world,
+        files=SimpleNamespace(read=lambda path, look: look()),
+        setup=SimpleNamespace(folder=tmp_path),
+        training=SimpleNamespace(network=network),
+        progress=SimpleNamespace(iteration=3),
+    )
     file = tmp_path / "evaluations" / "000003.json"
     assert not evaluation_phase.is_done(run)
     file.write_text(json.dumps({"stem": resnet.weights_hash(network.stem)}))

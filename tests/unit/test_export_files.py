@@ -43,12 +43,19 @@ def in_openvino(path, planes):
 
 
 @pytest.mark.parametrize("program", [in_onnxruntime, in_openvino])
-@pytest.mark.parametrize("game, heads", [
-    ("connect4", ("policy", "value")), ("tictactoe", ("policy", "wdl")),
-    ("breakthrough", ("policy", "wdl")),  # its policy is made cell by cell, its value from pooled cells
-    ("go(size=13,komi=7)", ("policy", "value", "examples/own_head.py:MovesLeft")),
-    ("othello(size=6)", ("policy", "value", "moves_left", "opponent_reply", "short_term_value", "ownership", "score")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "game, heads",
+    [
+        ("connect4", ("policy", "value")),
+        ("tictactoe", ("policy", "wdl")),
+        ("breakthrough", ("policy", "wdl")),  # its policy is made cell by cell, its value from pooled cells
+        ("go(size=13,komi=7)", ("policy", "value", "examples/own_head.py:MovesLeft")),
+        (
+            "othello(size=6)",
+            ("policy", "value", "moves_left", "opponent_reply", "short_term_value", "ownership", "score"),
+        ),
+    ],
+)
 def test_onnx_in_other_programs(tmp_path, program, game, heads):
     network, path = found(game, heads), tmp_path / "network.onnx"
     path.write_bytes(export_command.onnx(network))
@@ -133,8 +140,13 @@ def test_the_command_writes_and_refuses_to_overwrite(tmp_path, capsys):
     assert "--overwrite" in capsys.readouterr().err
     command = ["export", str(run), str(path), "--to", "onnx", "--overwrite", "--checkpoint", "000001"]
     assert __main__.main(command) == 0 and trained_network.read(path).iteration == 1
-    for wrong in (["--to", "pdf", "x"], ["--to", "onnx"], ["x"], ["--to", "onnx", str(tmp_path / "none" / "x")],
-                  ["--to", "onnx", "x", "--checkpoint", "000009"]):  # fmt: skip
+    for wrong in (
+        ["--to", "pdf", "x"],
+        ["--to", "onnx"],
+        ["x"],
+        ["--to", "onnx", str(tmp_path / "none" / "x")],
+        ["--to", "onnx", "x", "--checkpoint", "000009"],
+    ):
         assert __main__.main(["export", str(run), *wrong]) == 2
     assert sorted(each.name for each in tmp_path.iterdir()) == ["run", "ttt.onnx"]
 
@@ -143,10 +155,16 @@ def test_what_is_no_file_of_ours_is_refused(tmp_path):
     whole, path = export_command.onnx(found("tictactoe")), tmp_path / "x.onnx"
     tensors, about = onnx_file.read(whole)
     assert all(tensor.dtype == torch.float32 for tensor in tensors.values())
-    wrongs = [b"", b"no", whole[:5000], whole[:-20], bytes(1000),
-              onnx_file.write([], {}, (1, 1, 1), {"az_mpi": "1"}),
-              onnx_file.write([], {}, (1, 1, 1), about),
-              onnx_file.write([], {}, (1, 1, 1), about | {"config": '{"game": "chequers"}'})]  # fmt: skip
+    wrongs = [
+        b"",
+        b"no",
+        whole[:5000],
+        whole[:-20],
+        bytes(1000),
+        onnx_file.write([], {}, (1, 1, 1), {"az_mpi": "1"}),
+        onnx_file.write([], {}, (1, 1, 1), about),
+        onnx_file.write([], {}, (1, 1, 1), about | {"config": '{"game": "chequers"}'}),
+    ]
     for wrong in wrongs:
         path.write_bytes(wrong)
         with pytest.raises(Refusal):
@@ -177,19 +195,28 @@ class Network(torch.nn.Module):
         return {"policy": self.own(x)}
 
 
-@pytest.mark.parametrize("says, forward, layers", [
-    ("cumsum in own is not among", lambda own, x: x.cumsum(1), {}),
-    ("BatchNorm2d in own.norm is not among", lambda own, x: own.norm(x), {"norm": torch.nn.BatchNorm2d(2)}),
-    ("own.scale is a tensor", lambda own, x: x * own.scale, {"scale": torch.nn.Parameter(torch.ones(1))}),
-    ("mul in own is used in another way .*constant", lambda own, x: 2 * x, {}),
-    (r"flatten in own is used in another way .*x.flatten\(1\)", lambda own, x: x.flatten(), {}),
-    (r"flatten in own is used in another way .*x.flatten\(1\)", lambda own, x: x.flatten(2), {}),
-    ("add in own is used in another way", lambda own, x: torch.add(x, x, alpha=2), {}),
-    ("Conv2d in own.conv is used in another way", lambda own, x: own.conv(x),
-     {"conv": torch.nn.Conv2d(2, 2, 1, groups=2)}),
-    (r"test_export_files.py, line \d+ \(.*\): what is computed depends on values",
-     lambda own, x: x if x.sum() > 0 else x + x, {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "says, forward, layers",
+    [
+        ("cumsum in own is not among", lambda own, x: x.cumsum(1), {}),
+        ("BatchNorm2d in own.norm is not among", lambda own, x: own.norm(x), {"norm": torch.nn.BatchNorm2d(2)}),
+        ("own.scale is a tensor", lambda own, x: x * own.scale, {"scale": torch.nn.Parameter(torch.ones(1))}),
+        ("mul in own is used in another way .*constant", lambda own, x: 2 * x, {}),
+        (r"flatten in own is used in another way .*x.flatten\(1\)", lambda own, x: x.flatten(), {}),
+        (r"flatten in own is used in another way .*x.flatten\(1\)", lambda own, x: x.flatten(2), {}),
+        ("add in own is used in another way", lambda own, x: torch.add(x, x, alpha=2), {}),
+        (
+            "Conv2d in own.conv is used in another way",
+            lambda own, x: own.conv(x),
+            {"conv": torch.nn.Conv2d(2, 2, 1, groups=2)},
+        ),
+        (
+            r"test_export_files.py, line \d+ \(.*\): what is computed depends on values",
+            lambda own, x: x if x.sum() > 0 else x + x,
+            {},
+        ),
+    ],
+)
 def test_an_operation_that_cannot_be_written_is_named_with_its_place(says, forward, layers):
     with pytest.raises(ValueError, match=says):
         graph.operations(Network(forward, **layers))

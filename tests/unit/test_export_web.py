@@ -22,13 +22,30 @@ from az_mpi.player.session import Session
 pytestmark = [needs_browser, pytest.mark.process]
 
 NETWORK = {"blocks": 2, "channels": 16}
-NAMES = ("connect4", "tictactoe", "mnk(m=7,n=6,k=4)", "othello(size=6)", "othello", "hex(size=5)",
-         "hex(size=4,swap=True)", "breakthrough(rows=6,columns=5)", "breakthrough", "go(size=5,komi=0.5)",
-         "go(size=3,komi=0,max_plies=60)", "go(size=9,komi=7)")  # fmt: skip
+NAMES = (
+    "connect4",
+    "tictactoe",
+    "mnk(m=7,n=6,k=4)",
+    "othello(size=6)",
+    "othello",
+    "hex(size=5)",
+    "hex(size=4,swap=True)",
+    "breakthrough(rows=6,columns=5)",
+    "breakthrough",
+    "go(size=5,komi=0.5)",
+    "go(size=3,komi=0,max_plies=60)",
+    "go(size=9,komi=7)",
+)
 
 
-SMALL = ("connect4", "tictactoe", "othello(size=6)", "hex(size=4,swap=True)", "go(size=5,komi=7)",
-         "breakthrough(rows=6,columns=5)")  # fmt: skip
+SMALL = (
+    "connect4",
+    "tictactoe",
+    "othello(size=6)",
+    "hex(size=4,swap=True)",
+    "go(size=5,komi=7)",
+    "breakthrough(rows=6,columns=5)",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,12 +91,22 @@ def random_game(game, rng):
         ended, value = game.terminal(states)
         legal = np.flatnonzero(game.legal(states)[0]).tolist() if not ended[0] else []
         board = game.board(states[0])
-        rows.append({
-            "action": action, "legal": legal, "words": [game.action_to_text(states[0], each) for each in legal],
-            "result": float(value[0]) if ended[0] else None, "player": int(game.to_play(states)[0]),
-            "players": board.players.tolist(), "columns": list(board.columns), "rows": list(board.rows),
-            "shape": board.shape, "edges": list(board.edges), "won": [list(cell) for cell in board.won],
-            "planes": game.planes(states)[0].reshape(-1).tolist()})  # fmt: skip
+        rows.append(
+            {
+                "action": action,
+                "legal": legal,
+                "words": [game.action_to_text(states[0], each) for each in legal],
+                "result": float(value[0]) if ended[0] else None,
+                "player": int(game.to_play(states)[0]),
+                "players": board.players.tolist(),
+                "columns": list(board.columns),
+                "rows": list(board.rows),
+                "shape": board.shape,
+                "edges": list(board.edges),
+                "won": [list(cell) for cell in board.won],
+                "planes": game.planes(states)[0].reshape(-1).tolist(),
+            }
+        )
         if ended[0]:
             return rows
         action = int(rng.choice(legal))
@@ -156,8 +183,7 @@ def test_searches_with_equal_evaluations_are_equal_visit_by_visit(browser, name)
     network, rng = found(name, make=untrained), np.random.default_rng(1)
     moves, states = openings(network.game, 4, rng)
     spec = standalone_page.spec(network.game)
-    rows = in_worker(browser, spec["rules"], SEARCHES, packed=packed(network), actions=moves,
-                     simulations=300)  # fmt: skip
+    rows = in_worker(browser, spec["rules"], SEARCHES, packed=packed(network), actions=moves, simulations=300)
     player = loaded_player(name)  # its evaluations are all 0, too
     for state, row in zip(states, rows):
         result = player.search(state, 300)
@@ -167,10 +193,17 @@ def test_searches_with_equal_evaluations_are_equal_visit_by_visit(browser, name)
         assert row["searched"] == pytest.approx(result.value, abs=1e-7)
 
 
-@pytest.mark.parametrize("name, heads", [
-    ("connect4", ("policy", "value")), ("tictactoe", ("policy", "wdl")), ("othello", ("policy", "wdl")),
-    ("breakthrough", ("policy", "value")), ("go(size=9,komi=7)", ("policy", "value", "examples/own_head.py:MovesLeft")),
-    ("hex(size=5,swap=True)", ("policy", "value"))])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, heads",
+    [
+        ("connect4", ("policy", "value")),
+        ("tictactoe", ("policy", "wdl")),
+        ("othello", ("policy", "wdl")),
+        ("breakthrough", ("policy", "value")),
+        ("go(size=9,komi=7)", ("policy", "value", "examples/own_head.py:MovesLeft")),
+        ("hex(size=5,swap=True)", ("policy", "value")),
+    ],
+)
 def test_the_network_and_its_moves_are_those_of_the_python_player(browser, name, heads):
     network, rng = found(name, heads), np.random.default_rng(2)
     game, player = network.game, player_of(network)
@@ -242,8 +275,10 @@ def test_a_whole_game_is_played_by_clicks(browser, opened, name):
             break
         move = legal[rng.integers(len(legal))]
         if move["to"] is None:
-            browser.run("[...document.querySelectorAll('#buttons button')]"
-                        f".find((one) => one.textContent === {json.dumps(move['move'])}).click()")
+            browser.run(
+                "[...document.querySelectorAll('#buttons button')]"
+                f".find((one) => one.textContent === {json.dumps(move['move'])}).click()"
+            )
         else:
             for cell in (move["from"], move["to"]):
                 if cell:
@@ -260,8 +295,10 @@ def test_a_whole_game_is_played_by_clicks(browser, opened, name):
 
 def test_a_click_during_which_the_page_is_told_more_counts(browser, opened):
     opened(found("connect4", simulations=4))
-    x, y = browser.run("(() => { const box = document.querySelector('[data-cell=\"0,3\"]').getBoundingClientRect();"
-                       " return [box.x + box.width / 2, box.y + box.height / 2]; })()")
+    x, y = browser.run(
+        "(() => { const box = document.querySelector('[data-cell=\"0,3\"]').getBoundingClientRect();"
+        " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+    )
     for kind in ("mousePressed", "mouseReleased"):
         version = browser.run("state.version")
         browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)

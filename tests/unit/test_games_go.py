@@ -46,12 +46,15 @@ def test_check_accepts_many_sizes(name):
 
 
 def test_stones_without_liberties_are_taken_off_several_groups_at_once():
-    before = drawn("""
+    before = drawn(
+        """
         . X O . .
         X O O . .
         O . . . .
         . . . . .
-        . . . . .""", player=1)
+        . . . . .""",
+        player=1,
+    )
     assert shown(played(FIVE, "A5", before)) == "O.O.." + ".OO.." + "O...." + "....." + "....."
     before = drawn("""
         . O X . .
@@ -161,8 +164,11 @@ class Slow:
         self.size, self.board, self.player, self.history = size, {}, 0, [frozenset()]
 
     def beside(self, p):
-        return [q for q in ((p[0] + d, p[1] + e) for d, e in ((0, 1), (1, 0), (0, -1), (-1, 0)))
-                if 0 <= q[0] < self.size and 0 <= q[1] < self.size]  # fmt: skip
+        return [
+            q
+            for q in ((p[0] + d, p[1] + e) for d, e in ((0, 1), (1, 0), (0, -1), (-1, 0)))
+            if 0 <= q[0] < self.size and 0 <= q[1] < self.size
+        ]
 
     def group(self, board, p):
         found, todo = {p}, [p]
@@ -243,9 +249,13 @@ def test_names_and_what_is_refused():
     game = games.make("go")
     assert game.name == "go(size=9,komi=7)" and game.state_size * game.state_dtype.itemsize == 184
     assert [game.action_to_text(None, a) for a in (0, 8, 72, 80, 81)] == ["A9", "J9", "A1", "J1", "pass"]
-    refused = {"size=20": "size is 20; allowed: a whole number from 1 to 19", "komi=6.7": "komi is 6.7",
-               "komi='7'": "komi is '7'; allowed: a multiple of 0.5", "max_plies=-1": "max_plies is -1",
-               "superko=8": "takes no argument superko"}  # fmt: skip
+    refused = {
+        "size=20": "size is 20; allowed: a whole number from 1 to 19",
+        "komi=6.7": "komi is 6.7",
+        "komi='7'": "komi is '7'; allowed: a multiple of 0.5",
+        "max_plies=-1": "max_plies is -1",
+        "superko=8": "takes no argument superko",
+    }
     for arguments, said in refused.items():
         with pytest.raises(Refusal, match=said):
             games.make(f"go({arguments})")

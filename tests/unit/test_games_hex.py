@@ -100,8 +100,10 @@ def test_winning_openings_of_four_by_four_are_the_short_diagonal():
     assert won == {"d1", "c2", "b3", "a4"}
 
 
-@pytest.mark.parametrize("name, theirs", [
-    ("hex(size=4)", "hex(board_size=4)"), ("hex", "hex"), ("hex(size=5,swap=True)", "hex(board_size=5,swap=true)")])
+@pytest.mark.parametrize(
+    "name, theirs",
+    [("hex(size=4)", "hex(board_size=4)"), ("hex", "hex"), ("hex(size=5,swap=True)", "hex(board_size=5,swap=true)")],
+)
 @GAMES_NUM
 def test_openspiel_agrees(name, theirs, games_num):
     game = games.make(name)
@@ -119,11 +121,14 @@ def test_names_and_cells():
     assert board.shape == "hex" and board.columns[-1] == "k" and board.rows == tuple(str(k) for k in range(1, 12))
 
 
-@pytest.mark.parametrize("arguments, said", [
-    ("size=20", "size is 20; allowed: a whole number from 2 to 19"),
-    ("size=1", "size is 1; allowed"),
-    ("swap=1", "swap is 1; allowed: True or False"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ("size=20", "size is 20; allowed: a whole number from 2 to 19"),
+        ("size=1", "size is 1; allowed"),
+        ("swap=1", "swap is 1; allowed: True or False"),
+    ],
+)
 def test_what_it_does_not_take_is_refused(arguments, said):
     with pytest.raises(Refusal, match=said):
         games.make(f"hex({arguments})")

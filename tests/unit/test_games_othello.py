@@ -56,13 +56,17 @@ def test_the_start_and_the_first_move():
         . . . . . . . .
         . . . . . . . ."""
     assert OTHELLO.show(OTHELLO.initial(1)[0]).split() == start.split()
-    assert OTHELLO.show(played(OTHELLO, "d3")[0]).split() == start.replace(
-        ". . . . . . . .\n        . . . O X", ". . . X . . . .\n        . . . X X").split()
+    assert (
+        OTHELLO.show(played(OTHELLO, "d3")[0]).split()
+        == start.replace(". . . . . . . .\n        . . . O X", ". . . X . . . .\n        . . . X X").split()
+    )
 
 
 def test_a_stone_turns_enclosed_stones_in_all_eight_directions():
     """The run to the left ends at the edge, the one to the lower left at an empty cell: these do not turn."""
-    before = drawn(OTHELLO, """
+    before = drawn(
+        OTHELLO,
+        """
         X . . X . . X .
         . O . O . O . .
         . . O O O . . .
@@ -70,9 +74,12 @@ def test_a_stone_turns_enclosed_stones_in_all_eight_directions():
         . . O O O . . .
         . O . O . O . .
         . . . X . . X .
-        . . . . . . . .""")
+        . . . . . . . .""",
+    )
     after_it = OTHELLO.play(before, np.array([OTHELLO.text_to_action(before[0], "d4")]))
-    assert OTHELLO.show(after_it[0]).split() == """
+    assert (
+        OTHELLO.show(after_it[0]).split()
+        == """
         X . . X . . X .
         . X . X . X . .
         . . X X X . . .
@@ -81,15 +88,19 @@ def test_a_stone_turns_enclosed_stones_in_all_eight_directions():
         . O . X . X . .
         . . . X . . X .
         . . . . . . . .""".split()
+    )
 
 
 def test_no_run_goes_over_the_edge():
     """Row by row, O's stones at the right edge are followed by X's at the left one."""
-    states = drawn(FOUR, """
+    states = drawn(
+        FOUR,
+        """
         . O X .
         . . . O
         X . . .
-        . . . .""")
+        . . . .""",
+    )
     assert [FOUR.action_to_text(states[0], a) for a in np.flatnonzero(FOUR.legal(states)[0])] == ["a1"]
 
 
@@ -108,12 +119,15 @@ def test_who_has_no_move_passes_and_only_then():
     assert [FOUR.action_to_text(passed[0], a) for a in np.flatnonzero(FOUR.legal(passed)[0])] == ["d1", "a3"]
 
 
-@pytest.mark.parametrize("board, first", [
-    ("X X X X  X X X X  X X . .  . . . .", 1),  # O has no stone left
-    ("X X X X  O O O O  X X X X  O O O O", 0),
-    ("X X X X  O O O O  X X X O  O O O O", -1),
-    ("O O O .  O O O .  O O O .  . . . X", -1),  # empty cells, and no stone encloses another
-])
+@pytest.mark.parametrize(
+    "board, first",
+    [
+        ("X X X X  X X X X  X X . .  . . . .", 1),  # O has no stone left
+        ("X X X X  O O O O  X X X X  O O O O", 0),
+        ("X X X X  O O O O  X X X O  O O O O", -1),
+        ("O O O .  O O O .  O O O .  . . . X", -1),  # empty cells, and no stone encloses another
+    ],
+)
 def test_where_nobody_can_move_the_majority_wins(board, first):
     cells = np.array(board.split()).reshape(4, 4)
     drawing = "\n".join(" ".join(row) for row in cells)

@@ -74,11 +74,27 @@ def test_only_missing_blocks_at_the_end_are_no_difference():
 def test_training_goes_on_and_new_tensors_begin_without_moments(world, tmp_path, decay, optimizer):
     replay, learners = filled(Replay(CONNECT4, HEADS)), []
     for blocks in (1, 3):
-        config = make_config("connect4", seed=7, network={"blocks": blocks, "channels": 16}, train={
-            "batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False, "ema_decay": decay,
-            "optimizer": optimizer})  # fmt: skip
-        learners.append(Learner(config, CONNECT4, resnet.build(CONNECT4, config.network, config.seed),
-                                backends.make("ddp", world, world, "cpu"), "cpu"))
+        config = make_config(
+            "connect4",
+            seed=7,
+            network={"blocks": blocks, "channels": 16},
+            train={
+                "batch_size": BATCH,
+                "replay_ratio": 1.0,
+                "mixed_precision": False,
+                "ema_decay": decay,
+                "optimizer": optimizer,
+            },
+        )
+        learners.append(
+            Learner(
+                config,
+                CONNECT4,
+                resnet.build(CONNECT4, config.network, config.seed),
+                backends.make("ddp", world, world, "cpu"),
+                "cpu",
+            )
+        )
         learners[-1].progress = checkpoint.Progress()
     small, large = learners
     train(small, replay, 2)

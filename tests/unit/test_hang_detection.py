@@ -53,10 +53,18 @@ acts[sys.argv[1]]()
 """
 
 
-@pytest.mark.parametrize("act, asleep", [
-    ("sleep", True), ("read", True), ("lock", True),
-    ("work", False), ("tick", False), ("waiting", False), ("beside", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "act, asleep",
+    [
+        ("sleep", True),
+        ("read", True),
+        ("lock", True),
+        ("work", False),
+        ("tick", False),
+        ("waiting", False),
+        ("beside", False),
+    ],
+)
 def test_asleep_is_who_waits_in_one_place_while_nobody_works(act, asleep):
     said = subprocess.run([sys.executable, "-c", PROGRAM, act], cwd=ROOT, capture_output=True, text=True, check=True)
     seconds = float(said.stdout)

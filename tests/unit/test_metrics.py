@@ -120,8 +120,9 @@ class Lines(Sink):
 def test_sinks_of_ones_own_get_every_record_until_they_fail(tmp_path, caplog):
     (tmp_path / "own.py").write_text(OWN)
     own = f"{tmp_path}/own.py:Lines"
-    settings = models.Report(tensorboard=False, sinks=[f"{own}(name='a')", f"{own}(name='b', fails_at=2)",
-                                                       f"{own}(name='no/c')"])  # fmt: skip
+    settings = models.Report(
+        tensorboard=False, sinks=[f"{own}(name='a')", f"{own}(name='b', fails_at=2)", f"{own}(name='no/c')"]
+    )
     written = Metrics(tmp_path, 7, settings, shown=True)
     for step in (1, 2, 3):
         written.write("train", step, {"loss": step})
@@ -167,9 +168,13 @@ def test_timers_add_up_and_begin_anew(monkeypatch):
     with timers("train"):
         world.waited_s += 0.75  # within one, as in an exchange
     assert timers.take() == {
-        "play_s": 8, "play_idle_s": 3.5, "play_idle_max_s": 6,
-        "train_s": 8, "train_idle_s": 3.75, "train_idle_max_s": 6.75,
-    }  # fmt: skip
+        "play_s": 8,
+        "play_idle_s": 3.5,
+        "play_idle_max_s": 6,
+        "train_s": 8,
+        "train_idle_s": 3.75,
+        "train_idle_max_s": 6.75,
+    }
     assert timers.take() == {}
 
 

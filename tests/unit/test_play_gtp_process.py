@@ -86,11 +86,28 @@ QUIT, END, TERM, INT = ("quit", 0), ("end", 0), (signal.SIGTERM, -15), (signal.S
 IDLE, SEARCHES, ANALYSES = "", "genmove b\n", "lz-analyze 10\n"
 
 
-@pytest.mark.parametrize("how, status, busy", [
-    (*QUIT, IDLE), (*END, SEARCHES), (*TERM, ANALYSES), (*INT, SEARCHES), (*QUIT, ANALYSES),
-    *(slow(*how, busy) for how, busy in [(END, IDLE), (TERM, IDLE), (INT, IDLE), (QUIT, SEARCHES), (TERM, SEARCHES),
-                                         (END, ANALYSES), (INT, ANALYSES)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "how, status, busy",
+    [
+        (*QUIT, IDLE),
+        (*END, SEARCHES),
+        (*TERM, ANALYSES),
+        (*INT, SEARCHES),
+        (*QUIT, ANALYSES),
+        *(
+            slow(*how, busy)
+            for how, busy in [
+                (END, IDLE),
+                (TERM, IDLE),
+                (INT, IDLE),
+                (QUIT, SEARCHES),
+                (TERM, SEARCHES),
+                (END, ANALYSES),
+                (INT, ANALYSES),
+            ]
+        ),
+    ],
+)
 def test_it_ends_within_a_second(run, how, status, busy):
     """Idle, in a search of minutes, and in an analysis without end."""
     with start(run, "--seconds", "300") as engine:
@@ -114,12 +131,21 @@ def test_malformed_lines_never_end_it(run):
 def test_all_commands_of_a_file_are_answered(run):
     """As regression tests run an engine: nothing is left unanswered at the end of input, and no output is lost."""
     commands = "1 play b c3\n2 genmove w\n3 showboard\n4 lz-analyze 10\n5 what"
-    done = subprocess.run([sys.executable, "-m", "az_mpi", "gtp", run, "--simulations", "5"], cwd=ROOT, input=commands,
-                          capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "az_mpi", "gtp", run, "--simulations", "5"],
+        cwd=ROOT,
+        input=commands,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and done.stdout.count("\n\n") == 5
     assert [text.split()[0] for text in done.stdout.strip().split("\n\n")] == ["=1", "=2", "=3", "=4", "?5"]
-    assert subprocess.run([sys.executable, "-m", "az_mpi", "gtp", run], cwd=ROOT, stdin=subprocess.DEVNULL,
-                          capture_output=True).returncode == 0  # fmt: skip
+    assert (
+        subprocess.run(
+            [sys.executable, "-m", "az_mpi", "gtp", run], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True
+        ).returncode
+        == 0
+    )
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path, capsys):

@@ -109,9 +109,16 @@ def test_the_network_plays_both_sides_to_the_end(began):
     assert state["legal"] == [] and state["result"] in (-1, 0, 1) and len(state["moves"]) == state["ply"] >= 5
 
 
-@pytest.mark.parametrize("name, clicks, buttons", [
-    ("connect4", 7, []), ("othello", 4, []), ("go(size=5,komi=7)", 25, ["pass"]), ("hex(size=4)", 16, []),
-    ("breakthrough(rows=6,columns=6)", 16, [])])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, clicks, buttons",
+    [
+        ("connect4", 7, []),
+        ("othello", 4, []),
+        ("go(size=5,komi=7)", 25, ["pass"]),
+        ("hex(size=4)", 16, []),
+        ("breakthrough(rows=6,columns=6)", 16, []),
+    ],
+)
 def test_each_legal_move_is_a_cell_or_a_button(began, name, clicks, buttons):
     state = began(name).state(0, 5)
     cells = [(str(move["from"]), str(move["to"])) for move in state["legal"] if move["to"]]
@@ -222,8 +229,12 @@ def test_whoever_lacks_the_token_or_is_another_site_is_refused(server):
     for path in ("/", "/?token=x", "/?token="):
         assert call(server, "GET", path)[0] == 403
     assert call(server, "GET", "/state?version=0")[0] == call(server, "POST", "/ask", asked)[0] == 403
-    for headers in ({"Origin": "https://example.org"}, {"Origin": "null"}, {"Host": "example.org"},
-                    {"Host": f"example.org:{server.server_address[1]}"}):  # fmt: skip
+    for headers in (
+        {"Origin": "https://example.org"},
+        {"Origin": "null"},
+        {"Host": "example.org"},
+        {"Host": f"example.org:{server.server_address[1]}"},
+    ):
         assert call(server, "POST", "/ask", asked, X_Token=server.token, **headers)[0] == 403
         assert call(server, "GET", f"/?token={server.token}", **headers)[0] == 403
     assert server.game.state(0, 1)["ply"] == 0
@@ -306,8 +317,11 @@ def test_the_network_does_not_play_in_a_stored_game_that_was_cut(tmp_path):
 def test_a_stored_game_is_shown_from_where_it_began(tmp_path):
     """Three random moves into tic-tac-toe; another checkpoint takes the position over."""
     rules, (run, record) = games.make("tictactoe"), run_with_games(tmp_path / "run", 9, random_plies=3)
-    rows = next(rows for number in record.games["id"]
-                if (rows := record.positions[record.positions["game"] == number])["ply"][0] == 3)  # fmt: skip
+    rows = next(
+        rows
+        for number in record.games["id"]
+        if (rows := record.positions[record.positions["game"] == number])["ply"][0] == 3
+    )
     game = web_server.make_game(run, "newest", 10)
     game.start()
     try:

@@ -28,8 +28,11 @@ def rows_of_games(record):
         yield game, record.positions[end - game["length"] : end]
 
 
-@pytest.fixture(scope="module", params=[(TICTACTOE, "puct"), (CONNECT4, "puct"), (CONNECT4, "gumbel")],
-                ids=lambda given: f"{given[0].name}-{given[1]}")
+@pytest.fixture(
+    scope="module",
+    params=[(TICTACTOE, "puct"), (CONNECT4, "puct"), (CONNECT4, "gumbel")],
+    ids=lambda given: f"{given[0].name}-{given[1]}",
+)
 def played(request):
     """40 games with values that look random, and the game's rules."""
     game, algorithm = request.param
@@ -262,7 +265,9 @@ class Leftmost(Search):
 def test_a_search_of_ones_own_is_what_games_are_played_with(tmp_path):
     (tmp_path / "own.py").write_text(OWN_SEARCH)
     for arguments, actions in (("", [0, 1, 2, 3, 4, 5, 6]), ("(last=True)", [8, 7, 6, 5, 4, 3, 2])):
-        settings = make_config(search={"algorithm": f"{tmp_path}/own.py:Leftmost{arguments}", "simulations": 3},
-                               selfplay={"parallel_games": 2})  # fmt: skip
+        settings = make_config(
+            search={"algorithm": f"{tmp_path}/own.py:Leftmost{arguments}", "simulations": 3},
+            selfplay={"parallel_games": 2},
+        )
         record = play_games(Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 0), [5])
         assert record.positions["action"].tolist() == actions

@@ -111,8 +111,9 @@ def test_play_until_stops_when_the_total_is_reached_and_keeps_the_games_under_wa
     assert {iterations[key] for key in under_way} == {2}
     # Begun in order: whatever is not there is still under way.
     for iteration in (2, 3):
-        indices = sorted(key & (2**28 - 1) for key in [*iterations, *player.ids[player.live].tolist()]
-                         if key >> 40 == iteration)  # fmt: skip
+        indices = sorted(
+            key & (2**28 - 1) for key in [*iterations, *player.ids[player.live].tolist()] if key >> 40 == iteration
+        )
         assert indices == list(range(len(indices)))
 
 
@@ -229,14 +230,17 @@ def test_play_share_ends_for_a_stop_but_not_to_save():
     assert total.save == 1 and len(player.take().games) == 30
 
 
-@pytest.mark.parametrize("total, weights, expected", [
-    (100, [1, 1, 1], [34, 33, 33]),
-    (90, [1.0, 2.0], [30, 60]),
-    (100, [1, 2], [33, 67]),
-    (10, [1, 1, 2, 2], [2, 2, 3, 3]),
-    (1, [1, 5], [0, 1]),
-    (0, [3, 1], [0, 0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "total, weights, expected",
+    [
+        (100, [1, 1, 1], [34, 33, 33]),
+        (90, [1.0, 2.0], [30, 60]),
+        (100, [1, 2], [33, 67]),
+        (10, [1, 1, 2, 2], [2, 2, 3, 3]),
+        (1, [1, 5], [0, 1]),
+        (0, [3, 1], [0, 0]),
+    ],
+)
 def test_shares_by_hand(total, weights, expected):
     assert shares(total, weights) == expected
 

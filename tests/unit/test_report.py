@@ -49,8 +49,13 @@ def run(tmp_path, played):
     for name in ("attempts", "games"):
         (folder / name).mkdir(parents=True)
     config = Config(game="tictactoe", iterations=4, train={"batch_size": 64, "ranks": 1})
-    about = {"config": json.loads(configuration.to_json(config)), "az_mpi": "0.1", "python": "3.11", "git_commit": None,
-             "packages": {"torch": "2"}}
+    about = {
+        "config": json.loads(configuration.to_json(config)),
+        "az_mpi": "0.1",
+        "python": "3.11",
+        "git_commit": None,
+        "packages": {"torch": "2"},
+    }
     for number, hosts in ((1, ["n1"]), (2, ["n1", HOSTILE])):
         start = {"started": f"2026-01-01T00:{10 * number}:00+0000", "hosts": hosts}
         (folder / "attempts" / f"{number:03d}.json").write_text(json.dumps(about | start))
@@ -59,18 +64,49 @@ def run(tmp_path, played):
     for minute, iteration, by_rank in ((11, 1, [10]), (12, 2, [20]), (21, 2, [8, 4]), (22, 3, [16, 1234])):
         seconds = {f"{name}_s": value * iteration for name, value in (("play", 3.5), ("train", 2.0))}
         idle = {f"{name}_{kind}_s": 0.1 for name in ("play", "train") for kind in ("idle", "idle_max")}
-        records.append({"kind": "iteration", "time": base + 60 * minute, "step": 10 * iteration, "iteration": iteration,
-                        "games_num": sum(by_rank), "positions_num": 8 * sum(by_rank), "mean_length": 7.25 + iteration,
-                        "games_per_s": 4.5 * iteration, "simulations_per_s": 1234.5, "steps_num": 10,
-                        "first_player_score": 0.6, "games_by_rank": by_rank,
-                        "positions_by_rank": [8 * n for n in by_rank], **seconds, **idle})  # fmt: skip
+        records.append(
+            {
+                "kind": "iteration",
+                "time": base + 60 * minute,
+                "step": 10 * iteration,
+                "iteration": iteration,
+                "games_num": sum(by_rank),
+                "positions_num": 8 * sum(by_rank),
+                "mean_length": 7.25 + iteration,
+                "games_per_s": 4.5 * iteration,
+                "simulations_per_s": 1234.5,
+                "steps_num": 10,
+                "first_player_score": 0.6,
+                "games_by_rank": by_rank,
+                "positions_by_rank": [8 * n for n in by_rank],
+                **seconds,
+                **idle,
+            }
+        )
         if minute > 20:  # the first attempt was made by an older version
             records[-1]["playing_s_by_rank"] = [2.0 * iteration, 100.0 * iteration][: len(by_rank)]
-        records.append({"kind": "train", "time": base + 60 * minute, "step": 10 * iteration, "value_loss": 0.5,
-                        "policy_loss": 2.0 / minute})
-    records.append({"kind": "evaluation", "time": base + 60 * 23, "step": 30, "iteration": 3, "simulations": 7,
-                    "matches": {"random": match(0.75)}, "evaluate_s": 1.5, "evaluate_idle_s": 0.0,
-                    "evaluate_idle_max_s": 0.0})
+        records.append(
+            {
+                "kind": "train",
+                "time": base + 60 * minute,
+                "step": 10 * iteration,
+                "value_loss": 0.5,
+                "policy_loss": 2.0 / minute,
+            }
+        )
+    records.append(
+        {
+            "kind": "evaluation",
+            "time": base + 60 * 23,
+            "step": 30,
+            "iteration": 3,
+            "simulations": 7,
+            "matches": {"random": match(0.75)},
+            "evaluate_s": 1.5,
+            "evaluate_idle_s": 0.0,
+            "evaluate_idle_max_s": 0.0,
+        }
+    )
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     rank = {"device": HOSTILE, "roles": "play"}
     (folder / "status.json").write_text(json.dumps({"attempt": 2, "ranks": [rank, rank]}))
@@ -89,10 +125,15 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
     ]
     assert found.table("rank", "host") == [  # 24 games in 10 s, 1,238 in 500 s
         ["0", "n1", HOSTILE, "play", "24", "192", "1.9 %", "2.4", ""],
-        ["1", HOSTILE, HOSTILE, "play", "1,238", "9,904", "98.1 %", "2.48", ""]]
+        ["1", HOSTILE, HOSTILE, "play", "1,238", "9,904", "98.1 %", "2.48", ""],
+    ]
     differs, every = [t for t in found.tables if t[0] == ["key", "value", "default"]]
-    assert differs[1:] == [["game", '"tictactoe"', "(required)"], ["iterations", "4", "40"],
-                           ["train.ranks", "1", '"auto"'], ["train.batch_size", "64", "1024"]]
+    assert differs[1:] == [
+        ["game", '"tictactoe"', "(required)"],
+        ["iterations", "4", "40"],
+        ["train.ranks", "1", '"auto"'],
+        ["train.batch_size", "64", "1024"],
+    ]
     assert len(every) == 1 + len(configuration.KEYS)
     text = "".join(found.texts)
     assert "3 of 4" in text and "1,272" in text and "10,176" in text and "not complete" in text
@@ -109,9 +150,17 @@ def test_a_run_that_ended_before_its_last_iteration_is_complete(run):
 
 def test_points_of_the_curves_are_those_of_the_metrics(run):
     text = html_report.render(run_data.load(run))
-    for shown in ("policy loss, 10: 0.1818", "policy loss, 20: 0.09524", "policy loss, 30: 0.09091",
-                  "mean length, 2: 9.25", "all ranks, 3: 13.5", "play: 10.5", "train: 6", "evaluate: 1.5",
-                  "mean of ranks, 1: 3.636"):  # 0.2 of 5.5 s
+    for shown in (
+        "policy loss, 10: 0.1818",
+        "policy loss, 20: 0.09524",
+        "policy loss, 30: 0.09091",
+        "mean length, 2: 9.25",
+        "all ranks, 3: 13.5",
+        "play: 10.5",
+        "train: 6",
+        "evaluate: 1.5",
+        "mean of ranks, 1: 3.636",
+    ):  # 0.2 of 5.5 s
         assert f"<title>{shown}</title>" in text, shown
     data = run_data.load(run)
     assert data.marks(data.iterations, "iteration") == [(1.5, "attempt 2")]
@@ -133,7 +182,9 @@ def test_games_a_second_by_host_are_sums_of_its_ranks(run):
     found = Page(html_report.render(run_data.load(run)))
     assert [row[-2] for row in found.table("rank", "host")] == ["3", "2", "5"]
     assert found.table("host", "games/s") == [
-        ["n1", "8", "2", "3", "5", "50", ""], ["n2", "2", "1", "2", "2", "50", ""]]
+        ["n1", "8", "2", "3", "5", "50", ""],
+        ["n2", "2", "1", "2", "2", "50", ""],
+    ]
 
 
 def test_a_run_of_an_older_version_shows_no_games_a_second_by_rank(run):
@@ -181,12 +232,19 @@ def test_the_newest_games_are_those_of_the_highest_number(tmp_path, played):
     game, folder = games.make("tictactoe"), tmp_path / "games"
     folder.mkdir()
     for index, number in ((1000, 1), (2, 2), (999, 3)):
-        segment.write(folder, 0, game, played.select(played.games["id"] == played.games["id"][number]), {},
-                      folder / f"000000-{index:03d}.h5")
+        segment.write(
+            folder,
+            0,
+            game,
+            played.select(played.games["id"] == played.games["id"][number]),
+            {},
+            folder / f"000000-{index:03d}.h5",
+        )
     newest = [sample for sample in samples.choose(tmp_path, "tictactoe") if "newest" in sample.title]
     actions = played.positions["action"][played.positions["game"] == played.games["id"][1]]
-    assert newest and all(sample.numbers() == {divmod(int(action), 3): k for k, action in enumerate(actions, 1)}
-                          for sample in newest)
+    assert newest and all(
+        sample.numbers() == {divmod(int(action), 3): k for k, action in enumerate(actions, 1)} for sample in newest
+    )
 
 
 def test_a_sample_that_began_elsewhere_counts_its_moves_from_the_initial_position(tmp_path):
@@ -209,8 +267,10 @@ def test_a_sample_that_began_elsewhere_counts_its_moves_from_the_initial_positio
 def pieces(svg, step, left=1.0):
     """Return {(row, column): (player, text)} of a picture of square cells, by where the discs lie."""
     found = re.findall(r'<g class="piece p(\d)">.*?<circle cx="([^"]*)" cy="([^"]*)"[^>]*/>(?:<text[^>]*>(.*?)<)?', svg)
-    return {(int((float(y) - 1) // step), int((float(x) - left) // board.CELL)): (int(player), text)
-            for player, x, y, text in found}  # fmt: skip
+    return {
+        (int((float(y) - 1) // step), int((float(x) - left) // board.CELL)): (int(player), text)
+        for player, x, y, text in found
+    }
 
 
 def test_a_board_shows_whose_piece_lies_where():
@@ -257,14 +317,17 @@ def stones(text):
     return np.array([["XO".find(cell) for cell in row.split()] for row in text.strip().splitlines()], np.int8)
 
 
-@pytest.mark.parametrize("before, after, symbols, filled", [
-    (". X O .", "X X O .", None, [(0, 0)]),
-    (". X O .", ". X X X", None, [(0, 3)]),  # Othello: the piece that was turned over is no move
-    ("X O . .", ". X . .", None, [(0, 1)]),  # chess: a capture
-    ("X . . O", "X . . O", ("P  k", "Q  k"), [(0, 0)]),  # a piece that has become another kind
-    ("X O . .", "X O . .", None, []),  # a pass
-    ("X . O X", "X X . X", None, [(0, 1)]),  # go: a captured stone is gone
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "before, after, symbols, filled",
+    [
+        (". X O .", "X X O .", None, [(0, 0)]),
+        (". X O .", ". X X X", None, [(0, 3)]),  # Othello: the piece that was turned over is no move
+        ("X O . .", ". X . .", None, [(0, 1)]),  # chess: a capture
+        ("X . . O", "X . . O", ("P  k", "Q  k"), [(0, 0)]),  # a piece that has become another kind
+        ("X O . .", "X O . .", None, []),  # a pass
+        ("X . O X", "X X . X", None, [(0, 1)]),  # go: a captured stone is gone
+    ],
+)
 def test_the_cells_that_a_move_filled(before, after, symbols, filled):
     symbols = symbols or ((), ())
     old, new = (Board(stones(text), (kinds,) if kinds else ()) for text, kinds in zip((before, after), symbols))
@@ -356,9 +419,11 @@ def test_json_of_another_shape_is_refused(run, capsys, name):
 NAME = "ä 中文 $x ".encode() + b"\xff"
 
 
-@pytest.mark.parametrize("locale", [
-    {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"},
-], ids=["ASCII", "UTF-8"])  # fmt: skip
+@pytest.mark.parametrize(
+    "locale",
+    [{"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"}],
+    ids=["ASCII", "UTF-8"],
+)
 @pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi report --png"])
 def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
     folder = os.fsencode(run.parent) + b"/" + NAME
@@ -378,8 +443,10 @@ def test_a_ladder_is_drawn_once_it_is_played(run):
     """The networks of iterations 1, 2 and 4, of which the last is 50 above the first."""
     title = "Elo by the ladder"
     assert title not in html_report.write(run).read_text()
-    rows = [{"iteration": k, "elo": elo, "elo_low": elo - 20.0, "elo_high": elo + 20.0}
-            for k, elo in ((1, 0.0), (2, 30.0), (4, 50.0))]  # fmt: skip
+    rows = [
+        {"iteration": k, "elo": elo, "elo_low": elo - 20.0, "elo_high": elo + 20.0}
+        for k, elo in ((1, 0.0), (2, 30.0), (4, 50.0))
+    ]
     (run / "ladder.json").write_text(json.dumps({"simulations": 50, "ratings": rows}))
     pictures = [about for name, about in Page(html_report.write(run).read_text()).tags if name == "svg"]
     assert any(about.get("aria-label", "").startswith(title) for about in pictures)

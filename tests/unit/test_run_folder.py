@@ -169,7 +169,12 @@ def test_damaged_descriptions_of_newer_starts_are_set_aside(tmp_path, content):
     said = []
     assert prepare(tmp_path, make_config(iterations=7), HOSTS, False, said.append) == 5
     assert sorted(path.name for path in (tmp_path / "attempts").iterdir()) == [
-        "001.json", "002.json", "003.json.damaged", "004.json.damaged", "005.json"]
+        "001.json",
+        "002.json",
+        "003.json.damaged",
+        "004.json.damaged",
+        "005.json",
+    ]
     assert len(said) == 2 and "004.json" in said[0] and said[0].endswith("it is kept as 004.json.damaged")
     assert recorded_config(tmp_path).iterations == 7
     (tmp_path / "attempts/005.json").rename(tmp_path / "attempts/005.json.damaged")
@@ -222,12 +227,15 @@ def test_refusal_names_the_fixed_keys_alone(tmp_path):
     assert "iterations" not in refused(tmp_path, make_config(seed=2, iterations=4))
 
 
-@pytest.mark.parametrize("change", [
-    {"iterations": 99},
-    {"train": {"batch_size": 64, "learning_rate": 0.5, "ranks": 1}},
-    {"selfplay": {"games_num": 7, "parallel_games": 3}},
-    {"evaluate": {"every": 1}, "checkpoint": {"every": 2, "keep": 9}, "report": {"tensorboard": False}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"iterations": 99},
+        {"train": {"batch_size": 64, "learning_rate": 0.5, "ranks": 1}},
+        {"selfplay": {"games_num": 7, "parallel_games": 3}},
+        {"evaluate": {"every": 1}, "checkpoint": {"every": 2, "keep": 9}, "report": {"tensorboard": False}},
+    ],
+)
 def test_keys_that_may_change_are_accepted(tmp_path, change):
     prepare(tmp_path, make_config(), HOSTS, fresh=False)
     assert prepare(tmp_path, make_config(**change), HOSTS, fresh=False) == 2
@@ -258,14 +266,22 @@ def test_a_folder_without_a_run_is_told(tmp_path, content):
     assert str(tmp_path) in str(caught.value)
 
 
-@pytest.mark.parametrize("words, said", [
-    (["--mode", "selfplay", "--config_file", "a b.json"],
-     "--mode selfplay takes the network of a run that is there\n  train one first: python run_dist.py --config_file "
-     "'a b.json' --logdir "),
-    (["--mode", "eval"], "train one first: python run_dist.py --config_file configs/smoke.json --logdir "),
-    (["--set", "game=hex(size=5)", "--games_num", "7"],
-     "a new run needs a configuration\n  give one: python run_dist.py --config_file configs/smoke.json --logdir "),
-])
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (
+            ["--mode", "selfplay", "--config_file", "a b.json"],
+            "--mode selfplay takes the network of a run that is there\n  train one first: python run_dist.py "
+            "--config_file 'a b.json' --logdir ",
+        ),
+        (["--mode", "eval"], "train one first: python run_dist.py --config_file configs/smoke.json --logdir "),
+        (
+            ["--set", "game=hex(size=5)", "--games_num", "7"],
+            "a new run needs a configuration\n  give one: python run_dist.py "
+            "--config_file configs/smoke.json --logdir ",
+        ),
+    ],
+)
 def test_a_command_for_a_run_that_is_not_there_is_told_the_command_that_makes_it(tmp_path, words, said):
     """The command of the text can be given as it is: it starts the run."""
     given = command_line.parse([*words, "--logdir", str(tmp_path / "new")])

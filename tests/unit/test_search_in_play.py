@@ -193,8 +193,9 @@ def test_moves_are_listed_by_visits_and_the_first_is_played_at_any_moment_of_a_g
     for ply in range(6):
         for more in (1, 7, 40, 100, 200):
             before = session.simulations
-            session.think(Limit(seconds=1000), stop=lambda before=before, more=more: (
-                session.simulations >= before + more))  # fmt: skip
+            session.think(
+                Limit(seconds=1000), stop=lambda before=before, more=more: session.simulations >= before + more
+            )
             moves = session.moves()
             assert moves[0].action == session.best() and sum(move.share for move in moves) == pytest.approx(1)
             assert [move.share for move in moves] == sorted((move.share for move in moves), reverse=True)

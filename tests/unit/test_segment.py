@@ -180,8 +180,12 @@ def test_segments_are_found_oldest_first_with_their_numbers(tmp_path):
         segment.write(tmp_path, iteration, TICTACTOE, record_of(range(games_num), TICTACTOE), {})
     found = segment.find(tmp_path)
     assert [s.path.name for s in found] == [
-        "000001-000.h5", "000002-000.h5", "000002-001.h5", "000002-002.h5", "000010-000.h5",
-    ]  # fmt: skip
+        "000001-000.h5",
+        "000002-000.h5",
+        "000002-001.h5",
+        "000002-002.h5",
+        "000010-000.h5",
+    ]
     assert [s.iteration for s in found] == [1, 2, 2, 2, 10]
     assert [s.games_num for s in found] == [4, 1, 3, 5, 2]
     assert [s.positions_num for s in found] == [len(segment.read(s.path, TICTACTOE).positions) for s in found]

@@ -119,8 +119,10 @@ def test_h5py_3_10_reads_it(run, record, tmp_path):
     done = subprocess.run(install, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"h5py 3.10 cannot be installed: {done.stderr[-300:]}")
-    code = ("import h5py, sys; file = h5py.File(sys.argv[1]); assert h5py.__version__ < '3.11', h5py.__version__; "
-            "print(file['000007-000/positions/value'][:].tolist())")
+    code = (
+        "import h5py, sys; file = h5py.File(sys.argv[1]); assert h5py.__version__ < '3.11', h5py.__version__; "
+        "print(file['000007-000/positions/value'][:].tolist())"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([python, "-c", code, run / "games.h5"], capture_output=True, text=True, env=environment)
     assert done.stdout == f"{record.positions['value'].tolist()}\n", done.stderr
@@ -132,8 +134,9 @@ def sparse(path):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("make, says", [(os.mkfifo, "not a plain file"), (os.mkdir, "not a plain file"),
-                                        (sparse, "larger than")])
+@pytest.mark.parametrize(
+    "make, says", [(os.mkfifo, "not a plain file"), (os.mkdir, "not a plain file"), (sparse, "larger than")]
+)
 def test_what_is_no_file_of_ours_is_damaged_and_waited_for_by_nobody(run, make, says):
     path = run / "games/000008-000.h5"
     make(path)

@@ -39,15 +39,18 @@ def says(job, attempt=2):
     return f"""echo '{json.dumps({"attempt": attempt, "job": job})}' >run/status.json"""
 
 
-@pytest.mark.parametrize("mpirun, expected", [
-    (says("finished"), 0),
-    (says("running"), 75),
-    ("true", 75),
-    ("rm run/status.json", 75),
-    (says("finished") + "; exit 70", 70),
-    (says("stopped") + "; exit 75", 75),
-    ("exit 2", 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "mpirun, expected",
+    [
+        (says("finished"), 0),
+        (says("running"), 75),
+        ("true", 75),
+        ("rm run/status.json", 75),
+        (says("finished") + "; exit 70", 70),
+        (says("stopped") + "; exit 75", 75),
+        ("exit 2", 2),
+    ],
+)
 def test_done_is_what_the_run_says_is_done(batch, tmp_path, mpirun, expected):
     """An earlier attempt was finished, of a run that now has more to do."""
     subprocess.run(["sh", "-c", says("finished", attempt=1)], cwd=tmp_path, check=True)

@@ -219,8 +219,9 @@ def test_optimal_share_by_definition(world, whole):
         expected["policy"].append(row[:2])
         expected["random"].append((row[0], row[2]))
     told = []
-    shares = optimal_share(world, TICTACTOE, Oracle(whole, 1), part, lambda *what: told.append(what),
-                           lambda: told.append("all"))
+    shares = optimal_share(
+        world, TICTACTOE, Oracle(whole, 1), part, lambda *what: told.append(what), lambda: told.append("all")
+    )
     assert told == [(0, 452), (256, 452), "all"]  # in between a signal is heard
     differ = [row for row in expected["random"] if row[0]]
     assert shares["positions_num"] == 452 and shares["positions_differ_num"] == len(differ)

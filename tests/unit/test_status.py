@@ -19,18 +19,52 @@ from az_mpi.telemetry import status, status_command, status_text
 from az_mpi.telemetry.status import Status
 
 VALUES = {
-    "schema_version": 1, "run": "demo", "game": "connect4", "attempt": 2, "job": "running", "count": 7,
-    "written": "2026-01-02 03:04:05", "elapsed_s": 3723.4, "phase": "play", "iteration": 3, "iterations": 10,
-    "progress": {"name": "self-play", "done": 30, "total": 120, "unit": "games"}, "time_left_s": 125.0,
-    "games_num": 1500, "positions_num": 32000, "step": 410, "games_per_s": 12.5, "workers_active": 1,
-    "workers_num": 2, "model_sync_s": 0.04, "network_mb_per_min": 1.25, "staleness": 0.5, "failures": [],
+    "schema_version": 1,
+    "run": "demo",
+    "game": "connect4",
+    "attempt": 2,
+    "job": "running",
+    "count": 7,
+    "written": "2026-01-02 03:04:05",
+    "elapsed_s": 3723.4,
+    "phase": "play",
+    "iteration": 3,
+    "iterations": 10,
+    "progress": {"name": "self-play", "done": 30, "total": 120, "unit": "games"},
+    "time_left_s": 125.0,
+    "games_num": 1500,
+    "positions_num": 32000,
+    "step": 410,
+    "games_per_s": 12.5,
+    "workers_active": 1,
+    "workers_num": 2,
+    "model_sync_s": 0.04,
+    "network_mb_per_min": 1.25,
+    "staleness": 0.5,
+    "failures": [],
     "ranks": [
-        {"rank": 0, "host": "node1", "device": "cuda:0", "roles": "play, train", "state": "Active", "games_num": 800,
-         "games_per_s": 12.5, "last_seen_s": 0.4},
-        {"rank": 1, "host": "node2", "device": "cpu", "roles": "play", "state": "Offline", "games_num": 700,
-         "games_per_s": 0.0, "last_seen_s": 61.2},
+        {
+            "rank": 0,
+            "host": "node1",
+            "device": "cuda:0",
+            "roles": "play, train",
+            "state": "Active",
+            "games_num": 800,
+            "games_per_s": 12.5,
+            "last_seen_s": 0.4,
+        },
+        {
+            "rank": 1,
+            "host": "node2",
+            "device": "cpu",
+            "roles": "play",
+            "state": "Offline",
+            "games_num": 700,
+            "games_per_s": 0.0,
+            "last_seen_s": 61.2,
+        },
     ],
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -71,7 +105,8 @@ def test_one_of_a_kind_is_told_in_the_singular():
     text = status_text.render(VALUES | {"games_num": 1, "positions_num": 1, "step": 1})
     assert "; 1 game, 1 position, 1 step before it" in text
     assert "; - games, - positions, - steps before it" in status_text.render(
-        VALUES | {"games_num": None, "positions_num": None, "step": None})
+        VALUES | {"games_num": None, "positions_num": None, "step": None}
+    )
 
 
 def test_a_run_that_is_over_is_in_no_iteration_any_more():
@@ -85,10 +120,18 @@ def test_a_hostile_host_name_cannot_steer_the_terminal():
     assert "\x1b" not in text and "\x07" not in text and "a\\u001b[2Jb\\nc" in text
 
 
-@pytest.mark.parametrize("seconds, words", [
-    (None, "-"), (0, "0 s"), (59.9, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (3600, "1 h 00 min"),
-    (200_000, "55 h 33 min"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "seconds, words",
+    [
+        (None, "-"),
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min 00 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h 00 min"),
+        (200_000, "55 h 33 min"),
+    ],
+)
 def test_durations(seconds, words):
     assert status_text.duration(seconds) == words
 
@@ -197,8 +240,14 @@ def root(tmp_path, monkeypatch):
 
 
 def content(state="Active", games=0, played_s=0.0, staleness=None, sent=0):
-    return {"state": state, "games": games, "played_s": played_s, "staleness": staleness, "bytes": sent,
-            "message": None}
+    return {
+        "state": state,
+        "games": games,
+        "played_s": played_s,
+        "staleness": staleness,
+        "bytes": sent,
+        "message": None,
+    }
 
 
 def test_a_start_that_lost_its_lock_leaves_the_status_of_the_new_holder_alone(root, tmp_path):
@@ -269,7 +318,10 @@ def test_a_finished_run_shows_its_totals_and_its_mean_rate(root):
     root._job, root._run = "finished", fake_run()
     values = root._values()
     assert [(row["state"], row["games_num"], row["games_per_s"]) for row in values["ranks"]] == [
-        ("Finished", 10, 2.5), ("Finished", 30, 3.0), ("Finished", 0, 0.0)]  # fmt: skip
+        ("Finished", 10, 2.5),
+        ("Finished", 30, 3.0),
+        ("Finished", 0, 0.0),
+    ]
     assert (values["games_per_s"], values["workers_active"]) == (5.5, 0)
     text = status_text.render(values)
     assert "Offline" not in text and "before it" not in text and "Games/second     5.5" in text
@@ -353,12 +405,15 @@ def test_a_run_that_is_only_looked_at_has_no_status(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("error, job, state, failures", [
-    (None, "finished", "Finished", []),
-    (KeyboardInterrupt(), "stopped", "Offline", []),
-    (Refusal("not so"), "failed", "Offline", []),
-    (ZeroDivisionError("oh"), "failed", "Error", ["rank 0 on here: ZeroDivisionError: oh"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "error, job, state, failures",
+    [
+        (None, "finished", "Finished", []),
+        (KeyboardInterrupt(), "stopped", "Offline", []),
+        (Refusal("not so"), "failed", "Offline", []),
+        (ZeroDivisionError("oh"), "failed", "Error", ["rank 0 on here: ZeroDivisionError: oh"]),
+    ],
+)
 def test_how_a_run_ended_is_written_last(tmp_path, error, job, state, failures):
     """With the real threads."""
     ours = Status(OneRank(), tmp_path, Config(game="connect4"), 1, logging.Logger("test"))

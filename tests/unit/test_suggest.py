@@ -26,11 +26,19 @@ def figures(data, core_gflops=20, ranks=2, length=30, memory=8 * GIB):
     work = wanted / sizing.POSITIONS_PER_WEIGHT * 42 * 2  # a forward pass of 6 x 7
     evaluation_s = work / (core_gflops * 1e9)
     moves = 1 / (data["search"]["simulations"] * (evaluation_s + 1e-6))
-    return {"hosts": ["node1"] * ranks, "moves_per_s": [moves] * ranks, "simulations_per_s": [1.0] * ranks,
-            "mean_length": length, "length_from": "test", "trainers": [True] * ranks,
-            "step_s": 3 * data["train"]["batch_size"] * evaluation_s / ranks, "memory_bytes": [memory] * ranks,
-            "peak_bytes": [GIB + 50_000_000] * ranks, "window_bytes": [50_000_000] * ranks,
-            "position_bytes": 100}  # fmt: skip
+    return {
+        "hosts": ["node1"] * ranks,
+        "moves_per_s": [moves] * ranks,
+        "simulations_per_s": [1.0] * ranks,
+        "mean_length": length,
+        "length_from": "test",
+        "trainers": [True] * ranks,
+        "step_s": 3 * data["train"]["batch_size"] * evaluation_s / ranks,
+        "memory_bytes": [memory] * ranks,
+        "peak_bytes": [GIB + 50_000_000] * ranks,
+        "window_bytes": [50_000_000] * ranks,
+        "position_bytes": 100,
+    }
 
 
 def suggested(hours, rules=FEW, ranks=2, **machine):
@@ -117,19 +125,22 @@ def test_long_games_and_little_memory_make_a_smaller_window_and_slow_rules_no_ro
     assert suggested(1, sizing.Rules(6, 1000, 30))[0].evaluate.opponents == ("best", "random")
 
 
-@pytest.mark.parametrize("wrong, said", [
-    (["tictactow", "--hours", "1"], "tictactoe"),
-    (["openspiel:no_such_game", "--hours", "1"], "no_such_game"),
-    (["tictactoe", "--hours", "0"], "--hours"),
-    (["tictactoe", "--hours", "nan"], "--hours"),
-    (["tictactoe"], "--hours"),
-    (["tictactoe", "--hours", "1", "--np", "0"], "--np"),
-    (["tictactoe", "--hours", "1", "--np", "3", "--hosts", "localhost:2"], "--np 3"),
-    (["tictactoe", "--hours", "1", "--hosts", "a b"], "--hosts"),
-    (["tictactoe", "--hours", "1", "--hostfile", "missing"], "missing"),
-    (["tictactoe", "--hours", "1", "--output", "missing/a.json"], "--output"),
-    (["tictactoe", "--hours", "1", "--output", "there.json"], "--output"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (["tictactow", "--hours", "1"], "tictactoe"),
+        (["openspiel:no_such_game", "--hours", "1"], "no_such_game"),
+        (["tictactoe", "--hours", "0"], "--hours"),
+        (["tictactoe", "--hours", "nan"], "--hours"),
+        (["tictactoe"], "--hours"),
+        (["tictactoe", "--hours", "1", "--np", "0"], "--np"),
+        (["tictactoe", "--hours", "1", "--np", "3", "--hosts", "localhost:2"], "--np 3"),
+        (["tictactoe", "--hours", "1", "--hosts", "a b"], "--hosts"),
+        (["tictactoe", "--hours", "1", "--hostfile", "missing"], "missing"),
+        (["tictactoe", "--hours", "1", "--output", "missing/a.json"], "--output"),
+        (["tictactoe", "--hours", "1", "--output", "there.json"], "--output"),
+    ],
+)
 def test_mistakes_are_refused_before_anything_is_measured(wrong, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(suggest.mpi_job, "output", lambda *_: pytest.fail("measured"))
@@ -161,13 +172,18 @@ def test_the_root_value_counts_more_in_short_games_alone(length, share):
     assert configuration.validate(data, "test").train.root_value_share == share
 
 
-@pytest.mark.parametrize("given, words", [
-    ({"np": 2}, "mpirun -np 2 -H localhost:2 python run_dist.py"),
-    ({"hosts": "localhost:3"}, "mpirun -np 3 -H localhost:3 python run_dist.py"),
-    ({"hosts": "192.0.2.1:2,192.0.2.2:2", "np": 3},
-     "python -m az_mpi launch --np 3 --hosts 192.0.2.1:2,192.0.2.2:2 --"),
-    ({"hosts": "192.0.2.1:2"}, "python -m az_mpi launch --hosts 192.0.2.1:2 --"),
-])
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"np": 2}, "mpirun -np 2 -H localhost:2 python run_dist.py"),
+        ({"hosts": "localhost:3"}, "mpirun -np 3 -H localhost:3 python run_dist.py"),
+        (
+            {"hosts": "192.0.2.1:2,192.0.2.2:2", "np": 3},
+            "python -m az_mpi launch --np 3 --hosts 192.0.2.1:2,192.0.2.2:2 --",
+        ),
+        ({"hosts": "192.0.2.1:2"}, "python -m az_mpi launch --hosts 192.0.2.1:2 --"),
+    ],
+)
 def test_one_machine_is_started_by_mpirun_and_others_by_launch(monkeypatch, given, words):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     options = Namespace(**{"np": None, "hosts": None, "hostfile": None, "no_check": False} | given)
@@ -178,8 +194,20 @@ def test_one_machine_is_started_by_mpirun_and_others_by_launch(monkeypatch, give
 @pytest.mark.process
 def test_a_game_of_ones_own_gets_a_configuration_that_run_dist_takes(tmp_path):
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    words = [sys.executable, "-m", "az_mpi", "suggest", "examples/own_game.py:Hex(size=4)", "--hours", "0.01", "--np",
-             "1", "--output", str(tmp_path / "a.json"), "--json"]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "az_mpi",
+        "suggest",
+        "examples/own_game.py:Hex(size=4)",
+        "--hours",
+        "0.01",
+        "--np",
+        "1",
+        "--output",
+        str(tmp_path / "a.json"),
+        "--json",
+    ]
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -35,8 +35,9 @@ def whole(tmp_path_factory):
     for iteration in range(2):
         record = record_of(range(20 * iteration, 20 * iteration + 20), iteration)
         segment.write(run / "games", iteration, GAME, record, {})
-        counted = Progress(iteration + 1, games_num=counted.games_num + 20,
-                           positions_num=counted.positions_num + len(record.positions))
+        counted = Progress(
+            iteration + 1, games_num=counted.games_num + 20, positions_num=counted.positions_num + len(record.positions)
+        )
         tensors = {"weight": torch.arange(500.0) + iteration}
         checkpoint.save(run / "checkpoints", Checkpoint(counted, tensors, tensors), keep=3)
     segment.link_all(run / "games", run / "games.h5")
@@ -65,8 +66,9 @@ def test_a_run_whose_checkpoints_were_all_set_aside_is_not_whole(run, capsys):
     assert "no checkpoint is whole" in str(values["problems"])
 
 
-@pytest.mark.parametrize("line, lost", [('{"kind": "train", "step": 5}', False),
-                                         ('{"kind": "checkpoint", "step": 5, "iteration": 1}', True)])  # fmt: skip
+@pytest.mark.parametrize(
+    "line, lost", [('{"kind": "train", "step": 5}', False), ('{"kind": "checkpoint", "step": 5, "iteration": 1}', True)]
+)
 def test_a_run_whose_checkpoints_are_gone_is_not_whole(run, capsys, line, lost):
     shutil.rmtree(run / "checkpoints")
     (run / "metrics.jsonl").write_text(f"{line}\n")
@@ -103,7 +105,10 @@ def test_what_is_damaged_is_named_and_set_aside(run, capsys):
     (run / "games" / ".000009-000.h5.12.tmp").write_text("half")
     status, values = told(run, capsys)
     assert status == 1 and [problem["path"] for problem in values["problems"]] == [
-        "checkpoints/000002", "games/000000-000.h5", "games/.000009-000.h5.12.tmp"]
+        "checkpoints/000002",
+        "games/000000-000.h5",
+        "games/.000009-000.h5.12.tmp",
+    ]
     assert "SHA-256" in values["problems"][0]["problem"] and "SHA-256" in values["problems"][1]["problem"]
     status, values = told(run, capsys, "--repair")
     assert status == 0 and len(values["repaired"]) == 4
@@ -194,8 +199,9 @@ def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
 
 
 def same(one, other):
-    return all(getattr(one, name).tobytes() == getattr(other, name).tobytes()
-               for name in ("games", "positions", "policy"))
+    return all(
+        getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in ("games", "positions", "policy")
+    )
 
 
 def harm(path, rng):
@@ -271,8 +277,15 @@ def test_a_segment_of_a_stranger_is_at_worst_refused(whole, tmp_path):
         return path
 
     segment.read(rewritten(lambda file: None), GAME)  # a file of schema 1 has no sum, and is read
-    for name, value in (("games/length", 5), ("games/id", 7), ("policy/action", 99), ("policy/action", -1),
-                        ("policy/offset", 3), ("positions/game", 1)):
+    for name, value in (
+        ("games/length", 5),
+        ("games/id", 7),
+        ("policy/action", 99),
+        ("policy/action", -1),
+        ("policy/offset", 3),
+        ("positions/game", 1),
+    ):
+
         def change(file, name=name, value=value):
             file[name][...] = value
 

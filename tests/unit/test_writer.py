@@ -358,8 +358,23 @@ def test_errors_of_the_kernel_at_every_third_call(tmp_path, call, error):
     log = tmp_path / "strace.txt"
     # Renames are all ours; the interpreter's own fsyncs there are none. -P keeps to the folder's.
     places = [] if call == "rename" else ["-P", tmp_path / "games", "-P", tmp_path]
-    words = ["strace", "-f", "-qq", "-o", log, "-e", f"trace={names}", "-e", f"inject={names}:error={error}:when=2+3",
-             *places, sys.executable, "-c", FULL, Path(__file__).parent, tmp_path]
+    words = [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        log,
+        "-e",
+        f"trace={names}",
+        "-e",
+        f"inject={names}:error={error}:when=2+3",
+        *places,
+        sys.executable,
+        "-c",
+        FULL,
+        Path(__file__).parent,
+        tmp_path,
+    ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200)
     if "ptrace" in done.stderr and "not permitted" in done.stderr:
         pytest.skip("strace may not trace here")

@@ -111,8 +111,14 @@ def test_what_does_not_say_what_it_is_for_is_refused(zoo):
 
 def test_it_is_an_opponent_in_matches(zoo):
     config = make_config("tictactoe", evaluate={"opponents": ["zoo:small"]})
-    offered = {"game": load_player("small").game, "seed": (1,), "rank": 0, "settings": config.evaluate,
-               "search": config.search, "best": None}  # fmt: skip
+    offered = {
+        "game": load_player("small").game,
+        "seed": (1,),
+        "rank": 0,
+        "settings": config.evaluate,
+        "search": config.search,
+        "best": None,
+    }
     [name] = config.evaluate.opponents
     made = registry.OPPONENTS.make(name, **offered)
     assert made.actions(offered["game"], offered["game"].initial(3)).shape == (3,)

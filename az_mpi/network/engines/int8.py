@@ -58,7 +58,8 @@ def convolutions(graph: fx.Graph, network: torch.nn.Module) -> dict[fx.Node, fx.
     found, pooled = {}, set()
     for node in graph.nodes:
         if getattr(node.target, "__name__", node.target) in ("mean", "amax", "adaptive_max_pool2d") or (
-                node.all_input_nodes and pooled.issuperset(node.all_input_nodes)):
+            node.all_input_nodes and pooled.issuperset(node.all_input_nodes)
+        ):
             pooled.add(node)
             continue
         in_tower = node.op == "call_module" and node.target.startswith("tower.")
@@ -86,8 +87,9 @@ class _Maxima(fx.Interpreter):
 
 
 @torch.inference_mode()
-def measure(graph: fx.Graph, network: torch.nn.Module,
-            planes: np.ndarray) -> tuple[dict[fx.Node, float], dict[str, np.ndarray]]:
+def measure(
+    graph: fx.Graph, network: torch.nn.Module, planes: np.ndarray
+) -> tuple[dict[fx.Node, float], dict[str, np.ndarray]]:
     """Return ({node: its maximum in the first RANGES_NUM of planes}, the fp32 network's outputs for the other planes).
 
     planes: [CALIBRATION_NUM, C, H, W]."""
@@ -110,8 +112,7 @@ def quantised(weight: torch.Tensor, steps: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def errors(outputs: dict[str, np.ndarray], exact: dict[str, np.ndarray]) -> dict[str, float]:
-    """Return {"int8_kl": KL(exact policy || policy), "int8_value_error": |value - exact value|}, means over positions.
-    """
+    """Return {"int8_kl": KL(exact policy || policy), "int8_value_error": |value - exact value|}, means of positions."""
     log_p, log_q = (torch.from_numpy(part["policy"]).double().log_softmax(dim=1) for part in (exact, outputs))
     kl = (log_p.exp() * (log_p - log_q)).sum(dim=1).mean().item()
     (_, value), (_, exact_value) = searched(outputs), searched(exact)
@@ -123,5 +124,7 @@ def problem(figures: dict[str, float]) -> str:
     kl, value_error = figures.values()
     if kl <= KL_MAX and value_error <= VALUE_ERROR_MAX:
         return ""
-    return (f"in int8 the policy would be off by a KL divergence of {kl:.2g} (allowed {KL_MAX:g}), the value by "
-            f"{value_error:.2g} (allowed {VALUE_ERROR_MAX:g})")
+    return (
+        f"in int8 the policy would be off by a KL divergence of {kl:.2g} (allowed {KL_MAX:g}), the value by "
+        f"{value_error:.2g} (allowed {VALUE_ERROR_MAX:g})"
+    )

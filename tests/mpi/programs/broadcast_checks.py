@@ -28,8 +28,9 @@ def check(world, trainers_num, calibrates):
     if trains:  # values that no shorter format has
         with torch.no_grad():
             network.heads["policy"].out.weight.normal_(generator=torch.Generator().manual_seed(7))
-    setup = SimpleNamespace(config=configuration.validate({"game": "connect4", "fault": {"copy_every": 0}}, "test"),
-                            game=game)
+    setup = SimpleNamespace(
+        config=configuration.validate({"game": "connect4", "fault": {"copy_every": 0}}, "test"), game=game
+    )
     training, report = Training.make(setup, world, None, trainers_num, network), SimpleNamespace(counters=Counters())
     training.learner = SimpleNamespace(network=network) if trains else None
     training.replay = window(game, network, world.rank) if trains else None
@@ -37,9 +38,15 @@ def check(world, trainers_num, calibrates):
     def load_weights(network, iteration, digest):
         loaded.append(resnet.weights_hash(network))
 
-    run = SimpleNamespace(world=world, setup=setup, training=training, report=report, games_iteration=0,
-                          playing=SimpleNamespace(load_weights=load_weights, engine=engine, calibration=None),
-                          progress=SimpleNamespace(step=0))  # fmt: skip
+    run = SimpleNamespace(
+        world=world,
+        setup=setup,
+        training=training,
+        report=report,
+        games_iteration=0,
+        playing=SimpleNamespace(load_weights=load_weights, engine=engine, calibration=None),
+        progress=SimpleNamespace(step=0),
+    )
     before, counted = resnet.weights_hash(network), World.sent_bytes
     weights.broadcast_weights(run)
     assert world.collect(loaded) == [loaded] * world.size and len(loaded) == 1

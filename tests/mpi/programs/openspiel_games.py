@@ -14,12 +14,15 @@ from az_mpi.mpi.world import World
 from az_mpi.storage import segment
 
 SETTINGS = {
-    "iterations": 2, "search": {"simulations": 2},
+    "iterations": 2,
+    "search": {"simulations": 2},
     "network": {"blocks": 1, "channels": 8, "cache_bytes": 2**20, "engine": "torch"},
-    "selfplay": {"games_num": 2, "parallel_games": 2}, "replay": {"window_min": 10},
-    "train": {"batch_size": 8, "replay_ratio": 0.5}, "report": {"tensorboard": False},
+    "selfplay": {"games_num": 2, "parallel_games": 2},
+    "replay": {"window_min": 10},
+    "train": {"batch_size": 8, "replay_ratio": 0.5},
+    "report": {"tensorboard": False},
     "evaluate": {"every": 0, "opponents": [], "solver_positions": 0},
-}  # fmt: skip
+}
 
 
 def play_again(game, folder):
