@@ -63,14 +63,14 @@ def iteration(run: Run) -> None:
         with timers("save"):
             resume.save(run)
     with timers("report"):  # its seconds are in the next iteration's record
-        iteration_report.report(run, outcome.steps_num)
+        iteration_report.report(run, outcome.num_steps)
 
 
 def play(run: Run) -> None:
     """Play the games that this iteration still lacks and exchange them."""
     old = exchange.committed(run)
     games = quota.Quota(run.setup.config.selfplay, run.world, run.progress.iteration, old.games["id"])
-    finished_before = run.playing.player.finished_num - len(run.playing.player.finished)  # while others trained
+    finished_before = run.playing.player.num_finished - len(run.playing.player.finished)  # while others trained
     run.restart_evaluator()
     shown = ProgressBar(run.report.logger, run.world.is_root, "self-play", "games", run.report.status)
     new_positions, done = 0, False
@@ -88,21 +88,21 @@ def play(run: Run) -> None:
 def play_on(run: Run, games: quota.Quota, finished_before: int, shown: ProgressBar) -> Total | None:
     """Play until the quota is reached, an exchange is due, or a rank has a request; return the total that said so."""
     player, counters, config = run.playing.player, run.report.counters, run.setup.config
-    before = player.simulations_num
+    before = player.num_simulations
     with run.report.timers("play"), counters.playing(run.world):
         attempt = 0 if config.selfplay.deterministic else run.attempt
         total = games.play(player, run.control, attempt, finished_before, shown.update, config.exchange.every_s)
-    counters.played_num += player.simulations_num - before
+    counters.num_played += player.num_simulations - before
     return total
 
 
 def make_due(run: Run, new_positions: int) -> None:
     """Add the samples that the replay ratio asks for new positions to those that are due."""
     progress, config = run.progress, run.setup.config
-    games_num = progress.games_num - run.before_play.games_num
+    num_games = progress.num_games - run.before_play.num_games
     # Ranks that play while others train can make more games than were asked for. Games beyond the quota are in the
     # window but make no samples due: training would take longer, and meanwhile still more games would be played.
-    share = min(1.0, config.selfplay.games_num / max(games_num, 1))
+    share = min(1.0, config.selfplay.num_games / max(num_games, 1))
     progress.samples_due += new_positions * share * config.train.replay_ratio
 
 

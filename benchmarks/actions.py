@@ -86,7 +86,7 @@ def measure(game):
         peaks.append(memory("VmHWM") - memory("VmRSS"))
     figures |= {"window_mib": memory("VmRSS") - before, "exchange_mib": max(peaks)}
     table = CachedEvaluator(game, Blank(game), config.network.cache_bytes)._table
-    held = min(table.keys.size, len(table.logit) // game.legal_num)
+    held = min(table.keys.size, len(table.logit) // game.num_legal)
     return figures | {"cache_mib": sum(part.nbytes for part in table) / MIB, "cache_positions": held}
 
 
@@ -100,9 +100,9 @@ def warm_up(game):
     window.add(replay.to_samples(record, game, {}, config.train, 0))
 
 
-def played(player, games_num):
+def played(player, num_games):
     """Return the record of as many games as are played at once."""
-    player.start(player.free(), game_ids(0, 0, np.arange(games_num)), 0)
+    player.start(player.free(), game_ids(0, 0, np.arange(num_games)), 0)
     parts = []
     while player.live.any():
         player.step()

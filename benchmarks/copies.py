@@ -26,7 +26,7 @@ SAME = (
     "evaluate.opponents=[]",
     "evaluate.solver_positions=0",
     "report.tensorboard=false",
-    "selfplay.games_num=64",
+    "selfplay.num_games=64",
     "search.simulations=16",
 )
 

@@ -31,7 +31,7 @@ def main():
     arguments = parser.parse_args()
     world = World.start()
     rows = {}
-    item = {"games_num": 12, "lengths": list(range(20))}
+    item = {"num_games": 12, "lengths": list(range(20))}
     small = {
         "barrier": world.barrier,
         "collect": lambda: world.collect(item),

@@ -148,7 +148,7 @@ def main():
 def compare(ready, bare, count):
     """Return the rows of figures of two jobs' first iterations after the one that compiled."""
     first = [job.iterations()[: count + 1] for job in (ready, bare)]
-    games = [[(record["games_num"], record["positions_num"]) for record in records] for records in first]
+    games = [[(record["num_games"], record["num_positions"]) for record in records] for records in first]
     if games[0] != games[1]:
         sys.exit("the two jobs did not play the same games")
     took = [

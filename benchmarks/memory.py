@@ -33,7 +33,7 @@ from az_mpi.train import replay
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = (
-    "selfplay.games_num=20",
+    "selfplay.num_games=20",
     "search.simulations=4",
     "train.batch_size=256",
     "evaluate.every=0",
@@ -144,12 +144,12 @@ def window_bytes(run):
     """Return how much memory the whole window of a run takes now, over all trainers."""
     config = run_folder.recorded_config(run, {})
     records = [json.loads(line) for line in open(run / "metrics.jsonl")]
-    made = sum(record["positions_num"] for record in records if record["kind"] == "iteration")
+    made = sum(record["num_positions"] for record in records if record["kind"] == "iteration")
     game = games.make(config.game)
     heads, newest = {"value": Value(game, channels=8)}, segment.read(segment.paths(run / "games")[-1][1], game)
     window = replay.Replay(game, heads)
     window.add(replay.to_samples(newest, game, heads, config.train, 0))
-    return min(made, replay.window_size(config.replay, made)) * window.num_bytes / window.positions_num
+    return min(made, replay.window_size(config.replay, made)) * window.num_bytes / window.num_positions
 
 
 def figures(job):

@@ -60,9 +60,9 @@ def main():
 
 def selfplay_rate(player, ids, seconds):
     """Return the simulations a second of self-play."""
-    before = player.simulations_num
+    before = player.num_simulations
     took = play_for(player, ids, seconds)
-    return (player.simulations_num - before) / took
+    return (player.num_simulations - before) / took
 
 
 def game_rate(new_session, arguments, seconds):

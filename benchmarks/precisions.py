@@ -43,7 +43,7 @@ def main():
                     "median": match[figure] or 0.0,
                     "min": match[f"{figure}_low"] or 0.0,
                     "max": match[f"{figure}_high"] or 0.0,
-                    "runs": match["games_num"],
+                    "runs": match["num_games"],
                 }
             if world.is_root and not arguments.json:
                 print(f"{name}: {match['wins']} won, {match['draws']} drawn, {match['losses']} lost", flush=True)

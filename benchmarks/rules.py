@@ -73,10 +73,10 @@ def measure(name, arguments):
 
 def turn(player, game, ids, seconds):
     """Play for about `seconds`; return (the share of the time in the rules, simulations/s)."""
-    before, game.seconds = player.simulations_num, 0.0
+    before, game.seconds = player.num_simulations, 0.0
     took = play_for(player, ids, seconds)
     player.take()
-    return game.seconds / took, (player.simulations_num - before) / took
+    return game.seconds / took, (player.num_simulations - before) / took
 
 
 class Clocked:

@@ -98,7 +98,7 @@ def measure(arguments, ranks):
         "iterations": arguments.runs + 1,
         "network": {"blocks": 1, "channels": 8},
         "search": {"simulations": 2},
-        "selfplay": {"games_num": arguments.games * share, "parallel_games": 4},
+        "selfplay": {"num_games": arguments.games * share, "parallel_games": 4},
         "train": {"batch_size": 16 * share, "replay_ratio": 1.0},
         "evaluate": {"every": 0, "opponents": [], "solver_positions": 0},
         "report": {"tensorboard": False, "summary_frequency": 1000},
@@ -143,7 +143,7 @@ def terms(record, waits, ranks):
     own = alone(values, cpu, ranks / cores)
     values |= {"iteration_s": whole, "useful_s": useful, "useful_share": useful / whole}
     values |= {"useful_share_own_core": useful / (useful + sum(own.values()))}
-    values |= {"games_per_s": record["games_num"] / whole, "play_tail_max_s": record["play_idle_max_s"]}
+    values |= {"games_per_s": record["num_games"] / whole, "play_tail_max_s": record["play_idle_max_s"]}
     values |= {"queued_s": waits["queued_s"], "processor_load": ranks * sum(cpu.values()) / whole / cores}
     return values | {f"{term}_own_core": seconds for term, seconds in own.items()}
 

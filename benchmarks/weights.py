@@ -24,7 +24,7 @@ from az_mpi.network import resnet
 from az_mpi.train.loss import losses
 from az_mpi.train.optimizer import AdamW
 
-PLANES_NUM = 4  # bytes of a float32
+NUM_PLANES = 4  # bytes of a float32
 
 
 def main():
@@ -68,7 +68,7 @@ def measure(before, after):
     """Return one turn of every method."""
     words, base = after.view(np.uint32), before.view(np.uint32)
     methods = {
-        "shuffle_zlib": (lambda: pack(words, PLANES_NUM), lambda packed: unpack(packed, PLANES_NUM)),
+        "shuffle_zlib": (lambda: pack(words, NUM_PLANES), lambda packed: unpack(packed, NUM_PLANES)),
         # An exponent's 8 bits, of few different values, are one byte of a word that is turned by one bit.
         "exponent_zlib": (lambda: pack(turned(words, 1), 1), lambda packed: turned(unpack(packed, 1), 31)),
         "exponent_huffman": (
@@ -76,8 +76,8 @@ def measure(before, after):
             lambda packed: turned(unpack(packed, 1), 31),
         ),
         "delta_shuffle_zlib": (
-            lambda: pack(words ^ base, PLANES_NUM),
-            lambda packed: unpack(packed, PLANES_NUM) ^ base,
+            lambda: pack(words ^ base, NUM_PLANES),
+            lambda packed: unpack(packed, NUM_PLANES) ^ base,
         ),
         "bf16": (
             lambda: [torch.from_numpy(after).bfloat16()],
@@ -104,9 +104,9 @@ def turned(words, bits):
 
 def pack(words, num, strategy=zlib.Z_DEFAULT_STRATEGY):
     """Return words, uint32 [n], byte plane by byte plane, of which the `num` highest are compressed."""
-    planes = np.ascontiguousarray(words.view(np.uint8).reshape(-1, PLANES_NUM).T)
+    planes = np.ascontiguousarray(words.view(np.uint8).reshape(-1, NUM_PLANES).T)
     stream = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 9, strategy)
-    return [planes[: PLANES_NUM - num], stream.compress(planes[PLANES_NUM - num :]) + stream.flush()]
+    return [planes[: NUM_PLANES - num], stream.compress(planes[NUM_PLANES - num :]) + stream.flush()]
 
 
 def unpack(packed, num):

@@ -23,7 +23,7 @@ class Openings(Callback):
         self.write(
             {
                 "iteration": summary["iteration"],
-                "games_num": summary["games_num"],
+                "num_games": summary["num_games"],
                 "most_played_on_root": self.counts.most_common(3),
             }
         )

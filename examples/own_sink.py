@@ -6,10 +6,10 @@ from az_mpi.telemetry.sinks import Sink
 
 COLUMNS = (
     "iteration",
-    "games_num",
+    "num_games",
     "games_per_s",
-    "positions_num",
-    "steps_num",
+    "num_positions",
+    "num_steps",
     "policy_loss",
     "value_loss",
     "play_s",

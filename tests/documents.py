@@ -65,7 +65,7 @@ BY_HAND = {
 }
 # What the documents' configurations are in tests: learning is for other tests.
 TINY = """{"game": "tictactoe", "iterations": 1, "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 4},
-"selfplay": {"games_num": 64, "parallel_games": 16}, "replay": {"window_min": 100},
+"selfplay": {"num_games": 64, "parallel_games": 16}, "replay": {"window_min": 100},
 "train": {"batch_size": 32, "replay_ratio": 16.0},
 "evaluate": {"opponents": [], "solver_positions": 0}, "report": {"tensorboard": false}}
 """

@@ -21,7 +21,7 @@ SHORTCUTS = {
     "--max_hours": "max_hours",
     "--summary_frequency": "report.summary_frequency",
     "--checkpoint_frequency": "checkpoint.every",
-    "--games_num": "selfplay.games_num",
+    "--num_games": "selfplay.num_games",
     "--batch_size": "train.batch_size",
     "--learning_rate": "train.learning_rate",
     "--mixed_precision": "train.mixed_precision",
@@ -36,10 +36,10 @@ examples:
   python run_dist.py --config_file configs/smoke.json
   mpirun -n 4 python run_dist.py --config_file configs/tictactoe.json --logdir runs/first
   mpirun -n 16 -H node1:8,node2:8 python run_dist.py --config_file configs/connect4.json --batch_size 4096
-  mpirun -n 4 python run_dist.py --mode eval --logdir runs/first --set evaluate.games_num=400
+  mpirun -n 4 python run_dist.py --mode eval --logdir runs/first --set evaluate.num_games=400
   python run_dist.py --config_file configs/connect4.json --check_config
 
-train.batch_size and selfplay.games_num are totals over all ranks: more ranks share the same work.
+train.batch_size and selfplay.num_games are totals over all ranks: more ranks share the same work.
 An option beats the configuration file; of several options for one key the last one counts.
 
 exit codes:
@@ -199,7 +199,7 @@ network, search, opponents and solver fit together. It lists what is wrong, or p
 default filled in. What only this machine lacks, such as bf16 on a login node, is a note.
 
 Set first: `game`; `train.hours` or `iterations`; `network.blocks`, `network.channels`; `search.algorithm`,
-`search.simulations`; `selfplay.games_num`; `train.batch_size`. `python -m az_mpi suggest` chooses all of them. The rest
+`search.simulations`; `selfplay.num_games`; `train.batch_size`. `python -m az_mpi suggest` chooses all of them. The rest
 can stay.
 
 A resumed run may change the keys marked *, and may raise `network.blocks`. Any other change is refused, and the keys

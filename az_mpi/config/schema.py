@@ -147,14 +147,14 @@ class Search(Section):
 class Selfplay(Section):
     """The games that ranks play against themselves."""
 
-    games_num: whole(1) = free(
+    num_games: whole(1) = free(
         512,
         "Games of an iteration, a TOTAL over all ranks. It may get a few more (fewer than there are ranks), and those "
         "that ranks play while others train; these extra games add no training steps.",
     )
     parallel_games: whole(0, 65_536) = free(
         0,
-        "Games each rank plays at once (on EACH rank). 0: 256; with an engine on a GPU the rank's share of games_num, "
+        "Games each rank plays at once (on EACH rank). 0: 256; with an engine on a GPU the rank's share of num_games, "
         "256 to 2048.",
     )
     evaluator: named(EVALUATORS) = free(
@@ -166,7 +166,7 @@ class Selfplay(Section):
     )
     deterministic: bool = fixed(
         False,
-        "Split games_num over the ranks exactly and seed each game by (seed, iteration, game index), so that any "
+        "Split num_games over the ranks exactly and seed each game by (seed, iteration, game index), so that any "
         'number of ranks makes the same games (not with the evaluator "rollout", which draws by rank).',
     )
     max_plies: whole(0) = free(
@@ -352,7 +352,7 @@ class Evaluate(Section):
     every: whole(0) = free(
         5, "Iterations between evaluations. The last iteration is always followed by one; 0: only that one."
     )
-    games_num: whole(2, multiple_of=2) = free(
+    num_games: whole(2, multiple_of=2) = free(
         100, "Games against each opponent, half with each colour: a TOTAL over all ranks."
     )
     simulations: whole(0, 1_000_000) = free(

@@ -98,8 +98,8 @@ class Report:
                 json.dumps(
                     {
                         "would_start": self.would_start,
-                        "problems_num": num[PROBLEM],
-                        "warnings_num": num[WARNING],
+                        "num_problems": num[PROBLEM],
+                        "num_warnings": num[WARNING],
                         "checks": rows,
                         **self.figures,
                     }

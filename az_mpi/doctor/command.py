@@ -115,7 +115,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def load(options: argparse.Namespace, ranks_num: int) -> str | None:
+def load(options: argparse.Namespace, num_ranks: int) -> str | None:
     """Return the configuration as JSON text, None if libraries for it are missing. Raises Refusal."""
     try:
         from az_mpi.config import load as configuration
@@ -123,7 +123,7 @@ def load(options: argparse.Namespace, ranks_num: int) -> str | None:
         return None
     if options.config_file:
         return configuration.to_json(configuration.load(options.config_file, dict(options.set)))
-    smallest = SMALLEST | {"train": {"batch_size": max(256, ranks_num)}}
+    smallest = SMALLEST | {"train": {"batch_size": max(256, num_ranks)}}
     return configuration.to_json(configuration.validate(smallest, "the doctor's own configuration"))
 
 

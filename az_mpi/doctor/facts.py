@@ -36,7 +36,7 @@ def gather(local_rank: int, with_mpirun: bool) -> dict[str, Any]:
         "executable": sys.executable,
         "libraries": libraries,
         "mpirun": mpirun() if with_mpirun else None,
-        "cores_num": os.cpu_count(),
+        "num_cores": os.cpu_count(),
         "quotas": cpu_quotas(),
         "load": load,
         "memory": memory(),

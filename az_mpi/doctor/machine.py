@@ -81,7 +81,7 @@ def cores(ranks: Ranks) -> list[Check]:
     for host in dict.fromkeys(rank["host"] for rank in ranks):
         here = [k for k, rank in enumerate(ranks) if rank["host"] == host]
         facts = [ranks[k] for k in here]
-        total, allowed = facts[0]["cores_num"], set().union(*[one["cores"] for one in facts])
+        total, allowed = facts[0]["num_cores"], set().union(*[one["cores"] for one in facts])
         limits = [_allowed(one) for one in facts]
         quotas = [quota for one in limits if (quota := one.quota()) is not None]
         words = f"{host}: {ranks_in_words(here)} may run on {len(allowed)} of {total} cores"

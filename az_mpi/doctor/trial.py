@@ -67,8 +67,8 @@ def measure(
             # The run may number its ranks in another order; what is measured is told by the numbers of `world`.
             named_hosts.check_weights(config.selfplay, world)
             run_world = root_host.order(world, config.train.root_host)
-            run_world, trainers_num = placement.place(config, run_world, placement.choose_device(run_world))
-            run = assemble(config, run_world, Path(scratch), look, trainers_num=trainers_num)
+            run_world, num_trainers = placement.place(config, run_world, placement.choose_device(run_world))
+            run = assemble(config, run_world, Path(scratch), look, num_trainers=num_trainers)
         game, replay = run.setup.game, run.training.replay
         kernels.compile_missing(run_world, config, game, run.setup.cores, lambda *what: None)
         table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
@@ -82,7 +82,7 @@ def measure(
     peak = host_memory.peak_bytes()
     share = config.replay.window_max / sum(figures["trainers"])
     # A full array and, at its last growth, the one before it.
-    window = int(share * (replay.num_bytes + replay.largest_bytes) / replay.positions_num) if replay else 0
+    window = int(share * (replay.num_bytes + replay.largest_bytes) / replay.num_positions) if replay else 0
     rows = world.collect([world.host, peak, window])
     figures["peak_bytes"] = [peak + window for _, peak, window in rows]  # with a full window
     figures["window_bytes"] = [window for _, _, window in rows]
@@ -99,13 +99,13 @@ def play(run: Run, world: World, seconds: float) -> dict[str, Any]:
     play_for(player, ids, seconds / 3)  # kernels are compiled, and the games leave their common beginning
     player.pause()
     player.take()
-    plies, simulations = player.unfinished_moves_num, player.simulations_num
+    plies, simulations = player.num_unfinished_moves, player.num_simulations
     world.barrier()
     took = play_for(player, ids, seconds)
     player.pause()
     lengths = player.take().games["length"]
-    rate = (int(lengths.sum()) + player.unfinished_moves_num - plies) / took
-    speed = (player.simulations_num - simulations) / took
+    rate = (int(lengths.sum()) + player.num_unfinished_moves - plies) / took
+    speed = (player.num_simulations - simulations) / took
     if rate * took < player.live.sum():  # not one move each: count what a search asks for
         rate = speed / run.setup.config.search.simulations
     rows = world.collect([rate, speed, len(lengths), int(lengths.sum()), int(player.live.sum())])
@@ -167,7 +167,7 @@ def random_samples(game: Game, heads: nn.ModuleDict, rng: np.random.Generator) -
 
 def predict(config: Config, figures: dict[str, Any]) -> dict[str, Any]:
     """Return a prediction for the configured run from measured figures; times in seconds."""
-    quota, length = config.selfplay.games_num, figures["mean_length"]
+    quota, length = config.selfplay.num_games, figures["mean_length"]
     games_by_rank = [moves / length for moves in figures["moves_per_s"]]
     if config.selfplay.deterministic:  # shares are fixed: the rank that is longest at its own decides
         slowest = min(rate / weight for rate, weight in zip(games_by_rank, figures["weights"]))
@@ -194,7 +194,7 @@ def predict(config: Config, figures: dict[str, Any]) -> dict[str, Any]:
         "play_s": play_s,
         "train_s": train_s,
         "step_s": figures["step_s"],
-        "steps_num": steps,
+        "num_steps": steps,
         "iterations": iterations,
         "simulations_per_s": sum(figures["simulations_per_s"]),
         "hours": iterations * (play_s + train_s) / 3600,
@@ -228,7 +228,7 @@ def examine(
             "train",
             OK,
             f"{said['step_s']:.4f} s a step of {counted(config.train.batch_size, 'sample')} on "
-            f"{counted(len(trainers), 'rank')}; {said['steps_num']:,.0f} steps an iteration",
+            f"{counted(len(trainers), 'rank')}; {said['num_steps']:,.0f} steps an iteration",
         )
     )
     found.append(

@@ -41,7 +41,7 @@ class MatchResult:
         return self.as_first[2] + self.as_second[2]
 
     @property
-    def games_num(self) -> int:
+    def num_games(self) -> int:
         return self.wins + self.draws + self.losses
 
 
@@ -64,19 +64,19 @@ def play_match(
     game: Game,
     ours: Opponent,
     theirs: Opponent,
-    games_num: int,
+    num_games: int,
     opening_plies: int,
     seed: tuple[int, ...],
     on_progress: OnProgress = silent,
     on_finish: Callable[[], None] = silent,
 ) -> MatchResult:
-    """Play `games_num` games, an even number, and return the `MatchResult` of `ours`. Collective over world.
+    """Play `num_games` games, an even number, and return the `MatchResult` of `ours`. Collective over world.
 
     Games 2 k and 2 k + 1 start from opening k: `ours` begins the first of them, `theirs` the second. seed: of the
     openings. on_progress counts this rank's games; on_finish is called when this rank has played all of its games,
     before the ranks add up their results. A game that is not over after game.max_plies is a draw.
     """
-    pairs = games_num // 2
+    pairs = num_games // 2
     mine = games_of(world, pairs)
     played = play_games(game, ours, theirs, openings(game, pairs, opening_plies, seed), mine, on_progress)
     on_finish()
@@ -84,9 +84,9 @@ def play_match(
     return MatchResult(as_first, as_second)
 
 
-def games_of(world: World, pairs_num: int, first_pair: int = 0) -> np.ndarray:
+def games_of(world: World, num_pairs: int, first_pair: int = 0) -> np.ndarray:
     """Return the games of this rank, int64 [n], of the pairs of games from `first_pair` on."""
-    share = split_evenly(pairs_num, world.size)
+    share = split_evenly(num_pairs, world.size)
     first = 2 * (first_pair + sum(share[: world.rank]))
     return np.arange(first, first + 2 * share[world.rank])
 

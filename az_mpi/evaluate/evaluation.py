@@ -43,7 +43,7 @@ def evaluate(
                 game,
                 player,
                 opponent,
-                settings.games_num,
+                settings.num_games,
                 settings.opening_plies,
                 seed,
                 shown.update,

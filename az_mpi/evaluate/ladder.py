@@ -127,7 +127,7 @@ class Ladder:
 
         return SearchPlayer(self._load(name).evaluator, self._settings)
 
-    def meet(self, i: int, j: int, games_num: int, where: str) -> None:
+    def meet(self, i: int, j: int, num_games: int, where: str) -> None:
         """Play what is missing of a match between two networks, and save it. Collective."""
         from az_mpi.evaluate.arena import play_match
         from az_mpi.mpi.agreement import everywhere
@@ -136,7 +136,7 @@ class Ladder:
         row = next((row for row in self.data["pairs"] if (row["first"], row["second"]) == (first, second)), None)
         row = row or {"first": first, "second": second, "wins": 0, "draws": 0, "losses": 0}
         done = row["wins"] + row["draws"] + row["losses"]
-        if done >= games_num:
+        if done >= num_games:
             return
         try:
             players = everywhere(self.world, lambda: (self._player(first), self._player(second)))
@@ -145,7 +145,7 @@ class Ladder:
                 print(f"  match {where}: left out: {gone}", file=sys.stderr, flush=True)
             return
         seed = (self.data["seed"], int(first), int(second), done)
-        result = play_match(self.world, self.game, *players, games_num - done, self.data["opening_plies"], seed)
+        result = play_match(self.world, self.game, *players, num_games - done, self.data["opening_plies"], seed)
         for key in ("wins", "draws", "losses"):
             row[key] += getattr(result, key)
         if row not in self.data["pairs"]:
@@ -194,7 +194,7 @@ class Ladder:
             {
                 "name": name,
                 "iteration": int(name),
-                "games_num": int(num),
+                "num_games": int(num),
                 "elo": one,
                 "elo_low": one - Z_95 * wide,
                 "elo_high": one + Z_95 * wide,
@@ -213,7 +213,7 @@ def table(data: dict[str, Any]) -> str:
     lines = [f"{'network':<10}{'games':>8}{'Elo':>8}   95 %"]
     for row in data["ratings"]:
         lines.append(
-            f"{row['name']:<10}{row['games_num']:>8}{row['elo']:>+8.0f}   [{row['elo_low']:+.0f}, "
+            f"{row['name']:<10}{row['num_games']:>8}{row['elo']:>+8.0f}   [{row['elo_low']:+.0f}, "
             f"{row['elo_high']:+.0f}]"
         )
     return "\n".join([*lines, f"{data['simulations']} simulations a move; the first network has Elo 0"])

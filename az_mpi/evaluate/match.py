@@ -213,11 +213,11 @@ class Match:
             "game": self.game.name,
             "a": self.names[0],
             "b": self.names[1],
-            "games_asked_num": self.given.games,
+            "num_games_asked": self.given.games,
         }
         if self.played:
             found |= summary(MatchResult(*map(tuple, count(self.played).tolist())))
-        found["forfeits_num"] = sum(bool(one.note) for one in self.played)
+        found["num_forfeits"] = sum(bool(one.note) for one in self.played)
         if self.given.sprt:
             found["sprt"] = {
                 "elo0": self.given.sprt[0],
@@ -269,7 +269,7 @@ class Match:
 
 def table(result: dict[str, Any]) -> str:
     """Return the result of a match as lines of text."""
-    if not result.get("games_num"):
+    if not result.get("num_games"):
         return f"{result['a']} against {result['b']}: no game has ended"
     rows: list[tuple[str, ...]] = [("", "won", "drawn", "lost", "score")]
     for what, counts in (
@@ -286,8 +286,8 @@ def table(result: dict[str, Any]) -> str:
         f"score {result['score']:.3f} [{result['score_low']:.3f}, {result['score_high']:.3f}], "
         f"Elo {elo} [{low}, {high}] (95 %)"
     )
-    if result["forfeits_num"]:
-        lines.append(f"games lost or resigned before their end: {result['forfeits_num']}")
+    if result["num_forfeits"]:
+        lines.append(f"games lost or resigned before their end: {result['num_forfeits']}")
     if sprt := result.get("sprt"):
         low, high = f"{sprt['elo0']:g}", f"{sprt['elo1']:g}"
         known = {

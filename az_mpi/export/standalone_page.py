@@ -87,7 +87,7 @@ def spec(game: Game) -> dict[str, Any]:
         "rules": rules,
         "rows": rows,
         "columns": columns,
-        "planes_num": planes,
+        "num_planes": planes,
         "shape": board.shape,
         "column_names": board.columns,
         "row_names": board.rows,

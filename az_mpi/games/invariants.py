@@ -15,24 +15,24 @@ from az_mpi.games.random_games import random_actions
 from az_mpi.games.state_text import drawn, expect, in_state
 
 
-def check(rules: Game, games_num: int = 64, seed: int = 0) -> list[str]:
-    """Play `games_num` random games at once; raise AssertionError with the reason at the first broken invariant.
+def check(rules: Game, num_games: int = 64, seed: int = 0) -> list[str]:
+    """Play `num_games` random games at once; raise AssertionError with the reason at the first broken invariant.
 
     Returns warnings, each of several lines: what is likely a mistake but breaks no invariant.
     """
     try:
-        return _play(guarded(copy.copy(rules), exact=True), games_num, np.random.default_rng(seed))
+        return _play(guarded(copy.copy(rules), exact=True), num_games, np.random.default_rng(seed))
     except BrokenRules as error:
         raise AssertionError(error.what) from error
 
 
-def _play(game, games_num, rng):
-    states, choices, seen = game.initial(games_num), _Choices(game), Seen()
+def _play(game, num_games, rng):
+    states, choices, seen = game.initial(num_games), _Choices(game), Seen()
     expect(game.to_play(states) == 0, "to_play is not 0 for the player who begins", game, states)
     # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
-    k = rng.integers(len(game.symmetry_cells), size=games_num)
-    mirrored = game.initial(games_num)
-    keys, boards, moves, last = {}, {}, {}, np.full(games_num, -1)
+    k = rng.integers(len(game.symmetry_cells), size=num_games)
+    mirrored = game.initial(num_games)
+    keys, boards, moves, last = {}, {}, {}, np.full(num_games, -1)
     for _ in range(game.max_plies + 1):
         ended = _check_states(game, states)
         seen.add(states, game.to_play(states), ended, last)
@@ -51,7 +51,7 @@ def _play(game, games_num, rng):
         actions = random_actions(legal, rng.random(len(states)))
         states = _checked_play(game, states, actions, mover)
         mirrored = game.play(mirrored, np.argmax(game.symmetry_actions[k] == actions[:, None], axis=1))
-    raise AssertionError(_too_long(game, games_num, choices, states))
+    raise AssertionError(_too_long(game, num_games, choices, states))
 
 
 def _checked_play(game, states, actions, mover):
@@ -106,9 +106,9 @@ class _Choices:
         return []
 
 
-def _too_long(game, games_num, choices, states):
+def _too_long(game, num_games, choices, states):
     """Return what is said of a game that is longer than max_plies, with the method that is likely wrong."""
-    ended = games_num - len(states)
+    ended = num_games - len(states)
     likely = "max_plies is too low, or terminal must end a game after so many moves, for example as a draw"
     if not ended:
         likely = f"terminal ended none of the games: terminal is wrong, or {likely}"
@@ -120,7 +120,7 @@ def _too_long(game, games_num, choices, states):
     return (
         f"a game is longer than max_plies = {game.max_plies}\n"
         f"  expected: terminal ends each game after at most {game.max_plies} moves\n"
-        f"  got: {ended} of {games_num} random games have ended then, the others go on\n"
+        f"  got: {ended} of {num_games} random games have ended then, the others go on\n"
         f"  {likely}\n{in_state(game, states[0])}"
     )
 

@@ -24,11 +24,11 @@ FURTHER = (
 CASTLING = "queen's", "king's"
 
 
-def described(name: str, planes_num: int, own_first: bool) -> tuple[list[str], str]:
+def described(name: str, num_planes: int, own_first: bool) -> tuple[list[str], str]:
     """Return (what each plane of an observation shows, which row and column the first ones are), as far as it is known.
 
     name: of the game in OpenSpiel. own_first: of `turned`."""
-    texts = [f"number {k} of OpenSpiel's observation of {name}" for k in range(planes_num)]
+    texts = [f"number {k} of OpenSpiel's observation of {name}" for k in range(num_planes)]
     if name not in SIDEWAYS:
         return texts, "as OpenSpiel orders its observation"
     sides = ("player to move", "other player") if own_first else ("White", "Black")

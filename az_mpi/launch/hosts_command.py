@@ -75,7 +75,7 @@ def lines(values: dict[str, Any], state: dict[str, Any] | None) -> list[str]:
         if state.get("up", True)
         else (f"being started again, on {counted(state['ranks'], 'rank')}")
     )
-    restarts = counted(state["restarts_num"], "restart")
+    restarts = counted(state["num_restarts"], "restart")
     head = f"job: {job}; launch: process {state['pid']} on {escape(state['host'])}, {restarts}"
     return [head, *(f"  {escape(row['host'])}: {row['state']}" for row in state["hosts"])]
 

@@ -60,7 +60,7 @@ class Supervisor:
         self.end = time.monotonic() + SHARE * 3600 * hours if hours else float("inf")
         self.there = {host.name for host in chosen}  # the names of hosts that answered when last asked
         self.chosen, self.np = host_pool.choose(self.there)
-        self.began, self.node_lost, self.jobs_num, self.narrow_num = False, False, 0, 0
+        self.began, self.node_lost, self.num_jobs, self.num_narrow = False, False, 0, 0
         self.request: dict[str, Any] | None = None  # of the user, not answered yet
         self.answer: dict[str, Any] | None = None
         self.published: dict[str, Any] | None = None
@@ -121,14 +121,14 @@ class Supervisor:
             agent=self.transport.agent,
             survive=self.options.survive,
             launch=self.id,
-            restarts=self.jobs_num,
+            restarts=self.num_jobs,
             **settings,
         )
         mpi_job.tell(shlex.join(command), 1)
         self.changing, self.expired, self.node_lost, self.stops = False, False, False, []
         self.started = self.tick_at = time.monotonic()
         self.before, self.look_at, self.look = self.state(), self.started + LOOK_S, None
-        self.jobs_num += 1
+        self.num_jobs += 1
         if self.request:  # the job before this one was lost before it was granted
             self.consider(self.request)
         self.ended = mpi_job.follow(command, self.tick)
@@ -273,12 +273,12 @@ class Supervisor:
         not too often)."""
         hosts, np = self.host_pool.choose(self.there)
         ranks = self.state().get("ranks") if self.options.survive and self.up else None
-        lost_num = self.np - len(ranks) if ranks else 0
+        num_lost = self.np - len(ranks) if ranks else 0
         if hosts and (hosts, np) != (self.chosen, self.np):
             self.change(f"restarting on {shown(hosts)}")
-        elif lost_num > 0 and time.monotonic() - self.started >= min(LOOK_S * 2**self.narrow_num, RETURN_MAX_S):
-            self.narrow_num += 1
-            self.change(f"{lost_num} of {self.np} ranks are lost: restarting with all")
+        elif num_lost > 0 and time.monotonic() - self.started >= min(LOOK_S * 2**self.num_narrow, RETURN_MAX_S):
+            self.num_narrow += 1
+            self.change(f"{num_lost} of {self.np} ranks are lost: restarting with all")
 
     def change(self, text: str) -> None:
         self.changing = True
@@ -332,7 +332,7 @@ class Supervisor:
             "hosts": rows,
             "ranks": self.np,
             "up": self.up,
-            "restarts_num": self.jobs_num - 1,
+            "num_restarts": self.num_jobs - 1,
             "answer": self.answer,
         }
         if content != self.published:

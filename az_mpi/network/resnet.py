@@ -62,6 +62,6 @@ def weights_hash(network: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def parameters_num(network: nn.Module) -> int:
+def num_parameters(network: nn.Module) -> int:
     """Return the number of weights and biases."""
     return sum(parameter.numel() for parameter in network.parameters())

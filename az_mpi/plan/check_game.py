@@ -35,8 +35,8 @@ examples:
 
 exit codes: 0 the rules hold together, perhaps with a warning, 1 they do not, 2 there is no such game
 """
-CHECKED_NUM, GAMES_NUM, BATCH, TIMED_S = 64, 32, 256, 0.1
-ROUNDS = 4  # of GAMES_NUM games, at most, in which ends that each player has won are looked for
+NUM_CHECKED, NUM_GAMES, BATCH, TIMED_S = 64, 32, 256, 0.1
+ROUNDS = 4  # of NUM_GAMES games, at most, in which ends that each player has won are looked for
 WON = {1: "a win of the player who began", 0: "a draw", -1: "a win of the player who moved second"}
 MIB = 2**20
 PLANES_SHOWN = 24
@@ -52,14 +52,14 @@ def main(arguments: list[str]) -> int:
         game = games.make(config.game)
         print(size_of(game))
         print(planes_of(game))
-        warnings, rng = games.check(game, CHECKED_NUM), np.random.default_rng(0)
+        warnings, rng = games.check(game, NUM_CHECKED), np.random.default_rng(0)
         states, mean_plies = random_positions(game, rng)
         ends = drawn_ends(game, rng)
     except (AssertionError, OwnCodeError) as why:
         print(f"broken: {why}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
         return PROBLEMS
     print(
-        f"rules hold in {CHECKED_NUM} random games{noted(warnings)}; a random game has {mean_plies:.0f} plies, "
+        f"rules hold in {NUM_CHECKED} random games{noted(warnings)}; a random game has {mean_plies:.0f} plies, "
         f"a position {game.legal(states).sum(axis=1).mean():.0f} legal moves\n\n{ends}\n"
     )
     rules_us = time_rules(game, states)
@@ -98,9 +98,9 @@ def planes_of(game: Game) -> str:
 
 
 def random_positions(game: Game, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Return (the positions in play of GAMES_NUM random games, [n, S], and the games' mean number of plies)."""
-    seen = [states for states, _ in random_games(game, GAMES_NUM, rng)]
-    return np.concatenate(seen), sum(map(len, seen)) / GAMES_NUM
+    """Return (the positions in play of NUM_GAMES random games, [n, S], and the games' mean number of plies)."""
+    seen = [states for states, _ in random_games(game, NUM_GAMES, rng)]
+    return np.concatenate(seen), sum(map(len, seen)) / NUM_GAMES
 
 
 def noted(warnings: list[str]) -> str:
@@ -122,10 +122,10 @@ def drawn_ends(game: Game, rng: np.random.Generator) -> str:
 
 
 def played_games(game: Game, rng: np.random.Generator) -> list[tuple[list[int], float]]:
-    """Play GAMES_NUM random games; return of each that ended (its actions, the result for the player who
+    """Play NUM_GAMES random games; return of each that ended (its actions, the result for the player who
     began)."""
-    states, number, results = game.initial(GAMES_NUM), np.arange(GAMES_NUM), {}
-    moves = [[] for _ in range(GAMES_NUM)]
+    states, number, results = game.initial(NUM_GAMES), np.arange(NUM_GAMES), {}
+    moves = [[] for _ in range(NUM_GAMES)]
     for _ in range(game.max_plies):
         if not len(states):
             break
@@ -197,15 +197,15 @@ def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_u
     engine, choice = engines.make(config.network.engine, network, game, "cpu", threads=1)
     planes = game.planes(np.resize(states, (BATCH, game.state_size)))
     evaluation_us = timed(lambda: engine.evaluate(planes)) * 1e6 / BATCH
-    legal_num = game.legal(states).sum(axis=1).mean()
+    num_legal = game.legal(states).sum(axis=1).mean()
     trees = config.selfplay.parallel_games or PARALLEL_GAMES
     simulations, window = config.search.simulations, config.replay.window_max
-    node = tree.NODE.itemsize + game.state_size * game.state_dtype.itemsize + legal_num * tree.EDGE.itemsize
-    row = sample_dtype(game, network.heads).itemsize + 8 + legal_num * HELD_POLICY.itemsize
-    parameters = resnet.parameters_num(network)
-    told = ", ".join(f"{name} {resnet.parameters_num(head):,}" for name, head in network.heads.items())
-    games_num = config.selfplay.games_num
-    seconds = games_num * mean_plies * simulations * (rules_us + evaluation_us) / 1e6
+    node = tree.NODE.itemsize + game.state_size * game.state_dtype.itemsize + num_legal * tree.EDGE.itemsize
+    row = sample_dtype(game, network.heads).itemsize + 8 + num_legal * HELD_POLICY.itemsize
+    parameters = resnet.num_parameters(network)
+    told = ", ".join(f"{name} {resnet.num_parameters(head):,}" for name, head in network.heads.items())
+    num_games = config.selfplay.num_games
+    seconds = num_games * mean_plies * simulations * (rules_us + evaluation_us) / 1e6
     return [
         f"with the defaults ({config.network.blocks} x {config.network.channels} network, {simulations} simulations), "
         "one rank on one core:",
@@ -214,6 +214,6 @@ def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_u
         f"  search trees   {trees * (simulations + 1) * node / MIB:,.0f} MiB ({counted(trees, 'game')} at once)",
         f"  window         up to {window * row / MIB:,.0f} MiB ({window:,} positions, over all ranks that train)",
         f"  cache          up to {config.network.cache_bytes / MIB:,.0f} MiB",
-        f"  self-play      up to {duration(seconds)} an iteration ({counted(games_num, 'game')} as long as random "
+        f"  self-play      up to {duration(seconds)} an iteration ({counted(num_games, 'game')} as long as random "
         "ones)",
     ]

@@ -35,9 +35,9 @@ only what is missing is done. DIR/compare.html has the curves."""
 STATE = "compare.json"
 WARM_UP = (
     "iterations=1",
-    "selfplay.games_num=2",
+    "selfplay.num_games=2",
     "search.simulations=2",
-    "evaluate.games_num=2",
+    "evaluate.num_games=2",
     "evaluate.solver_positions=0",
     "evaluate.simulations=2",
     'evaluate.opponents=["random"]',
@@ -118,7 +118,7 @@ class Comparison:
         self.options, self.folder = options, options.logdir
         self.variants = read(options.configurations, options.set)
         self.jobs = Jobs(options, self.folder)
-        self.jobs.ranks_num()  # raises Refusal if the hosts are given wrongly
+        self.jobs.num_ranks()  # raises Refusal if the hosts are given wrongly
         self.state = self._opened()
 
     def _opened(self):
@@ -172,7 +172,7 @@ class Comparison:
             _say(f"trying {variant.label}")
             run = self.folder / "trial"
             shutil.rmtree(run, ignore_errors=True)
-            self.jobs.train(variant, run, 1, (*WARM_UP, f"train.batch_size={max(32, self.jobs.ranks_num())}"))
+            self.jobs.train(variant, run, 1, (*WARM_UP, f"train.batch_size={max(32, self.jobs.num_ranks())}"))
             shutil.rmtree(run)
             self.state["warm"].append(variant.label)
             self._save()

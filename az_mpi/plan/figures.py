@@ -22,8 +22,8 @@ def point(run: Path, seconds: float, measured: dict[str, Any], complete: bool) -
         for row in iterations
         for when, timed in (("", "play_s"), ("meanwhile_", "train_s"))
     )
-    counted = sum(row["games_num"] for row in iterations)
-    games = iterations[-1].get("games_stored_num", counted) if iterations else 0
+    counted = sum(row["num_games"] for row in iterations)
+    games = iterations[-1].get("num_games_stored", counted) if iterations else 0
     # What was played before a stop is stored, but in no iteration's counts: its games count like the others.
     simulations *= games / max(counted, 1)
     return {
@@ -46,8 +46,8 @@ def scores(point: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
     if solver := point["solver"]:
         keeps = "moves that keep the exact value"
         for name, key, num in (
-            (keeps, "overall", "positions_num"),
-            (f"{keeps}, where moves differ", "where_moves_differ", "positions_differ_num"),
+            (keeps, "overall", "num_positions"),
+            (f"{keeps}, where moves differ", "where_moves_differ", "num_positions_differ"),
         ):
             if solver[key] is not None:
                 found[name] = solver[key], *rating.score_interval(solver[key], solver[num])
@@ -119,7 +119,7 @@ def _elo(matches):
     both = total(matches)
     middle, low, high = (_signed(both[key]) for key in ("elo", "elo_low", "elo_high"))
     seeds = f"; by seed {', '.join(_signed(match['elo']) for match in matches)}" if len(matches) > 1 else ""
-    return f"{middle} [{low}, {high}], {counted(both['games_num'], 'game')}{seeds}"
+    return f"{middle} [{low}, {high}], {counted(both['num_games'], 'game')}{seeds}"
 
 
 def _signed(elo):

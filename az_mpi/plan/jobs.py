@@ -25,7 +25,7 @@ class Jobs:
         """where: the options of `hosts.add_options`, and the games and simulations of measurements."""
         self.where, self.folder, self.log = where, folder, folder / "jobs.log"
 
-    def ranks_num(self) -> int:
+    def num_ranks(self) -> int:
         """Return how many ranks each job has. Raises Refusal if the hosts are given wrongly."""
         return self._hosts()[1]
 
@@ -52,7 +52,7 @@ class Jobs:
         names = [name for name in variant.config.evaluate.opponents if name != "best"]
         settings = [
             f"evaluate.opponents={json.dumps(names)}",
-            f"evaluate.games_num={self.where.games}",
+            f"evaluate.num_games={self.where.games}",
             f"evaluate.simulations={self.where.simulations}",
         ]
         return self._result(self._launch(["--mode", "eval", "--logdir", str(run)], settings))

@@ -38,12 +38,12 @@ ROLLOUT_SHARE = 0.05  # of the time: if the opponent "rollout" takes more, it is
 class Rules(NamedTuple):
     """What random games show of a game: legal moves of a position, microseconds of its rules for each ply, plies."""
 
-    legal_num: float
+    num_legal: float
     ply_us: float
     length: float
 
 
-def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int, on_gpus: bool = False) -> dict[str, Any]:
+def first(game: str, rules: Rules, size: tuple[int, int], num_ranks: int, on_gpus: bool = False) -> dict[str, Any]:
     """Return a configuration, as in a file, to measure a network of `size` (blocks, channels) with. on_gpus: whether
     any rank has a GPU, which large batches keep busy."""
     opening = min(max(round(OPENING_SHARE * rules.length), OPENING_MIN), OPENING_MAX)
@@ -54,12 +54,12 @@ def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int, on_gpu
         "temperature_plies": opening,
         "temperature_final": 0.0,
     }
-    if rules.legal_num > Search().gumbel_actions:
+    if rules.num_legal > Search().gumbel_actions:
         # More moves are tried, or a mate in one may be missed; and fast searches paid in Hex and Gomoku.
         search |= {"gumbel_actions": SIMULATIONS, "full_share": FULL_SHARE}
-    at_once = {"games_num": PARALLEL_GAMES_MAX * ranks_num, "parallel_games": 0}
+    at_once = {"num_games": PARALLEL_GAMES_MAX * num_ranks, "parallel_games": 0}
     if not on_gpus:
-        at_once = {"games_num": 256 * ranks_num, "parallel_games": 128}
+        at_once = {"num_games": 256 * num_ranks, "parallel_games": 128}
     share = SHORT_GAME_SHARE if rules.length <= SHORT_GAME else Train().root_value_share
     batch_size = GPU_BATCH if on_gpus else 256 if size[0] < 5 else 512
     return {
@@ -69,7 +69,7 @@ def first(game: str, rules: Rules, size: tuple[int, int], ranks_num: int, on_gpu
         "search": search,
         "selfplay": at_once | {"random_plies": opening},
         "replay": {"window_max": 1_000_000},
-        "train": {"batch_size": max(batch_size, ranks_num), "replay_ratio": 1.5, "root_value_share": share},
+        "train": {"batch_size": max(batch_size, num_ranks), "replay_ratio": 1.5, "root_value_share": share},
     }
 
 
@@ -77,7 +77,7 @@ def games_in(data: dict[str, Any], figures: dict[str, Any], hours: float) -> flo
     """Return how many games are played and trained on in the part of `hours` that is not spared."""
     config = configuration.validate(data, "suggest")
     said = trial.predict(config, figures)
-    return (1 - SPARE) * hours * 3600 * config.selfplay.games_num / (said["play_s"] + said["train_s"])
+    return (1 - SPARE) * hours * 3600 * config.selfplay.num_games / (said["play_s"] + said["train_s"])
 
 
 def positions_wanted(blocks: int, channels: int) -> int:
@@ -107,27 +107,27 @@ def fill(data: dict[str, Any], figures: dict[str, Any], rules: Rules, hours: flo
     that the figures are of."""
     games = games_in(data, figures, hours)
     iterations = max(min(_iterations(hours), int(games / _least_games(figures))), 1)
-    games_num = max(int(games / iterations), 1)
-    window = int(min(WINDOW_ITERATIONS * games_num * figures["mean_length"], _window_in_memory(figures), WINDOW_MAX))
+    num_games = max(int(games / iterations), 1)
+    window = int(min(WINDOW_ITERATIONS * num_games * figures["mean_length"], _window_in_memory(figures), WINDOW_MAX))
     matches = min(max(2 * int(games * EVALUATION_SHARE / 2), 10), 100)
-    evaluate: dict[str, Any] = {"every": -(-iterations // EVALUATIONS), "games_num": matches}
+    evaluate: dict[str, Any] = {"every": -(-iterations // EVALUATIONS), "num_games": matches}
     plies = figures["mean_length"] / 2  # the opponent's moves in a game, and how many are left at one of them
     rollouts = EVALUATIONS * matches * plies * Evaluate().rollout_simulations
     if rollouts * plies * rules.ply_us / 1e6 / len(figures["hosts"]) > ROLLOUT_SHARE * hours * 3600:
         evaluate["opponents"] = ["best", "random"]
     return data | {
         "iterations": iterations,
-        "selfplay": data["selfplay"] | {"games_num": games_num},
+        "selfplay": data["selfplay"] | {"num_games": num_games},
         "replay": {"window_max": max(round(window, -3), WINDOW_MIN)},
         "evaluate": evaluate,
         "train": data["train"] | {"hours": hours},
     }
 
 
-def at_once(data: dict[str, Any], ranks_num: int) -> dict[str, Any]:
+def at_once(data: dict[str, Any], num_ranks: int) -> dict[str, Any]:
     """Return the configuration with half of a rank's share of an iteration as games at once, so that games do not take
     several iterations; 0, the default, where that is more than the default."""
-    share = data["selfplay"]["games_num"] // (2 * ranks_num)
+    share = data["selfplay"]["num_games"] // (2 * num_ranks)
     if not data["selfplay"]["parallel_games"]:  # GPUs: by default a rank's whole share, and at least 256
         return data
     num = 0 if share >= PARALLEL_GAMES else max(share // 8 * 8, AT_ONCE_MIN)

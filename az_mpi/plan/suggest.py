@@ -41,7 +41,7 @@ GIB = 2**30
 def main(arguments: list[str]) -> int:
     """Run the command and return its exit status. Raises Refusal."""
     options = _parser().parse_args(arguments)
-    chosen, ranks_num = hosts.choose(hosts.listed(options), np=options.np)
+    chosen, num_ranks = hosts.choose(hosts.listed(options), np=options.np)
     if options.output.exists() or not options.output.parent.is_dir():
         why = "is there already" if options.output.exists() else "its folder is not there"
         raise Refusal(f"--output {escape(str(options.output))}: {why}\n  give another name")
@@ -53,14 +53,14 @@ def main(arguments: list[str]) -> int:
         program = [sys.executable, "-m", "az_mpi.plan.speeds", words]
         mpi = mpirun.find()
         settings = {} if options.no_check else check.settings_of(chosen, mpi, logdir)
-        found = _run(mpirun.line(mpi, chosen, ranks_num, program, **settings))
+        found = _run(mpirun.line(mpi, chosen, num_ranks, program, **settings))
     config = configuration.validate(found["config"], "suggest")
     said = trial.predict(config, found["figures"])
     if said["hours"] > options.hours:
         raise Refusal(f"--hours {options.hours:g}: one game takes {duration(said['hours'] * 3600)} here")
     write_file(options.output, _written(found["config"]))
     command = shlex.join(
-        [*_start(options, chosen, ranks_num), "--config_file", str(options.output), "--logdir", logdir]
+        [*_start(options, chosen, num_ranks), "--config_file", str(options.output), "--logdir", logdir]
     )
     if options.json:
         print(json.dumps({**found, "prediction": said, "file": str(options.output), "next": command}))
@@ -85,11 +85,11 @@ def _parser():
     return parser
 
 
-def _start(options, chosen, ranks_num):
+def _start(options, chosen, num_ranks):
     """Return the words that start a run: mpirun on this machine alone, launch on other hosts or in a Slurm job."""
     if options.hostfile is None and len(chosen) == 1 and is_here(chosen[0].name):
-        slots = ["-H", f"localhost:{ranks_num}"] if ranks_num > 1 else []  # there may be fewer cores than ranks
-        return ["mpirun", "-np", str(ranks_num), *slots, "python", "run_dist.py"]
+        slots = ["-H", f"localhost:{num_ranks}"] if num_ranks > 1 else []  # there may be fewer cores than ranks
+        return ["mpirun", "-np", str(num_ranks), *slots, "python", "run_dist.py"]
     return ["python", "-m", "az_mpi", "launch", *hosts.words(options), "--"]
 
 
@@ -129,7 +129,7 @@ def _fast(search):
 
 def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: float) -> list[str]:
     """Return lines on what was measured, and what was chosen and why. said: what `trial.predict` says of `config`."""
-    figures, games_num, iterations = found["figures"], config.selfplay.games_num, config.iterations
+    figures, num_games, iterations = found["figures"], config.selfplay.num_games, config.iterations
     rows = [("network", "moves/s", "s a training step", "positions in this time", "wanted", "")]
     for size, one, made, lacks in found["tried"]:
         rows.append(
@@ -156,7 +156,7 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
         f"root{_fast(config.search)}; {counted(config.selfplay.random_plies, 'ply', 'plies')} of random moves at most",
         f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {said['games_per_s'] * 3600:,.0f} games/h of "
         f"{figures['mean_length']:.0f} moves (from {figures['length_from']})",
-        f"iterations    {iterations} of {counted(games_num, 'game')}: {said['play_s']:.1f} s of play, "
+        f"iterations    {iterations} of {counted(num_games, 'game')}: {said['play_s']:.1f} s of play, "
         f"{said['train_s']:.1f} s of training ({share:.0%} of the time), {said['step_s']:.3f} s a step of "
         f"{counted(config.train.batch_size, 'sample')}",
         f"value target  {config.train.root_value_share:g} of the search's root value, the rest of the game's result "
@@ -165,5 +165,5 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
         "allows",
         f"memory        up to {max(figures['peak_bytes']) / GIB:.1f} GiB a rank",
         f"time          {said['hours']:.2f} of {hours:g} hours; the rest is for evaluations (each of "
-        f"{config.evaluate.games_num} games against {', '.join(config.evaluate.opponents)}) and what is unforeseen",
+        f"{config.evaluate.num_games} games against {', '.join(config.evaluate.opponents)}) and what is unforeseen",
     ]

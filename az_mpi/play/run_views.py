@@ -54,7 +54,7 @@ class RunViews:
                 positions = record.positions[record.positions["game"] == row["id"][0]]
                 signs = 1 - 2 * positions["to_play"].astype(int)
                 values = list(enumerate((positions["root_value"] * signs).tolist()))
-                stored = {"before_num": int(positions["ply"][0]), "outcome": float(row["outcome"][0]), "values": values}
+                stored = {"num_before": int(positions["ply"][0]), "outcome": float(row["outcome"][0]), "values": values}
                 game.load(positions["action"].tolist(), stored, positions["state"][0])
                 return
         raise ValueError("there is no such game any more")

@@ -260,6 +260,6 @@ def score(move: "RootMove") -> str:
     Chess Zero: 0.5 is 111.7 tan(1.56 * 0.5) = 110."""
     value = move.value or 0.0
     if move.exact and abs(value) == 1:
-        moves_num = (len(move.variation) + 1) // 2
-        return f"mate {moves_num if value > 0 else -moves_num}"
+        num_moves = (len(move.variation) + 1) // 2
+        return f"mate {num_moves if value > 0 else -num_moves}"
     return f"cp {round(111.714640912 * math.tan(1.5620688421 * value))}"

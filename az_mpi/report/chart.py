@@ -11,7 +11,7 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 40  # margins around the plot
 DIGIT = 7.5  # a digit is at most so wide in the page's fonts
-POINTS_MAX, BARS_MAX, DOTS_MAX, COLOURS_NUM = 400, 120, 60, 8
+POINTS_MAX, BARS_MAX, DOTS_MAX, NUM_COLOURS = 400, 120, 60, 8
 
 
 class Series(NamedTuple):
@@ -85,7 +85,7 @@ def stacked(
             (left, top), (right, bottom) = axes.at(x[i] - half, base[i] + height), axes.at(x[i] + half, base[i])
             body.append(
                 f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" '
-                f'fill="var(--c{k % COLOURS_NUM})"><title>{escape(name)}: {height:.4g}</title></rect>'
+                f'fill="var(--c{k % NUM_COLOURS})"><title>{escape(name)}: {height:.4g}</title></rect>'
             )
             base[i] += height
     return _figure(title, dict(enumerate(parts)), _svg(title, body))
@@ -149,7 +149,7 @@ class _Axes:
 
 def _line(axes, one, k):
     points = [axes.at(x, y) for x, y in zip(one.x, one.y) if y is not None]
-    colour = f"var(--c{k % COLOURS_NUM})"
+    colour = f"var(--c{k % NUM_COLOURS})"
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = "".join(
         f'<circle cx="{axes.at(x, y)[0]:.1f}" cy="{axes.at(x, y)[1]:.1f}" r="2.5" fill="{colour}">'
@@ -163,7 +163,7 @@ def _line(axes, one, k):
 def _band(axes, one, k):
     whole = [(x, low, high) for x, low, high in zip(one.x, one.low, one.high) if None not in (low, high)]
     there, back = [axes.at(x, high) for x, _, high in whole], [axes.at(x, low) for x, low, _ in reversed(whole)]
-    colour = f"var(--c{k % COLOURS_NUM})"
+    colour = f"var(--c{k % NUM_COLOURS})"
     if len(whole) == 1:  # a band has no width there
         [(x, top)], [(_, bottom)] = there, back
         return (
@@ -225,7 +225,7 @@ def _svg(title, body):
 
 def _figure(title, names, content, kind="chart"):
     legend = "".join(
-        f'<span><i style="background:var(--c{k % COLOURS_NUM})"></i>{escape(name)}</span>'
+        f'<span><i style="background:var(--c{k % NUM_COLOURS})"></i>{escape(name)}</span>'
         for k, name in names.items()
         if len(names) > 1
     )

@@ -35,13 +35,13 @@ SOLVER = (
 )
 COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, how it is shown
     ("iteration", "iteration", "d"),
-    ("games_num", "games", ",d"),
-    ("positions_num", "positions", ",d"),
+    ("num_games", "games", ",d"),
+    ("num_positions", "positions", ",d"),
     ("mean_length", "mean length", ".1f"),
     ("first_player_score", "first player scores", ".3f"),
     ("games_per_s", "games/s", ",.1f"),
     ("simulations_per_s", "simulations/s", ",.0f"),
-    ("steps_num", "steps", ",d"),
+    ("num_steps", "steps", ",d"),
     ("play_s", "play s", ".2f"),
     ("train_s", "train s", ".2f"),
 )
@@ -122,8 +122,8 @@ def _head(data, name, complete):
 
 def _total(data, what):
     """Return how many games or positions the run has stored."""
-    counted = sum(record[f"{what}_num"] for record in data.iterations)  # all there is in records of older versions
-    return _last(data).get(f"{what}_stored_num", counted)
+    counted = sum(record[f"num_{what}"] for record in data.iterations)  # all there is in records of older versions
+    return _last(data).get(f"{what}_num_stored", counted)
 
 
 def _verdict(data):
@@ -206,10 +206,10 @@ def _ladder(data, marks):
 
 def _no_losses(data):
     """Return why there are no losses to show."""
-    steps_num, every = _last(data).get("step", 0), data.config["report.summary_frequency"]
-    if not steps_num:
+    num_steps, every = _last(data).get("step", 0), data.config["report.summary_frequency"]
+    if not num_steps:
         return "nothing yet"
-    return f"none recorded: {counted(steps_num, 'step')} so far, and report.summary_frequency is {every}"
+    return f"none recorded: {counted(num_steps, 'step')} so far, and report.summary_frequency is {every}"
 
 
 def _solver(data, marks):
@@ -222,7 +222,7 @@ def _ranks(data):
     rows = data.ranks()
     rates, by_host = [row["games_per_s"] for row in rows], ""
     head, body = ["rank", "host", "device", "roles", "games", "positions", "share of games"], []
-    games_num = max(sum(row["games_num"] for row in rows), 1)
+    num_games = max(sum(row["num_games"] for row in rows), 1)
     for row in rows:
         body.append(
             [
@@ -230,9 +230,9 @@ def _ranks(data):
                 row["host"],
                 row["device"] or "-",
                 row["roles"] or "-",
-                f"{row['games_num']:,}",
-                f"{row['positions_num']:,}",
-                f"{100 * row['games_num'] / games_num:.1f} %",
+                f"{row['num_games']:,}",
+                f"{row['num_positions']:,}",
+                f"{100 * row['num_games'] / num_games:.1f} %",
             ]
         )
     if any(rates):
@@ -263,7 +263,7 @@ def _hosts(rows):
                 len(own),
                 _rate(min(rates, default=None)),
                 _rate(max(rates, default=None)),
-                f"{sum(row['games_num'] for row in own):,}",
+                f"{sum(row['num_games'] for row in own):,}",
             )
         )
     return html_table(head, body, bars=sums)

@@ -93,7 +93,7 @@ class RunData(NamedTuple):
         return found
 
     def ranks(self) -> list[dict[str, Any]]:
-        """Return a dict for each rank of the newest attempt: rank, host, device, roles, games_num, positions_num and
+        """Return a dict for each rank of the newest attempt: rank, host, device, roles, num_games, num_positions and
         games_per_s: its games per second of playing; None if it did not play, or if an old run does not tell."""
         hosts = self.attempts[-1]["hosts"]
         began = datetime.strptime(self.attempts[-1]["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
@@ -103,11 +103,11 @@ class RunData(NamedTuple):
         for rank, host in enumerate(hosts):
             about = known[rank] if rank < len(known) else {}
             row = {"rank": rank, "host": host, "device": about.get("device"), "roles": about.get("roles")}
-            sums = {f"{what}_num": sum(r[f"{what}_by_rank"][rank] for r in records) for what in ("games", "positions")}
+            sums = {f"num_{what}": sum(r[f"{what}_by_rank"][rank] for r in records) for what in ("games", "positions")}
             timed = [r for r in records if "playing_s_by_rank" in r]
             playing_s = sum(r["playing_s_by_rank"][rank] for r in timed)
-            games_num = sum(r["games_by_rank"][rank] for r in timed)
-            rows.append(row | sums | {"games_per_s": games_num / playing_s if playing_s else None})
+            num_games = sum(r["games_by_rank"][rank] for r in timed)
+            rows.append(row | sums | {"games_per_s": num_games / playing_s if playing_s else None})
         return rows
 
 

@@ -31,7 +31,7 @@ def skipped(run: Run, batch: Mapping[str, torch.Tensor | np.ndarray], figures: S
     batch: this trainer's part. figures: its losses and gradient norm. See `Learner.train`.
     """
     learner, progress = run.training.learner, run.progress
-    run.report.counters.bad_steps_num += 1
+    run.report.counters.num_bad_steps += 1
     place = run.setup.folder / FOLDER / f"{progress.step:08d}"
     problems = list(filter(None, learner.world.collect(_keep(learner, progress.step, batch, figures, place))))
     kept = f"its batch could not be kept ({problems[0]})" if problems else f"its batch is kept in {place}"

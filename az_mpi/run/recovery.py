@@ -72,8 +72,8 @@ def _rebuild(run, world, rescued):
     rescued: the newest state that a survivor had, a `Checkpoint`, or None."""
     setup = run.setup
     try:
-        world, trainers_num = placement.place(setup.config, world, setup.device)
-        backend = make_backend(setup.config, world, setup.device, trainers_num)
+        world, num_trainers = placement.place(setup.config, world, setup.device)
+        backend = make_backend(setup.config, world, setup.device, num_trainers)
         _take_over(run, world)
         if rescued is None:
             _look_for_checkpoints(run, world)
@@ -87,7 +87,7 @@ def _rebuild(run, world, rescued):
         _keep_games(new)
         # Not the old network: its parameters have hooks that begin reductions over lost ranks.
         network = resnet.build(setup.game, setup.config.network, setup.config.seed)
-        new.training = Training.make(setup, world, backend, trainers_num, network)
+        new.training = Training.make(setup, world, backend, num_trainers, network)
         _restate(new, rescued)
         _store_what_is_missing(new)
         _recount(new)
@@ -250,5 +250,5 @@ def _recount(new):
     counts = None
     if new.world.is_root:
         rows = [s for s in new.files.segments() if s.iteration < new.games_iteration]
-        counts = [sum(s.positions_num for s in rows), sum(s.games_num for s in rows)]
-    new.progress.positions_num, new.progress.games_num = new.world.share(counts)
+        counts = [sum(s.num_positions for s in rows), sum(s.num_games for s in rows)]
+    new.progress.num_positions, new.progress.num_games = new.world.share(counts)

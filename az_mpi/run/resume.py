@@ -123,7 +123,7 @@ def leave(run: Run, failure: str | None = None) -> NoReturn:
         run.report.logger.error(
             "stopped after %s; what came last is not on disk, %s among it: %s",
             run.how_far(),
-            counted(writer.lost_games_num, "game"),
+            counted(writer.num_lost_games, "game"),
             writer.ended,
         )
     elif failure is None:

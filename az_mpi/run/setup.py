@@ -41,18 +41,18 @@ def assemble(
     world: World,
     folder: Path,
     prepare: Callable[[Setup, torch.nn.Module], int] | None = None,
-    trainers_num: int = 0,
+    num_trainers: int = 0,
     requests: Requests | None = None,
 ) -> Run:
     """Return this rank's `Run`, with new weights; print the start-up table. Collective.
 
     prepare(setup, network): makes `folder` ready and returns the number of this start; root calls it once nothing else
     can be refused. None for a run that is only looked at: it trains and writes nothing, and logs nothing to standard
-    output. trainers_num: the first ranks of the world train. requests: of signals.
+    output. num_trainers: the first ranks of the world train. requests: of signals.
     """
     requests = requests or Requests()
     setup, network, playing = prepare_play(config, world, folder)
-    backend = make_backend(config, world, setup.device, trainers_num)
+    backend = make_backend(config, world, setup.device, num_trainers)
     attempt = prepare and world.from_root(lambda: prepare(setup, network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
     files = RunFiles(folder, setup.game, config.storage.give_up_s)
@@ -61,7 +61,7 @@ def assemble(
         files.open_writer(requests)
     metrics = Metrics(folder, attempt, config.report, shown=writes)
     report = make_report(setup, world, attempt, logger, metrics, files.writer)
-    training = Training.make(setup, world, backend, trainers_num, network)
+    training = Training.make(setup, world, backend, num_trainers, network)
     run = Run(setup, playing, files, world, attempt, training, ControlChannel(world, requests), report)
     _say_start(run)
     return run
@@ -72,8 +72,8 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
     lacks what the configuration names. Collective."""
     on_all = functools.partial(agreement.everywhere, world)
     # The device, and what the configuration names.
-    cores_num, device = world.cores(), placement.choose_device(world)
-    _use_cores(cores_num, config.selfplay.deterministic)
+    num_cores, device = world.cores(), placement.choose_device(world)
+    _use_cores(num_cores, config.selfplay.deterministic)
     on_all(lambda: placement.open_device(device))
     agreement.same_plugins(world, configuration.plugins(config))
     on_all(lambda: optimizer.check(config.train))
@@ -85,7 +85,7 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
         config.network.engine,
         game=game,
         device=device,
-        threads=cores_num,
+        threads=num_cores,
         precision=config.network.precision,
     )
     engine, choice = _choose_engine(config, world, device, functools.partial(make_engine, network))
@@ -97,15 +97,15 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
         choice = f"{evaluate.describe} (as configured)"
     callbacks = on_all(lambda: Callbacks(config.callbacks, folder, world.rank, game))
     # What plays.
-    groups_num = 2 if evaluate.in_background else 1
-    player = on_all(lambda: _make_player(config, game, evaluate, world, cores_num, groups_num))
+    num_groups = 2 if evaluate.in_background else 1
+    player = on_all(lambda: _make_player(config, game, evaluate, world, num_cores, num_groups))
     if not evaluate.describe:  # this is for the network
         engine.prepare(player.batch_max)
     playing = Playing(player, engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
     on_all(lambda: evaluation.check_opponents(config, game))  # not after hours of play; it may start programs
     log_name = f"rank-{world.rank:03d}"
-    return Setup(config, folder, game, device, cores_num, make_engine, choice, callbacks, log_name), network, playing
+    return Setup(config, folder, game, device, num_cores, make_engine, choice, callbacks, log_name), network, playing
 
 
 def _choose_engine(config, world, device, make):
@@ -124,9 +124,9 @@ def _choose_engine(config, world, device, make):
     return agreement.everywhere(world, adopt)
 
 
-def _make_player(config, game, evaluate, world, cores_num, groups_num):
+def _make_player(config, game, evaluate, world, num_cores, num_groups):
     try:
-        return Player(config, game, evaluate, world.rank, cores_num, groups_num, world.size)
+        return Player(config, game, evaluate, world.rank, num_cores, num_groups, world.size)
     except MemoryError as error:
         raise NotHere(
             f"there is not enough memory for the trees of self-play: {error}\n"
@@ -145,19 +145,19 @@ def _share_cache(config, world, evaluate):
         evaluate.share(memory, world.local_rank, world.hosts.count(world.host))
 
 
-def _use_cores(cores_num, deterministic):
+def _use_cores(num_cores, deterministic):
     """Let torch and numba use only this rank's cores, and torch only deterministic operations if `deterministic`."""
-    torch.set_num_threads(cores_num)
-    numba.set_num_threads(min(cores_num, numba.config.NUMBA_NUM_THREADS))
+    torch.set_num_threads(num_cores)
+    numba.set_num_threads(min(num_cores, numba.config.NUMBA_NUM_THREADS))
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before CUDA starts
     # Unlike use_deterministic_algorithms this does not import torch's compiler, which takes a second.
     torch.set_deterministic_debug_mode("error" if deterministic else "default")
 
 
-def make_backend(config: Config, world: World, device: str, trainers_num: int) -> backends.Backend | None:
-    """Return the backend that sums gradients over the first `trainers_num` ranks; None on the others. Collective."""
-    trainers = world.split(world.rank < trainers_num)
+def make_backend(config: Config, world: World, device: str, num_trainers: int) -> backends.Backend | None:
+    """Return the backend that sums gradients over the first `num_trainers` ranks; None on the others. Collective."""
+    trainers = world.split(world.rank < num_trainers)
     return backends.make(config.train.backend, world, trainers, device)
 
 
@@ -186,15 +186,15 @@ def check_room(setup: Setup, network: torch.nn.Module, folder: Path) -> None:
     Adam and perhaps an average of the weights, and the uncompressed segments of an iteration."""
     config, game = setup.config, setup.game
     row = position_dtype(game).itemsize + POLICY.itemsize * min(game.num_actions, config.search.simulations)
-    numbers = (3 + bool(config.train.ema_decay)) * resnet.parameters_num(network)
-    run_folder.check_room(folder, 4 * numbers, config.checkpoint.keep, config.selfplay.games_num * game.max_plies * row)
+    numbers = (3 + bool(config.train.ema_decay)) * resnet.num_parameters(network)
+    run_folder.check_room(folder, 4 * numbers, config.checkpoint.keep, config.selfplay.num_games * game.max_plies * row)
 
 
 def say_ranks(run: Run) -> None:
     """Print the table of the ranks and their devices. Collective."""
     setup, training, config = run.setup, run.training, run.setup.config
     name = f" {torch.cuda.get_device_name(setup.device)}" if setup.device.startswith("cuda") else ""
-    meanwhile = "" if config.selfplay.deterministic or not training.trainers_num else ", also while others train"
+    meanwhile = "" if config.selfplay.deterministic or not training.num_trainers else ", also while others train"
     partner = ", holds a copy of the trainer" if training.partner else ""
     roles = "play, train" if training.learner else f"play{meanwhile}{partner}"
     precision = training.learner.precision if training.learner else "-"
@@ -229,7 +229,7 @@ def _say_start(run):
         )
     trees = len(run.playing.player.live)
     one = run.playing.player.search.trees.num_bytes / trees
-    parameters = resnet.parameters_num(run.training.network)
+    parameters = resnet.num_parameters(run.training.network)
     say(
         "  network %d x %d, %s parameters; %s at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
         config.network.blocks,

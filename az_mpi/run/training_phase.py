@@ -14,7 +14,7 @@ from az_mpi.telemetry.summary import losses_text
 class Outcome(NamedTuple):
     """How a training ended, the same on every rank."""
 
-    steps_num: int
+    num_steps: int
     stop: bool  # it ended early, since a rank was asked to stop
     failure: str | None  # why training cannot go on
 
@@ -32,7 +32,7 @@ def learn(run: Run, save: Callable[[], None]) -> Outcome:
     if training.learner:
         outcome = _train(run, save)
     elif run.setup.config.selfplay.deterministic:
-        run.control.wait(lambda total: total.done == training.trainers_num)
+        run.control.wait(lambda total: total.done == training.num_trainers)
     else:
         _play_meanwhile(run)
     if training.partner and not training.learner:
@@ -51,28 +51,28 @@ def _train(run, save):
 
     def everyone_is_done(total):
         saves.append(total.save)
-        return total.done == training.trainers_num
+        return total.done == training.num_trainers
 
-    steps_num = learner.train(training.replay, run.progress, lambda *what: _summary(run, *what), watch)
+    num_steps = learner.train(training.replay, run.progress, lambda *what: _summary(run, *what), watch)
     if not learner.failure:
         bad_steps.check_weights(run)
     if training.partner:
         training.partner.finish(run.progress, learner)
-    if training.trainers_num < run.world.size:
+    if training.num_trainers < run.world.size:
         run.control.wait(everyone_is_done, done=True)
         if any(saves) and not learner.failure:
             save()
-    return Outcome(steps_num, watch.stop, learner.failure)
+    return Outcome(num_steps, watch.stop, learner.failure)
 
 
 def _play_meanwhile(run):
     """Play for the next iteration until every trainer is done. On the ranks that do not train."""
     player, counters = run.playing.player, run.report.counters
-    before = player.simulations_num
+    before = player.num_simulations
     run.report.status.enter("play")
     with counters.playing(run.world):
-        quota.play_meanwhile(player, run.control, run.progress.iteration, run.attempt, run.training.trainers_num)
-    counters.meanwhile_num += player.simulations_num - before
+        quota.play_meanwhile(player, run.control, run.progress.iteration, run.attempt, run.training.num_trainers)
+    counters.num_meanwhile += player.num_simulations - before
 
 
 def _summary(run, step, values):
@@ -113,7 +113,7 @@ class _Watch:
         run, training, total = self.run, self.run.training, self.trainers.wait(lambda total: True)
         if training.partner and run.progress.step % run.setup.config.fault.copy_every == 0:
             training.partner.send(run.progress, training.learner)
-        if training.trainers_num < run.world.size:  # a rank that does not train may have been asked to save
+        if training.num_trainers < run.world.size:  # a rank that does not train may have been asked to save
             heard = run.control.poll()
             run.control.requests.save |= bool(heard and heard.save)
         if total.save:

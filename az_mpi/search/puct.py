@@ -131,14 +131,14 @@ class Search:
     def begin(self, slots: np.ndarray) -> Callable[[], None]:
         """Begin one simulation in the tree of each slot and return a function that completes it; the evaluator may work
         in between. Until then nothing else may use these slots."""
-        slots, nodes, actions, states, leaves_num = self._select(self.trees, slots, self._rule, self._noise)
-        states[:leaves_num] = self.game.play(states[:leaves_num], actions[:leaves_num])
+        slots, nodes, actions, states, num_leaves = self._select(self.trees, slots, self._rule, self._noise)
+        states[:num_leaves] = self.game.play(states[:num_leaves], actions[:num_leaves])
         plies = self.trees.tree["root_ply"][slots] + self.trees.tree["path_length"][slots]
         complete = self._evaluating(self._complete, (slots, nodes, actions), states, plies)
 
         def complete_and_look():
             complete()
-            self._look_for_wins(slots[leaves_num:])  # new roots
+            self._look_for_wins(slots[num_leaves:])  # new roots
 
         return complete_and_look
 

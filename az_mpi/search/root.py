@@ -137,10 +137,10 @@ def _take_off_forced(trees, b, rule, visits):
 @njit(cache=True, nogil=True)
 def policy_room(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what `policy` returns, with zeros as numbers, and room for all edges of these roots."""
-    edges_num = 0
+    num_edges = 0
     for i in range(len(slots)):
-        edges_num += trees.node[slots[i], 0].edge_count
-    return np.zeros(len(slots), np.int32), np.empty(edges_num, np.int32), np.empty(edges_num, np.float32)
+        num_edges += trees.node[slots[i], 0].edge_count
+    return np.zeros(len(slots), np.int32), np.empty(num_edges, np.int32), np.empty(num_edges, np.float32)
 
 
 @njit(cache=True, nogil=True)

@@ -42,9 +42,9 @@ class Quota:
         """stored_ids: on root, the ids of the iteration's games that are on disk already, uint64 [n]. Collective."""
         self._settings, self._world, self._iteration = settings, world, iteration
         stored = world.share(np.asarray(stored_ids).tolist() if world.is_root else None)
-        ids = game_ids(iteration, 0, np.arange(settings.games_num))
+        ids = game_ids(iteration, 0, np.arange(settings.num_games))
         self._missing = np.flatnonzero(~np.isin(ids, np.array(stored, np.uint64)))  # indices of deterministic games
-        self._missing_num = settings.games_num - len(stored)
+        self._num_missing = settings.num_games - len(stored)
         weigh = settings.deterministic and settings.weights
         self._weights = world.collect(value_here(settings.weights, 1.0)) if weigh else [1.0] * world.size
 
@@ -61,15 +61,15 @@ class Quota:
         or None if no game is missing. The arguments are those of `play_until`."""
         if self._settings.deterministic:
             return play_share(player, control, self._iteration, attempt, self._missing, self._weights, on_progress)
-        if self._missing_num <= 0:
+        if self._num_missing <= 0:
             return None
         return play_until(
-            player, control, self._iteration, attempt, finished_before, self._missing_num, on_progress, every_s
+            player, control, self._iteration, attempt, finished_before, self._num_missing, on_progress, every_s
         )
 
     def reached(self, total: Total | None) -> bool:
         """Return whether the games are complete after `play` has returned `total`."""
-        return self._settings.deterministic or total is None or total.finished >= self._missing_num
+        return self._settings.deterministic or total is None or total.finished >= self._num_missing
 
 
 @watchdog.steps()
@@ -91,7 +91,7 @@ def play_share(
     share = shares(len(missing), weights)
     mine = missing[sum(share[:rank]) :][: share[rank]]
     player.allow()
-    begun, finished_before, saves = 0, player.finished_num, 0
+    begun, finished_before, saves = 0, player.num_finished, 0
 
     def over(total):
         nonlocal saves
@@ -105,7 +105,7 @@ def play_share(
             begun += len(slots)
         player.step()
         watchdog.step()
-        on_progress(player.finished_num - finished_before, len(mine))
+        on_progress(player.num_finished - finished_before, len(mine))
         total = control.poll()
         if total and over(total):
             break
@@ -122,11 +122,11 @@ def play_until(
     iteration: int,
     attempt: int,
     finished_before: int,
-    games_num: int,
+    num_games: int,
     on_progress: Callable[[int, int], object],
     every_s: float = 0.0,
 ) -> Total:
-    """Play until the ranks together have finished `games_num` games more than the sum of their `finished_before`, or
+    """Play until the ranks together have finished `num_games` games more than the sum of their `finished_before`, or
     for about `every_s` seconds of root's clock (0: no such limit). Games under way stay for the next call.
     on_progress(finished, total): of all ranks.
 
@@ -135,35 +135,35 @@ def play_until(
     acts on the one before.
     """
     size = control.world.size
-    player.allow(player.finished_num)  # until the first sum says how many games are missing
+    player.allow(player.num_finished)  # until the first sum says how many games are missing
     begun = time.monotonic()
     while True:
         _begin_games(player, control.world, iteration, attempt)
         player.step()
         watchdog.step()
         late = control.world.is_root and bool(every_s) and time.monotonic() - begun >= every_s
-        total = control.poll(player.finished_num - finished_before, exchange=late)
+        total = control.poll(player.num_finished - finished_before, exchange=late)
         if total:
-            on_progress(total.finished, games_num)
-            if total.finished >= games_num or total.exchange or total.save or total.stop:
+            on_progress(total.finished, num_games)
+            if total.finished >= num_games or total.exchange or total.save or total.stop:
                 player.pause()
                 return total
-            share = max((games_num - total.finished) // (2 * size), 1)
+            share = max((num_games - total.finished) // (2 * size), 1)
             player.allow(finished_before + control.told_finished + share)
         if not player.live.any():  # all games wait for the next sum
             time.sleep(IDLE_S)
 
 
 @watchdog.steps()
-def play_meanwhile(player: Player, control: ControlChannel, iteration: int, attempt: int, others_num: int) -> Total:
-    """Play while `others_num` other ranks do something else, until all of them say that they are done."""
+def play_meanwhile(player: Player, control: ControlChannel, iteration: int, attempt: int, num_others: int) -> Total:
+    """Play while `num_others` other ranks do something else, until all of them say that they are done."""
     player.allow()
     while True:
         _begin_games(player, control.world, iteration, attempt)
         player.step()
         watchdog.step()
         total = control.poll()
-        if total and total.done == others_num:
+        if total and total.done == num_others:
             player.pause()
             return total
 

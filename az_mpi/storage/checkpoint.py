@@ -46,8 +46,8 @@ class Progress:
     phase: str = "play"  # what the next iteration does next: "play" or "train"
     step: int = 0  # optimiser steps taken
     samples_due: float = 0.0  # samples that the replay ratio asks for and that are not trained on yet
-    games_num: int = 0  # in segments
-    positions_num: int = 0  # in segments; the window ends here
+    num_games: int = 0  # in segments
+    num_positions: int = 0  # in segments; the window ends here
     unfinished_games: int = 0  # games under way when this was saved; lost if the run ends here
     bad_steps: int = 0  # newest optimiser steps in a row that were skipped because they were not finite
     hours: float = 0.0  # that the starts of this run took until then, where `train.hours` limits them

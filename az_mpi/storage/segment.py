@@ -49,8 +49,8 @@ class Segment:
 
     path: Path
     iteration: int
-    games_num: int
-    positions_num: int
+    num_games: int
+    num_positions: int
 
 
 def next_path(folder: str | Path, iteration: int) -> Path:
@@ -76,7 +76,7 @@ def write(
     path = path or next_path(folder, iteration)
     with _new_file(path, before) as file:
         file.attrs.update({"schema_version": SCHEMA_VERSION, "game": game.name, "iteration": iteration, **provenance})
-        file.attrs.update({"games_num": len(record.games), "positions_num": len(record.positions)})
+        file.attrs.update({"num_games": len(record.games), "num_positions": len(record.positions)})
         for group, columns, rows in (
             ("games", GAMES, record.games),
             ("positions", POSITIONS, record.positions),
@@ -180,7 +180,7 @@ def _new_file(path, before):
     if memory.tell() > files.DATA_BYTES_MAX:  # `read` would refuse it
         raise SegmentError(
             f"{path}: it would have {memory.tell():,} bytes, {files.DATA_BYTES_MAX:,} are allowed\n"
-            "  store games more often: lower exchange.every_s or selfplay.games_num"
+            "  store games more often: lower exchange.every_s or selfplay.num_games"
         )
     files.write_bytes(path, memory.getbuffer(), before=before)
 
@@ -222,7 +222,7 @@ def _counts(file, path, iteration):
     with h5py.File(file, "r") as content:  # a Python file: with a path HDF5 would hold the interpreter's lock
         if content.attrs["schema_version"] > 1 and mark != _MARK:
             raise ValueError("it does not end with its SHA-256")
-        return Segment(path, iteration, int(content.attrs["games_num"]), int(content.attrs["positions_num"]))
+        return Segment(path, iteration, int(content.attrs["num_games"]), int(content.attrs["num_positions"]))
 
 
 def _check_origin(path, file, game):
@@ -262,7 +262,7 @@ def _dataset(file, name):
 def _check_counts(file, record, game):
     """Raise ValueError if the parts of a segment do not fit each other."""
     games, positions, policy = record.games, record.positions, record.policy
-    if (int(file.attrs["games_num"]), int(file.attrs["positions_num"])) != (len(games), len(positions)):
+    if (int(file.attrs["num_games"]), int(file.attrs["num_positions"])) != (len(games), len(positions)):
         raise ValueError("its attributes count other games or positions than it holds")
     if not np.array_equal(np.repeat(games["id"], np.maximum(games["length"], 0)), positions["game"]):
         raise ValueError("its positions are not those of its games")

@@ -144,7 +144,7 @@ class Findings:
     def lines(self) -> list[str]:
         """Return everything as lines for people."""
         count = self.counts
-        found = [counted(count[f"{noun}s_num"], noun) for noun in ("checkpoint", "segment", "game", "position")]
+        found = [counted(count[f"num_{noun}s"], noun) for noun in ("checkpoint", "segment", "game", "position")]
         lines = ["{}: {}, {} with {} and {} are whole".format(self.run, *found)]
         lines += [f"  fixed: {text}" for text in self.repaired]
         lines += [f"  note: {text}" for text in self.notes]
@@ -180,7 +180,7 @@ class Findings:
                 self._unusable(path, error, damaged=True)
                 readable = readable and not files.unavailable(error)
                 continue
-            self.counts["checkpoints_num"] += 1
+            self.counts["num_checkpoints"] += 1
             self.newest = self.newest or found.progress
         folder = self.run / "checkpoints"
         if self.newest is None and readable and (lines := checkpoint.traces(folder)):
@@ -215,11 +215,11 @@ class Findings:
                 self._wrong(path, text, damaged=len(twice) == len(ids))
                 continue
             seen |= dict.fromkeys(ids, path)
-            self.counts["segments_num"] += 1
+            self.counts["num_segments"] += 1
             for counts in [self.counts] + [before] * (self._counted(iteration)):
-                counts["games_num"] += len(ids)
-                counts["positions_num"] += len(record.positions)
-        for name in ("games_num", "positions_num") if self.newest else ():
+                counts["num_games"] += len(ids)
+                counts["num_positions"] += len(record.positions)
+        for name in ("num_games", "num_positions") if self.newest else ():
             counted = getattr(self.newest, name)
             if before[name] != counted:
                 self.notes.append(

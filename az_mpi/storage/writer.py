@@ -35,10 +35,10 @@ ADVICE = {
 
 
 class _Job:
-    """Something to write. steps: (path, action), done in order. games_num: games that are lost if it is not written."""
+    """Something to write. steps: (path, action), done in order. num_games: games that are lost if it is not written."""
 
-    def __init__(self, steps: list[tuple[Path, Callable[[], Any]]], games_num: int = 0, what: str = "written"):
-        self.steps, self.games_num, self.what, self.waited = steps, games_num, what, False
+    def __init__(self, steps: list[tuple[Path, Callable[[], Any]]], num_games: int = 0, what: str = "written"):
+        self.steps, self.num_games, self.what, self.waited = steps, num_games, what, False
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -60,11 +60,11 @@ class Writer:
         self.may_appear: Callable[[], None] = lambda: None  # called right before a file appears; raises Forbidden
         self.ended = None  # why nothing is written any more, in words
         self.resumable = True  # then: whether the same command goes on later
-        self.lost_games_num = 0  # handed over and not written, since it has ended
+        self.num_lost_games = 0  # handed over and not written, since it has ended
         self._log = logging.getLogger("az_mpi")
         self._changed = threading.Condition()
         self._unwritten = deque()  # the first is being written
-        self._handed_num = self._written_num = 0  # records
+        self._num_handed = self._num_written = 0  # records
         self._error: BaseException | None = None  # the first of work that nobody waits for
         self._path = folder  # what the step under way writes
         self._failure: str | None = None  # why it failed
@@ -107,10 +107,10 @@ class Writer:
         return job.result
 
     @property
-    def unwritten_num(self) -> int:
+    def num_unwritten(self) -> int:
         """How many of the newest records may not be on disk yet."""
         with self._changed:
-            return self._handed_num - self._written_num
+            return self._num_handed - self._num_written
 
     def writing_s(self) -> float:
         """Return for how many seconds the present step has been under way, 0.0 if there is none. Any thread may call
@@ -131,9 +131,9 @@ class Writer:
             return len(self._unwritten)
 
     def _append(self, job):
-        self._handed_num += not job.waited
+        self._num_handed += not job.waited
         if self.ended is not None:
-            self.lost_games_num += job.games_num
+            self.num_lost_games += job.num_games
             return
         self._unwritten.append(job)
         self._changed.notify_all()
@@ -178,7 +178,7 @@ class Writer:
     def _end(self, why):
         """Write nothing more and ask all ranks to stop. `_changed` is held."""
         self.ended = why
-        self.lost_games_num += sum(job.games_num for job in self._unwritten)
+        self.num_lost_games += sum(job.num_games for job in self._unwritten)
         self.requests.stop = True
         self._log.error("nothing is written any more: %s", why)
         self._changed.notify_all()
@@ -205,7 +205,7 @@ class Writer:
                     if job.error is not None:
                         self._log.error("%s: a segment could not be written: %s", self.folder, job.error)
                     self._error = self._error or job.error
-                    self._written_num += job.error is None and self.ended is None
+                    self._num_written += job.error is None and self.ended is None
                 self._unwritten.popleft()
                 self._changed.notify_all()
             del job

@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 
 @dataclass
 class Counters:
-    """This rank's counts. `games_num` to `staleness` are of the games that it exchanged."""
+    """This rank's counts. `num_games` to `staleness` are of the games that it exchanged."""
 
-    games_num: int = 0
-    positions_num: int = 0
+    num_games: int = 0
+    num_positions: int = 0
     outcome: float = 0.0  # sum of the outcomes for the player who began, each in [-1, 1]
-    truncated_num: int = 0  # games that the move cap ended
+    num_truncated: int = 0  # games that the move cap ended
     staleness: int = 0  # sum over games: iterations between the weights at a game's begin and those at its exchange
-    resign_tests_num: int = 0  # games that went on after one player would have resigned
-    false_resigns_num: int = 0  # of these, games that this player did not lose
-    exchanges_num: int = 0
+    num_resign_tests: int = 0  # games that went on after one player would have resigned
+    num_false_resigns: int = 0  # of these, games that this player did not lose
+    num_exchanges: int = 0
     exchange_bytes: int = 0  # sent to other ranks
     broadcast_bytes: int = 0  # of weights, sent to other ranks
-    played_num: int = 0  # simulations in the self-play phase
-    meanwhile_num: int = 0  # simulations while others trained
+    num_played: int = 0  # simulations in the self-play phase
+    num_meanwhile: int = 0  # simulations while others trained
     playing_s: float = 0.0  # in self-play, also while others trained; without waiting for other ranks
-    bad_steps_num: int = 0  # optimiser steps that were skipped: loss or gradient not finite
+    num_bad_steps: int = 0  # optimiser steps that were skipped: loss or gradient not finite
 
     def add_games(self, record: Record, iteration: int, resign_threshold: float = 1.0) -> None:
         """Count the games of a record that is exchanged in an iteration."""
-        self.games_num += len(record.games)
-        self.positions_num += int(record.games["length"].sum())
+        self.num_games += len(record.games)
+        self.num_positions += int(record.games["length"].sum())
         self.outcome += float(record.games["outcome"].sum())
-        self.truncated_num += int(record.games["truncated"].sum())
+        self.num_truncated += int(record.games["truncated"].sum())
         self.staleness += int((iteration - record.games["iteration"]).sum())
         tested, false = resign_tests(record, resign_threshold)
-        self.resign_tests_num += tested
-        self.false_resigns_num += false
+        self.num_resign_tests += tested
+        self.num_false_resigns += false
 
     @contextmanager
     def playing(self, world: World) -> Iterator[None]:

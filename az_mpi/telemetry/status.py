@@ -140,7 +140,7 @@ class Status:
         played_s = self._played_s + (time.monotonic() - self._begun if playing else 0.0)
         return {
             "state": self.state,
-            "games": player.finished_num if player else 0,
+            "games": player.num_finished if player else 0,
             "played_s": played_s,
             "staleness": self.staleness,
             "bytes": self._world.sent_bytes,
@@ -184,7 +184,7 @@ class Status:
     def _values(self):
         """Return the content of status.json: values of the run, and a row for each rank.
 
-        A row's games_num counts this attempt; games_num, positions_num and step of the run count its finished
+        A row's num_games counts this attempt; num_games, num_positions and step of the run count its finished
         iterations. games_per_s: while playing; of a finished run, the mean of this attempt. None: not known yet.
         """
         now, run, beats = time.monotonic(), self._run, self._monitor.beats()
@@ -210,12 +210,12 @@ class Status:
             "iterations": self._config.iterations,
             "progress": self._phase_progress(),
             "time_left_s": self._time_left(now),
-            "games_num": progress and progress.games_num,
-            "positions_num": progress and progress.positions_num,
+            "num_games": progress and progress.num_games,
+            "num_positions": progress and progress.num_positions,
             "step": progress and progress.step,
             "games_per_s": round(sum(row["games_per_s"] for row in ranks), 2),
             "workers_active": len(alive),
-            "workers_num": len(ranks),
+            "num_workers": len(ranks),
             "model_sync_s": None if self._sync_s is None else round(self._sync_s, 4),
             "network_mb_per_min": self._network(now, sum(content["bytes"] for content in contents)),
             "staleness": round(sum(stale) / len(stale), 3) if stale else None,
@@ -245,7 +245,7 @@ class Status:
             "device": device,
             "roles": roles,
             "state": state,
-            "games_num": content["games"],
+            "num_games": content["games"],
             "games_per_s": round(rate, 2),
             "last_seen_s": round(beat.silent_s, 1),
         }

@@ -18,8 +18,8 @@ def render(values: dict[str, Any]) -> str:
         f"{said['run']}: {said['game']}, attempt {said['attempt']}, {said['job']}",
         f"written {said['written']}, {duration(values['elapsed_s'])} after the start",
         "",
-        f"iteration  {iteration} of {values['iterations']}; {_count(values['games_num'], 'game')}, "
-        f"{_count(values['positions_num'], 'position')}, {_count(values['step'], 'step')} "
+        f"iteration  {iteration} of {values['iterations']}; {_count(values['num_games'], 'game')}, "
+        f"{_count(values['num_positions'], 'position')}, {_count(values['step'], 'step')} "
         + ("in all" if values["job"] == "finished" else "before it"),
     ]
     if values["job"] in ("starting", "running"):
@@ -29,14 +29,14 @@ def render(values: dict[str, Any]) -> str:
     for row in values["ranks"]:
         texts = [escape(row[name] or "-") for name in ("host", "device", "roles", "state")]
         seen = "now" if row["last_seen_s"] < 2 else f"{row['last_seen_s']:.0f} s ago"
-        rows.append((row["rank"], *texts, f"{row['games_num']:,}", f"{row['games_per_s']:.1f}", seen))
+        rows.append((row["rank"], *texts, f"{row['num_games']:,}", f"{row['games_per_s']:.1f}", seen))
     lines += [
         "",
         *table(rows),
         "",
         *_games(values),
         f"Games/second     {values['games_per_s']:.1f}",
-        f"Workers active   {values['workers_active']}/{values['workers_num']}",
+        f"Workers active   {values['workers_active']}/{values['num_workers']}",
         f"Model sync time  {_number(values['model_sync_s'], ' s')}",
         f"Network MB/min   {_number(values['network_mb_per_min'])}",
         f"Staleness        {_number(values['staleness'], ' iterations')}",
@@ -66,8 +66,8 @@ def _progress(progress):
 
 def _games(values):
     """Return lines that say what the two counts of games are, where they differ."""
-    finished = sum(row["games_num"] for row in values["ranks"])
-    if finished == (values["games_num"] or 0):
+    finished = sum(row["num_games"] for row in values["ranks"])
+    if finished == (values["num_games"] or 0):
         return []
     return [
         f"Games of the ranks: {finished:,} in all, finished since this start, stored or not.",

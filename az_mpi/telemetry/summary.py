@@ -20,7 +20,7 @@ def iteration_line(values: dict[str, Any]) -> str:
     times = [name for name in ("play_s", "exchange_s", "train_s", "broadcast_s", "save_s") if name in values]
     hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
-    losses = ", ".join(filter(None, [counted(values["steps_num"], "step"), losses_text(values)]))
+    losses = ", ".join(filter(None, [counted(values["num_steps"], "step"), losses_text(values)]))
     means = ""
     if "mean_length" in values:
         means = f", length {values['mean_length']:.1f}, first player scores {values['first_player_score']:.2f}"
@@ -29,10 +29,10 @@ def iteration_line(values: dict[str, Any]) -> str:
         rates = [f" ({values['games_per_s']:.1f}/s)", f", {values['simulations_per_s']:,.0f} simulations/s"]
     if "meanwhile_simulations_per_s" in values:
         rates[1] += f" ({values['meanwhile_simulations_per_s']:,.0f}/s meanwhile)"
-    asked = values.get("games_asked_num", values["games_num"])
-    more = f", {asked:,} asked for" if values["games_num"] > asked else ""
+    asked = values.get("num_games_asked", values["num_games"])
+    more = f", {asked:,} asked for" if values["num_games"] > asked else ""
     return (
-        f"  {counted(values['games_num'], 'game')}{rates[0]}{more}, {counted(values['positions_num'], 'position')}"
+        f"  {counted(values['num_games'], 'game')}{rates[0]}{more}, {counted(values['num_positions'], 'position')}"
         f"{rates[1]}{hits}{means}; {losses}; {spent}"
     )
 
@@ -51,7 +51,7 @@ def evaluation_lines(result: dict[str, Any]) -> list[str]:
             f"{_percent(solver[key])} {label} (random mover {_percent(solver['random_' + key])})"
             for key, label in (("overall", "of all"), ("where_moves_differ", "where moves differ"))
         ]
-        judged = counted(solver["positions_num"], "position")
+        judged = counted(solver["num_positions"], "position")
         lines.append(f"  moves that keep the exact value, {judged}: {', '.join(shares)}")
     return lines
 

@@ -86,7 +86,7 @@ class Learner:
         self._iteration[:], settings = 0, self.config.train
         share = schedule.done(self.config, progress)
         samples = schedule.batch_size(settings, share)
-        local = split_evenly(samples, self.world.size)[self.world.rank] if replay.positions_num else 0
+        local = split_evenly(samples, self.world.size)[self.world.rank] if replay.num_positions else 0
         batch_size = int(self.world.sum(np.array([local], np.int64))[0])
         steps = self._steps_due(progress, samples)
         if not batch_size or steps <= 0:

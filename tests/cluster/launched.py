@@ -24,7 +24,7 @@ SMOKE = [
     "train.replay_ratio=0.1",
 ]
 # Far more games than are played before the run is told to stop; the same quota may be smaller on resume.
-LONG, SHORT = [*SMOKE, "--games_num", 200000, "--set", "exchange.every_s=0.5"], [*SMOKE, "--games_num", 40]
+LONG, SHORT = [*SMOKE, "--num_games", 200000, "--set", "exchange.every_s=0.5"], [*SMOKE, "--num_games", 40]
 
 
 class Launch:

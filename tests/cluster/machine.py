@@ -42,11 +42,11 @@ def why_not(programs):
 class Machine:
     """The hosts node1 … nodeN at 10.77.0.1 …, and `head` at 10.77.0.254, which has no job's ranks."""
 
-    def __init__(self, hosts_num=3):
-        self.hosts = [f"node{k + 1}" for k in range(hosts_num)]
+    def __init__(self, num_hosts=3):
+        self.hosts = [f"node{k + 1}" for k in range(num_hosts)]
         environment = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "LANG": "C.UTF-8"}
         self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *NEW_NAMESPACES, "sh", HERE / "hosts.sh", str(hosts_num)],
+            ["setpriv", "--pdeathsig", "KILL", *NEW_NAMESPACES, "sh", HERE / "hosts.sh", str(num_hosts)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 PAGE = 4096  # bytes that a tmpfs gives at once
 # Checkpoints and segments every few seconds, for as long as the test takes.
-OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "disk/run", "--games_num", 60, "--set", "iterations=5000"]
+OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "disk/run", "--num_games", 60, "--set", "iterations=5000"]
 for setting in (
     "train.replay_ratio=0.1",
     "exchange.every_s=0.5",

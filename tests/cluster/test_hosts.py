@@ -21,7 +21,7 @@ SHORT = [
     "report.tensorboard=false",
     "--set",
     "selfplay.deterministic=true",
-    "--games_num",
+    "--num_games",
     40,
     "--set",
     "train.replay_ratio=0.5",
@@ -104,7 +104,7 @@ def test_each_mode_learns_to_play_perfectly(mpirun, checkout, mode):
         timeout=1700,
     )
     last = json.loads(max((checkout / "run/evaluations").glob("*.json")).read_text())
-    assert last["solver"]["positions_num"] == 4520 and last["solver"]["overall"] == 1.0
+    assert last["solver"]["num_positions"] == 4520 and last["solver"]["overall"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ OPTIONS = [
     "configs/smoke.json",
     "--logdir",
     "shared/run",
-    "--games_num",
+    "--num_games",
     60,
     "--set",
     f"iterations={ITERATIONS}",
@@ -109,7 +109,7 @@ class Job:
             with h5py.File(path) as file:
                 found += file["games/id"][:].tolist()
         state = json.loads((max((run / "checkpoints").iterdir()) / "state.json").read_text())
-        assert len(found) == len(set(found)) == state["games_num"] and state["iteration"] == ITERATIONS
+        assert len(found) == len(set(found)) == state["num_games"] and state["iteration"] == ITERATIONS
 
 
 @pytest.fixture

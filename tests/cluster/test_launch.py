@@ -102,7 +102,7 @@ def odd_machine(tmp_path_factory):
     """node1, which is right, and others of which each is wrong in its own way; its `shared` is for runs."""
     if reason := why_not(FOR_HOSTS):
         pytest.skip(reason)
-    odd, folder = Machine(hosts_num=6), tmp_path_factory.mktemp("odd")
+    odd, folder = Machine(num_hosts=6), tmp_path_factory.mktemp("odd")
     odd.shared = folder / "shared"
     (odd.shared / "runs").mkdir(parents=True)
     for host in WRONG:

@@ -20,10 +20,10 @@ def ids(folder):
     return found
 
 
-def write_config(path, games_num):
+def write_config(path, num_games):
     """Write the smoke configuration with another quota, which may change on resume, and without what takes time."""
     config = json.loads((ROOT / "configs/smoke.json").read_text()) | {"iterations": 1, "exchange": {"every_s": 0.5}}
-    config["selfplay"]["games_num"], config["train"]["replay_ratio"] = games_num, 0.1
+    config["selfplay"]["num_games"], config["train"]["replay_ratio"] = num_games, 0.1
     config["evaluate"] |= {"opponents": [], "solver_positions": 0}
     path.write_text(json.dumps(config))
 
@@ -98,7 +98,7 @@ def test_a_chain_of_short_jobs_does_what_an_unbroken_run_does(queue, checkout):
         "selfplay.deterministic=true",
         "--set",
         "iterations=10",
-        "--games_num",
+        "--num_games",
         20_000,
         "--set",
         "search.simulations=64",

@@ -31,7 +31,7 @@ def test_nothing_of_it_is_seen_outside(machine):
 
 
 def test_two_machines_at_once_and_the_loss_of_a_host(machine):
-    other = Machine(hosts_num=2)
+    other = Machine(num_hosts=2)
     try:
         assert other.hosts == ["node1", "node2"]
         other.lose("node2")

@@ -239,7 +239,7 @@ def test_a_preempted_job_comes_back_with_every_game_once(own_queue, checkout, gr
             "echo SlurmctldParameters=preempt_send_user_signal >>/etc/slurm/slurm.conf; scontrol reconfigure",
         )
     own_queue.machine.run("scontrol", "update", "PartitionName=all", f"GraceTime={60 if grace else 0}")
-    games_num = 600
+    num_games = 600
     job = own_queue.submit(
         *SMALL,
         f"--nodes={nodes}",
@@ -251,8 +251,8 @@ def test_a_preempted_job_comes_back_with_every_game_once(own_queue, checkout, gr
         "run",
         "--set",
         "iterations=3",
-        "--games_num",
-        games_num,
+        "--num_games",
+        num_games,
         "--set",
         "selfplay.deterministic=true",
         "--set",
@@ -267,12 +267,12 @@ def test_a_preempted_job_comes_back_with_every_game_once(own_queue, checkout, gr
     assert "start 1 on node[1-2]: ended with status 75" in said or not grace
     found = ids(checkout / "run")
     assert len(set(found)) == len(found)
-    assert Counter(number >> 40 for number in found) == {iteration: games_num for iteration in range(3)}
+    assert Counter(number >> 40 for number in found) == {iteration: num_games for iteration in range(3)}
 
 
 def test_a_job_that_is_to_end_stays_away_and_the_next_ones_train_and_evaluate(queue, checkout):
     """Its games are durable at once."""
-    words = [*SMALL, "slurm/train.sh", *SMOKE, *SHORT, "--logdir", "run", "--games_num"]
+    words = [*SMALL, "slurm/train.sh", *SMOKE, *SHORT, "--logdir", "run", "--num_games"]
     job = queue.submit(*words, 200000, "--set", "exchange.every_s=0.5")
     queue.wait_for_file(checkout / "run/games/000000-001.h5", job)
     before, begun = set(ids(checkout / "run")), time.monotonic()
@@ -296,10 +296,10 @@ def test_a_job_that_is_to_end_stays_away_and_the_next_ones_train_and_evaluate(qu
         "--set",
         'evaluate.opponents=["random"]',
         "--set",
-        "evaluate.games_num=6",
+        "evaluate.num_games=6",
     )
     [result] = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    assert result["iteration"] == 1 and result["matches"]["random"]["games_num"] == 6
+    assert result["iteration"] == 1 and result["matches"]["random"]["num_games"] == 6
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ ROOTS = ("segment", "checkpoint", "end")  # phases that only root passes through
 ITERATIONS = 3
 OPTIONS = {
     "iterations": ITERATIONS,
-    "selfplay.games_num": 400,
+    "selfplay.num_games": 400,
     "search.simulations": 16,
     "exchange.every_s": 0.3,
     "train.replay_ratio": 1.0,
@@ -46,7 +46,7 @@ OPTIONS = {
     "network.engine": "torch",
     "evaluate.every": 1,
     "evaluate.opponents": '["random"]',
-    "evaluate.games_num": 16,
+    "evaluate.num_games": 16,
     "evaluate.solver_positions": 0,
     "report.tensorboard": "false",
     "report.summary_frequency": 20,

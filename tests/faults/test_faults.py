@@ -83,7 +83,7 @@ def test_what_a_lone_trainer_had_come_to_survives_it_and_one_more(tmp_path, othe
     check(outcome, one)
     assert {event["steps"] for event in outcome.first.events if event["event"] == "going on"} <= steps
     lines = (outcome.run / "metrics.jsonl").read_text().splitlines()
-    assert [record["rollbacks_num"] for record in map(json.loads, lines) if record["kind"] == "iteration"] == [1]
+    assert [record["num_rollbacks"] for record in map(json.loads, lines) if record["kind"] == "iteration"] == [1]
 
 
 @pytest.mark.timeout(600)

@@ -50,7 +50,7 @@ def well(tmp_path):
     run_folder.prepare(run, make_config(), ["node1"], fresh=False)
     written = write(run, range(20))
     segment.link_all(run / "games", run / "games.h5")
-    progress = Progress(1, games_num=20, positions_num=written.positions_num)
+    progress = Progress(1, num_games=20, num_positions=written.num_positions)
     checkpoint.save(run / "checkpoints", Checkpoint(progress, {"w": torch.ones(3)}, {"w": torch.ones(3)}), keep=3)
     given = [
         event("given", rank, ids=list(range(10 * (rank > 0), 10 + 10 * (rank > 0))), root=rank == 0) for rank in (0, 2)

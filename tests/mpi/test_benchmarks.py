@@ -29,7 +29,7 @@ TINY = {
     "rules": "--games tictactoe othello(size=4) --blocks 1 --channels 8 --parallel_games 4 --seconds 0.2 --runs 1",
     "scaling": "--ranks 1,2 --games 4 --batch_s 0.01 --step_s 0.01 --runs 1",
     "search": "--game tictactoe --trees 4 --simulations 4 --runs 1",
-    "segments": "--games_num 20 --window 1000 --runs 1",
+    "segments": "--num_games 20 --window 1000 --runs 1",
     "selfplay": "--config_file configs/smoke.json --set search.algorithm=gumbel --seconds 0.3 --runs 2",
     "startup": "--cold_runs 1 --runs 1",
     "test_sets": "mpirun zoo:connect4 tests/data/connect4_positions.txt --simulations 8 --policy",

@@ -15,7 +15,7 @@ SETTINGS = [
     for setting in (
         "network.blocks=1",
         "network.channels=8",
-        "selfplay.games_num=20",
+        "selfplay.num_games=20",
         "iterations=3",
         "search.simulations=8",
         "train.batch_size=32",
@@ -25,7 +25,7 @@ SETTINGS = [
     )
     for word in ("--set", setting)
 ]
-FEW = "configs/tictactoe.json selfplay.games_num=10"
+FEW = "configs/tictactoe.json selfplay.num_games=10"
 
 
 def compare(folder, *options, configurations=("configs/tictactoe.json", FEW)):
@@ -60,15 +60,15 @@ def compare(folder, *options, configurations=("configs/tictactoe.json", FEW)):
 def test_a_comparison_is_made_shown_and_extended(tmp_path, extended):
     folder = tmp_path / "comparison"
     done = compare(folder)
-    plain, few = folder / "tictactoe-seed1", folder / "tictactoe_selfplay.games_num=10-seed1"
-    assert [sum(row["games_asked_num"] for row in records(run, "iteration")) for run in (plain, few)] == [60, 30]
+    plain, few = folder / "tictactoe-seed1", folder / "tictactoe_selfplay.num_games=10-seed1"
+    assert [sum(row["num_games_asked"] for row in records(run, "iteration")) for run in (plain, few)] == [60, 30]
     state = json.loads((folder / "compare.json").read_text())
     assert [state["runs"][run.name]["points"][0]["iteration"] for run in (plain, few)] == [3, 3]
     assert state["runs"][plain.name]["points"][0]["matches"].keys() == {"random", "rollout"}
-    assert state["matches"].keys() == {few.name} and state["matches"][few.name]["games_num"] == 8
-    assert "tictactoe selfplay.games_num=10" in done.stdout and "Elo" in done.stdout
+    assert state["matches"].keys() == {few.name} and state["matches"][few.name]["num_games"] == 8
+    assert "tictactoe selfplay.num_games=10" in done.stdout and "Elo" in done.stdout
     page = (folder / "compare.html").read_text()
-    assert "tictactoe selfplay.games_num=10" in page and "http" not in page.replace("http://www.w3.org", "")
+    assert "tictactoe selfplay.num_games=10" in page and "http" not in page.replace("http://www.w3.org", "")
     if not extended:
         return
     # A further seed, on one rank: what is there is kept.

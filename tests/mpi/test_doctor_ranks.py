@@ -76,18 +76,18 @@ def test_where_a_run_would_start_the_status_is_0_and_nothing_stays(mpirun, tmp_p
 
 
 def test_a_configuration_gets_its_prediction(mpirun, tmp_path):
-    options = ["--config_file", "configs/smoke.json", "--set", "selfplay.games_num=2000", "--seconds", 0.5, "--json"]
+    options = ["--config_file", "configs/smoke.json", "--set", "selfplay.num_games=2000", "--seconds", 0.5, "--json"]
     options += ["--set", "train.ranks=1"]
     done = mpirun(2, *DOCTOR, *options, "--logdir", tmp_path / "runs")
     made = json.loads(done.stdout)
     assert "doctor: playing and training" in done.stderr
-    assert made["would_start"] and made["problems_num"] == 0 and list(tmp_path.iterdir()) == []
+    assert made["would_start"] and made["num_problems"] == 0 and list(tmp_path.iterdir()) == []
     said = made["prediction"]
     assert said["games_per_s"] == pytest.approx(sum(said["games_per_s_by_rank"]))
     assert min(said["games_per_s_by_rank"]) > 0
     assert 5 <= said["mean_length"] <= 9 and said["iterations"] == 2
-    assert said["steps_num"] == pytest.approx(2000 * said["mean_length"] * 4 / 32)
-    assert said["train_s"] == pytest.approx(said["steps_num"] * said["step_s"])
+    assert said["num_steps"] == pytest.approx(2000 * said["mean_length"] * 4 / 32)
+    assert said["train_s"] == pytest.approx(said["num_steps"] * said["step_s"])
     assert said["hours"] == pytest.approx(2 * (said["play_s"] + said["train_s"]) / 3600)
     assert [rank["az_mpi"] for rank in made["ranks"]] == [az_mpi.__version__] * 2
     assert {"exchange", "folder", "versions"} <= made.keys()

@@ -48,14 +48,14 @@ def test_a_game_of_ones_own(run_example, mpirun):
     [evaluation] = [json.loads(path.read_text()) for path in (run / "evaluations").glob("*.json")]
     assert set(evaluation["matches"]) == {"random", "rollout"}  # there is no best network before the first evaluation
     assert all(match["draws"] == 0 for match in evaluation["matches"].values()), "Hex has no draws"
-    assert evaluation["solver"]["positions_num"] > 1000
+    assert evaluation["solver"]["num_positions"] > 1000
     mpirun(1, "-m", "az_mpi", "verify", run)
     assert "Hex(size=3)" in (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_hex_keeps_every_invariant(size):
-    games.check(hex_game(size), games_num=32)
+    games.check(hex_game(size), num_games=32)
 
 
 def test_hex_on_drawn_boards():
@@ -81,17 +81,17 @@ def test_planes_of_ones_own_are_what_the_network_sees(run_example, mpirun):
     assert "complete: iteration 2 of 2" in said
     assert checkpoint.load_newest(run / "checkpoints", False)[0].model["stem.weight"].shape == (8, 4, 3, 3)
     [evaluation] = records(run, "evaluation")
-    assert evaluation["solver"]["positions_num"] == 20
+    assert evaluation["solver"]["num_positions"] == 20
     options = ["--games", 4, "--simulations", 4, "--json"]
     match = json.loads(mpirun(1, "-m", "az_mpi", "match", run, "zoo:connect4", *options).stdout)
-    assert match["games_num"] == 4 and match["b"] == "zoo:connect4"
+    assert match["num_games"] == 4 and match["b"] == "zoo:connect4"
 
 
 def test_threats_on_drawn_boards():
     """O is to move. On the first board it has three on each other, and X has b1 c1 d1, open at both ends; on the second
     one X has the diagonal a1 b2 c3. Rows are counted from the top, columns from the left, both from 0."""
     game = games.make(f"{EXAMPLES}/own_planes.py:Threats")
-    assert games.check(game, games_num=32) == []
+    assert games.check(game, num_games=32) == []
     for columns, ours, theirs in (("2727374", [[2, 6]], [[5, 0], [5, 4]]), ("1223733", [], [[2, 3]])):
         states = game.initial(1)
         for column in columns:
@@ -132,8 +132,8 @@ def test_a_callback_of_ones_own_sees_everything(run_example):
     seen = [line["game"] for rank in (0, 1) for line in lines[rank] if "game" in line]
     assert sorted(seen) == sorted(ids(run)), "each stored game once, on the rank that played it"
     assert all(len(line["opening"].split()) == 2 for rank in (0, 1) for line in lines[rank] if "game" in line)
-    told = [line for line in lines[0] if "games_num" in line]
-    assert [line["games_num"] for line in told] == [record["games_num"] for record in records(run, "iteration")]
+    told = [line for line in lines[0] if "num_games" in line]
+    assert [line["num_games"] for line in told] == [record["num_games"] for record in records(run, "iteration")]
     scores = [line["scores"] for line in lines[0] if "scores" in line]
     [evaluation] = records(run, "evaluation")
     assert scores == [{name: match["score"] for name, match in evaluation["matches"].items()}]

@@ -92,7 +92,7 @@ def test_a_step_that_is_not_finite_on_one_rank_is_skipped_by_all(mpirun, run_wit
     assert all(np.isfinite(tensor).all() for tensor in [*model.values(), *optimizer.values()])
     assert optimizer["stem.weight.step"] == state["step"] - 2
     [record] = records(tmp_path / "run", "iteration")
-    assert record["bad_steps_num"] == 2 and record["rollbacks_num"] == 0
+    assert record["num_bad_steps"] == 2 and record["num_rollbacks"] == 0
     assert [r["step"] for r in records(tmp_path / "run", "train")] == [*range(1, 6), *range(8, state["step"] + 1)]
 
 
@@ -135,7 +135,7 @@ def test_a_run_that_never_is_finite_again_ends_with_70_and_can_be_resumed(mpirun
     assert done.stdout.count("is skipped") == 6
     mpirun(2, "run_dist.py", *OPTIONS, "--logdir", tmp_path / "run")
     after = content(tmp_path / "run", "000002")
-    assert after[2]["step"] > before[2]["step"] and after[2]["games_num"] == 32
+    assert after[2]["step"] > before[2]["step"] and after[2]["num_games"] == 32
 
 
 def test_weights_that_are_not_finite_are_never_stored(mpirun, tmp_path):
@@ -190,4 +190,4 @@ def test_max_hours_stops_a_run_like_a_signal(mpirun, tmp_path):
         content(tmp_path / "run", name)[2]["step"] + 1,
     )
     assert "complete: iteration 1 of 1" in more.stdout
-    assert content(tmp_path / "run", "000001")[2]["games_num"] == 16
+    assert content(tmp_path / "run", "000001")[2]["num_games"] == 16

@@ -24,7 +24,7 @@ QUICK = [
     "--set",
     "evaluate.solver_positions=0",
 ]
-LONG = ["--games_num", "100000", "--set", "exchange.every_s=0.2"]
+LONG = ["--num_games", "100000", "--set", "exchange.every_s=0.2"]
 
 
 def begin(ranks, *arguments):
@@ -100,7 +100,7 @@ def test_a_job_whose_folder_is_renamed_says_so_and_is_not_begun_anew(tmp_path):
     assert job.returncode == 70 and not run.exists()
     assert "folder was renamed or removed" in out and "another job" not in out + errors
     assert "Traceback" not in out + errors
-    again = begin(1, "--games_num", "100", "--logdir", renamed)
+    again = begin(1, "--num_games", "100", "--logdir", renamed)
     assert "complete" in again.communicate(timeout=240)[0] and again.returncode == 0
 
 

@@ -32,7 +32,7 @@ QUICK = [
     "report.tensorboard=false",
     "--set",
     "iterations=1",
-    "--games_num",
+    "--num_games",
     "8",
 ]
 
@@ -96,7 +96,7 @@ def test_a_run_with_a_game_of_ones_own_is_resumed_and_looked_at(run_dist, mpirun
     assert len(list(run.glob("sources/*/own.py"))) == 2 and (run / "checkpoints" / "000002").exists()
     own.unlink()
     for words in (
-        ["run_dist.py", "--mode", "selfplay", "--logdir", run, "--games_num", "4"],
+        ["run_dist.py", "--mode", "selfplay", "--logdir", run, "--num_games", "4"],
         ["-m", "az_mpi", "verify", run],
         ["-m", "az_mpi", "report", run],
     ):
@@ -148,7 +148,7 @@ def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
         "--logdir",
         run,
         *QUICK,
-        "--games_num",
+        "--num_games",
         3000,
         "--set",
         "exchange.every_s=0.5",
@@ -176,7 +176,7 @@ def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
         for rank in range(3)
     }
     assert set(ids(run)) <= {line["game"] for rank in range(3) for line in lines[rank] if "game" in line}
-    told = {rank: [line for line in lines[rank] if "games_num" in line] for rank in range(3)}
+    told = {rank: [line for line in lines[rank] if "num_games" in line] for rank in range(3)}
     assert [len(told[rank]) for rank in range(3)] == [0, 1, 0]
     assert len((run / "iterations.csv").read_text().splitlines()) == 2
 

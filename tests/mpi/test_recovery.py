@@ -29,9 +29,9 @@ BASE = [
 ]
 # So long that the kill comes in this phase, and no longer.
 PHASES = {
-    "play": ["--games_num", 4000, "--set", "iterations=1", "--max_steps", 20],
+    "play": ["--num_games", 4000, "--set", "iterations=1", "--max_steps", 20],
     "train": ["--set", "train.replay_ratio=40.0", "--set", "iterations=2"],
-    "evaluate": ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=3000", "--set", "iterations=1"],
+    "evaluate": ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.num_games=3000", "--set", "iterations=1"],
 }
 
 
@@ -79,7 +79,7 @@ def state(folder):
 def check_whole(folder, iterations):
     """Assert that the run is complete, and that its last checkpoint counts just what lies in its segments."""
     found = ids(folder)
-    assert len(found) == len(set(found)) == state(folder)["games_num"]
+    assert len(found) == len(set(found)) == state(folder)["num_games"]
     assert state(folder)["iteration"] == iterations
     assert json.loads((folder / "status.json").read_text())["job"] == "finished"
 
@@ -116,7 +116,7 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
 
 @pytest.mark.parametrize("game", ["go(size=4)", pytest.param(OPENSPIEL, marks=needs_openspiel)])
 def test_other_games_go_on_as_well(start, tmp_path, game):
-    process = start(3, *PHASES["play"], "--games_num", 600, "--set", f"game={game}")
+    process = start(3, *PHASES["play"], "--num_games", 600, "--set", f"game={game}")
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
@@ -126,21 +126,21 @@ def test_other_games_go_on_as_well(start, tmp_path, game):
 
 
 @pytest.mark.parametrize(
-    "engine, games_num",
+    "engine, num_games",
     [slow("auto", 3000), (f"{PROGRAMS}/pretend_gpu.py:PretendGpu", 1000)],
     ids=["processors", "gpus"],
 )
-def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, games_num):
+def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, num_games):
     """Every game of it once, whoever was to play it, although simulations were under way: with a GPU in two groups."""
     folder = tmp_path / "run"
-    options = ["--set", "selfplay.deterministic=true", "--games_num", games_num, "--set", f"network.engine={engine}"]
+    options = ["--set", "selfplay.deterministic=true", "--num_games", num_games, "--set", f"network.engine={engine}"]
     process = start(3, *options, "--set", "iterations=1", "--max_steps", 20)
     wait_for(said(folder, "self-play: [0-9]{3} of"), process)
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
     assert "going on after the loss of 1 of 3 ranks" in output
-    assert sorted(ids(folder)) == list(range(games_num))
+    assert sorted(ids(folder)) == list(range(num_games))
     check_whole(folder, 1)
 
 
@@ -148,7 +148,7 @@ def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, games_
 def test_the_last_of_four_finishes_the_run(start, tmp_path):
     """All others are killed in turn, root first."""
     folder = tmp_path / "run"
-    process = start(4, "--games_num", 3000, "--set", "iterations=2", "--max_steps", 60)
+    process = start(4, "--num_games", 3000, "--set", "iterations=2", "--max_steps", 60)
     wait_for(said(folder, "iteration 1 of 2"), process)
     for victim in range(3):
         ranks_of(process)[victim].kill()
@@ -188,7 +188,7 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, sta
         "selfplay.deterministic=true",
         "--set",
         "checkpoint.every=5",
-        "--games_num",
+        "--num_games",
         100,
         "--set",
         "train.replay_ratio=15.0",
@@ -275,7 +275,7 @@ def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):
     folder = tmp_path / "run"
     process = start(
         3,
-        "--games_num",
+        "--num_games",
         12_000,
         "--set",
         "iterations=2",

@@ -102,11 +102,11 @@ def test_a_slow_disk_holds_up_checkpoints_only(mpirun, tmp_path):
     # Segments get their names before a checkpoint counts their positions.
     assert max(path.stat().st_ctime_ns for path in segments) < (newest(tmp_path / "run") / "sha256").stat().st_mtime_ns
     state = json.loads((newest(tmp_path / "run") / "state.json").read_text())
-    assert state["positions_num"] == len(columns(tmp_path / "run")["positions/game"])
+    assert state["num_positions"] == len(columns(tmp_path / "run")["positions/game"])
 
 
-@pytest.mark.parametrize("redirections, said_num", [(">/dev/full", 1), ("<&- >&- 2>&-", 0)])
-def test_a_run_whose_output_cannot_be_written_is_as_whole_as_any_other(tmp_path, redirections, said_num):
+@pytest.mark.parametrize("redirections, num_said", [(">/dev/full", 1), ("<&- >&- 2>&-", 0)])
+def test_a_run_whose_output_cannot_be_written_is_as_whole_as_any_other(tmp_path, redirections, num_said):
     command = [
         "sh",
         "-c",
@@ -121,7 +121,7 @@ def test_a_run_whose_output_cannot_be_written_is_as_whole_as_any_other(tmp_path,
         *SMALL,
     ]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=240)
-    assert done.returncode == 0 and done.stderr.count("standard output cannot be written") == said_num
+    assert done.returncode == 0 and done.stderr.count("standard output cannot be written") == num_said
     assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
     assert newest(tmp_path / "run").name == "000002" and len(records(tmp_path / "run", "iteration")) == 2
     assert "complete: iteration 2 of 2" in (tmp_path / "run/logs/run.log").read_text()
@@ -161,7 +161,7 @@ def test_a_failing_root_still_stores_the_games_it_has(mpirun, run_dist, tmp_path
     assert [path.name for path in (tmp_path / "run" / "games").iterdir()] == ["000000-000.h5"]
     run_dist(1, tmp_path / "run", *SMALL)
     [record, *_] = records(tmp_path / "run", "iteration")
-    assert record["games_num"] == record["positions_num"] == 0  # none of them is played again
+    assert record["num_games"] == record["num_positions"] == 0  # none of them is played again
 
 
 def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_dist, whole_runs, tmp_path):
@@ -211,7 +211,7 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, 
     assert sorted(path for path in (tmp_path / "run").rglob("*")) == before
     run_dist(2, tmp_path / "run", *SMALL, "--without_checkpoint")
     assert newest(tmp_path / "run").name == "000002"
-    assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
+    assert [record["num_games"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 
 def test_checkpoints_that_are_gone_or_of_another_network_do_not_start_a_run_again(run_dist, whole_runs, tmp_path):
@@ -227,7 +227,7 @@ def test_checkpoints_that_are_gone_or_of_another_network_do_not_start_a_run_agai
         assert "Traceback" not in refused.stderr and sorted((tmp_path / "run").rglob("*")) == before
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     run_dist(1, tmp_path / "run", *SMALL, "--without_checkpoint")
-    assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
+    assert [record["num_games"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 
 def test_only_a_whole_checkpoint_is_evaluated(mpirun, whole_runs, tmp_path):

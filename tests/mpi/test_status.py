@@ -181,7 +181,7 @@ def test_a_run_leaves_a_finished_status_a_report_and_one_board_an_attempt(mpirun
             i
             for i, cell in enumerate(page.cells)
             if page.cells[i : i + 3]
-            == [str(record["iteration"]), str(record["games_num"]), f"{record['positions_num']:,}"]
+            == [str(record["iteration"]), str(record["num_games"]), f"{record['num_positions']:,}"]
         )
         assert page.cells[place + 3] == f"{record['mean_length']:.1f}"
     boards = sorted((folder / "tensorboard").iterdir())

@@ -80,15 +80,15 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
     assert (stale >= 0).all() and (stale > 0).any()
     for record in records:
         mine = rows["segment"] == record["iteration"] - 1
-        assert record["games_num"] == mine.sum() >= 16
+        assert record["num_games"] == mine.sum() >= 16
         assert record["mean_staleness"] == pytest.approx(stale[mine].mean())
         assert np.bincount(rows["rank"][mine], minlength=3).tolist() == record["games_by_rank"]
         # Seconds of self-play: of the last rank also those in which others trained.
         searching_s, whole_s = record["playing_s_by_rank"], record["play_s"] + record["train_s"]
         assert 0 < searching_s[0] <= record["play_s"] + 0.05 and 0.5 * whole_s < searching_s[2] <= whole_s + 0.05
         # Games beyond the quota are not trained on, so that the ratio of what is made and trained stays bounded.
-        expected = 40 * record["positions_num"] * min(1, 16 / record["games_num"]) / 32
-        assert abs(record["steps_num"] - expected) <= 1
+        expected = 40 * record["num_positions"] * min(1, 16 / record["num_games"]) / 32
+        assert abs(record["num_steps"] - expected) <= 1
     # A segment names the weights that played in its games: the newest, and those since the oldest game was begun.
     hashes = [weights_after(tmp_path / "run", iteration) for iteration in range(4)]
     for path in (tmp_path / "run" / "games").glob("*.h5"):
@@ -98,15 +98,15 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
     # The mean loss of an iteration is that of its batches, each of which has a summary here; every rank's log has it.
     batches, end = iterations(tmp_path / "run", "train"), 0
     for record in records:
-        end += record["steps_num"]
-        mine = [batch for batch in batches if end - record["steps_num"] < batch["step"] <= end]
+        end += record["num_steps"]
+        mine = [batch for batch in batches if end - record["num_steps"] < batch["step"] <= end]
         for name in ("policy_loss", "value_loss"):
             assert record[name] == pytest.approx(np.mean([batch[name] for batch in mine]), rel=1e-9)
             said = f"{name.replace('_', ' ')} {record[name]:.3f}"
-            assert f"{record['steps_num']} steps, policy loss" in done.stdout and said in done.stdout
+            assert f"{record['num_steps']} steps, policy loss" in done.stdout and said in done.stdout
             assert said in (tmp_path / "run" / "logs" / "rank-002.log").read_text()
     state = json.loads((tmp_path / "run" / "checkpoints" / "000004" / "state.json").read_text())
-    assert state["games_num"] == len(rows["id"]) and state["phase"] == "play"
+    assert state["num_games"] == len(rows["id"]) and state["phase"] == "play"
     # Another mode goes on with it.
     again = mpirun(2, "run_dist.py", *options, "--set", "iterations=5", "--train_distributed")
     assert again.stdout.count("play, train") == 2 and "resumed after iteration 4" in again.stdout
@@ -149,7 +149,7 @@ def test_games_travel_as_they_are_finished(mpirun, tmp_path):
             2,
             "run_dist.py",
             *OPTIONS,
-            "--games_num",
+            "--num_games",
             1000,
             "--set",
             "iterations=1",
@@ -165,10 +165,10 @@ def test_games_travel_as_they_are_finished(mpirun, tmp_path):
         [record] = iterations(folder)
         rows = games(folder)
         # An exchange that has no games to store, as while kernels are compiled, makes no segment.
-        assert 1 + 2 * bool(every_s) <= len(list((folder / "games").glob("*.h5"))) <= record["exchanges_num"]
-        assert record["games_num"] == len(rows["id"]) == len(np.unique(rows["id"]))
+        assert 1 + 2 * bool(every_s) <= len(list((folder / "games").glob("*.h5"))) <= record["num_exchanges"]
+        assert record["num_games"] == len(rows["id"]) == len(np.unique(rows["id"]))
         counts[every_s, compress] = record
-    assert counts[0.0, True]["exchanges_num"] == 1
+    assert counts[0.0, True]["num_exchanges"] == 1
     by_game = [record["exchange_bytes"] / record["games_by_rank"][1] for record in counts.values()]
     assert by_game[1] < 0.5 * by_game[2]
 

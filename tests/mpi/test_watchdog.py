@@ -14,7 +14,7 @@ from az_mpi.liveness import watchdog
 pytestmark = pytest.mark.mpi
 
 HANG_S = 5.0
-PLAY = ["--games_num", 2000, "--set", "iterations=1", "--max_steps", 20]
+PLAY = ["--num_games", 2000, "--set", "iterations=1", "--max_steps", 20]
 TRAIN = ["--set", "train.replay_ratio=40.0", "--set", "iterations=2"]
 
 

@@ -202,7 +202,7 @@ def test_weights_by_hand():
         "bottleneck": 136 + 4 * 584 + 144,
     }
     for kind, num in expected.items():
-        assert resnet.parameters_num(untrained(settings=settings(kind, blocks=1)).tower) == num
+        assert resnet.num_parameters(untrained(settings=settings(kind, blocks=1)).tower) == num
 
 
 # names
@@ -229,7 +229,7 @@ def test_a_block_of_ones_own(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     config = make_config(network={"blocks": 3, "channels": 8, "block": f"{tmp_path}/own.py:OneCell(factor=2.0)"})
     network = resnet.build(games.make("tictactoe"), config.network, 1)
-    assert [(block.factor, resnet.parameters_num(block)) for block in network.tower] == [(2, 72), (3, 72), (4, 72)]
+    assert [(block.factor, resnet.num_parameters(block)) for block in network.tower] == [(2, 72), (3, 72), (4, 72)]
 
 
 def test_names_and_arguments_are_refused_in_one_block():

@@ -42,7 +42,7 @@ def test_each_callback_hears_of_everything_until_it_fails(tmp_path, caplog):
     settings = make_config(selfplay={"parallel_games": 4}, search={"simulations": 5})
     record = play_games(Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 3), range(6), iteration=2)
     callbacks.games(record)
-    callbacks.iteration({"games_num": 6})
+    callbacks.iteration({"num_games": 6})
     callbacks.evaluation({"matches": {}})
     heard = registry.load(f"{tmp_path}/own.py")[0].Notes.heard
     assert [what for who, _, what, _ in heard if not who] == ["game"] * 6 + ["iteration", "evaluation"]

@@ -62,7 +62,7 @@ def test_mistakes_in_a_game_are_told_in_a_line(capsys, tmp_path, mistake, told):
 def test_random_positions_are_in_play():
     game = games.make("connect4")
     states, mean_plies = check_game.random_positions(game, np.random.default_rng(0))
-    assert not game.terminal(states)[0].any() and len(states) == mean_plies * check_game.GAMES_NUM
+    assert not game.terminal(states)[0].any() and len(states) == mean_plies * check_game.NUM_GAMES
     assert 15 < mean_plies < 30  # 21 to 22 on average
 
 
@@ -102,7 +102,7 @@ def test_a_draw_is_drawn_where_nobody_wins_and_a_result_that_never_comes_is_name
 def test_the_actions_of_random_games_lead_to_their_results():
     game = Ways(4, twice=True)
     played = check_game.played_games(game, np.random.default_rng(0))
-    assert len(played) == check_game.GAMES_NUM
+    assert len(played) == check_game.NUM_GAMES
     for actions, result in played:
         end = after(game, actions)[None]
         value = game.terminal(end)[1][0]

@@ -158,7 +158,7 @@ FOREIGN = {
     "unknown": '{"schema_version": 1, "iteration": 1, "evil": 2}',
     "text": '{"schema_version": 1, "iteration": "1"}',
     "negative": '{"schema_version": 1, "iteration": -1}',
-    "huge": '{"schema_version": 1, "positions_num": 1e300}',
+    "huge": '{"schema_version": 1, "num_positions": 1e300}',
     "nan": '{"schema_version": 1, "samples_due": NaN}',
     "deep": "[" * 100_000,
 }

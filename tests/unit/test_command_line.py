@@ -133,7 +133,7 @@ def test_all_unknown_options_are_told_at_once():
         (["--batch_size", "many"], "train.batch_size", '"many"', "from --batch_size"),
         (["--max_steps", "-5"], "train.max_steps", "-5", "from --max_steps"),
         (["--max_steps", "[]"], "train.max_steps", "[]", "from --max_steps"),
-        (["--games_num=1e3"], "selfplay.games_num", "1000.0", "from --games_num"),
+        (["--num_games=1e3"], "selfplay.num_games", "1000.0", "from --num_games"),
         (["--learning_rate", "nan"], "train.learning_rate", '"nan"', "from --learning_rate"),
         (["--learning_rate", "NaN"], "train.learning_rate", "NaN", "from --learning_rate"),
         (["--mixed_precision", "bf16"], "train.mixed_precision", '"bf16"', "from --mixed_precision"),
@@ -175,7 +175,7 @@ def test_help_has_every_option_and_exit_code():
         "2 usage or configuration",
         "70 internal error",
         "130 interrupted",
-        "batch_size and selfplay.games_num are totals over all ranks",
+        "batch_size and selfplay.num_games are totals over all ranks",
     ]:
         assert option in text
     assert text_of("-h") == text_of("--help", "--mode", "nonsense") == text_of("--help")

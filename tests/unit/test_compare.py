@@ -120,7 +120,7 @@ def measured(iteration, share):
         "simulations": 1e6,
         "complete": False,
         "matches": {"random": rating.summary(MatchResult((wins, 0, 10 - wins), (0, 0, 0)))},
-        "solver": {"overall": share, "where_moves_differ": None, "positions_num": 100},
+        "solver": {"overall": share, "where_moves_differ": None, "num_positions": 100},
     }
 
 
@@ -197,7 +197,7 @@ class FakeJobs:
     def __init__(self, where, folder):
         pass
 
-    def ranks_num(self):
+    def num_ranks(self):
         return 1
 
     def train(self, variant, run, seed, settings, least_s=0.0):
@@ -212,7 +212,7 @@ class FakeJobs:
         row = {
             "kind": "iteration",
             "iteration": 0,
-            "games_num": 5,
+            "num_games": 5,
             "simulations_per_s": 10,
             "play_s": 3,
             "meanwhile_simulations_per_s": 7,
@@ -224,7 +224,7 @@ class FakeJobs:
 
     def measure(self, variant, run):
         found = {
-            "games_num": 2,
+            "num_games": 2,
             "as_first": [0, 1, 0],
             "as_second": [0, 1, 0],
             "wins": 0,

@@ -99,7 +99,7 @@ def test_evaluation_lines_name_every_figure():
     bounded = match | {"elo": 235.4, "elo_low": 152.2, "elo_high": 319.0}
     open_ended = match | {"elo": None, "elo_low": None, "elo_high": None}
     solver = {
-        "positions_num": 4520,
+        "num_positions": 4520,
         "overall": 0.875,
         "random_overall": 0.5,
         "where_moves_differ": None,

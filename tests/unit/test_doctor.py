@@ -43,7 +43,7 @@ def rank(host="node1", **changes):
         "libraries": {name: {"version": "1.0", "import_s": 1.0} for name in facts.probe.LIBRARIES},
         "mpirun": {"path": "/venv/bin/mpirun", "version": OPEN_MPI},
         "cores": list(range(8)),
-        "cores_num": 8,
+        "num_cores": 8,
         "quotas": {},
         "load": 0.1,
         "memory": {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": None},
@@ -229,16 +229,16 @@ def test_devices_are_tables_and_broken_or_shared_ones_are_told():
 
 
 @pytest.mark.parametrize(
-    "cores, ranks_num, said",
+    "cores, num_ranks, said",
     [
         ({"cores": [3]}, 1, "may run on 1 of 8 cores"),
         ({"cores": [0, 1]}, 3, "fewer than ranks"),
         ({"quotas": {"a": 2.5}}, 3, "cgroup quota of 2.5, fewer than ranks"),
-        ({"cores_num": 2, "cores": [0, 1], "load": 5.0}, 1, "a load of 5.0 on 2 cores"),
+        ({"num_cores": 2, "cores": [0, 1], "load": 5.0}, 1, "a load of 5.0 on 2 cores"),
     ],
 )
-def test_cores_that_ranks_cannot_use_are_told(cores, ranks_num, said):
-    found = machine.cores([rank(**cores) for _ in range(ranks_num)])
+def test_cores_that_ranks_cannot_use_are_told(cores, num_ranks, said):
+    found = machine.cores([rank(**cores) for _ in range(num_ranks)])
     assert said in words(found, WARNING)
 
 
@@ -375,14 +375,14 @@ def settings(**overrides):
     return configuration.validate(
         {"game": "tictactoe"},
         "test",
-        {"iterations": 36, "selfplay.games_num": 90, "train.batch_size": 100, "train.replay_ratio": 2.0, **dotted},
+        {"iterations": 36, "selfplay.num_games": 90, "train.batch_size": 100, "train.replay_ratio": 2.0, **dotted},
     )
 
 
 def test_predictions_by_hand():
     # 9 games/s: 10 s of play; 90 games of 10 moves, twice each: 1,800 samples, 18 steps, 9 s.
     said = trial.predict(settings(), FIGURES)
-    assert said["games_per_s"] == 9 and said["play_s"] == 10 and said["train_s"] == 9 and said["steps_num"] == 18
+    assert said["games_per_s"] == 9 and said["play_s"] == 10 and said["train_s"] == 9 and said["num_steps"] == 18
     assert said["hours"] == pytest.approx(36 * 19 / 3600)
     # Even shares: two ranks of 3 games/s.
     assert trial.predict(settings(selfplay__deterministic=True), FIGURES)["play_s"] == 15
@@ -449,5 +449,5 @@ def test_reports_show_cures_and_give_one_verdict(capsys):
     report.add("Second", [Check("c", WARNING, "slow")], rate=3)
     report.finish()
     made = json.loads(capsys.readouterr().out)
-    assert made["would_start"] and made["warnings_num"] == 1 and made["rate"] == 3
+    assert made["would_start"] and made["num_warnings"] == 1 and made["rate"] == 3
     assert made["checks"] == [{"section": "Second", "name": "c", "level": "warning", "text": "slow", "cure": ""}]

@@ -43,9 +43,9 @@ def make(protocol, *words, game=TICTACTOE, **more):
     return OPPONENTS.make(f"{protocol}({arguments})", **offers)
 
 
-def play(engine, games_num=2, plies=0, other=None):
-    starts = openings(TICTACTOE, games_num // 2, plies, (1,))
-    return play_games(TICTACTOE, other or Scripted(True, []), engine, starts, np.arange(games_num))
+def play(engine, num_games=2, plies=0, other=None):
+    starts = openings(TICTACTOE, num_games // 2, plies, (1,))
+    return play_games(TICTACTOE, other or Scripted(True, []), engine, starts, np.arange(num_games))
 
 
 def words(moves):

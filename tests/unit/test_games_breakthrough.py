@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers import stones
-from referee import GAMES_NUM, agree, perft
+from referee import NUM_GAMES, agree, perft
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -36,7 +36,7 @@ def after(state, word):
     ],
 )
 def test_check_accepts_many_sizes(name):
-    assert games.check(games.make(name), games_num=16) == []
+    assert games.check(games.make(name), num_games=16) == []
 
 
 def test_the_number_of_games_is_as_known():
@@ -44,8 +44,8 @@ def test_the_number_of_games_is_as_known():
 
 
 @pytest.mark.parametrize("rows, columns", [(8, 8), (6, 6), (5, 4)])
-@GAMES_NUM
-def test_openspiel_agrees(rows, columns, games_num):
+@NUM_GAMES
+def test_openspiel_agrees(rows, columns, num_games):
     """There player 0 begins at the top, so that rows are numbered the other way round; captures end with a star."""
     name = f"breakthrough(rows={rows},columns={columns})"
     game, turned = games.make(name), {str(r): str(rows + 1 - r) for r in range(1, rows + 1)}
@@ -55,7 +55,7 @@ def test_openspiel_agrees(rows, columns, games_num):
         words = ["".join(turned.get(c, c) for c in game.action_to_text(state, action)) for action in actions]
         return [numbers.get(word, -1) for word in words]
 
-    agree(game, name, theirs, games_num)
+    agree(game, name, theirs, num_games)
 
 
 def test_the_start():

@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: g
 
 @BOTH
 def test_check_accepts_the_games(game):
-    assert games.check(game, games_num=32, seed=3) == []
+    assert games.check(game, num_games=32, seed=3) == []
 
 
 def _broken(base, **members):

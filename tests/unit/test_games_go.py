@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers import stones
-from referee import GAMES_NUM, agree
+from referee import NUM_GAMES, agree
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -42,7 +42,7 @@ def may(states, word):
 
 @pytest.mark.parametrize("name", ["go(size=1)", "go(size=2)", "go(size=5)", "go", "go(size=13,komi=7.5,max_plies=60)"])
 def test_check_accepts_many_sizes(name):
-    assert games.check(games.make(name), games_num=8) == []
+    assert games.check(games.make(name), num_games=8) == []
 
 
 def test_stones_without_liberties_are_taken_off_several_groups_at_once():
@@ -204,9 +204,9 @@ class Slow:
 def test_a_slow_implementation_agrees_and_superko_reaches_as_far_as_it_says():
     """On tiny boards positions come back all the time: those of the last 16 never, older ones at times."""
     rng, longer_cycles, by_superko = np.random.default_rng(0), 0, 0
-    for size, games_num in ((2, 24), (3, 12), (5, 3)):
+    for size, num_games in ((2, 24), (3, 12), (5, 3)):
         game = games.make(f"go(size={size},{LONG})")
-        for _ in range(games_num):
+        for _ in range(num_games):
             states, slow, passed = game.initial(1), Slow(size), False
             for _ in range(20 * size):
                 legal = np.flatnonzero(game.legal(states)[0, :-1])
@@ -226,8 +226,8 @@ def test_a_slow_implementation_agrees_and_superko_reaches_as_far_as_it_says():
 
 
 @pytest.mark.parametrize("size, komi", [(9, 7.0), (5, 0.5), (19, 7.5)])
-@GAMES_NUM
-def test_openspiel_agrees(size, komi, games_num):
+@NUM_GAMES
+def test_openspiel_agrees(size, komi, num_games):
     """There points are numbered from the bottom row, and who repeats a position draws: such moves are left out."""
     number = np.append(np.arange(size * size).reshape(size, size)[::-1].reshape(-1), size * size)
 
@@ -239,8 +239,8 @@ def test_openspiel_agrees(size, komi, games_num):
         return [a for a in other.legal_actions() if a not in repeats]
 
     game = games.make(f"go(size={size},komi={komi})")
-    games_num //= 16 if size == 19 else 1
-    agree(game, f"go(board_size={size},komi={komi})", theirs, games_num, legal_there=legal)
+    num_games //= 16 if size == 19 else 1
+    agree(game, f"go(board_size={size},komi={komi})", theirs, num_games, legal_there=legal)
 
 
 def test_names_and_what_is_refused():

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from referee import GAMES_NUM, agree, perft
+from referee import NUM_GAMES, agree, perft
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -22,7 +22,7 @@ def played(game, words):
 
 @pytest.mark.parametrize("name", ["hex(size=2)", "hex(size=3,swap=True)", "hex(size=5)", "hex", "hex(swap=True)"])
 def test_check_accepts_many_sizes(name):
-    assert games.check(games.make(name), games_num=8) == []
+    assert games.check(games.make(name), num_games=8) == []
 
 
 def test_a_chain_from_top_to_bottom_wins_for_who_began():
@@ -104,12 +104,12 @@ def test_winning_openings_of_four_by_four_are_the_short_diagonal():
     "name, theirs",
     [("hex(size=4)", "hex(board_size=4)"), ("hex", "hex"), ("hex(size=5,swap=True)", "hex(board_size=5,swap=true)")],
 )
-@GAMES_NUM
-def test_openspiel_agrees(name, theirs, games_num):
+@NUM_GAMES
+def test_openspiel_agrees(name, theirs, num_games):
     game = games.make(name)
     actions = np.tile(np.arange(game.num_actions), (2, 1))
     actions[:, : game.cells] = game.order
-    agree(game, theirs, lambda state, player, ours, other: actions[player, ours], games_num)
+    agree(game, theirs, lambda state, player, ours, other: actions[player, ours], num_games)
 
 
 def test_names_and_cells():

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from helpers import after
-from referee import GAMES_NUM, agree, perft, same
+from referee import NUM_GAMES, agree, perft, same
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -33,7 +33,7 @@ def lines(m, n, k):
 
 @pytest.mark.parametrize("name", ["gomoku", "mnk(m=5,n=4,k=3)", "mnk(m=4,n=4,k=4)", "mnk(m=7,n=9,k=4)"])
 def test_check_accepts_many_sizes(name):
-    assert games.check(games.make(name), games_num=8) == []
+    assert games.check(games.make(name), num_games=8) == []
 
 
 def test_of_all_sets_of_three_cells_just_the_lines_win():
@@ -73,9 +73,9 @@ def test_a_full_board_without_a_line_is_a_draw():
         *(2 * [name] for name in ("mnk(m=5,n=4,k=3)", "mnk(m=4,n=7,k=4)")),
     ],
 )
-@GAMES_NUM
-def test_openspiel_agrees(name, theirs, games_num):
-    agree(games.make(name), theirs, same, games_num)
+@NUM_GAMES
+def test_openspiel_agrees(name, theirs, num_games):
+    agree(games.make(name), theirs, same, num_games)
 
 
 def test_tictactoe_is_played_as_before():

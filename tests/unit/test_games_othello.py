@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers import after, stones
-from referee import GAMES_NUM, agree, perft, same
+from referee import NUM_GAMES, agree, perft, same
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -28,7 +28,7 @@ def played(game, words):
 
 @pytest.mark.parametrize("size", [4, 6, 8])
 def test_check_accepts_every_size(size):
-    assert games.check(games.make(f"othello(size={size})"), games_num=16) == []
+    assert games.check(games.make(f"othello(size={size})"), num_games=16) == []
 
 
 def test_the_number_of_games_is_as_known():
@@ -40,9 +40,9 @@ def test_the_number_of_longer_games_is_as_known():
     assert perft(OTHELLO, 9) == [*PERFT, 3005288]
 
 
-@GAMES_NUM
-def test_openspiel_agrees(games_num):
-    assert agree(OTHELLO, "othello", same, games_num) > 58
+@NUM_GAMES
+def test_openspiel_agrees(num_games):
+    assert agree(OTHELLO, "othello", same, num_games) > 58
 
 
 def test_the_start_and_the_first_move():

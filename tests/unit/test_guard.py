@@ -171,7 +171,7 @@ def test_a_guarded_game_stays_one_of_its_class():
     game = changed(key=mnk.Rules.key)
     assert isinstance(game, mnk.Rules) and type(game).__name__ == "Own" and type(game).__module__ == __name__
     assert guarded(game) is game and isinstance(game.untruncated(), type(game))
-    games.check(game, games_num=8)
+    games.check(game, num_games=8)
 
 
 def test_only_games_of_a_users_own_are_guarded(tmp_path):

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from az_mpi.core.problems import Refusal
 from az_mpi.network import engines
 from az_mpi.network.engines import int8
-from az_mpi.network.engines.engine import CALIBRATION_NUM
+from az_mpi.network.engines.engine import NUM_CALIBRATION
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 
 PLANES = CONNECT4.planes(int8.random_states(CONNECT4))
@@ -61,7 +61,7 @@ def test_a_quantised_convolution_is_what_one_computes_by_hand():
 
 def one_cell_engine(weights, bias):
     """Return an engine of Tiny, calibrated with planes whose maximum is 4."""
-    calibration = counted(*[4, 1, 0, 2] * (CALIBRATION_NUM // 4))
+    calibration = counted(*[4, 1, 0, 2] * (NUM_CALIBRATION // 4))
     one_cell = SimpleNamespace(planes_shape=(1, 1, 1), planes_dtype=np.dtype(np.uint8))
     return Int8Engine(Tiny(weights, bias), one_cell, 1, "fp32", calibration)
 
@@ -157,7 +157,7 @@ def test_either_error_above_its_bound_is_a_problem(kl, value_error, bad):
 def test_ranges_come_from_the_positions_that_were_given_last():
     """Positions of which none has a stone say too little of those that have some."""
     network, empty = trained(3), PLANES.copy()
-    empty[: int8.RANGES_NUM] = CONNECT4.planes(CONNECT4.initial(1))
+    empty[: int8.NUM_RANGES] = CONNECT4.planes(CONNECT4.initial(1))
     engine = Int8Engine(network, CONNECT4, 1, "fp32", PLANES)
     before = engine.figures
     engine.calibrate(empty)
@@ -218,4 +218,4 @@ def test_a_timing_tells_which_engine_is_faster():
         def evaluate(self, planes):
             engine.evaluate(planes), engine.evaluate(planes)
 
-    assert 1.3 < engines._gain(engine, Twice(), PLANES[: engines.TIMED_NUM]) < 3
+    assert 1.3 < engines._gain(engine, Twice(), PLANES[: engines.NUM_TIMED]) < 3

@@ -26,7 +26,7 @@ def test_what_was_under_way_is_completed_before_games_go_on_or_are_given_up(dete
     settings = make_config(search={"simulations": 6}, selfplay={"parallel_games": 4, "deterministic": deterministic})
 
     def begun(rank):
-        player = Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), rank, groups_num=2)
+        player = Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), rank, num_groups=2)
         player.start(player.free(), game_ids(2, 0, np.arange(4)), 2)
         return player
 

@@ -230,7 +230,7 @@ def test_a_match_of_two_networks(run, capsys, tmp_path):
         capsys, "match", "rollout", f"{run}@000002", "--games", 12, "--simulations", 40, "--json", "--games_file", file
     )
     result = json.loads(out)
-    assert status == 0 and result["games_num"] == result["wins"] + result["draws"] + result["losses"] == 12
+    assert status == 0 and result["num_games"] == result["wins"] + result["draws"] + result["losses"] == 12
     assert sum(result["as_first"]) == 6 and result["b"].endswith("@000002") and result["score"] > 0.5
     text = file.read_text()
     ends = re.findall(r'White "(.*)"]\n.*\n\[Result "(.*)"]', text)
@@ -249,8 +249,8 @@ def test_a_match_with_itself_and_its_table(run, capsys):
 
 def test_openings_that_repeat_are_told(capsys):
     """Tic-tac-toe has 9 openings of one move."""
-    for games_num, repeat in ((18, False), (20, True)):
-        words = ["match", "random", "random", "--game", "tictactoe", "--opening_plies", "1", "--games", str(games_num)]
+    for num_games, repeat in ((18, False), (20, True)):
+        words = ["match", "random", "random", "--game", "tictactoe", "--opening_plies", "1", "--games", str(num_games)]
         assert main(words) == 0
         assert ("there are 9 of 1 plies" in capsys.readouterr().err) == repeat
 
@@ -273,7 +273,7 @@ def test_a_sequential_test_stops_early(run, capsys):
         "--json",
     )
     result = json.loads(out)
-    assert status == 0 and result["sprt"]["accepted"] == "H1" and result["games_num"] < 400
+    assert status == 0 and result["sprt"]["accepted"] == "H1" and result["num_games"] < 400
     assert result["sprt"]["log_likelihood_ratio"] >= result["sprt"]["bound"]
 
 
@@ -313,7 +313,7 @@ def test_a_ladder_goes_on_where_it_ended(run, capsys, tmp_path):
         ("000003", "000005"),
         ("000001", "000005"),
     ]
-    assert before["ratings"][0]["elo"] == 0 and before["ratings"][1]["games_num"] == 8
+    assert before["ratings"][0]["elo"] == 0 and before["ratings"][1]["num_games"] == 8
     status, out = play(capsys, "ladder", run, "--games", 4, "--simulations", 8)
     after = json.loads(file.read_text())
     assert status == 0 and after["pairs"][:3] == before["pairs"] and len(after["pairs"]) == 3 + 3

@@ -58,7 +58,7 @@ def test_all_fitting_games_are_there():
     ],
 )
 def test_the_invariants_hold(name):
-    assert games.check(games.make(f"openspiel:{name}"), games_num=6) == []
+    assert games.check(games.make(f"openspiel:{name}"), num_games=6) == []
 
 
 def play(game, moves):

@@ -113,7 +113,7 @@ def test_what_a_move_puts_down_is_the_movers(name):
     """In random games; a quarter that turns in Pentago moves pieces of both."""
     game, rng = games.make(f"openspiel:{name}"), np.random.default_rng(1)
     state = game.initial(1)
-    board, put_num = game.board(state[0]), 0
+    board, num_put = game.board(state[0]), 0
     for _ in range(60):
         mover = int(game.to_play(state)[0])
         state = game.play(state, rng.choice(np.flatnonzero(game.legal(state)[0]), 1))
@@ -122,10 +122,10 @@ def test_what_a_move_puts_down_is_the_movers(name):
         assert ((board.players == NO_CELL) == (before.players == NO_CELL)).all()
         filled = board.filled_since(before)
         assert name == "pentago" or all(board.players[cell] in (mover, NOBODY) for cell in filled)
-        put_num += len(filled)
+        num_put += len(filled)
         if game.terminal(state)[0][0]:
             break
-    assert put_num >= (1 if name == "cursor_go" else 5)
+    assert num_put >= (1 if name == "cursor_go" else 5)
 
 
 def test_every_game_that_fits_has_a_board_or_is_known_to_be_a_text():

@@ -57,8 +57,8 @@ def test_ranks_that_each_see_their_own_gpu_all_train(monkeypatch):
     config = make_config("connect4", train={"ranks": "gpu"})
     for rank, (_, gpu) in enumerate(places):
         monkeypatch.setattr(placement, "gpu_of", lambda device, gpu=gpu: gpu)
-        world, trainers_num = place(config, Ranks(places, rank), "cuda:0")
-        assert world.came_first and trainers_num == 3
+        world, num_trainers = place(config, Ranks(places, rank), "cuda:0")
+        assert world.came_first and num_trainers == 3
 
 
 def test_place_puts_the_trainers_first():

@@ -178,13 +178,13 @@ def test_a_match_with_gnu_go_that_judges_every_move(run):
     with start(run, "--simulations", "30") as ours, Engine(*gnugo) as theirs:
         for command in ("boardsize 5", "komi 7"):
             assert ours.ask(command) == theirs.ask(command) == ""
-        moves_num = 0
+        num_moves = 0
         for game_index in range(4):
-            moves_num += len(play_match(ours, theirs, game_index, 49))
+            num_moves += len(play_match(ours, theirs, game_index, 49))
             for colour, symbol in (("black", "X"), ("white", "O")):
                 assert sorted(theirs.ask(f"list_stones {colour}").split()) == stones(ours.ask("showboard"), symbol)
             assert ours.ask("final_score")[:2] in ("B+", "W+", "0")
-        assert moves_num > 40
+        assert num_moves > 40
 
 
 @pytest.mark.skipif(not RHINO, reason="GRhino is not installed (apt install grhino)")

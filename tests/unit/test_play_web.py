@@ -328,7 +328,7 @@ def test_a_stored_game_is_shown_from_where_it_began(tmp_path):
         assert game.ask("humans", [0, 1]) is None and game.ask("open", str(rows["game"][0])) is None
         state = wait_for(game, lambda state: len(state["moves"]) == len(rows))
         assert state["text"] == rules.show(rows["state"][0]) and state["ply"] == 0 and state["to_play"] == 1
-        assert state["stored"]["before_num"] == 3
+        assert state["stored"]["num_before"] == 3
         for ply in range(len(rows)):
             assert game.ask("goto", ply) is None
             assert wait_for(game, lambda state, at=ply: state["ply"] == at)["text"] == rules.show(rows["state"][ply])

@@ -44,7 +44,7 @@ class InOrder:
 
 def held(replay):
     """Return the indices of the positions held, oldest first; their policies are theirs."""
-    batch = replay.sample(InOrder(replay.positions_num), replay.positions_num)
+    batch = replay.sample(InOrder(replay.num_positions), replay.num_positions)
     indices = np.rint(batch["value"] * 1000).astype(int).tolist()
     assert all((row == policy_of_number(k, replay.game)).all() for k, row in zip(indices, batch["policy"]))
     return indices
@@ -85,7 +85,7 @@ def test_samples_are_the_positions_of_the_record_in_order(record):
     assert len(to_samples(Record.empty(CONNECT4), CONNECT4, VALUE, models.Train(), 5).rows) == 0
     replay = Replay(CONNECT4, VALUE)
     replay.add(samples)
-    assert replay.positions_num == n and (replay.sample(InOrder(n), n)["policy"] == record.dense_policy(7)).all()
+    assert replay.num_positions == n and (replay.sample(InOrder(n), n)["policy"] == record.dense_policy(7)).all()
 
 
 def test_value_target_by_hand():
@@ -105,9 +105,9 @@ def test_forget_drops_what_is_older():
     replay.forget(7)
     assert held(replay) == [7, 9, 11]
     replay.forget(0)
-    assert replay.positions_num == 3
+    assert replay.num_positions == 3
     replay.forget(12)
-    assert replay.positions_num == 0
+    assert replay.num_positions == 0
     replay.add(numbered(13, 14))
     assert held(replay) == [13, 14]
 
@@ -143,7 +143,7 @@ def test_a_window_that_slides_holds_the_newest_rows_where_they_are():
             sizes.append(replay.num_bytes)
             if made % 7 == 0 or len(sizes) == 200:
                 assert held(replay) == list(range(max(0, made - size), made))
-        assert replay.positions_num == size and sizes[100] == sizes[-1]
+        assert replay.num_positions == size and sizes[100] == sizes[-1]
         assert max(peaks[100:]) < 600 * 100
         row_bytes = sample_dtype(TICTACTOE, VALUE).itemsize + 8 + 1.5 * POLICY.itemsize  # 1.5 entries each
         assert sizes[-1] < 1.15 * (size + 600) * row_bytes

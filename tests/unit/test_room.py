@@ -58,7 +58,7 @@ def test_the_folder_is_the_one_that_open_mpi_takes(variables, folder, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "free, ranks_num, lacks",
+    "free, num_ranks, lacks",
     [
         (0, 1, True),
         (32 * 1024, 2, True),
@@ -69,9 +69,9 @@ def test_the_folder_is_the_one_that_open_mpi_takes(variables, folder, monkeypatc
         (None, 64, False),
     ],
 )
-def test_more_ranks_need_more_room_for_temporary_files(facts, free, ranks_num, lacks):
+def test_more_ranks_need_more_room_for_temporary_files(facts, free, num_ranks, lacks):
     found = dataclasses.replace(facts, temporary_bytes=free, temporary_error="")
-    assert (room.lack_of_temporary(found, ranks_num) is not None) == lacks
+    assert (room.lack_of_temporary(found, num_ranks) is not None) == lacks
 
 
 def test_free_bytes_are_those_of_the_file_system(tmp_path):
@@ -82,7 +82,7 @@ def test_free_bytes_are_those_of_the_file_system(tmp_path):
 
 # Free MiB of /dev/shm, ranks -> the segments' MiB: None where Open MPI's own size fits, 0 where there are none.
 @pytest.mark.parametrize(
-    "free, ranks_num, size",
+    "free, num_ranks, size",
     [
         (64, 1, None),
         (1, 1, None),
@@ -97,13 +97,13 @@ def test_free_bytes_are_those_of_the_file_system(tmp_path):
         (1, 2, 0),
     ],
 )
-def test_segments_fit_into_dev_shm_with_one_to_spare(free, ranks_num, size):
-    environment = {"OMPI_COMM_WORLD_LOCAL_SIZE": str(ranks_num)}
+def test_segments_fit_into_dev_shm_with_one_to_spare(free, num_ranks, size):
+    environment = {"OMPI_COMM_WORLD_LOCAL_SIZE": str(num_ranks)}
     note = room.fit_into_shared_memory(free * MIB, environment)
     assert bool(note) == (size is not None)
     assert environment.get(room.SEGMENT) == (str(size * MIB) if size else None)
     assert environment.get(room.TRANSPORTS) == ("^ofi,sm" if size == 0 else None)
-    assert not size or (ranks_num + 1) * size <= free
+    assert not size or (num_ranks + 1) * size <= free
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def test_refusal_names_the_fixed_keys_alone(tmp_path):
     [
         {"iterations": 99},
         {"train": {"batch_size": 64, "learning_rate": 0.5, "ranks": 1}},
-        {"selfplay": {"games_num": 7, "parallel_games": 3}},
+        {"selfplay": {"num_games": 7, "parallel_games": 3}},
         {"evaluate": {"every": 1}, "checkpoint": {"every": 2, "keep": 9}, "report": {"tensorboard": False}},
     ],
 )
@@ -251,10 +251,10 @@ def test_a_change_is_compared_with_the_newest_attempt_not_the_first(tmp_path):
 
 def test_recorded_config_takes_overrides(tmp_path):
     prepare(tmp_path, make_config(), HOSTS, fresh=False)
-    found = recorded_config(tmp_path, {"evaluate.games_num": 8}, {"evaluate.games_num": "--set"})
-    assert found == make_config(evaluate={"games_num": 8})
-    with pytest.raises(ConfigError, match="evaluate.games_num"):
-        recorded_config(tmp_path, {"evaluate.games_num": 7}, {"evaluate.games_num": "--set"})
+    found = recorded_config(tmp_path, {"evaluate.num_games": 8}, {"evaluate.num_games": "--set"})
+    assert found == make_config(evaluate={"num_games": 8})
+    with pytest.raises(ConfigError, match="evaluate.num_games"):
+        recorded_config(tmp_path, {"evaluate.num_games": 7}, {"evaluate.num_games": "--set"})
 
 
 @pytest.mark.parametrize("content", [None, "", "{", '{"other": 1}'])
@@ -276,7 +276,7 @@ def test_a_folder_without_a_run_is_told(tmp_path, content):
         ),
         (["--mode", "eval"], "train one first: python run_dist.py --config_file configs/smoke.json --logdir "),
         (
-            ["--set", "game=hex(size=5)", "--games_num", "7"],
+            ["--set", "game=hex(size=5)", "--num_games", "7"],
             "a new run needs a configuration\n  give one: python run_dist.py "
             "--config_file configs/smoke.json --logdir ",
         ),

@@ -32,12 +32,12 @@ VALUES = {
     "iterations": 10,
     "progress": {"name": "self-play", "done": 30, "total": 120, "unit": "games"},
     "time_left_s": 125.0,
-    "games_num": 1500,
-    "positions_num": 32000,
+    "num_games": 1500,
+    "num_positions": 32000,
     "step": 410,
     "games_per_s": 12.5,
     "workers_active": 1,
-    "workers_num": 2,
+    "num_workers": 2,
     "model_sync_s": 0.04,
     "network_mb_per_min": 1.25,
     "staleness": 0.5,
@@ -49,7 +49,7 @@ VALUES = {
             "device": "cuda:0",
             "roles": "play, train",
             "state": "Active",
-            "games_num": 800,
+            "num_games": 800,
             "games_per_s": 12.5,
             "last_seen_s": 0.4,
         },
@@ -59,7 +59,7 @@ VALUES = {
             "device": "cpu",
             "roles": "play",
             "state": "Offline",
-            "games_num": 700,
+            "num_games": 700,
             "games_per_s": 0.0,
             "last_seen_s": 61.2,
         },
@@ -96,16 +96,16 @@ def test_the_text_by_hand():
 
 def test_where_the_ranks_have_other_games_than_the_run_the_text_says_what_each_counts():
     """Games of the iteration under way, and of earlier starts of the run, make the difference."""
-    text = status_text.render(VALUES | {"games_num": 300})
+    text = status_text.render(VALUES | {"num_games": 300})
     assert "Games of the ranks: 1,500 in all" in text and "complete iterations" in text
-    assert "Games of the ranks: 1,500 in all" in status_text.render(VALUES | {"games_num": None})
+    assert "Games of the ranks: 1,500 in all" in status_text.render(VALUES | {"num_games": None})
 
 
 def test_one_of_a_kind_is_told_in_the_singular():
-    text = status_text.render(VALUES | {"games_num": 1, "positions_num": 1, "step": 1})
+    text = status_text.render(VALUES | {"num_games": 1, "num_positions": 1, "step": 1})
     assert "; 1 game, 1 position, 1 step before it" in text
     assert "; - games, - positions, - steps before it" in status_text.render(
-        VALUES | {"games_num": None, "positions_num": None, "step": None}
+        VALUES | {"num_games": None, "num_positions": None, "step": None}
     )
 
 
@@ -221,8 +221,8 @@ class OneRank:
 
 
 def fake_run(learner=None):
-    progress = SimpleNamespace(iteration=0, step=0, games_num=0, positions_num=0)
-    playing, training = SimpleNamespace(player=SimpleNamespace(finished_num=0)), SimpleNamespace(learner=learner)
+    progress = SimpleNamespace(iteration=0, step=0, num_games=0, num_positions=0)
+    playing, training = SimpleNamespace(player=SimpleNamespace(num_finished=0)), SimpleNamespace(learner=learner)
     return SimpleNamespace(progress=progress, playing=playing, training=training, before_play=progress)
 
 
@@ -301,7 +301,7 @@ def test_silence_and_totals(root):
     root.beats = [Beat(content(staleness=1.0, sent=0), 0.2), Beat(content(staleness=2.0), 5.5), Beat(None, 9.0)]
     values = root._values()
     assert [row["state"] for row in values["ranks"]] == ["Active", "Offline", "Offline"]
-    assert (values["workers_active"], values["workers_num"], values["staleness"]) == (1, 3, 1.5)
+    assert (values["workers_active"], values["num_workers"], values["staleness"]) == (1, 3, 1.5)
     assert values["network_mb_per_min"] is None  # nothing counted
     root.now += 30
     root.beats = [Beat(content("Syncing", sent=2_000_000), 0.2), Beat(content(sent=1_000_000), 0.1), Beat(None, 39.0)]
@@ -317,7 +317,7 @@ def test_a_finished_run_shows_its_totals_and_its_mean_rate(root):
     root._values()
     root._job, root._run = "finished", fake_run()
     values = root._values()
-    assert [(row["state"], row["games_num"], row["games_per_s"]) for row in values["ranks"]] == [
+    assert [(row["state"], row["num_games"], row["games_per_s"]) for row in values["ranks"]] == [
         ("Finished", 10, 2.5),
         ("Finished", 30, 3.0),
         ("Finished", 0, 0.0),

@@ -16,7 +16,7 @@ from az_mpi.launch import hosts
 from az_mpi.plan import sizing, suggest
 
 ROOT = Path(__file__).parents[2]
-FEW, MANY = sizing.Rules(legal_num=6, ply_us=1, length=30), sizing.Rules(legal_num=250, ply_us=1, length=300)
+FEW, MANY = sizing.Rules(num_legal=6, ply_us=1, length=30), sizing.Rules(num_legal=250, ply_us=1, length=300)
 GIB = 2**30
 
 
@@ -74,7 +74,7 @@ def test_play_and_training_take_less_than_the_time_and_most_of_it(ranks, rules):
         config, measured = suggested(hours, rules, ranks)
         said = trial.predict(config, measured)
         assert 0.75 * hours < said["hours"] <= 0.9 * hours
-        assert config.selfplay.parallel_games * ranks <= max(config.selfplay.games_num, sizing.AT_ONCE_MIN * ranks)
+        assert config.selfplay.parallel_games * ranks <= max(config.selfplay.num_games, sizing.AT_ONCE_MIN * ranks)
         assert config.train.batch_size >= ranks
 
 
@@ -91,7 +91,7 @@ def test_counts_by_hand():
     assert sizing.lacks(data | {"network": {"blocks": 6, "channels": 96}}, measured, hours) == "positions"
     assert sizing.lacks(data, measured | {"mean_length": 400.0}, hours) == "games"  # 250 iterations of 200
     config = sizing.fill(data, measured, FEW, hours)
-    assert config["iterations"] == 250 and config["selfplay"]["games_num"] == 680  # 170,037 / 250
+    assert config["iterations"] == 250 and config["selfplay"]["num_games"] == 680  # 170,037 / 250
     assert config["replay"] == {"window_max": 272_000}  # 20 iterations of 680 games of 20 moves
 
 
@@ -108,9 +108,9 @@ def test_the_search_tries_every_move_and_the_opening_is_a_fifth_of_a_random_game
 
 def test_gpus_get_large_batches():
     data = sizing.first("connect4", FEW, (3, 32), 4, on_gpus=True)
-    assert data["selfplay"]["games_num"] == 8192 and data["train"]["batch_size"] == 1024
-    for games_num in (200, 20_000):
-        config = sizing.at_once(data | {"selfplay": {"games_num": games_num, "parallel_games": 0}}, 4)
+    assert data["selfplay"]["num_games"] == 8192 and data["train"]["batch_size"] == 1024
+    for num_games in (200, 20_000):
+        config = sizing.at_once(data | {"selfplay": {"num_games": num_games, "parallel_games": 0}}, 4)
         assert config["selfplay"]["parallel_games"] == 0  # the default, which is at least 256 on a GPU
 
 
@@ -167,7 +167,7 @@ def test_several_hosts_are_looked_at_unless_it_is_told_not_to(tmp_path, monkeypa
 @pytest.mark.parametrize("length, share", [(9, 0.8), (22, 0.8), (32, 0.5), (60, 0.5), (206, 0.5)])
 def test_the_root_value_counts_more_in_short_games_alone(length, share):
     """In Othello, of 32 and 60 plies, a share of 0.8 lost 17 of 20 games against 0.5 after equally many games."""
-    data = sizing.first("connect4", sizing.Rules(legal_num=6, ply_us=1, length=length), (3, 32), 1)
+    data = sizing.first("connect4", sizing.Rules(num_legal=6, ply_us=1, length=length), (3, 32), 1)
     assert data["train"]["root_value_share"] == share
     assert configuration.validate(data, "test").train.root_value_share == share
 
@@ -187,8 +187,8 @@ def test_the_root_value_counts_more_in_short_games_alone(length, share):
 def test_one_machine_is_started_by_mpirun_and_others_by_launch(monkeypatch, given, words):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     options = Namespace(**{"np": None, "hosts": None, "hostfile": None, "no_check": False} | given)
-    chosen, ranks_num = hosts.choose(hosts.listed(options), np=options.np)
-    assert " ".join(suggest._start(options, chosen, ranks_num)) == words
+    chosen, num_ranks = hosts.choose(hosts.listed(options), np=options.np)
+    assert " ".join(suggest._start(options, chosen, num_ranks)) == words
 
 
 @pytest.mark.process

@@ -289,7 +289,7 @@ class Meeting(Ssh):
     def __init__(self, folder):
         self.folder, self.away, self.told = folder, set(), []
 
-    def jobs_num(self):
+    def num_jobs(self):
         """Return how many jobs have begun."""
         path = self.folder / "lines"
         return len(path.read_text().splitlines()) if path.exists() else 0
@@ -308,7 +308,7 @@ def test_a_host_that_only_we_miss_is_left_out(launch, monkeypatch, first):
     """Also before the run has begun, and where mpirun does not end of itself."""
     monkeypatch.setattr(supervisor, "ENDS", ((0, signal.SIGTERM), (1, signal.SIGKILL)))
     transport = Meeting(launch.folder)
-    transport.happen = lambda names: transport.away.update("b" if transport.jobs_num() else "")
+    transport.happen = lambda names: transport.away.update("b" if transport.num_jobs() else "")
     assert launch([first, FINISHES], "a:1,b:1", transport=transport) == (0, [("a:1,b:1", 2), ("a:1", 1)])
 
 
@@ -318,7 +318,7 @@ def test_a_host_that_is_known_to_be_back_is_taken_in_unasked(launch, monkeypatch
     transport = Meeting(launch.folder)
 
     def happen(names):
-        transport.away = {"b"} if transport.jobs_num() == 1 else set() if names else transport.away
+        transport.away = {"b"} if transport.num_jobs() == 1 else set() if names else transport.away
 
     transport.happen = happen
     plan = [GOES_ON, GOES_ON, FINISHES]
@@ -337,7 +337,7 @@ def test_a_stop_from_elsewhere_between_two_jobs(launch, capfd):
     transport.happen = lambda names: transport.told.extend([signal.SIGUSR2] * (not names))
     with pytest.raises(SystemExit) as leaving:
         launch([{**RUNNING, "status": 137}] * 2, transport=transport)
-    assert leaving.value.code == 75 and transport.jobs_num() == 1
+    assert leaving.value.code == 75 and transport.num_jobs() == 1
     assert "stopping; the same command goes on" in capfd.readouterr().err
 
 

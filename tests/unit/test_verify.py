@@ -36,7 +36,7 @@ def whole(tmp_path_factory):
         record = record_of(range(20 * iteration, 20 * iteration + 20), iteration)
         segment.write(run / "games", iteration, GAME, record, {})
         counted = Progress(
-            iteration + 1, games_num=counted.games_num + 20, positions_num=counted.positions_num + len(record.positions)
+            iteration + 1, num_games=counted.num_games + 20, num_positions=counted.num_positions + len(record.positions)
         )
         tensors = {"weight": torch.arange(500.0) + iteration}
         checkpoint.save(run / "checkpoints", Checkpoint(counted, tensors, tensors), keep=3)
@@ -87,7 +87,7 @@ def test_a_whole_run_is_whole(run, capsys):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     status, values = told(run, capsys)
     assert status == 0 and values["whole"] and values["problems"] == values["notes"] == []
-    assert (values["checkpoints_num"], values["segments_num"], values["games_num"]) == (2, 2, 40)
+    assert (values["num_checkpoints"], values["num_segments"], values["num_games"]) == (2, 2, 40)
     assert __main__.main(["verify", str(run)]) == 0
     assert "2 checkpoints, 2 segments with 40 games" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
@@ -169,7 +169,7 @@ def test_a_segment_that_is_there_twice_is_kept_once(run, capsys):
     status, values = told(run, capsys)
     assert status == 1 and "20 of its 20 games are also in 000000-000.h5" in values["problems"][0]["problem"]
     status, values = told(run, capsys, "--repair")
-    assert status == 0 and values["games_num"] == 40 and (run / "games" / "000001-001.h5.damaged").exists()
+    assert status == 0 and values["num_games"] == 40 and (run / "games" / "000001-001.h5.damaged").exists()
 
 
 def test_links_are_made_anew(run, capsys):
@@ -292,7 +292,7 @@ def test_a_segment_of_a_stranger_is_at_worst_refused(whole, tmp_path):
         with pytest.raises(SegmentError, match="000001-000.h5"):
             segment.read(rewritten(change), GAME)
     with pytest.raises(SegmentError):
-        segment.read(rewritten(lambda file: file.attrs.update(games_num=3)), GAME)
+        segment.read(rewritten(lambda file: file.attrs.update(num_games=3)), GAME)
 
     def of_another(file, make):
         n, kind = len(file["games/length"]), file["games/length"].dtype

@@ -22,7 +22,7 @@ from az_mpi.player.network_paths import find_network
 from az_mpi.storage import checkpoint
 
 RUN = Path(__file__).parents[1] / "data/run_of_0823929"  # a real run of tic-tac-toe
-GAMES_NUM, SLACK = 40, 0.2  # of a match against random moves; four standard deviations of its score near 0.9
+NUM_GAMES, SLACK = 40, 0.2  # of a match against random moves; four standard deviations of its score near 0.9
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def check(path, world, simulations=10**6):
     evaluation = json.loads(said["evaluation"])
     settings = player.settings.model_copy(update={"simulations": min(evaluation["simulations"], simulations)})
     ours = SearchPlayer(player.evaluator, settings)
-    result = play_match(world, player.game, ours, RandomPlayer((1,)), GAMES_NUM, 2, (1,))
-    score = (result.wins + result.draws / 2) / GAMES_NUM
+    result = play_match(world, player.game, ours, RandomPlayer((1,)), NUM_GAMES, 2, (1,))
+    score = (result.wins + result.draws / 2) / NUM_GAMES
     assert score >= evaluation["matches"]["random"]["score"] - SLACK
 
 

@@ -17,7 +17,7 @@ from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16
 
 CONFIGURED = "as configured"
 AS_SET = f" ({CONFIGURED})"
-TIMED_NUM, TIMED_S, TURNS = 32, 0.1, (3, 20)  # positions a turn; seconds of all turns; turns, at least and at most
+NUM_TIMED, TIMED_S, TURNS = 32, 0.1, (3, 20)  # positions a turn; seconds of all turns; turns, at least and at most
 INT8_GAIN_MIN = 1.1  # of speed, for "auto" to choose int8: it takes new weights later and is less exact
 
 
@@ -72,7 +72,7 @@ def with_openvino(
     if precision == "auto" and timed and int8.has_int8():
         planes = int8.random_bits(game)
         in_int8 = Int8Engine(network, game, threads, rest, planes)
-        gain = _gain(in_int8, engine, planes[:TIMED_NUM])
+        gain = _gain(in_int8, engine, planes[:NUM_TIMED])
         if gain >= INT8_GAIN_MIN:
             return _chosen(in_int8, "int8", f" ({gain:.1f} times as fast as {rest} here)", reason)
         why += " (int8 is no faster here)"

@@ -12,10 +12,10 @@ from torch import fx
 
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_games
-from az_mpi.network.engines.engine import CALIBRATION_NUM
+from az_mpi.network.engines.engine import NUM_CALIBRATION
 from az_mpi.network.evaluators import searched
 
-RANGES_NUM = 64  # of the calibration positions give the ranges; the errors are measured on the others
+NUM_RANGES = 64  # of the calibration positions give the ranges; the errors are measured on the others
 RANDOM_GAMES = 32
 # Five times what was seen with weights in 127 steps. 5 x 64 for Connect Four after 1 to 8 iterations: KL 0.00001 to
 # 0.0001 and value error 0.002 to 0.006 in the mean over 2,000 positions; over the 32 that are measured at most 0.0009
@@ -39,17 +39,17 @@ def weight_steps() -> int:
 
 
 def random_bits(game: Game) -> np.ndarray:
-    """Return planes of random zeros and ones, [CALIBRATION_NUM, C, H, W], always the same: for an engine that is to be
+    """Return planes of random zeros and ones, [NUM_CALIBRATION, C, H, W], always the same: for an engine that is to be
     calibrated before it plays. They need none of the game's kernels, which are perhaps not compiled yet."""
-    bits = np.random.default_rng(0).integers(2, size=(CALIBRATION_NUM, *game.planes_shape))
+    bits = np.random.default_rng(0).integers(2, size=(NUM_CALIBRATION, *game.planes_shape))
     return bits.astype(game.planes_dtype)
 
 
 def random_states(game: Game) -> np.ndarray:
-    """Return positions of random games to calibrate with, [CALIBRATION_NUM, S], always the same."""
+    """Return positions of random games to calibrate with, [NUM_CALIBRATION, S], always the same."""
     rng = np.random.default_rng(0)
     states = np.concatenate([states for states, _ in random_games(game, RANDOM_GAMES, rng)])
-    return states[rng.integers(len(states), size=CALIBRATION_NUM)]
+    return states[rng.integers(len(states), size=NUM_CALIBRATION)]
 
 
 def convolutions(graph: fx.Graph, network: torch.nn.Module) -> dict[fx.Node, fx.Node]:
@@ -73,7 +73,7 @@ def _is_relu(node):
 
 
 class _Maxima(fx.Interpreter):
-    """Runs a graph and keeps the maximum of each of `nodes` over the first RANGES_NUM positions."""
+    """Runs a graph and keeps the maximum of each of `nodes` over the first NUM_RANGES positions."""
 
     def __init__(self, network: torch.nn.Module, graph: fx.Graph, nodes: set[fx.Node]):
         super().__init__(network, graph=graph)
@@ -82,7 +82,7 @@ class _Maxima(fx.Interpreter):
     def run_node(self, node):
         result = super().run_node(node)
         if node in self.maxima:
-            self.maxima[node] = result[:RANGES_NUM].amax()
+            self.maxima[node] = result[:NUM_RANGES].amax()
         return result
 
 
@@ -90,15 +90,15 @@ class _Maxima(fx.Interpreter):
 def measure(
     graph: fx.Graph, network: torch.nn.Module, planes: np.ndarray
 ) -> tuple[dict[fx.Node, float], dict[str, np.ndarray]]:
-    """Return ({node: its maximum in the first RANGES_NUM of planes}, the fp32 network's outputs for the other planes).
+    """Return ({node: its maximum in the first NUM_RANGES of planes}, the fp32 network's outputs for the other planes).
 
-    planes: [CALIBRATION_NUM, C, H, W]."""
+    planes: [NUM_CALIBRATION, C, H, W]."""
     example = next(network.parameters())
     interpreter = _Maxima(network, graph, set(convolutions(graph, network).values()))
     x = torch.from_numpy(planes).to(example.device, example.dtype, memory_format=torch.channels_last)
     outputs = interpreter.run(x)
     maxima = {node: maximum.item() or 1.0 for node, maximum in interpreter.maxima.items()}
-    return maxima, {name: output[RANGES_NUM:].cpu().numpy() for name, output in outputs.items()}
+    return maxima, {name: output[NUM_RANGES:].cpu().numpy() for name, output in outputs.items()}
 
 
 def quantised(weight: torch.Tensor, steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ class BoardGame {
   view(player, seen) { return seen; }
   // The network's input: own pieces, the other player's; games may add more.
   planes(state) {
-    const planes = new Float64Array(this.planes_num * this.size);
+    const planes = new Float64Array(this.num_planes * this.size);
     for (let seen = 0; seen < this.size; seen++) {
       const owner = state.cells[this.view(state.player, seen)];
       if (owner >= 0) planes[(owner === state.player ? 0 : this.size) + seen] = 1;
