@@ -90,8 +90,8 @@ def play_on(run: Run, games: quota.Quota, finished_before: int, shown: ProgressB
     player, counters, config = run.playing.player, run.report.counters, run.setup.config
     before = player.num_simulations
     with run.report.timers("play"), counters.playing(run.world):
-        attempt = 0 if config.selfplay.deterministic else run.attempt
-        total = games.play(player, run.control, attempt, finished_before, shown.update, config.exchange.every_s)
+        start = 0 if config.selfplay.deterministic else run.start
+        total = games.play(player, run.control, start, finished_before, shown.update, config.exchange.every_s)
     counters.num_played += player.num_simulations - before
     return total
 

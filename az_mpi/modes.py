@@ -52,8 +52,8 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
         nonlocal held
         check_room(setup, network, folder)
         check_network(arguments, config, network)
-        attempt, held = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
-        return attempt
+        start, held = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
+        return start
 
     try:
         run = assemble(config, world, folder, take, num_trainers, requests)
@@ -158,7 +158,7 @@ def selfplay(arguments: Arguments, config: Config, world: World, requests: Reque
 
 def _prepare(folder):
     """Make a run's folder for games, unless it is there; return the number of this call, which no other one has and
-    ids of games contain: training counts its attempts from 1, this mode from 0x800. Raises Refusal if nothing can be
+    ids of games contain: training counts its starts from 1, this mode from 0x800. Raises Refusal if nothing can be
     written."""
     run_folder.check_folders(folder.parent, (folder.name,))
     with run_folder.usable(folder.parent):

@@ -26,6 +26,7 @@ SHORTCUTS = {
     "--learning_rate": "train.learning_rate",
     "--mixed_precision": "train.mixed_precision",
 }
+EARLIER_SHORTCUTS = {"--games_num": "selfplay.num_games"}  # of versions before 1.0
 # Options without a value: (key, value).
 FLAGS = {"--train_distributed": ("train.ranks", "all"), "--train_distributed_native": ("train.ranks", "root_host")}
 DESCRIPTION = """\
@@ -137,6 +138,8 @@ def _parser():
         name = f"{{{','.join(KEYS[key].choices)}}}" if KEYS[key].choices else "VALUE"
         about = f"{key}: {KEYS[key].description}".replace("%", "%%")
         change.add_argument(option, type=json_or_word, action=_Set, const=key, metavar=name, help=about)
+    for option, key in EARLIER_SHORTCUTS.items():
+        change.add_argument(option, type=json_or_word, action=_Set, const=key, help=argparse.SUPPRESS)
     for option, (key, value) in FLAGS.items():
         change.add_argument(option, action=_Set, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
     tell = parser.add_argument_group("information, without a run")

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from az_mpi.config.schema import Config, flat
 from az_mpi.config.words import allowed, choices, registry_of
+from az_mpi.core.earlier_names import modern
 from az_mpi.core.problems import ConfigError, Problem, config_json, escape, nearest, read_text, show
 from az_mpi.core.registry import Registry, parse
 
@@ -125,6 +126,8 @@ OLD_KEYS = {"network.cache_entries": ("network.cache_bytes", lambda entries: 64 
 
 def _renamed(key, value):
     """Return a key and its value under the name that the key has now."""
+    section, dot, name = key.rpartition(".")
+    key = f"{section}{dot}{modern(name)}"
     new, convert = OLD_KEYS.get(key, (key, None))
     return new, convert(value) if convert and type(value) is int else value
 

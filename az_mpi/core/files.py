@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from az_mpi.core.earlier_names import modern_keys
+
 Result = TypeVar("Result")
 FULL = {errno.ENOSPC, errno.EDQUOT}  # no room, or this user may not have more
 # Errors of a file system that may pass by themselves: it is full, its server is away, a cable is out.
@@ -280,8 +282,9 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
 
 
 def read_json(path: str | Path, bytes_max: int = TEXT_BYTES_MAX) -> Any:
-    """Return the value of a JSON file. Raises ValueError if it is damaged; OSError, see `read`."""
-    return parse_json(read(path, bytes_max))
+    """Return the value of a JSON file, with today's names of keys. Raises ValueError if it is damaged; OSError, see
+    `read`."""
+    return parse_json(read(path, bytes_max), object_hook=modern_keys)
 
 
 def set_aside(path: Path) -> Path:

@@ -305,7 +305,7 @@ SOLVERS = Registry(
 SINKS = Registry(
     "report.sinks",
     "az_mpi.telemetry.sinks:Sink",
-    "folder attempt",
+    "folder start attempt",  # attempt: what versions before 1.0 called start
     {"jsonl": "az_mpi.telemetry.sinks:JsonLines", "tensorboard": "az_mpi.telemetry.sinks:TensorBoard"},
 )
 CALLBACKS = Registry("callbacks", "az_mpi.telemetry.callbacks:Callback", "folder rank game", {})

@@ -23,7 +23,7 @@ class Check(NamedTuple):
     cure: str = ""
 
 
-def attempt(act: Callable[..., Result], *arguments: Any) -> tuple[Result | None, str | None]:
+def tried(act: Callable[..., Result], *arguments: Any) -> tuple[Result | None, str | None]:
     """Return (the result of `act`, None), or (None, its exception as one line): a rank that fails must still take part
     in the next collective, by which all hear of it."""
     try:

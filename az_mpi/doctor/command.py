@@ -16,7 +16,7 @@ from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.printing import environment_rank, print_once
 from az_mpi.core.problems import Refusal, is_on_every_rank
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
-from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, in_words, ranks_in_words, tried
 from az_mpi.telemetry import console
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def examine(
 ) -> None:
     """Add every section to the report. Collective: all ranks' findings are collected before a check is made of them."""
     with job.watch("importing libraries on every rank", report.progress):
-        outcomes = world.collect(attempt(facts.gather, world.local_rank, world.is_root))
+        outcomes = world.collect(tried(facts.gather, world.local_rank, world.is_root))
     ranks = [outcome for outcome, _ in outcomes]
     if failed := [k for k, (_, error) in enumerate(outcomes) if error]:
         text = f"{ranks_in_words(failed)} cannot look at itself: {outcomes[failed[0]][1]}"
@@ -190,7 +190,7 @@ def same_run(world: "World", logdir: str, text: str) -> list[Check]:
         if run_folder.holds_run(logdir):
             run_folder.check(Path(logdir), configuration.loads(text), fresh=False)
 
-    _, error = world.share(attempt(look) if world.is_root else None)
+    _, error = world.share(tried(look) if world.is_root else None)
     return [Check("run", PROBLEM, error, "another --logdir")] if error else []
 
 
@@ -205,7 +205,7 @@ def try_run(
 
         return trial, configuration.loads(text)
 
-    prepared, error = attempt(prepare)
+    prepared, error = tried(prepare)
     errors = world.collect(error)
     if broken := [rank for rank, error in enumerate(errors) if error]:
         words = f"the program cannot be loaded on {ranks_in_words(broken)}: {errors[broken[0]]}"

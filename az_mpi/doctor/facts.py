@@ -12,7 +12,7 @@ from typing import Any
 from az_mpi.core import kernel_cache
 from az_mpi.core.host_facts import HostFacts, cgroup_folders, cpu_quotas
 from az_mpi.doctor import probe
-from az_mpi.doctor.checks import attempt
+from az_mpi.doctor.checks import tried
 
 PROBE_S, TOOL_S = 300, 20  # limits: of imports from a slow file system; of a launcher's --version
 THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY")
@@ -24,7 +24,7 @@ def gather(local_rank: int, with_mpirun: bool) -> dict[str, Any]:
     the mpirun on PATH, which one rank does for all."""
     load = os.getloadavg()[0]  # before the doctor's own work counts
     libraries = import_libraries(local_rank)
-    after_start, error = attempt(probe.mpi) if "error" not in libraries["mpi4py"] else (None, None)
+    after_start, error = tried(probe.mpi) if "error" not in libraries["mpi4py"] else (None, None)
     if error:
         libraries["mpi4py"]["error"] = error
     elif after_start:
@@ -63,7 +63,7 @@ def import_libraries(local_rank: int) -> dict[str, dict[str, Any]]:
     found = dict.fromkeys(probe.LIBRARIES)
     # Other lines were printed by libraries.
     for line in output.splitlines():
-        row, _ = attempt(json.loads, line)
+        row, _ = tried(json.loads, line)
         if isinstance(row, dict) and row.get("name") in found:
             found[row["name"]] = row.get("facts", {"error": f"importing it ended the interpreter: {end}"})
     return {name: facts or {"error": f"not tried: the interpreter had ended ({end})"} for name, facts in found.items()}
@@ -107,7 +107,7 @@ def memory_limit(**places: str) -> int | None:
 
 def memory() -> dict[str, int | None]:
     """Return the bytes of memory of this host, those free for programs, and the limit of this process's cgroups."""
-    text, _ = attempt(Path("/proc/meminfo").read_text)
+    text, _ = tried(Path("/proc/meminfo").read_text)
     values = dict(re.findall(r"^(\w+):\s+(\d+) kB", text or "", re.MULTILINE))
     return {
         "total_bytes": int(values.get("MemTotal", 0)) * 1024,
@@ -122,5 +122,5 @@ def room(memory: dict[str, int | None]) -> int:
 
 
 def _words(path):
-    text, _ = attempt(path.read_text)
+    text, _ = tried(path.read_text)
     return (text or "").split()

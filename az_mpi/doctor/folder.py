@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from az_mpi.core.files import whole_file
-from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, attempt, ranks_in_words
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, ranks_in_words, tried
 from az_mpi.doctor.scratch import removed_at_end
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ LEAST_FREE_BYTES, SLOW_MB_PER_S = 1024 * MIB, 5.0
 def examine(world: "World", logdir: str | Path) -> tuple[list[Check], dict[str, Any]]:
     """Return (checks, figures). Collective."""
     logdir = Path(logdir).absolute()
-    made, error = world.share(attempt(make, logdir) if world.is_root else None)
+    made, error = world.share(tried(make, logdir) if world.is_root else None)
     if error:
         return [
             Check(
@@ -63,11 +63,11 @@ def make(logdir: Path) -> tuple[str, list[str]]:
 
 def _examine(world, logdir, folder):
     place, error = world.share(
-        attempt(lambda: [mount_of(logdir.resolve()), shutil.disk_usage(logdir).free]) if world.is_root else None
+        tried(lambda: [mount_of(logdir.resolve()), shutil.disk_usage(logdir).free]) if world.is_root else None
     )
     found = [_kind(*place) if place else Check("space", WARNING, f"its file system cannot be told: {error}")]
-    _, unseen = attempt(wait_for, folder.exists)
-    _, failed = (None, None) if unseen else attempt(write_twice, folder, world.rank)
+    _, unseen = tried(wait_for, folder.exists)
+    _, failed = (None, None) if unseen else tried(write_twice, folder, world.rank)
     everyone = world.collect([unseen, failed])
     if blind := [rank for rank, (unseen, _) in enumerate(everyone) if unseen]:
         return [
@@ -137,9 +137,9 @@ def _visible(world, folder, logdir):
     """Check whether every rank can read the files of all others, and how long that takes."""
 
     def read(rank):
-        return attempt((folder / f"rank-{rank}").read_text)[0] == str(rank)
+        return tried((folder / f"rank-{rank}").read_text)[0] == str(rank)
 
-    waited, error = attempt(wait_for, lambda: all(read(rank) for rank in range(world.size)))
+    waited, error = tried(wait_for, lambda: all(read(rank) for rank in range(world.size)))
     missing = [rank for rank in range(world.size) if not read(rank)] if error else []
     everyone = world.collect([missing, waited])
     if blind := [rank for rank, (missing, _) in enumerate(everyone) if missing]:
@@ -163,7 +163,7 @@ def _speed(world, folder):
     """Measure MB/s while all ranks write a file durably, and while each reads that of the next rank."""
     wanted = max(MIB, min(BULK_BYTES, BULK_ALL_BYTES // world.size))
     world.barrier()
-    written, error = attempt(_write, folder / f"bulk-{world.rank}", wanted)
+    written, error = tried(_write, folder / f"bulk-{world.rank}", wanted)
     writes = world.collect([written, error])
     failed = [rank for rank, (_, error) in enumerate(writes) if error]
     if failed:
@@ -176,7 +176,7 @@ def _speed(world, folder):
             )
         ], {}
     other = (world.rank + 1) % world.size
-    reads = world.collect(attempt(_read, folder / f"bulk-{other}"))
+    reads = world.collect(tried(_read, folder / f"bulk-{other}"))
     failed = [rank for rank, (_, error) in enumerate(reads) if error]
     if failed:
         return [

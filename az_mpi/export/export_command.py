@@ -108,7 +108,7 @@ def zoo(found: "TrainedNetwork") -> bytes:
         raise Refusal("this network is not in a run's folder, which says how it was trained\n  name a run")
     data = run_data.load(found.run)
     hours = sum(map(sum, data.phase_seconds().values())) / 3600
-    start, evaluation = data.attempts[-1], data.evaluations[-1] if data.evaluations else {}
+    start, evaluation = data.starts[-1], data.evaluations[-1] if data.evaluations else {}
     rows = {
         "commit": start["git_commit"],
         "hours": round(hours, 4),

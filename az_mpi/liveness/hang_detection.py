@@ -190,7 +190,7 @@ class FolderProbe:
         self._closed = True
         self._wanted.set()
 
-    def attempt(self) -> None:
+    def try_once(self) -> None:
         """Try once."""
         begun = self._clock()
         try:
@@ -205,5 +205,5 @@ class FolderProbe:
 
     def _run(self):
         while self._wanted.wait() and not self._closed:
-            self.attempt()
+            self.try_once()
             time.sleep(self._every_s)

@@ -89,7 +89,7 @@ def make_game(run: Path, checkpoint: str, simulations: int) -> "WebGame":
 def page_with(back_end: Path) -> str:
     """Return the page with a script that plays the game: it defines `ask` and calls `show`, see served.js."""
     script = back_end.read_text(encoding="utf-8")
-    return (HERE / "page.html").read_text(encoding="utf-8").replace("/*BACK END*/", script)
+    return (HERE / "web_client.html").read_text(encoding="utf-8").replace("/*BACK END*/", script)
 
 
 class Server(http.server.ThreadingHTTPServer):

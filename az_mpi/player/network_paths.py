@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from az_mpi.core import files
+from az_mpi.core.earlier_names import starts_folder
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.core.registry import parse
 from az_mpi.storage import checkpoint_names
@@ -48,7 +49,7 @@ def run_above(path: Path) -> Path | None:
     for folder in (path, *path.absolute().parents):
         # config.json alone may be another program's.
         described = (folder / "config.json").is_file() and (folder / "checkpoints").is_dir()
-        if described or (folder / "attempts").is_dir():
+        if described or starts_folder(folder).is_dir():
             return folder
     return None
 
@@ -78,7 +79,7 @@ def game_named(path: Path) -> str:
     run = run_of(path)
     if path == run and not checkpoint_names.find(run / "checkpoints"):
         raise none_whole(run)
-    for file in (run / "config.json", *sorted((run / "attempts").glob("*.json"))):
+    for file in (run / "config.json", *sorted(starts_folder(run).glob("*.json"))):
         try:
             game = files.read_json(file)["config"]["game"]
             parse(game)

@@ -81,9 +81,9 @@ def render(data: run_data.RunData, complete: bool = False) -> str:
         _games(data),
         _configuration(data),
         _iterations(data),
-        _attempts(data),
+        _starts(data),
     ]
-    return document(name, "\n".join(sections), data.attempts[-1]["az_mpi"])
+    return document(name, "\n".join(sections), data.starts[-1]["az_mpi"])
 
 
 def document(title: str, content: str, version: str) -> str:
@@ -98,7 +98,7 @@ def document(title: str, content: str, version: str) -> str:
 
 
 def _head(data, name, complete):
-    hosts = data.attempts[-1]["hosts"]
+    hosts = data.starts[-1]["hosts"]
     spent = sum(map(sum, data.phase_seconds().values()))
     last = _last(data)
     done, total = last.get("iteration", 0), data.config["iterations"]
@@ -113,9 +113,9 @@ def _head(data, name, complete):
     ]
     tiles = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for label, value in cards)
     places = f"{counted(len(hosts), 'rank')} on {counted(len(set(hosts)), 'host')}"
-    attempts = counted(len(data.attempts), "attempt")
+    starts = counted(len(data.starts), "start")
     return (
-        f"<header><h1>{name}</h1><p>{escape(parse(data.config['game']).short())}, {places}, {attempts}; "
+        f"<header><h1>{name}</h1><p>{escape(parse(data.config['game']).short())}, {places}, {starts}; "
         f'{"complete" if complete else "not complete"}</p></header>\n<dl class="cards">{tiles}</dl>'
     )
 
@@ -187,7 +187,7 @@ def _charts(data):
         chart.stacked("Time by phase", "iteration", "seconds", x, data.phase_seconds(), loop_marks),
         chart.lines("Idle: time in which ranks wait for others", "iteration", "% of the iteration", idle, loop_marks),
     ]
-    notes = ["A dashed line is where an attempt began."] * (len(data.attempts) > 1)
+    notes = ["A dashed line is where a start began."] * (len(data.starts) > 1)
     if any(None in one.y for one in elo):
         notes.append("Elo is infinite, and is left out, where one side won every game.")
     note = f"<p>{' '.join(notes)}</p>" if notes else ""
@@ -246,7 +246,7 @@ def _ranks(data):
         table = f"<details><summary>All {len(rows)} ranks</summary>{table}</details>"
     elif by_host:
         table = f"<h3>By rank</h3>{table}"
-    return f"<h2>Ranks and hosts of attempt {data.attempts[-1]['number']}</h2>{by_host}{table}"
+    return f"<h2>Ranks and hosts of start {data.starts[-1]['number']}</h2>{by_host}{table}"
 
 
 def _hosts(rows):
@@ -321,7 +321,7 @@ def _iterations(data):
     )
 
 
-def _attempts(data):
+def _starts(data):
     body = [
         (
             a["number"],
@@ -333,10 +333,10 @@ def _attempts(data):
             a["python"],
             a["packages"].get("torch") or "-",
         )
-        for a in data.attempts
+        for a in data.starts
     ]
-    head = ("attempt", "started", "ranks", "hosts", "commit", "az_mpi", "Python", "torch")
-    return "<h2>Attempts</h2>" + html_table(head, body)
+    head = ("start", "started", "ranks", "hosts", "commit", "az_mpi", "Python", "torch")
+    return "<h2>Starts</h2>" + html_table(head, body)
 
 
 def _last(data):

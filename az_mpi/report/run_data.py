@@ -15,7 +15,7 @@ from az_mpi.telemetry.summary import loss_names
 
 class RunData(NamedTuple):
     """config: {dotted key: value}. train, iterations, evaluations: records of metrics.jsonl, in order; if an iteration
-    was done twice, the newer one. attempts: the content of attempts/NNN.json, with "number". status, ladder:
+    was done twice, the newer one. starts: the content of starts/NNN.json, with "number". status, ladder:
     status.json and ladder.json, or {}.
     """
 
@@ -24,7 +24,7 @@ class RunData(NamedTuple):
     train: list[dict[str, Any]]
     iterations: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
-    attempts: list[dict[str, Any]]
+    starts: list[dict[str, Any]]
     status: dict[str, Any]
     ladder: dict[str, Any]
 
@@ -86,19 +86,19 @@ class RunData(NamedTuple):
     def marks(self, records: list[dict[str, Any]], key: str) -> list[tuple[float, str]]:
         """Return (place, text) for every start but the first. place: between the records before and after it."""
         found = []
-        for attempt in self.attempts[1:]:
-            began = datetime.strptime(attempt["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
+        for start in self.starts[1:]:
+            began = datetime.strptime(start["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
             pair = [(a[key], b[key]) for a, b in zip(records, records[1:]) if a["time"] < began <= b["time"]]
-            found += [(sum(places) / 2, f"attempt {attempt['number']}") for places in pair]
+            found += [(sum(places) / 2, f"start {start['number']}") for places in pair]
         return found
 
     def ranks(self) -> list[dict[str, Any]]:
-        """Return a dict for each rank of the newest attempt: rank, host, device, roles, num_games, num_positions and
+        """Return a dict for each rank of the newest start: rank, host, device, roles, num_games, num_positions and
         games_per_s: its games per second of playing; None if it did not play, or if an old run does not tell."""
-        hosts = self.attempts[-1]["hosts"]
-        began = datetime.strptime(self.attempts[-1]["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
+        hosts = self.starts[-1]["hosts"]
+        began = datetime.strptime(self.starts[-1]["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
         records = [r for r in self.iterations if r["time"] >= began and len(r["games_by_rank"]) == len(hosts)]
-        known = self.status.get("ranks", []) if self.status.get("attempt") == self.attempts[-1]["number"] else []
+        known = self.status.get("ranks", []) if self.status.get("start") == self.starts[-1]["number"] else []
         rows = []
         for rank, host in enumerate(hosts):
             about = known[rank] if rank < len(known) else {}
@@ -114,17 +114,17 @@ class RunData(NamedTuple):
 def load(folder: str | Path) -> RunData:
     """Return the RunData of a run's folder. Raises Refusal where there is no run."""
     folder = Path(folder)
-    attempts = [
-        _read(path, run_folder.description) | {"number": int(path.stem)} for path in _read(folder, run_folder.attempts)
+    starts = [
+        _read(path, run_folder.description) | {"number": int(path.stem)} for path in _read(folder, run_folder.starts)
     ]
-    if not attempts:
+    if not starts:
         raise Refusal(
-            f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no attempts/NNN.json)\n"
+            f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no starts/NNN.json)\n"
             "  name the folder of a run (--logdir of run_dist.py)"
         )
-    newest = attempts[-1]
+    newest = starts[-1]
     config = configuration.flat(
-        configuration.validate(newest["config"], f"attempts/{newest['number']}", plugin_sources.kept(folder, newest))
+        configuration.validate(newest["config"], f"starts/{newest['number']}", plugin_sources.kept(folder, newest))
     )
     file = folder / "metrics.jsonl"
     records = _read(file, metrics.read) if file.exists() else []
@@ -135,7 +135,7 @@ def load(folder: str | Path) -> RunData:
     status, ladder = (
         _read(path, _object) if path.exists() else {} for path in (folder / "status.json", folder / "ladder.json")
     )
-    return RunData(folder, config, train, iterations, evaluations, attempts, status, ladder)
+    return RunData(folder, config, train, iterations, evaluations, starts, status, ladder)
 
 
 def _object(path):

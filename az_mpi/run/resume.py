@@ -64,7 +64,7 @@ def resume(run: Run) -> None:
     weights.broadcast_weights(run)  # after the window is there: engines may measure ranges on its positions
     archive.renew(run)
     leave_if_unwritable(run)
-    run.report.say("resumed after %s (attempt %d)", run.how_far(), run.attempt)
+    run.report.say("resumed after %s (start %d)", run.how_far(), run.start)
     if run.world.is_root and run.progress.unfinished_games:
         run.report.say(
             "  lost: %s under way when this checkpoint was written, and what was played after it and not yet stored",

@@ -53,16 +53,16 @@ def assemble(
     requests = requests or Requests()
     setup, network, playing = prepare_play(config, world, folder)
     backend = make_backend(config, world, setup.device, num_trainers)
-    attempt = prepare and world.from_root(lambda: prepare(setup, network))
+    start = prepare and world.from_root(lambda: prepare(setup, network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
     files = RunFiles(folder, setup.game, config.storage.give_up_s)
     writes = world.is_root and prepare is not None
     if writes:
         files.open_writer(requests)
-    metrics = Metrics(folder, attempt, config.report, shown=writes)
-    report = make_report(setup, world, attempt, logger, metrics, files.writer)
+    metrics = Metrics(folder, start, config.report, shown=writes)
+    report = make_report(setup, world, start, logger, metrics, files.writer)
     training = Training.make(setup, world, backend, num_trainers, network)
-    run = Run(setup, playing, files, world, attempt, training, ControlChannel(world, requests), report)
+    run = Run(setup, playing, files, world, start, training, ControlChannel(world, requests), report)
     _say_start(run)
     return run
 
@@ -162,12 +162,12 @@ def make_backend(config: Config, world: World, device: str, num_trainers: int) -
 
 
 def make_report(
-    setup: Setup, world: World, attempt: int | None, logger: Logger, metrics: Metrics, writer: Writer | None
+    setup: Setup, world: World, start: int | None, logger: Logger, metrics: Metrics, writer: Writer | None
 ) -> Report:
     """Return this rank's `Report`; it starts the heartbeats unless the run is only looked at. Collective."""
-    status = Status(world, setup.folder, setup.config, attempt, logger, writer)
+    status = Status(world, setup.folder, setup.config, start, logger, writer)
     monitor = None
-    if attempt is not None:
+    if start is not None:
         monitor = Monitor(
             world,
             setup.folder,

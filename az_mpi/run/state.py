@@ -154,7 +154,7 @@ class Run:
     files: RunFiles
     # Made again for the ranks that are left:
     world: World
-    attempt: int | None  # the number of this start; None for a run that is only looked at
+    start: int | None  # the number of this start; None for a run that is only looked at
     training: Training
     control: ControlChannel
     report: Report

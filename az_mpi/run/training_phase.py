@@ -71,7 +71,7 @@ def _play_meanwhile(run):
     before = player.num_simulations
     run.report.status.enter("play")
     with counters.playing(run.world):
-        quota.play_meanwhile(player, run.control, run.progress.iteration, run.attempt, run.training.num_trainers)
+        quota.play_meanwhile(player, run.control, run.progress.iteration, run.start, run.training.num_trainers)
     counters.num_meanwhile += player.num_simulations - before
 
 

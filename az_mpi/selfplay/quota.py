@@ -52,7 +52,7 @@ class Quota:
         self,
         player: Player,
         control: ControlChannel,
-        attempt: int,
+        start: int,
         finished_before: int,
         on_progress: Callable[[int, int], object],
         every_s: float,
@@ -60,11 +60,11 @@ class Quota:
         """Play until the quota is reached, an exchange is due or a rank has a request; return the total that says so,
         or None if no game is missing. The arguments are those of `play_until`."""
         if self._settings.deterministic:
-            return play_share(player, control, self._iteration, attempt, self._missing, self._weights, on_progress)
+            return play_share(player, control, self._iteration, start, self._missing, self._weights, on_progress)
         if self._num_missing <= 0:
             return None
         return play_until(
-            player, control, self._iteration, attempt, finished_before, self._num_missing, on_progress, every_s
+            player, control, self._iteration, start, finished_before, self._num_missing, on_progress, every_s
         )
 
     def reached(self, total: Total | None) -> bool:
@@ -77,14 +77,14 @@ def play_share(
     player: Player,
     control: ControlChannel,
     iteration: int,
-    attempt: int,
+    start: int,
     missing: np.ndarray,
     weights: Sequence[float],
     on_progress: Callable[[int, int], object],
 ) -> Total:
     """Play exactly the games with the indices `missing`, int64 [n], the same on every rank; each rank plays its share.
 
-    Each game is seeded by its id and played to its end, so the games do not depend on the number of ranks. attempt: see
+    Each game is seeded by its id and played to its end, so the games do not depend on the number of ranks. start: see
     `game_ids`. weights: of every rank, see `shares`. on_progress(finished, total): of this rank.
     """
     rank = control.world.rank
@@ -101,7 +101,7 @@ def play_share(
     while begun < len(mine) or player.live.any():
         slots = player.free()[: len(mine) - begun]
         if len(slots):
-            player.start(slots, game_ids(iteration, attempt, mine[begun : begun + len(slots)]), iteration)
+            player.start(slots, game_ids(iteration, start, mine[begun : begun + len(slots)]), iteration)
             begun += len(slots)
         player.step()
         watchdog.step()
@@ -120,7 +120,7 @@ def play_until(
     player: Player,
     control: ControlChannel,
     iteration: int,
-    attempt: int,
+    start: int,
     finished_before: int,
     num_games: int,
     on_progress: Callable[[int, int], object],
@@ -138,7 +138,7 @@ def play_until(
     player.allow(player.num_finished)  # until the first sum says how many games are missing
     begun = time.monotonic()
     while True:
-        _begin_games(player, control.world, iteration, attempt)
+        _begin_games(player, control.world, iteration, start)
         player.step()
         watchdog.step()
         late = control.world.is_root and bool(every_s) and time.monotonic() - begun >= every_s
@@ -155,11 +155,11 @@ def play_until(
 
 
 @watchdog.steps()
-def play_meanwhile(player: Player, control: ControlChannel, iteration: int, attempt: int, num_others: int) -> Total:
+def play_meanwhile(player: Player, control: ControlChannel, iteration: int, start: int, num_others: int) -> Total:
     """Play while `num_others` other ranks do something else, until all of them say that they are done."""
     player.allow()
     while True:
-        _begin_games(player, control.world, iteration, attempt)
+        _begin_games(player, control.world, iteration, start)
         player.step()
         watchdog.step()
         total = control.poll()
@@ -168,11 +168,11 @@ def play_meanwhile(player: Player, control: ControlChannel, iteration: int, atte
             return total
 
 
-def _begin_games(player, world, iteration, attempt):
+def _begin_games(player, world, iteration, start):
     """Begin a game in each free slot. Indices go on through all calls for one iteration, so that ids are unique."""
     slots = player.free()
     if len(slots):
         first = player.begun.get(iteration, 0)
         indices = (first + np.arange(len(slots))) * world.size + world.rank
-        player.start(slots, game_ids(iteration, attempt, indices), iteration)
+        player.start(slots, game_ids(iteration, start, indices), iteration)
         player.begun = {iteration: first + len(slots)}

@@ -132,10 +132,10 @@ def sparse_policy(policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.bincount(rows, minlength=len(policy)), entries
 
 
-def game_ids(iteration: int, attempt: int, indices: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return ids that are unique in the run, uint64 [n]: 24 bits iteration, 12 bits attempt, 28 bits index.
+def game_ids(iteration: int, start: int, indices: np.ndarray | Sequence[int]) -> np.ndarray:
+    """Return ids that are unique in the run, uint64 [n]: 24 bits iteration, 12 bits start, 28 bits index.
 
-    indices: of the games in the iteration, int [n]. attempt: the number of this start of the run; 0 for deterministic
+    indices: of the games in the iteration, int [n]. start: the number of this start of the run; 0 for deterministic
     games, which are the same in each start, so that one that is played twice has one id.
     """
-    return np.asarray(indices, np.uint64) | np.uint64(iteration << 40 | (attempt & 0xFFF) << 28)
+    return np.asarray(indices, np.uint64) | np.uint64(iteration << 40 | (start & 0xFFF) << 28)

@@ -21,6 +21,7 @@ from safetensors.numpy import save as save_bytes
 from safetensors.torch import load as load_bytes
 
 from az_mpi.core import files
+from az_mpi.core.earlier_names import modern_keys
 from az_mpi.core.files import create, remove_folder, sync, whole_folder
 from az_mpi.core.problems import Refusal
 from az_mpi.storage.checkpoint_names import find
@@ -181,7 +182,7 @@ def read(path: Path) -> Checkpoint:
         if sums.get(name) != hashlib.sha256(content).hexdigest():
             raise ValueError(f"the SHA-256 of {name} does not match")
     try:
-        state = json.loads(contents[2])
+        state = json.loads(contents[2], object_hook=modern_keys)
         version = state.pop("schema_version")
         if version != SCHEMA_VERSION:
             raise ValueError(f"its schema is {version}; this program reads {SCHEMA_VERSION}")

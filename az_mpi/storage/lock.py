@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core import files
+from az_mpi.core.earlier_names import modern_keys, starts_folder
 from az_mpi.core.files import Forbidden
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.core.processes import STARTED, STATE, stat
@@ -107,8 +108,8 @@ class NotYetOver(LockHeld, NotNow):
 def _held(path, holder, why):
     host, pid, since = (escape(str(holder.get(key, "?"))) for key in ("host", "pid", "since"))
     return (NotYetOver if _is_earlier(holder) or holder.get("brief") else LockHeld)(
-        f"--logdir {path.parent.parent}: another job runs here: process {pid} on {host}, attempt "
-        f"{holder.get('attempt', '?')}, since {since} ({why})\n"
+        f"--logdir {path.parent.parent}: another job runs here: process {pid} on {host}, start "
+        f"{holder.get('start', '?')}, since {since} ({why})\n"
         f"  let it end, or stop it (kill -TERM {pid} on {host}); or give another --logdir\n"
         f"  a dead job's lock is taken over by itself; do not remove {path}"
     )
@@ -169,10 +170,10 @@ def _read(path):
     with open(descriptor, "rb") as file:
         beat, text = os.fstat(descriptor).st_mtime_ns, file.read(1 << 24)
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_hook=modern_keys)
         for rank in content["ranks"]:
             rank["host"], rank["pid"], rank["place"], rank["started"]
-        content["token"], content["attempt"], content["since"]
+        content["token"], content["start"], content["since"]
         content.get("starter", {}).get, float(content.get("hang_s", 0.0))  # older versions did not write these
         return beat, content
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -205,21 +206,21 @@ class Lock:
         cls,
         run: str | Path,
         ranks: list[dict[str, Any]],
-        attempt: int | str,
+        start: int | str,
         dead: dict[str, str] | None = None,
         hang_s: float = LOOK_S,
         brief: bool = False,
     ) -> "Lock":
         """Take the lock of a run's folder; the folder is made if there is none.
 
-        ranks: `me()` of every rank of the job, root first. attempt: the number of this start, for messages. dead: the
+        ranks: `me()` of every rank of the job, root first. start: the number of this start, for messages. dead: the
         result of `look`. hang_s: seconds for which the job may stand still. brief: the lock is held so briefly that
         others should try again. Raises LockHeld, and leaves nothing behind, if another job has it; OSError."""
-        return cls._claim(run, ranks, attempt, secrets.token_hex(16), dead or {}, hang_s, brief)
+        return cls._claim(run, ranks, start, secrets.token_hex(16), dead or {}, hang_s, brief)
 
     @classmethod
     def take_over(
-        cls, run: str | Path, ranks: list[dict[str, Any]], attempt: int, token: str, hang_s: float = LOOK_S
+        cls, run: str | Path, ranks: list[dict[str, Any]], start: int, token: str, hang_s: float = LOOK_S
     ) -> "Lock":
         """Go on with this job's lock after its root has died. The new root calls this.
 
@@ -230,17 +231,17 @@ class Lock:
         if not ours:
             raise _gone(folder)
         try:
-            return cls._claim(run, ranks, attempt, token, ours, hang_s)
+            return cls._claim(run, ranks, start, token, ours, hang_s)
         except LockHeld as error:
             raise LockLost(str(error)) from error
 
     @classmethod
-    def _claim(cls, run, ranks, attempt, token, dead, hang_s, brief=False) -> "Lock":
+    def _claim(cls, run, ranks, start, token, dead, hang_s, brief=False) -> "Lock":
         folder = Path(run) / "lock"
         content = {
             "host": ranks[0]["host"],
             "pid": ranks[0]["pid"],
-            "attempt": attempt,
+            "start": start,
             "token": token,
             "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             "ranks": ranks,
@@ -320,7 +321,7 @@ class Lock:
 
 def _gone(folder):
     """Return the exception for a folder of locks that has neither this job's lock nor another's."""
-    if files.is_there(folder.parent / "attempts"):
+    if files.is_there(starts_folder(folder.parent)):
         return LockLost(
             f"{folder}: this job's lock was removed, or the run's folder was renamed for a while; no other "
             "job has taken the run over"

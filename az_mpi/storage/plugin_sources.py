@@ -2,7 +2,7 @@
 commands that look at the run later use the copies.
 
 RUN/sources/HASH/own_game.py is the file as it was loaded; HASH is the beginning of its SHA-256. The description of each
-start (attempts/NNN.json) lists the files under "sources".
+start (starts/NNN.json) lists the files under "sources".
 """
 
 from pathlib import Path

@@ -20,14 +20,15 @@ from az_mpi.config import load as configuration
 from az_mpi.config.command_line import PROG, Arguments
 from az_mpi.config.schema import Config
 from az_mpi.core import files
+from az_mpi.core.earlier_names import starts_folder
 from az_mpi.core.files import claim_text, is_there, names, passes, read_json, remove_leftovers, set_aside, write_text
 from az_mpi.core.host_facts import package_versions
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.storage import lock, plugin_sources
 
-FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
-ALL_FOLDERS = (*FOLDERS, "logs", "lock", plugin_sources.FOLDER)
+FOLDERS = ("checkpoints", "games", "best", "evaluations")
+ALL_FOLDERS = (*FOLDERS, "starts", "attempts", "logs", "lock", plugin_sources.FOLDER)
 
 
 class RunFolderError(Refusal):
@@ -54,13 +55,13 @@ def start(
     dead: dict[str, str],
     say: Callable[[str], None],
 ) -> tuple[int, lock.Lock]:
-    """Take the lock of a run's folder and prepare the folder; return (the number of this attempt, the lock).
+    """Take the lock of a run's folder and prepare the folder; return (the number of this start, the lock).
 
     For root alone, after `look`. ranks, dead: see `Lock.take`. Raises LockHeld, and what `prepare` raises.
     """
     path = Path(path)
     with usable(path):
-        held = lock.Lock.take(path, ranks, _next_attempt(path / "attempts"), dead, config.fault.hang_s)
+        held = lock.Lock.take(path, ranks, _next_start(starts_folder(path)), dead, config.fault.hang_s)
     try:
         return prepare(path, config, hosts, fresh, say), held
     except BaseException:
@@ -119,7 +120,7 @@ def _is_no_folder(place):
 def prepare(
     path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, say: Callable[[str], None] = lambda text: None
 ) -> int:
-    """Create or reuse the folder of a run, and return the number of this attempt, from 1.
+    """Create or reuse the folder of a run, and return the number of this start, from 1.
 
     For root alone. Damaged descriptions of the newest starts are set aside; `say` is called with a line about each.
     Raises RunFolderError before anything is written; NotNow if there is a run and its file system fails.
@@ -127,21 +128,21 @@ def prepare(
     path = Path(path)
     with usable(path):
         check(path, config, fresh)  # again after `look`: another job may have had the folder until now
-        for name in FOLDERS:
-            (path / name).mkdir(parents=True, exist_ok=True)
+        for folder in (*(path / name for name in FOLDERS), starts_folder(path)):
+            folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path)
-        next(_whole(reversed(attempts(path)), functools.partial(_set_aside, say)), None)
+        next(_whole(reversed(starts(path)), functools.partial(_set_aside, say)), None)
         plugin_sources.keep(path, config)
         text = json.dumps(describe(config, hosts), indent=2) + "\n"
-        attempt = _write_attempt(path / "attempts", text)
+        start = _write_start(starts_folder(path), text)
         if not is_there(path / "config.json"):
             write_text(path / "config.json", text)
-    return attempt
+    return start
 
 
-def note_attempt(path: str | Path, config: Config, hosts: Sequence[str]) -> int:
-    """Record that the run goes on with other ranks; return the number of this attempt. For root alone."""
-    return _write_attempt(Path(path) / "attempts", json.dumps(describe(config, hosts), indent=2) + "\n")
+def note_start(path: str | Path, config: Config, hosts: Sequence[str]) -> int:
+    """Record that the run goes on with other ranks; return the number of this start. For root alone."""
+    return _write_start(starts_folder(Path(path)), json.dumps(describe(config, hosts), indent=2) + "\n")
 
 
 @contextmanager
@@ -159,14 +160,14 @@ def usable(path: str | Path) -> Iterator[None]:
 def holds_run(path: str | Path) -> bool:
     """Return whether a folder holds a run; true if that cannot be known now."""
     try:
-        return is_there(Path(path) / "config.json") or bool(attempts(path))
+        return is_there(Path(path) / "config.json") or bool(starts(path))
     except OSError:
         return True
 
 
-def attempts(path: str | Path) -> list[Path]:
+def starts(path: str | Path) -> list[Path]:
     """Return the files that describe a run's starts, oldest first. Raises OSError."""
-    folder = Path(path) / "attempts"
+    folder = starts_folder(Path(path))
     stems = [name.removesuffix(".json") for name in names(folder) if name.endswith(".json")]
     return [folder / f"{stem}.json" for stem in sorted((stem for stem in stems if stem.isdecimal()), key=int)]
 
@@ -183,7 +184,7 @@ def newest_start(path: str | Path) -> tuple[dict[str, Any], Path]:
     """Return (the newest whole description of a start, its path). Raises RunFolderError, NotNow."""
     path = Path(path)
     with usable(path):
-        known = [path / "config.json", *attempts(path)]
+        known = [path / "config.json", *starts(path)]
         found = next(_whole(reversed(known)), None)
     if found:
         return found
@@ -311,9 +312,9 @@ def _set_aside(say, path, error):
     say(f"damaged: {path}: {error}; it is kept as {set_aside(path).name}")
 
 
-def _write_attempt(folder, text):
+def _write_start(folder, text):
     """Write the description of this start under the next free number; return the number."""
-    number = _next_attempt(folder)
+    number = _next_start(folder)
     while True:
         try:
             claim_text(folder / f"{number:03d}.json", text)
@@ -322,8 +323,8 @@ def _write_attempt(folder, text):
             number += 1
 
 
-def _next_attempt(folder):
-    # The number of a damaged one is not used again: ids of games contain the number of their attempt.
+def _next_start(folder):
+    # The number of a damaged one is not used again: ids of games contain the number of their start.
     found = [re.match(r"(\d+)\.json", name) for name in names(folder)]
     return 1 + max((int(match[1]) for match in found if match), default=0)
 

@@ -222,7 +222,14 @@ def _counts(file, path, iteration):
     with h5py.File(file, "r") as content:  # a Python file: with a path HDF5 would hold the interpreter's lock
         if content.attrs["schema_version"] > 1 and mark != _MARK:
             raise ValueError("it does not end with its SHA-256")
-        return Segment(path, iteration, int(content.attrs["num_games"]), int(content.attrs["num_positions"]))
+        return Segment(path, iteration, *_said(content))
+
+
+def _said(file):
+    """Return (number of games, number of positions) as the attributes of a file say it. No other attribute is read, as
+    HDF5 can crash at one that is damaged."""
+    names = ("num_games", "num_positions") if "num_games" in file.attrs else ("games_num", "positions_num")
+    return tuple(int(file.attrs[name]) for name in names)
 
 
 def _check_origin(path, file, game):
@@ -262,7 +269,7 @@ def _dataset(file, name):
 def _check_counts(file, record, game):
     """Raise ValueError if the parts of a segment do not fit each other."""
     games, positions, policy = record.games, record.positions, record.policy
-    if (int(file.attrs["num_games"]), int(file.attrs["num_positions"])) != (len(games), len(positions)):
+    if _said(file) != (len(games), len(positions)):
         raise ValueError("its attributes count other games or positions than it holds")
     if not np.array_equal(np.repeat(games["id"], np.maximum(games["length"], 0)), positions["game"]):
         raise ValueError("its positions are not those of its games")

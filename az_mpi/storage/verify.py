@@ -223,7 +223,7 @@ class Findings:
             counted = getattr(self.newest, name)
             if before[name] != counted:
                 self.notes.append(
-                    f"the newest checkpoint counts {counted:,} {name[:-4]}, the whole segments before it "
+                    f"the newest checkpoint counts {counted:,} {name[4:]}, the whole segments before it "
                     f"hold {before[name]:,}; a resumed run goes on with these"
                 )
         self._links([path.stem for _, path in paths])
@@ -252,7 +252,7 @@ class Findings:
     def _texts(self):
         from az_mpi.storage import run_folder
 
-        config, starts = self.run / "config.json", run_folder.attempts(self.run)
+        config, starts = self.run / "config.json", run_folder.starts(self.run)
         whole = [path for path in [config, *starts] if self._can_be_read(path, run_folder.description)]
         mendable = config in self.damaged or config in self.missing
         self.config_from = whole[0] if mendable and whole else None

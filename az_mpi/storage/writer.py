@@ -214,7 +214,7 @@ class Writer:
         """Call `action()` until the file system is available, and return its result; None if the writer ends."""
         self._path, self._begun = path, time.monotonic()
 
-        def attempt():
+        def once():
             if self.ended is not None:
                 return None
             try:
@@ -235,7 +235,7 @@ class Writer:
                 self._changed.wait_for(lambda: self.ended is not None, seconds)
 
         try:
-            result = retry_while_unavailable(attempt, math.inf, say, sleep=sleep)
+            result = retry_while_unavailable(once, math.inf, say, sleep=sleep)
         except Forbidden as error:
             with self._changed:
                 if self.ended is None:

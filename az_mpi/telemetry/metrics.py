@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from az_mpi.core import files
+from az_mpi.core.earlier_names import modern_keys
 from az_mpi.core.registry import SINKS
 from az_mpi.telemetry.background_writer import BackgroundWriter
 
@@ -29,9 +30,9 @@ class Metrics:
     """Hands records to metrics.jsonl and the other sinks of `config.report`, in a thread. Without `shown` (on every
     rank but root) it drops them."""
 
-    def __init__(self, folder: Path, attempt: int | None, settings: schema.Report, shown: bool):
+    def __init__(self, folder: Path, start: int | None, settings: schema.Report, shown: bool):
         names = dict.fromkeys(["jsonl", *["tensorboard"] * settings.tensorboard, *settings.sinks])
-        self._names, self._offered = list(names), {"folder": folder, "attempt": attempt}
+        self._names, self._offered = list(names), {"folder": folder, "start": start, "attempt": start}
         self._sinks: list[Sink] | None = None
         self.dropped = not shown  # whether records are dropped here
         self._background = BackgroundWriter("metrics", self._write) if shown else None
@@ -70,7 +71,7 @@ class Metrics:
             yield
         except Exception as error:
             name = sink if isinstance(sink, str) else type(sink).__name__
-            text = "metrics: %s gets no more records in this attempt: %s: %s"
+            text = "metrics: %s gets no more records in this start: %s: %s"
             logging.getLogger("az_mpi").warning(text, name, type(error).__name__, error)
             self._sinks = [other for other in self._sinks if other is not sink]
 
@@ -121,7 +122,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     records = []
     for line in files.read(path, files.LINES_BYTES_MAX).splitlines():
         with suppress(ValueError):
-            record = files.parse_json(line)
+            record = files.parse_json(line, object_hook=modern_keys)
             if isinstance(record, dict) and "kind" in record:
                 records.append(record)
     return records

@@ -11,7 +11,7 @@ from az_mpi.core import files
 
 class Sink:
     """Base of sinks. One is made on root at the first record; its constructor is given those of the following arguments
-    that it has: folder (the run's, a Path), attempt (the number of this start, from 1).
+    that it has: folder (the run's, a Path), start (the number of this start, from 1).
 
     A thread of its own calls `write`, so that a file system that hangs does not stop the run. If a sink raises an
     exception, the log says so, and it gets no more records.
@@ -58,12 +58,12 @@ class JsonLines(Sink):
 
 
 class TensorBoard(Sink):
-    """RUN/tensorboard/attempt-N; an attempt without records has no such folder."""
+    """RUN/tensorboard/start-N; a start without records has no such folder."""
 
-    def __init__(self, folder: Path, attempt: int):
+    def __init__(self, folder: Path, start: int):
         import torch.utils.tensorboard  # noqa: F401  # slow: not within the time limit of a record
 
-        self._folder = folder / "tensorboard" / f"attempt-{attempt}"
+        self._folder = folder / "tensorboard" / f"start-{start}"
         self._writer: Any = None
 
     def write(self, kind: str, time: float, step: int, values: dict[str, Any]) -> None:

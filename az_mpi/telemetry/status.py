@@ -47,11 +47,11 @@ class Status:
         world: World,
         folder: Path,
         config: Config,
-        attempt: int | None,
+        start: int | None,
         logger: Logger,
         writer: Writer | None = None,
     ):
-        self._world, self._folder, self._config, self._attempt, self._logger = world, folder, config, attempt, logger
+        self._world, self._folder, self._config, self._number, self._logger = world, folder, config, start, logger
         self._writer = writer
         self._monitor: Monitor | None = None
         self.phase, self.state = "start", "Syncing"
@@ -184,8 +184,8 @@ class Status:
     def _values(self):
         """Return the content of status.json: values of the run, and a row for each rank.
 
-        A row's num_games counts this attempt; num_games, num_positions and step of the run count its finished
-        iterations. games_per_s: while playing; of a finished run, the mean of this attempt. None: not known yet.
+        A row's num_games counts this start; num_games, num_positions and step of the run count its finished
+        iterations. games_per_s: while playing; of a finished run, the mean of this start. None: not known yet.
         """
         now, run, beats = time.monotonic(), self._run, self._monitor.beats()
         ranks = [self._rank_values(rank, beat) for rank, beat in enumerate(beats)]
@@ -199,7 +199,7 @@ class Status:
             "schema_version": SCHEMA_VERSION,
             "run": self._name,
             "game": parse(self._config.game).short(),
-            "attempt": self._attempt,
+            "start": self._number,
             "job": self._job,
             "count": self._count,
             "launch": os.environ.get("AZ_MPI_LAUNCH"),  # which launch supervises it

@@ -57,7 +57,7 @@ class Watched:
     def look(self) -> dict[str, Any]:
         """Return the present status; if its count has not changed for STALLED_S, the result of `dead`."""
         values = read(self.folder)
-        silent_s = self._timer.look((values["attempt"], values["count"]))
+        silent_s = self._timer.look((values["start"], values["count"]))
         return dead(values, silent_s) if values["job"] in ("starting", "running") and silent_s > STALLED_S else values
 
     def settle(self, values: dict[str, Any]) -> dict[str, Any]:

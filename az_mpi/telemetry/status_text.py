@@ -13,9 +13,9 @@ def render(values: dict[str, Any]) -> str:
     """Return the content of status.json as text for people. Control characters are escaped."""
     iteration = values["iteration"]  # complete ones
     iteration = "-" if iteration is None else min(iteration + (values["job"] != "finished"), values["iterations"])
-    said = {name: escape(str(values[name])) for name in ("run", "game", "attempt", "job", "written", "phase")}
+    said = {name: escape(str(values[name])) for name in ("run", "game", "start", "job", "written", "phase")}
     lines = [
-        f"{said['run']}: {said['game']}, attempt {said['attempt']}, {said['job']}",
+        f"{said['run']}: {said['game']}, start {said['start']}, {said['job']}",
         f"written {said['written']}, {duration(values['elapsed_s'])} after the start",
         "",
         f"iteration  {iteration} of {values['iterations']}; {_count(values['num_games'], 'game')}, "

@@ -33,8 +33,8 @@ def event(name, rank, time=11.0, **values):
     return {"event": name, "rank": rank, "time": time, **values}
 
 
-def weights(rank, content, step=5, attempt=2):
-    return event("weights", rank, key=[attempt, 1, "play", step], hash=content)
+def weights(rank, content, step=5, start=2):
+    return event("weights", rank, key=[start, 1, "play", step], hash=content)
 
 
 def write(run, ids):

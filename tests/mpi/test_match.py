@@ -130,4 +130,4 @@ def test_a_run_is_measured_against_an_engine(tmp_path):
 
 def test_a_run_does_not_begin_without_its_engine(tmp_path):
     status, err = learn(tmp_path / "run", "uci(command='no_such_engine')")
-    assert status == 2 and err.count("there is no program") == 1 and not (tmp_path / "run/attempts").exists()
+    assert status == 2 and err.count("there is no program") == 1 and not (tmp_path / "run/starts").exists()

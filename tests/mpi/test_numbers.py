@@ -102,7 +102,7 @@ def test_after_bad_steps_in_a_row_all_go_back_to_the_last_good_checkpoint(run_wi
     options = ["--set", f"train.backend={backend}", "--set", "train.bad_steps_max=2"]
     first = run_with_nan(2, 1, 0, 0, *options, "--set", "iterations=1")
     steps = content(tmp_path / "run", "000001")[2]["step"]
-    # The first step after the checkpoint is good; this attempt begins to draw at the step after it.
+    # The first step after the checkpoint is good; this start begins to draw at the step after it.
     done = run_with_nan(2, 1, 2, 3, *options, "--set", "iterations=2", "--max_steps", steps + 3)
     assert "is skipped" not in first.stdout and done.stdout.count("is skipped") == 2
     assert (

@@ -46,7 +46,7 @@ def test_of_jobs_that_start_at_once_one_runs(tmp_path):
             text = job.communicate()[1]
             assert job.returncode == 2 and f"another job runs here: process {winner.pid} on" in text
             assert "Traceback" not in text
-        assert winner.poll() is None and len(list((run / "attempts").iterdir())) == 1
+        assert winner.poll() is None and len(list((run / "starts").iterdir())) == 1
         winner.send_signal(signal.SIGTERM)
         assert "stopped after iteration" in winner.communicate(timeout=120)[0] and winner.returncode == 75
     finally:
@@ -77,10 +77,10 @@ def test_a_second_job_leaves_everything_as_it_is(tmp_path, mpirun):
     try:
         while not list(run.glob("games/000000-000.h5")):
             assert first.poll() is None
-        before = sorted(path.name for folder in ("attempts", "logs", "lock") for path in (run / folder).iterdir())
+        before = sorted(path.name for folder in ("starts", "logs", "lock") for path in (run / folder).iterdir())
         done = mpirun(2, *QUICK, "--logdir", run, status=2)
         assert done.stderr.count("another job runs here") == 1 and "Traceback" not in done.stderr
-        after = sorted(path.name for folder in ("attempts", "logs", "lock") for path in (run / folder).iterdir())
+        after = sorted(path.name for folder in ("starts", "logs", "lock") for path in (run / folder).iterdir())
         assert after == before
         [path] = (run / "lock").iterdir()
         assert len(json.loads(path.read_text())["ranks"]) == 2

@@ -91,7 +91,7 @@ def test_a_run_with_a_game_of_ones_own_is_resumed_and_looked_at(run_dist, mpirun
     own.write_text(OWN + "# changed")
     refused = run_dist("--set", "iterations=2", status=2)
     assert refused.stderr.count("holds a run that was made with another source") == 1
-    assert len(os.listdir(run / "attempts")) == 1
+    assert len(os.listdir(run / "starts")) == 1
     run_dist("--set", "iterations=2", "--allow_other_source")
     assert len(list(run.glob("sources/*/own.py"))) == 2 and (run / "checkpoints" / "000002").exists()
     own.unlink()

@@ -168,7 +168,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(run_dist, tmp_path):
     state = json.loads((newest(tmp_path / "run") / "state.json").read_text())
     assert state["iteration"] == 3 and state["num_games"] == 60
     assert state["num_positions"] == len(rows["positions/game"])
-    assert sorted(p.name for p in (tmp_path / "run" / "attempts").iterdir()) == ["001.json", "002.json", "003.json"]
+    assert sorted(p.name for p in (tmp_path / "run" / "starts").iterdir()) == ["001.json", "002.json", "003.json"]
 
 
 @pytest.mark.parametrize("deterministic", [True, False])

@@ -213,4 +213,4 @@ def test_the_table_says_what_self_play_and_training_compute_in(mpirun, tmp_path)
         refused = mpirun(2, "run_dist.py", *options, status=2)
         assert refused.stderr.count('network.precision = "bf16"') == refused.stderr.count("on rank 0, 1 of 2") == 1
         assert "--set network.precision=auto" in refused.stderr and "Traceback" not in refused.stderr
-        assert not (tmp_path / "run" / "attempts" / "002.json").exists()
+        assert not (tmp_path / "run" / "starts" / "002.json").exists()

@@ -128,7 +128,7 @@ def test_games_that_were_under_way_are_told_of(tmp_path, monkeypatch, caplog):
         world=SimpleNamespace(is_root=True, share=lambda values: values),
         progress=make(2).progress,
         files=RunFiles(tmp_path, None, 600.0),
-        attempt=2,
+        start=2,
         report=SimpleNamespace(say=logger.info),
         how_far=lambda: "2 iterations",
     )

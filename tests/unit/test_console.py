@@ -72,7 +72,7 @@ def said(program, launched, output):
 
 @pytest.mark.parametrize("launched", [True, False])
 def test_the_launchers_output_decides_whether_there_is_a_terminal(launched):
-    program = "import sys; from az_mpi.report import console; sys.stderr.write(str(console.on_terminal()))"
+    program = "import sys; from az_mpi.telemetry import console; sys.stderr.write(str(console.on_terminal()))"
     ours, theirs = pty.openpty()
     assert said(program, launched, theirs) == b"True"
     assert said(program, launched, subprocess.DEVNULL) == b"False"

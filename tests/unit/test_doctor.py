@@ -305,7 +305,7 @@ def test_folders_made_on_the_way_are_removed_and_others_stay(tmp_path):
 def test_what_a_file_system_cannot_do_is_told(tmp_path):
     folder.write_twice(tmp_path, 0)
     assert (tmp_path / "rank-0").read_text() == "0"
-    assert "No such file" in checks.attempt(folder.write_twice, Path("/proc"), 0)[1]
+    assert "No such file" in checks.tried(folder.write_twice, Path("/proc"), 0)[1]
 
 
 def test_a_file_system_without_locks_and_hard_links_will_do(tmp_path, monkeypatch):
@@ -433,9 +433,9 @@ def test_a_network_that_tells_draws_apart_is_tried_too():
 
 def test_ranks_and_errors_in_words():
     assert checks.ranks_in_words([3]) == "rank 3" and checks.ranks_in_words([5, 0, 1, 2]) == "ranks 0-2, 5"
-    assert checks.attempt(lambda: 3) == (3, None)
-    assert checks.attempt(open, "/nowhere/x")[1] == "No such file or directory: /nowhere/x"
-    assert checks.attempt(int, "x")[1].startswith("ValueError: invalid literal")
+    assert checks.tried(lambda: 3) == (3, None)
+    assert checks.tried(open, "/nowhere/x")[1] == "No such file or directory: /nowhere/x"
+    assert checks.tried(int, "x")[1].startswith("ValueError: invalid literal")
 
 
 def test_reports_show_cures_and_give_one_verdict(capsys):

@@ -133,8 +133,8 @@ def test_older_networks_of_a_grown_run_are_played(tmp_path):
     before = [trained_network.read(folder / name) for name in ("checkpoints/000001", "best/000002.safetensors")]
     described = json.loads((folder / "config.json").read_text())
     described["config"]["network"]["blocks"] = 3
-    (folder / "attempts").mkdir()
-    (folder / "attempts" / "002.json").write_text(json.dumps(described))
+    (folder / "starts").mkdir()
+    (folder / "starts" / "002.json").write_text(json.dumps(described))
     after = [trained_network.read(folder / name) for name in ("checkpoints/000001", "best/000002.safetensors")]
     for one, other in zip(before, [*after, trained_network.read(folder)]):
         planes = float_planes(positions(9, one.game), one.game)

@@ -93,7 +93,7 @@ class Rank:
         """Return what it tells root, and do what `FolderProbe` does in its thread."""
         facts = self.detector.facts()
         if self.answers and is_asked(self):
-            self.detector.folder.attempt()
+            self.detector.folder.try_once()
         return facts
 
 
@@ -262,8 +262,8 @@ def test_what_a_file_system_says_that_is_gone_is_no_answer(tmp_path, clock, monk
     probe = FolderProbe(tmp_path / ".probe.tmp", 0.01, clock)
     probe.want(True)
     clock.now += 3
-    probe.attempt()
+    probe.start()
     assert probe.silent_s() == 3 and not probe.answered_within(1e9)
     said[0] = errno.ENOSPC
-    probe.attempt()
+    probe.start()
     assert probe.silent_s() == 0 and probe.answered_within(1.0)

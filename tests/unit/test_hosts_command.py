@@ -16,7 +16,7 @@ STATUS = {
     "schema_version": 1,
     "run": "r",
     "game": "connect4",
-    "attempt": 1,
+    "start": 1,
     "job": "running",
     "count": 1,
     "written": "2026-01-01 00:00:00",

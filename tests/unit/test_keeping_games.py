@@ -98,7 +98,7 @@ def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, tmp_path,
         return SimpleNamespace(
             setup=SimpleNamespace(config=make_config()),
             files=RunFiles(tmp_path, TICTACTOE, 600.0),
-            attempt=1,
+            start=1,
             control=SimpleNamespace(requests=Requests()),
             report=SimpleNamespace(logger=logging.getLogger("az_mpi")),
         )

@@ -96,14 +96,14 @@ def make_foreign(run, beats=True):
 def test_a_lock_names_its_holder_and_goes_with_it(tmp_path):
     held = Lock.take(tmp_path / "run", [me()], 3)
     content = holder(tmp_path / "run")
-    assert content["pid"] == os.getpid() and content["attempt"] == 3 and content["token"] == held.token
+    assert content["pid"] == os.getpid() and content["start"] == 3 and content["token"] == held.token
     assert content["host"] == os.uname().nodename and len(held.token) == 32
     assert held.still_ours()
     held.check()
     with pytest.raises(LockHeld) as refused:
         Lock.take(tmp_path / "run", [me()], 4)
     assert isinstance(refused.value, Refusal)
-    for word in (f"process {os.getpid()} on {os.uname().nodename}", "attempt 3", str(tmp_path / "run"), "--logdir"):
+    for word in (f"process {os.getpid()} on {os.uname().nodename}", "start 3", str(tmp_path / "run"), "--logdir"):
         assert word in str(refused.value)
     held.release()
     assert not (tmp_path / "run" / "lock").exists()
@@ -206,7 +206,7 @@ def stand_still(run, monkeypatch, hang_s, **starter):
     content = {
         "host": "far",
         "pid": 7,
-        "attempt": 1,
+        "start": 1,
         "token": "t",
         "since": "then",
         "hang_s": hang_s,
@@ -348,7 +348,7 @@ def test_the_lock_of_a_job_whose_root_is_dead_passes_to_another_rank(start, tmp_
 def test_a_renamed_folder_is_not_another_job(tmp_path, back):
     """Where it is gone the same command would begin a new run; where it is back it goes on."""
     run = tmp_path / "run"
-    (run / "attempts").mkdir(parents=True)
+    (run / "starts").mkdir(parents=True)
     mine = Lock.take(run, [me()], 1)
     run.rename(tmp_path / "moved")
     assert not mine.still_ours()

@@ -63,9 +63,9 @@ def test_after_a_pause_each_record_is_there_again(tmp_path, monkeypatch):
 
 
 def test_a_resumed_run_appends(tmp_path):
-    for attempt in (1, 2):
-        written = Metrics(tmp_path, attempt, PLAIN, shown=True)
-        written.write("train", attempt, {})
+    for start in (1, 2):
+        written = Metrics(tmp_path, start, PLAIN, shown=True)
+        written.write("train", start, {})
         written.close()
     assert [record["step"] for record in metrics.read(tmp_path / "metrics.jsonl")] == [1, 2]
 
@@ -91,7 +91,7 @@ def test_tensorboard_has_the_numbers_by_their_dotted_names(tmp_path):
     written.write("evaluation", 7, values)
     written.write("evaluation", 9, {"score": 0.5})
     written.close()
-    board = EventAccumulator(str(tmp_path / "tensorboard" / "attempt-3"))
+    board = EventAccumulator(str(tmp_path / "tensorboard" / "start-3"))
     board.Reload()
     assert set(board.Tags()["scalars"]) == {"evaluation/score", "evaluation/matches.best.wins"}
     assert [(e.step, e.value) for e in board.Scalars("evaluation/score")] == [(7, 0.25), (9, 0.5)]
@@ -102,14 +102,14 @@ OWN = """
 from az_mpi.telemetry.sinks import Sink
 
 class Lines(Sink):
-    def __init__(self, folder, attempt, name, fails_at=None):
-        self.path, self.attempt, self.fails_at = folder / name, attempt, fails_at
+    def __init__(self, folder, start, name, fails_at=None):
+        self.path, self.start, self.fails_at = folder / name, start, fails_at
 
     def write(self, kind, time, step, values):
         if step == self.fails_at:
             raise RuntimeError("no more")
         with open(self.path, "a") as file:
-            file.write(f"{self.attempt} {kind} {step} {values}\\n")
+            file.write(f"{self.start} {kind} {step} {values}\\n")
 
     def close(self):
         with open(self.path, "a") as file:

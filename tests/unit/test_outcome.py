@@ -7,7 +7,7 @@ import pytest
 from az_mpi.launch.outcome import Outcome, outcome, read
 
 OLD, RUNNING, STOPPED, FAILED, FINISHED = (
-    {"attempt": n, "job": job} for n, job in enumerate(("finished", "running", "stopped", "failed", "finished"))
+    {"start": n, "job": job} for n, job in enumerate(("finished", "running", "stopped", "failed", "finished"))
 )
 
 

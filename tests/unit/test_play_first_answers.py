@@ -116,8 +116,8 @@ def test_the_game_of_a_network_is_read_without_loading_it(tmp_path, run):
     damaged = Path(shutil.copytree(run, tmp_path / "damaged"))
     (damaged / "config.json").write_text("{")
     assert network_paths.game_named(damaged) == ""
-    (damaged / "attempts").mkdir()
-    (damaged / "attempts/001.json").write_text(json.dumps({"config": {"game": "connect4"}}))
+    (damaged / "starts").mkdir()
+    (damaged / "starts/001.json").write_text(json.dumps({"config": {"game": "connect4"}}))
     assert network_paths.game_named(damaged) == "connect4"
 
 

@@ -255,12 +255,12 @@ def test_shares_are_off_by_less_than_one_and_as_split_evenly_for_equals():
         assert shares(total, [0.3] * len(weights)) == split_evenly(total, len(weights))
 
 
-def test_ranks_and_attempts_never_begin_the_same_game():
+def test_ranks_and_starts_never_begin_the_same_game():
     ids = []
-    for attempt in (1, 2):
+    for start in (1, 2):
         for rank in range(3):
             player = make_player(rank)
-            play_until(player, Others(rank, 3), 4, attempt, 0, 9, silent)
+            play_until(player, Others(rank, 3), 4, start, 0, 9, silent)
             record = player.take()
             assert (record.games["id"] % 2**28 % 3 == rank).all()
             ids += record.games["id"].tolist() + player.ids[player.live].tolist()

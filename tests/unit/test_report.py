@@ -44,9 +44,9 @@ def played():
 
 @pytest.fixture
 def run(tmp_path, played):
-    """A run's folder: two attempts, of which the second did iteration 2 again, on a host with a hostile name."""
+    """A run's folder: two starts, of which the second did iteration 2 again, on a host with a hostile name."""
     folder = tmp_path / "a run"
-    for name in ("attempts", "games"):
+    for name in ("starts", "games"):
         (folder / name).mkdir(parents=True)
     config = Config(game="tictactoe", iterations=4, train={"batch_size": 64, "ranks": 1})
     about = {
@@ -58,7 +58,7 @@ def run(tmp_path, played):
     }
     for number, hosts in ((1, ["n1"]), (2, ["n1", HOSTILE])):
         start = {"started": f"2026-01-01T00:{10 * number}:00+0000", "hosts": hosts}
-        (folder / "attempts" / f"{number:03d}.json").write_text(json.dumps(about | start))
+        (folder / "starts" / f"{number:03d}.json").write_text(json.dumps(about | start))
     base = 1767225600  # the beginning of that year
     records = []
     for minute, iteration, by_rank in ((11, 1, [10]), (12, 2, [20]), (21, 2, [8, 4]), (22, 3, [16, 1234])):
@@ -83,7 +83,7 @@ def run(tmp_path, played):
                 **idle,
             }
         )
-        if minute > 20:  # the first attempt was made by an older version
+        if minute > 20:  # the first start was made by an older version
             records[-1]["playing_s_by_rank"] = [2.0 * iteration, 100.0 * iteration][: len(by_rank)]
         records.append(
             {
@@ -109,7 +109,7 @@ def run(tmp_path, played):
     )
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     rank = {"device": HOSTILE, "roles": "play"}
-    (folder / "status.json").write_text(json.dumps({"attempt": 2, "ranks": [rank, rank]}))
+    (folder / "status.json").write_text(json.dumps({"start": 2, "ranks": [rank, rank]}))
     segment.write(folder / "games", 0, games.make("tictactoe"), played, {})
     return folder
 
@@ -120,7 +120,7 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
     found = Page((run / "report.html").read_text())
     assert found.table("iteration", "games") == [
         ["1", "10", "80", "8.2", "0.600", "4.5", "1,234", "10", "3.50", "2.00"],
-        ["2", "12", "96", "9.2", "0.600", "9.0", "1,234", "10", "7.00", "4.00"],  # as the second attempt did it
+        ["2", "12", "96", "9.2", "0.600", "9.0", "1,234", "10", "7.00", "4.00"],  # as the second start did it
         ["3", "1,250", "10,000", "10.2", "0.600", "13.5", "1,234", "10", "10.50", "6.00"],
     ]
     assert found.table("rank", "host") == [  # 24 games in 10 s, 1,238 in 500 s
@@ -163,16 +163,16 @@ def test_points_of_the_curves_are_those_of_the_metrics(run):
     ):  # 0.2 of 5.5 s
         assert f"<title>{shown}</title>" in text, shown
     data = run_data.load(run)
-    assert data.marks(data.iterations, "iteration") == [(1.5, "attempt 2")]
-    assert text.count("<title>attempt 2 begins</title>") == 6  # of the charts by iteration or step
+    assert data.marks(data.iterations, "iteration") == [(1.5, "start 2")]
+    assert text.count("<title>start 2 begins</title>") == 6  # of the charts by iteration or step
     assert numbers(text, "Win rate") == [["against random", "0.75", "[0.65, 0.85]"]]  # judged once: no chart
     assert numbers(text, "Elo difference") == [["against random", "100", "[50, -]"]]
 
 
 def test_games_a_second_by_host_are_sums_of_its_ranks(run):
     """Three ranks on two hosts: 10 + 20 games in 4 + 6 s, 5 + 15 in 2 + 2 s; 40 + 10 in 5 + 20 s."""
-    about = json.loads((run / "attempts" / "002.json").read_text()) | {"hosts": ["n1", "n2", "n1"]}
-    (run / "attempts" / "002.json").write_text(json.dumps(about))
+    about = json.loads((run / "starts" / "002.json").read_text()) | {"hosts": ["n1", "n2", "n1"]}
+    (run / "starts" / "002.json").write_text(json.dumps(about))
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     late = [r for r in records if r["kind"] == "iteration" and "playing_s_by_rank" in r]
     late[0] |= {"games_by_rank": [10, 40, 5], "positions_by_rank": [0] * 3, "playing_s_by_rank": [4.0, 5.0, 2.0]}
@@ -355,12 +355,12 @@ def test_a_damaged_segment_costs_the_samples_alone(run):
     assert "None: " in text and "1,272" in text
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "attempt"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "start"])
 def test_no_run_is_one_clear_block(run, tmp_path, capsys, damage):
-    folder = {"missing": tmp_path / "nothing", "empty": tmp_path / "empty", "attempt": run}[damage]
+    folder = {"missing": tmp_path / "nothing", "empty": tmp_path / "empty", "start": run}[damage]
     (tmp_path / "empty").mkdir()
-    if damage == "attempt":
-        (run / "attempts" / "002.json").write_text("{")
+    if damage == "start":
+        (run / "starts" / "002.json").write_text("{")
     assert commands.main(["report", str(folder)]) == 2
     output = capsys.readouterr()
     assert output.out == "" and output.err.count("report: error: ") == 1 and not (folder / "report.html").exists()
@@ -384,7 +384,7 @@ def test_a_run_without_metrics_yet_has_a_picture_too(run):
     assert commands.main(["report", str(run), "--png"]) == 0 and (run / curve.NAME).exists()
 
 
-@pytest.mark.parametrize("name", ["attempts/002.json", "metrics.jsonl", "status.json"])
+@pytest.mark.parametrize("name", ["starts/002.json", "metrics.jsonl", "status.json"])
 @pytest.mark.timeout(60)
 def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, capsys, name):
     (run / name).unlink()
@@ -409,7 +409,7 @@ def test_nesting_that_python_does_not_read_is_no_record(run, capsys):
     assert "status.json: cannot be read: it is nested too deeply" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["attempts/002.json", "status.json"])
+@pytest.mark.parametrize("name", ["starts/002.json", "status.json"])
 def test_json_of_another_shape_is_refused(run, capsys, name):
     (run / name).write_text("[]")
     assert commands.main(["report", str(run)]) == 2

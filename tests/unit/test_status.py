@@ -22,7 +22,7 @@ VALUES = {
     "schema_version": 1,
     "run": "demo",
     "game": "connect4",
-    "attempt": 2,
+    "start": 2,
     "job": "running",
     "count": 7,
     "written": "2026-01-02 03:04:05",
@@ -75,7 +75,7 @@ def folder(tmp_path):
 
 def test_the_text_by_hand():
     assert status_text.render(VALUES).splitlines() == [
-        "demo: connect4, attempt 2, running",
+        "demo: connect4, start 2, running",
         "written 2026-01-02 03:04:05, 1 h 02 min after the start",
         "",
         "iteration  4 of 10; 1,500 games, 32,000 positions, 410 steps before it",
@@ -167,7 +167,7 @@ def test_of_a_dead_job_every_rank_is_offline(folder, slept):
     assert [row["state"] for row in dead["ranks"]] == ["Offline", "Error"]  # which rank failed stays known
     assert (dead["job"], dead["workers_active"], dead["games_per_s"]) == ("dead", 0, 0.0)
     assert dead["ranks"][0]["last_seen_s"] > status_command.STALLED_S and "dead" in dead["failures"][-1]
-    (folder / "status.json").write_text(json.dumps(VALUES | {"attempt": 3, "count": 7}))  # started again
+    (folder / "status.json").write_text(json.dumps(VALUES | {"start": 3, "count": 7}))  # started again
     assert watched.look()["job"] == "running"
 
 
@@ -178,7 +178,7 @@ def test_an_ended_run_says_so_at_once(folder, slept, capsys, job):
         assert status_command.main([str(folder), *options]) == 0
     assert slept == []
     text = capsys.readouterr().out
-    assert text.count(f"demo: connect4, attempt 2, {job}\n") == 2
+    assert text.count(f"demo: connect4, start 2, {job}\n") == 2
     assert json.loads(text.splitlines()[-1]) == VALUES | {"job": job}
 
 

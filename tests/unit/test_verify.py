@@ -123,14 +123,14 @@ def test_descriptions_of_starts_are_mended(run, capsys, harm):
     for _ in range(2):
         run_folder.prepare(run, make_config(), ["node1"], fresh=False)
     harm(run / "config.json")
-    (run / "attempts/003.json").write_text('{"hosts": []}')
+    (run / "starts/003.json").write_text('{"hosts": []}')
     (run / "evaluations/000001.json").write_text("{")
     status, values = told(run, capsys)
     wrong = [problem["path"] for problem in values["problems"]]
-    assert status == 1 and wrong == ["config.json", "attempts/003.json", "evaluations/000001.json"]
+    assert status == 1 and wrong == ["config.json", "starts/003.json", "evaluations/000001.json"]
     status, values = told(run, capsys, "--repair")
-    assert status == 0 and (run / "attempts/003.json.damaged").exists()
-    assert (run / "config.json").read_bytes() == (run / "attempts/001.json").read_bytes()
+    assert status == 0 and (run / "starts/003.json.damaged").exists()
+    assert (run / "config.json").read_bytes() == (run / "starts/001.json").read_bytes()
     assert run_folder.recorded_config(run) == make_config()
 
 
@@ -153,11 +153,11 @@ def test_what_cannot_be_read_now_stays_where_it_is(run, capsys, monkeypatch, cod
     assert status == 1 and all("cannot be read now" in problem["problem"] for problem in values["problems"])
     assert len(values["problems"]) == 5 and not list(run.rglob("*.damaged"))
     (run / "best/000001.safetensors").unlink()
-    away = ("attempts/001.json",)
+    away = ("starts/001.json",)
     (run / "config.json").write_text("{")
     assert told(run, capsys, "--repair")[0] == 1 and list(run.rglob("*.damaged")) == [run / "config.json.damaged"]
     (run / "config.json.damaged").unlink()
-    away = ("attempts/002.json",)
+    away = ("starts/002.json",)
     assert __main__.main(["verify", str(run), "--repair"]) == last_status
     said = capsys.readouterr().err
     assert os.strerror(code) in said and ("the same command goes on once" in said) == (last_status == 75)
@@ -327,7 +327,7 @@ def test_what_is_no_plain_file_is_set_aside(run, capsys):
     for name in large:
         (run / name).touch()
         os.truncate(run / name, 2**36)
-    pipes = ["games/000008-000.h5", "attempts/002.json", "evaluations/000001.json", "metrics.jsonl", "logs/run.log"]
+    pipes = ["games/000008-000.h5", "starts/002.json", "evaluations/000001.json", "metrics.jsonl", "logs/run.log"]
     (run / "logs").mkdir()
     (run / "metrics.jsonl").unlink()
     for name in pipes:
@@ -344,8 +344,8 @@ def test_what_is_no_plain_file_is_set_aside(run, capsys):
 
 def test_json_that_is_nested_too_deeply_is_damaged(run, capsys):
     (run / "metrics.jsonl").write_text('{"kind": "train"}\n' + "[" * 100_000 + "\n[]\n")
-    for name in ("attempts/002.json", "evaluations/000001.json"):
+    for name in ("starts/002.json", "evaluations/000001.json"):
         (run / name).write_text("[" * 100_000)
     status, values = told(run, capsys)
     assert status == 1 and any("2 of 3 lines" in note for note in values["notes"])
-    assert [problem["path"] for problem in values["problems"]] == ["attempts/002.json", "evaluations/000001.json"]
+    assert [problem["path"] for problem in values["problems"]] == ["starts/002.json", "evaluations/000001.json"]

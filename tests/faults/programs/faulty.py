@@ -55,7 +55,7 @@ PHASES = {
         (recovery, name, False)
         for name in (
             "_take_over",
-            "_note_attempt",
+            "_note_start",
             "_keep_games",
             "make_backend",
             "_restate",
@@ -200,7 +200,7 @@ def save(run, function=resume.save):
 def broadcast_weights(run, function=weights.broadcast_weights):
     function(run)
     progress = run.progress
-    key = [run.attempt, progress.iteration, progress.phase, progress.step]
+    key = [run.start, progress.iteration, progress.phase, progress.step]
     note("weights", key=key, hash=resnet.weights_hash(run.training.network))
 
 
