@@ -1,13 +1,18 @@
 """Names in files of versions before 1.0, whose counts are called games_num and the like, and a start of a run attempt.
 
-They are num_games and start now. What reads JSON files of runs reads both.
+They are num_games and start now. What reads JSON files of runs reads both, and classes of users that take `attempt`, or
+import what has another place now, still work.
 """
 
+import importlib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 _COUNT = re.compile(r"([a-z_]+)_num")
+# Bases of users' own classes: where they were, and where they are.
+_MODULES = {"az_mpi.report.sinks": "az_mpi.telemetry.sinks", "az_mpi.report.callbacks": "az_mpi.telemetry.callbacks"}
 _WORDS = {"attempt": "start", "attempts": "starts"}
 
 
@@ -27,3 +32,11 @@ def starts_folder(run: Path) -> Path:
     Raises OSError."""
     earlier = run / "attempts"
     return earlier if earlier.is_dir() else run / "starts"
+
+
+def give_earlier_name(name: str | None) -> bool:
+    """Let the module that once had this name be imported by it too; return whether there is one that was not so yet."""
+    if name not in _MODULES or name in sys.modules:
+        return False
+    sys.modules[name] = importlib.import_module(_MODULES[name])
+    return True

@@ -22,6 +22,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from az_mpi.core.earlier_names import modern
 from az_mpi.core.own_modules import Source, load
 from az_mpi.core.problems import Refusal, escape, reworded
 
@@ -161,7 +162,7 @@ class Registry:
         assert offered.keys() == set(self.offers), f"{self.key} is offered {', '.join(offered)}"
         found, arguments, taken = self._bind(text)
         try:
-            return found(**arguments, **{key: offered[key] for key in taken})
+            return found(**arguments, **{key: offered[modern(key)] for key in taken})
         except Refusal as error:
             if isinstance(found, functools.partial):  # it does not know its name in the configuration
                 raise self._refusal(text, str(error)) from error
@@ -177,7 +178,7 @@ class Registry:
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         signature = inspect.signature(found).parameters.items()
         parameters = {key: item for key, item in signature if item.kind in kinds}
-        own = {key: item for key, item in parameters.items() if key not in self.offers}
+        own = {key: item for key, item in parameters.items() if modern(key) not in self.offers}
         takes = ", ".join(str(item) for item in own.values()) or "none"
         takes_any = isinstance(found, functools.partial)  # the library itself looks at a game's own arguments
         if not takes_any and (wrong := [key for key in arguments if key not in own]):
@@ -186,7 +187,7 @@ class Registry:
         missing = [key for key, item in own.items() if item.default is item.empty and key not in arguments]
         if missing:
             raise self._refusal(text, f"{found.__name__} needs {', '.join(missing)}\n  it takes: {takes}")
-        return found, arguments, [key for key in parameters if key in self.offers]
+        return found, arguments, [key for key in parameters if modern(key) in self.offers]
 
     def _refusal(self, text, why):
         return Refusal(f'{self.key} = "{escape(text)}"\n  {why}')
@@ -305,7 +306,7 @@ SOLVERS = Registry(
 SINKS = Registry(
     "report.sinks",
     "az_mpi.telemetry.sinks:Sink",
-    "folder start attempt",  # attempt: what versions before 1.0 called start
+    "folder start",
     {"jsonl": "az_mpi.telemetry.sinks:JsonLines", "tensorboard": "az_mpi.telemetry.sinks:TensorBoard"},
 )
 CALLBACKS = Registry("callbacks", "az_mpi.telemetry.callbacks:Callback", "folder rank game", {})

@@ -32,7 +32,7 @@ class Metrics:
 
     def __init__(self, folder: Path, start: int | None, settings: schema.Report, shown: bool):
         names = dict.fromkeys(["jsonl", *["tensorboard"] * settings.tensorboard, *settings.sinks])
-        self._names, self._offered = list(names), {"folder": folder, "start": start, "attempt": start}
+        self._names, self._offered = list(names), {"folder": folder, "start": start}
         self._sinks: list[Sink] | None = None
         self.dropped = not shown  # whether records are dropped here
         self._background = BackgroundWriter("metrics", self._write) if shown else None

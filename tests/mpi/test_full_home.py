@@ -13,7 +13,7 @@ from jobs import SMALL
 pytestmark = pytest.mark.mpi
 
 
-ROOMS = ("core", "games", "network", "search", "train")  # that have kernels
+PACKAGES = ("core", "games", "network", "search", "train")  # that have kernels
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def full_home(tmp_path, monkeypatch):
         pytest.skip("only root can mount a file system without room, and not in every container")
     kernels.mkdir()
     for folder in Path(os.environ["NUMBA_CACHE_DIR"]).glob("*_*/"):
-        if folder.name.partition("_")[0] in ROOMS:
+        if folder.name.partition("_")[0] in PACKAGES:
             shutil.copytree(folder, kernels / folder.name, ignore=shutil.ignore_patterns("mnk._play-*"))
     with suppress(OSError), open(home / "ballast", "wb", buffering=0) as file:
         while file.write(bytes(4096)):

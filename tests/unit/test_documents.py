@@ -140,12 +140,12 @@ def test_the_newest_release_has_the_version_of_the_sources():
     assert released[0] == (__version__, citation["date-released"]) and citation["version"] == __version__
 
 
-def test_the_readme_is_short_and_leads_to_every_page_and_room():
+def test_the_readme_is_short_and_leads_to_every_page_and_package():
     text = (ROOT / "README.md").read_text()
     assert text.count("\n") <= 120
     assert {*NAMES} - {"README.md", *RESULTS} <= set(re.findall(r"\]\(([^)#]+)", text))
-    rooms = {path.parent.name for path in (ROOT / "az_mpi").glob("*/__init__.py")}
-    assert set(re.findall(r"^  (\w+)/ ", text, re.MULTILINE)) == rooms
+    packages = {path.parent.name for path in (ROOT / "az_mpi").glob("*/__init__.py")}
+    assert set(re.findall(r"^  (\w+)/ ", text, re.MULTILINE)) == packages
     assert all((ROOT / name).exists() for name in re.findall(r"^([\w.]+)/? {2,}", text, re.MULTILINE))
 
 
