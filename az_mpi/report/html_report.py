@@ -121,9 +121,10 @@ def _head(data, name, complete):
 
 
 def _total(data, what):
-    """Return how many games or positions the run has stored."""
-    counted = sum(record[f"num_{what}"] for record in data.iterations)  # all there is in records of older versions
-    return _last(data).get(f"{what}_num_stored", counted)
+    """Return how many games or positions the run has stored. Records of older versions only have those of their own
+    iteration."""
+    summed = sum(record[f"num_{what}"] for record in data.iterations)
+    return _last(data).get(f"num_{what}_stored", summed)
 
 
 def _verdict(data):

@@ -140,6 +140,17 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
     assert "against random: 3 won, 1 drawn, 0 lost; score 0.750 [0.650, 0.850], Elo +100 [+50, -]" in text
 
 
+def test_the_totals_are_those_that_the_newest_iteration_has_stored(run):
+    """The records of an iteration that was resumed lack the games that an earlier start played."""
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    newest = max((record for record in records if record["kind"] == "iteration"), key=lambda each: each["iteration"])
+    newest |= {"num_games_stored": 7001, "num_positions_stored": 65432}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    text = "".join(Page(html_report.write(run).read_text()).texts)
+    assert "7,001" in text and "65,432" in text and "1,272" not in text
+
+
 def test_a_run_that_ended_before_its_last_iteration_is_complete(run):
     """By train.hours, for example: its last job wrote that it had finished."""
     assert "not complete" in html_report.write(run).read_text()
