@@ -16,7 +16,7 @@ from az_mpi.run import archive, evaluation_phase, exchange, iteration_report, re
 from az_mpi.run.state import Run
 from az_mpi.selfplay import quota
 from az_mpi.selfplay.record import Record
-from az_mpi.telemetry.console import ProgressBar
+from az_mpi.telemetry.progress_bar import ProgressBar
 
 
 def train(run: Run) -> None:

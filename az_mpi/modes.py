@@ -29,7 +29,7 @@ from az_mpi.run.setup import assemble, check_room, prepare_play
 from az_mpi.selfplay import quota
 from az_mpi.storage import checkpoint, lock, run_folder, segment
 from az_mpi.storage.run_folder import RunFolderError
-from az_mpi.telemetry.console import ProgressBar
+from az_mpi.telemetry.progress_bar import ProgressBar
 
 
 def train(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:

@@ -11,7 +11,7 @@ SLOW_IMPORT_S = 60.0
 # A survivor that makes a communicator when it hears of a loss crashes in these versions: ompi_comm_revoke_local uses
 # collectives (c_coll) that the communicator does not have yet. Other versions of 5.0 were not seen to crash.
 CRASHING_OPEN_MPI = ("5.0.10", "5.0.11")
-REQUIRED = ("numpy", "numba", "h5py", "pydantic", "safetensors", "psutil", "tqdm", "mpi4py", "torch")
+REQUIRED = ("numpy", "numba", "h5py", "pydantic", "safetensors", "psutil", "mpi4py", "torch")
 CURES = {
     "mpi4py": "make setup, or pip install mpi4py with an MPI on PATH; `which python` should be that of .venv",
     "torch": "make setup installs the version of requirements.txt; the C library and the processor must fit it",

@@ -20,7 +20,6 @@ LIBRARIES = (
     "pydantic",
     "safetensors",
     "psutil",
-    "tqdm",
     "mpi4py",
     "torch",
     "horovod",

@@ -20,8 +20,8 @@ from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.run import weights
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
-from az_mpi.telemetry.console import ProgressBar
 from az_mpi.telemetry.metrics import Timers
+from az_mpi.telemetry.progress_bar import ProgressBar
 from az_mpi.telemetry.summary import evaluation_lines
 
 

@@ -1,4 +1,4 @@
-"""Log lines and progress bars: root's on standard output and in RUN/logs/run.log, each rank's in logs/rank-NNN.log."""
+"""Log lines: root's on standard output and in RUN/logs/run.log, each rank's in RUN/logs/rank-NNN.log. And tables."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from az_mpi.core.files import open_plain
 from az_mpi.telemetry.background_writer import BackgroundWriter
 
-if TYPE_CHECKING:
-    from az_mpi.telemetry.status import Status
-
 LAST_LINES_S = 2.0  # how long the end of the program waits for the log files
-PLAIN_EVERY = 0.25  # share of the work between two progress lines when there is no terminal
 
 
 def start(is_root: bool, name: str, run_dir: Path | None) -> logging.Logger:
@@ -37,7 +33,7 @@ def start(is_root: bool, name: str, run_dir: Path | None) -> logging.Logger:
         logger.addHandler(console)
     if run_dir is not None:
         folder, opened = Path(run_dir) / "logs", []
-        for log in [f"{name}.log"] + ["run.log"] * is_root:
+        for log in [f"{name}.log"] + (["run.log"] if is_root else []):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 opened.append(open_plain(folder / log, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
@@ -80,53 +76,6 @@ def _write(file, text):
             data = data[os.write(file, data) :]
     except OSError:
         pass
-
-
-def on_terminal() -> bool:
-    """Return whether this rank's standard output reaches a terminal.
-
-    Open MPI gives every rank a pseudo-terminal and copies from it to mpirun's output, which may be a file. So under
-    mpirun the output of mpirun decides. If mpirun runs on another host, this returns False.
-    """
-    if "OMPI_COMM_WORLD_RANK" not in os.environ:
-        return sys.stdout.isatty()
-    try:
-        return os.readlink(f"/proc/{os.getppid()}/fd/1").startswith(("/dev/pts/", "/dev/tty"))
-    except OSError:
-        return False
-
-
-class ProgressBar:
-    """Progress of one phase: a bar on a terminal, else a line each `PLAIN_EVERY` of the work. shown: true on root.
-    status: of the run, which shows the progress as well."""
-
-    def __init__(self, logger: logging.Logger, shown: bool, name: str, unit: str, status: Status | None = None):
-        self.logger, self.shown, self.name, self.unit, self.status = logger, shown, name, unit, status
-        self.next_line = PLAIN_EVERY
-        self.bar: Any = None
-        self.on_terminal = shown and on_terminal()
-
-    def update(self, done: int, total: int) -> None:
-        """`done` of `total` is done; cheap enough for every step."""
-        if not self.shown or not total:
-            return
-        if self.status:
-            self.status.advance(self.name, done, total, self.unit)
-        if self.on_terminal:
-            if self.bar is None:
-                from tqdm import tqdm
-
-                # mpirun delays standard error until a line ends. Its pseudo-terminal has no size.
-                place = {"file": sys.stdout, "ncols": 100, "nrows": 20, "leave": False}
-                self.bar = tqdm(total=total, desc=self.name, unit=f" {self.unit}", **place)
-            self.bar.update(min(done, total) - self.bar.n)
-        elif done < total and done / total >= self.next_line:
-            self.logger.info("  %s: %d of %d %s", self.name, done, total, self.unit)
-            self.next_line = done / total + PLAIN_EVERY
-
-    def close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
 
 
 def table(rows: Sequence[Sequence[Any]]) -> list[str]:

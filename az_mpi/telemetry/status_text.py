@@ -55,13 +55,18 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def progress_text(name: str, done: int, total: int, unit: str) -> str:
+    """Return a bar and the numbers that it stands for: "self-play [######..................] 16 of 64 games"."""
+    done = min(done, total)
+    full = BAR * done // total
+    return f"{escape(name)} [{'#' * full}{'.' * (BAR - full)}] {done:,} of {total:,} {escape(unit)}"
+
+
 def _progress(progress):
     if not progress or not progress["total"]:
         return ""
-    done, total = min(progress["done"], progress["total"]), progress["total"]
-    full = BAR * done // total
-    name, unit = escape(str(progress["name"])), escape(str(progress["unit"]))
-    return f": {name} [{'#' * full}{'.' * (BAR - full)}] {done:,} of {total:,} {unit}"
+    numbers = progress["done"], progress["total"]
+    return ": " + progress_text(str(progress["name"]), *numbers, str(progress["unit"]))
 
 
 def _games(values):

@@ -92,7 +92,6 @@ LIBRARIES = (
     "pydantic",
     "safetensors.torch",
     "psutil",
-    "tqdm",
     "matplotlib.pyplot",
     "mpi4py",
     "horovod.torch",

@@ -54,7 +54,6 @@ BELONGS = {
     "tensorrt": set(),
     "h5py": {"storage.segment"},
     "matplotlib": {"report.curve"},
-    "tqdm": {"telemetry.console"},
     "pydantic": {"config.load", "config.schema", "config.fields"},
     "bitbully": {"evaluate.solver"},
     "pyspiel": {"games.openspiel", "evaluate.openspiel_bot"},

@@ -3,6 +3,7 @@
 import logging
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import time
 
 import pytest
 
-from az_mpi.telemetry import console, summary
+from az_mpi.telemetry import console, progress_bar, summary
 
 
 class Lines(logging.Handler):
@@ -26,7 +27,7 @@ class Lines(logging.Handler):
 def progress_lines(updates, shown=True):
     logger, lines = logging.Logger("test"), Lines()
     logger.addHandler(lines)
-    progress = console.ProgressBar(logger, shown, "self-play", "games")
+    progress = progress_bar.ProgressBar(logger, shown, "self-play", "games")
     progress.on_terminal = False
     for done, total in updates:
         progress.update(done, total)
@@ -72,7 +73,7 @@ def said(program, launched, output):
 
 @pytest.mark.parametrize("launched", [True, False])
 def test_the_launchers_output_decides_whether_there_is_a_terminal(launched):
-    program = "import sys; from az_mpi.telemetry import console; sys.stderr.write(str(console.on_terminal()))"
+    program = "import sys; from az_mpi.telemetry.progress_bar import on_terminal; sys.stderr.write(str(on_terminal()))"
     ours, theirs = pty.openpty()
     assert said(program, launched, theirs) == b"True"
     assert said(program, launched, subprocess.DEVNULL) == b"False"
@@ -80,16 +81,19 @@ def test_the_launchers_output_decides_whether_there_is_a_terminal(launched):
     os.close(theirs)
 
 
-def test_a_bar_is_drawn_on_a_terminal_even_of_unknown_size():
+def test_a_bar_on_a_terminal_of_unknown_size_shows_its_share_and_is_removed_at_the_end():
     program = (
-        "import logging; from az_mpi.telemetry.console import ProgressBar\n"
-        "bar = ProgressBar(logging.Logger('test'), True, 'self-play', 'games'); bar.update(0, 8); bar.update(4, 8)\n"
-        "bar.bar.refresh()"
+        "import logging; from az_mpi.telemetry import progress_bar; progress_bar.DRAW_EVERY_S = 0\n"
+        "bar = progress_bar.ProgressBar(logging.Logger('test'), True, 'self-play', 'games')\n"
+        "bar.update(0, 8); bar.update(4, 8); bar.close()"
     )
     ours, theirs = pty.openpty()  # 0 by 0, like the one that mpirun gives a rank
     said(program, False, theirs)
     assert select.select([ours], [], [], 0)[0], "nothing was drawn"
-    assert b"self-play:  50%" in os.read(ours, 1 << 16)
+    none, half, removed = os.read(ours, 1 << 16).decode().split("\r")[1:]
+    assert none == "self-play [........................] 0 of 8 games\x1b[K"
+    assert re.match(r"self-play \[############\.{12}\] 4 of 8 games, [0-9.,]+/s, [0-9]+ s left", half)
+    assert removed == "\x1b[K"
     os.close(ours)
     os.close(theirs)
 
