@@ -13,19 +13,7 @@ import time
 from typing import Any
 
 MPI_LIBRARY = re.compile(r"/libmpi(?:ch|_cray|_gnu\w*|_intel\w*)?\.so[^/]*$")
-LIBRARIES = (
-    "numpy",
-    "numba",
-    "h5py",
-    "pydantic",
-    "safetensors",
-    "psutil",
-    "mpi4py",
-    "torch",
-    "horovod",
-    "openvino",
-    "matplotlib",
-)
+LIBRARIES = ("numpy", "numba", "h5py", "pydantic", "safetensors", "psutil", "mpi4py", "torch", "horovod", "openvino")
 
 
 def look(name: str, local_rank: int) -> dict[str, Any]:

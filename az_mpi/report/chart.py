@@ -39,8 +39,7 @@ def lines(
     Neighbouring points of a line with more than POINTS_MAX points are averaged. If all points have the same x, the
     figure is a table of numbers.
     """
-    # A line's colour depends on its place in `series`, so that empty lines do not change the colours of the others.
-    shown = {k: _thin(one) for k, one in enumerate(series) if any(y is not None for y in one.y)}
+    shown = _shown(series)
     if not shown:
         return _figure(title, {}, f'<p class="empty">{escape(empty)}</p>')
     points = [(one, k) for one in shown.values() for k, y in enumerate(one.y) if y is not None]
@@ -49,14 +48,33 @@ def lines(
             (one.name, one.y[k], *(bound[k] if bound else None for bound in (one.low, one.high))) for one, k in points
         ]
         return _numbers(title, x_label, y_label, points[0][0].x[points[0][1]], rows)
+    body, names = plot(x_label, y_label, series, marks, limits)
+    return _figure(title, names, _svg(title, body))
+
+
+def plot(
+    x_label: str,
+    y_label: str,
+    series: Sequence[Series],
+    marks: Sequence[tuple[float, str]] = (),
+    limits: tuple[float, float] | None = None,
+) -> tuple[str, dict[int, str]]:
+    """Return (the content of an SVG image of WIDTH by HEIGHT, {colour's number: name of the line}) of lines of which
+    one has a point at least, see `lines`."""
+    shown = _shown(series)
     numbers = [v for one in shown.values() for v in (*one.y, *one.low, *one.high) if v is not None]
     ends = limits or (min(0, *numbers), max(0, *numbers))
     x = [x for one in shown.values() for x in one.x]
     axes = _Axes(x, ends, grow=limits is None, whole=all(value == int(value) for value in x))
-    body = [axes.draw(x_label, y_label), _marks(axes, marks)]
-    for k, one in shown.items():
-        body.append(_band(axes, one, k) + _line(axes, one, k))
-    return _figure(title, {k: one.name for k, one in shown.items()}, _svg(title, body))
+    drawn = [_band(axes, one, k) + _line(axes, one, k) for k, one in shown.items()]
+    names = {k: one.name for k, one in shown.items()}
+    return axes.draw(x_label, y_label) + _marks(axes, marks) + "".join(drawn), names
+
+
+def _shown(series):
+    """Return {place in `series`: line} of the lines that have points. The colour of a line depends on its place, so
+    that empty lines do not change the colours of the others."""
+    return {k: _thin(one) for k, one in enumerate(series) if any(y is not None for y in one.y)}
 
 
 def stacked(
@@ -79,7 +97,8 @@ def stacked(
     x, parts = _means(x, size), {name: _means(heights, size) for name, heights in parts.items()}
     half = 0.4 * min((b - a for a, b in zip(x, x[1:])), default=1)
     axes = _Axes([x[0] - half, x[-1] + half], (0, max(map(sum, zip(*parts.values())))))
-    body, base = [axes.draw(x_label, y_label), _marks(axes, marks)], [0.0] * len(x)
+    body = [axes.draw(x_label, y_label), _marks(axes, marks)]
+    base = [0.0] * len(x)
     for k, (name, heights) in enumerate(parts.items()):
         for i, height in enumerate(heights):
             (left, top), (right, bottom) = axes.at(x[i] - half, base[i] + height), axes.at(x[i] + half, base[i])
@@ -88,7 +107,7 @@ def stacked(
                 f'fill="var(--c{k % NUM_COLOURS})"><title>{escape(name)}: {height:.4g}</title></rect>'
             )
             base[i] += height
-    return _figure(title, dict(enumerate(parts)), _svg(title, body))
+    return _figure(title, dict(enumerate(parts)), _svg(title, "".join(body)))
 
 
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
@@ -151,13 +170,14 @@ def _line(axes, one, k):
     points = [axes.at(x, y) for x, y in zip(one.x, one.y) if y is not None]
     colour = f"var(--c{k % NUM_COLOURS})"
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    dots = "".join(
+    dots = [
         f'<circle cx="{axes.at(x, y)[0]:.1f}" cy="{axes.at(x, y)[1]:.1f}" r="2.5" fill="{colour}">'
         f"<title>{escape(one.name)}, {_short(x)}: {y:.4g}</title></circle>"
         for x, y in zip(one.x, one.y)
         if y is not None
-    ) * (len(points) <= DOTS_MAX)
-    return f'<polyline class="line" stroke="{colour}" points="{path}"/>{dots}'
+    ]
+    shown = "".join(dots) if len(dots) <= DOTS_MAX else ""
+    return f'<polyline class="line" stroke="{colour}" points="{path}"/>{shown}'
 
 
 def _band(axes, one, k):
@@ -220,7 +240,7 @@ def _rounded(value):
 
 
 def _svg(title, body):
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(body)}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{body}</svg>'
 
 
 def _figure(title, names, content, kind="chart"):

@@ -54,10 +54,10 @@ def main(arguments: list[str]) -> int:
         "The run may be under way."
     )
     parser = Parser(PROG, about, run=True)
-    parser.add_argument("--png", action="store_true", help=f"draw RUN/{curve.NAME} as well: losses, matches and solver")
+    parser.add_argument("--svg", action="store_true", help=f"draw RUN/{curve.NAME} as well: losses, matches and solver")
     options = parser.parse_args(arguments)
     print(write(options.run))
-    if options.png:
+    if options.svg:
         print(curve.draw(run_data.load(options.run)))
     return 0
 

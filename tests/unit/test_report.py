@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from az_mpi.report import board, curve, html_report, run_data, samples
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage import segment
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def match(score):
@@ -377,22 +380,20 @@ def test_no_run_is_one_clear_block(run, tmp_path, capsys, damage):
     assert output.out == "" and output.err.count("report: error: ") == 1 and not (folder / "report.html").exists()
 
 
-def test_the_learning_curve_writes_numbers_where_there_is_one_point(run, monkeypatch):
-    from matplotlib import pyplot
-
-    monkeypatch.setattr(pyplot, "close", lambda figure: None)
-    curve.draw(run_data.load(run))
-    losses, matches, moves = pyplot.gcf().axes
-    assert len(losses.lines) == 2 and not matches.lines and not matches.containers and not matches.axison
-    assert "against random: 0.750 [0.650, 0.850]" in matches.texts[0].get_text()
-    assert "best" not in matches.texts[0].get_text() and not moves.lines
-    monkeypatch.undo()
-    pyplot.close("all")
+def test_the_learning_curve_is_one_picture_with_all_its_colours_in_it(run):
+    assert commands.main(["report", str(run), "--svg"]) == 0
+    text = (run / curve.NAME).read_text()
+    texts = ["".join(element.itertext()) for element in ElementTree.fromstring(text).iter(SVG + "text")]
+    assert {"policy loss", "value loss", "against random", "nothing recorded"} <= set(texts)  # no solver judged it
+    for shown in ("policy loss, 10: 0.1818", "policy loss, 30: 0.09091", "against random, 3: 0.75"):
+        assert f"<title>{shown}</title>" in text, shown
+    assert "var(" not in text and "url(" not in text and "<script" not in text
 
 
 def test_a_run_without_metrics_yet_has_a_picture_too(run):
     (run / "metrics.jsonl").unlink()
-    assert commands.main(["report", str(run), "--png"]) == 0 and (run / curve.NAME).exists()
+    assert commands.main(["report", str(run), "--svg"]) == 0
+    assert (run / curve.NAME).read_text().count("nothing recorded") == 3
 
 
 @pytest.mark.parametrize("name", ["starts/002.json", "metrics.jsonl", "status.json"])
@@ -435,7 +436,7 @@ NAME = "ä 中文 $x ".encode() + b"\xff"
     [{"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"}],
     ids=["ASCII", "UTF-8"],
 )
-@pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi report --png"])
+@pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi report --svg"])
 def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
     folder = os.fsencode(run.parent) + b"/" + NAME
     os.rename(run, folder)
@@ -443,8 +444,9 @@ def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
     done = subprocess.run([sys.executable, "-m", *command.split(), folder], capture_output=True, env=environment)
     assert done.returncode == (command == "az_mpi verify") and b"Traceback" not in done.stderr, done.stderr.decode()
     assert done.stdout.startswith(folder)  # byte for byte
-    if command == "az_mpi report --png":
-        assert Path(os.fsdecode(folder), "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    if command == "az_mpi report --svg":
+        picture = Path(os.fsdecode(folder), "learning_curve.svg").read_text(encoding="utf-8")
+        assert "<title>ä 中文 $x �</title>" in picture
     if command == "az_mpi report":
         text = Path(os.fsdecode(folder), "report.html").read_text(encoding="utf-8")
         assert "<h1>ä 中文 $x �</h1>" in text
