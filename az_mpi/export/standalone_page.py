@@ -82,16 +82,13 @@ def spec(game: Game) -> dict[str, Any]:
     if package != "az_mpi.games" or not (WEB / "games" / f"{rules}.js").is_file():
         there = sorted(path.stem for path in (WEB / "games").glob("*.js") if path.stem != "game")
         raise Refusal(f"{game.name} has no rules in JavaScript\n  there are: {', '.join(there)}")
-    board, (planes, rows, columns) = game.board(game.initial(1)[0]), game.planes_shape
+    planes, rows, columns = game.planes_shape
     return {
         "rules": rules,
         "rows": rows,
         "columns": columns,
         "num_planes": planes,
-        "shape": board.shape,
-        "column_names": board.columns,
-        "row_names": board.rows,
-        "edges": board.edges,
+        "initial_board": game.board(game.initial(1)[0]).described(),
         **{name: getattr(game, name) for name in PARAMETERS if hasattr(game, name)},
     }
 

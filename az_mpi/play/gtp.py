@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from az_mpi import __version__
 from az_mpi.play import analysis
-from az_mpi.play.drawing import draw
 from az_mpi.play.gtp_arguments import ANY, COLOURS, colour, number, whole
 from az_mpi.play.line_engine import LineEngine, Serving, serve
 from az_mpi.play.loading import LoadingFailed
@@ -247,7 +246,7 @@ class GtpEngine(LineEngine):
         self.session.undo(self._plies.pop())
 
     def _showboard(self):
-        drawing = draw(self.session, self.vertices.columns)
+        drawing = self.session.drawing(self.vertices.columns)
         return "\n" + "\n".join(line or " " for line in drawing.splitlines())
 
     def _final_score(self):

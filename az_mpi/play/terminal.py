@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from az_mpi.core import files
 from az_mpi.core.problems import escape
-from az_mpi.play.drawing import draw
 from az_mpi.play.options import make_parser, open_session
 from az_mpi.player.limits import Limit
 
@@ -131,7 +130,7 @@ class Terminal:
         self._show()
 
     def _show(self):
-        print("\n" + draw(self.session) + "\n")
+        print("\n" + self.session.drawing() + "\n")
         if self.session.over:
             result = self.session.result
             who = "You win." if (result > 0) == (self.human == 0) else "The network wins."

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from az_mpi.games.base import Board
+from az_mpi.games.base import Board, board_after
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import Session
@@ -215,14 +215,10 @@ class WebGame(threading.Thread):
     def _moved(self):
         """Describe the new position; what the search says of it follows."""
         session, game = self.session, self.session.game
-        board = game.board(session.state)
-        before = None if session.before is None or board is None else game.board(session.before)
-        is_known = board is not None and before is not None
+        board = board_after(game, session.before, session.state)
         self._position = {
-            "board": board and _described(board),
+            "board": None if board is None else board.described(),
             "text": game.show(session.state),
-            "last": board.filled_since(before) if is_known else [],
-            "left": board.left_since(before, int(game.to_play(session.before[None])[0])) if is_known else [],
             "ply": len(session.actions),
             "to_play": session.to_play,
             "over": session.over,
@@ -317,7 +313,3 @@ def _changed_cells(board: Board, then: Board | None, player: int) -> dict[str, t
     if len(filled) == 1 and len(left) <= 1 and (left or board.players[filled[0]] < 0):
         return {"to": filled[0], "from": left[0] if left else None}
     return {"to": left[0]} if not filled and len(left) == 1 else {}
-
-
-def _described(board: Board) -> dict[str, Any]:
-    return board._asdict() | {"players": board.players.tolist(), "figures": dict(board.figures)}

@@ -7,7 +7,6 @@ page.css colours cells and pieces. The pieces of one player are dark and those o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -22,17 +21,10 @@ BIG_CELL, SMALL_BOARD = 30, 105  # pixels: a cell of the big board, the width of
 PLAYERS = ("first player", "second player", "blocked")
 
 
-def draw(
-    board: Board,
-    caption: str,
-    cell_px: float,
-    numbers: dict[tuple[int, int], int] | None = None,
-    marked: Iterable[tuple[int, int]] = (),
-) -> str:
-    """Return the <svg> of a board.
+def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, int], int] | None = None) -> str:
+    """Return the <svg> of a board. The cells of `Board.last` have a thick edge.
 
     caption: for screen readers. numbers: {(row, column): number on the piece there}, for pieces without symbols.
-    marked: cells with a thick edge.
     """
     height, width = board.players.shape
     step = CELL * math.sqrt(3) / 2 if board.shape == "hex" else CELL
@@ -51,7 +43,7 @@ def draw(
         cells.append(_cell(outline, x, y, "cell odd" if board.figures and (row + column) % 2 else "cell"))
         if board.players[row, column] >= 0:
             pieces.append(_piece(board, row, column, x, y, (numbers or {}).get((row, column))))
-    pieces += [_cell(outline, *centre(*place), "last") for place in marked]
+    pieces += [_cell(outline, *centre(*place), "last") for place in board.last]
     pieces += [_cell(outline, *centre(*place), "won", WON_SIZE) for place in board.won]
     bottom = centre(height - 1, 0)[1] + outline[1] + rim + 1
     for row in range(height) if board.rows else ():
@@ -82,7 +74,7 @@ def game(sample: Sample) -> str:
     final = ""
     if last.board:
         caption = "the last position, with the number of each move"
-        final = draw(last.board, caption, BIG_CELL, sample.numbers(), last.filled)
+        final = draw(last.board, caption, BIG_CELL, sample.numbers())
     positions = "".join(f"<div>{_picture(sample.positions[index])}</div>" for index in sample.shown)
     first = sample.positions[0].ply
     numbered = f'<ol start="{first + 1}">' if first else "<ol>"
@@ -95,9 +87,10 @@ def game(sample: Sample) -> str:
 def _picture(position):
     caption = f"after move {position.ply}" + (", the end" if position.value is None else f": {_value(position)}")
     if position.board:
-        caption += f"; {position.board.beside}" * bool(position.board.beside)
+        if position.board.beside:
+            caption += f"; {position.board.beside}"
         cell_px = min(max(SMALL_BOARD / position.board.players.shape[1], 9), 24)
-        picture = draw(position.board._replace(columns=(), rows=()), caption, cell_px, marked=position.filled)
+        picture = draw(position.board._replace(columns=(), rows=()), caption, cell_px)
     else:
         picture = f"<pre>{escape(position.text)}</pre>"
     return f"{picture}<small>{escape(caption)}</small>"

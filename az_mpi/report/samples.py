@@ -7,7 +7,7 @@ import numpy as np
 
 from az_mpi import games
 from az_mpi.core.printing import counted
-from az_mpi.games.base import Board
+from az_mpi.games.base import Board, board_after
 from az_mpi.storage import segment
 
 POSITIONS_MAX = 6  # drawn of each game
@@ -16,13 +16,12 @@ POSITIONS_MAX = 6  # drawn of each game
 class Position(NamedTuple):
     """A position of a game. ply: the number of moves before it, those before the game began too. to_play: 0 or 1.
     value: of the search, for the player who began, in [-1, 1]; None at the end of the game. board: None for a game
-    without boards. filled: the cells of the last move. text: the drawing by `show`."""
+    without boards. text: the drawing by `show`."""
 
     ply: int
     to_play: int
     value: float | None
     board: Board | None
-    filled: list[tuple[int, int]]
     text: str
 
 
@@ -37,7 +36,8 @@ class Sample(NamedTuple):
 
     def numbers(self) -> dict[tuple[int, int], int]:
         """Return {(row, column): number, from 1, of the last move that filled this cell}."""
-        return {cell: position.ply for position in self.positions for cell in position.filled}
+        drawn = [position for position in self.positions if position.board]
+        return {cell: position.ply for position in drawn for cell in position.board.last}
 
 
 def choose(folder: Path, game_name: str) -> list[Sample]:
@@ -64,16 +64,14 @@ def _sample(game, record, index, what):
     rows = record.positions[record.positions["game"] == row["id"]]
     states = np.concatenate([rows["state"], game.play(rows["state"][-1:], rows["action"][-1:])])
     players = game.to_play(states)
-    positions, before = [], None
+    positions = []
     begun = int(rows["ply"][0])
     for index, state in enumerate(states):
         value = None
         if index < len(rows):
             value = float(rows["root_value"][index]) * (1 if players[index] == 0 else -1)
-        board = game.board(state)
-        filled = board.filled_since(before) if board and before else []
-        positions.append(Position(begun + index, int(players[index]), value, board, filled, game.show(state)))
-        before = board
+        board = board_after(game, states[index - 1] if index else None, state)
+        positions.append(Position(begun + index, int(players[index]), value, board, game.show(state)))
     shown = np.unique(np.linspace(0, len(rows), min(POSITIONS_MAX + 1, len(rows) + 1)).round().astype(int))[1:]
     result = {1.0: "the first player won", -1.0: "the second player won", 0.0: "drawn"}.get(
         float(row["outcome"]), f"outcome {row['outcome']:+.2f} for the first player"

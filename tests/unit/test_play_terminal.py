@@ -17,7 +17,6 @@ from az_mpi import games
 from az_mpi.__main__ import main as program
 from az_mpi.games.base import Board
 from az_mpi.play import terminal
-from az_mpi.play.drawing import draw
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import Session
 
@@ -51,7 +50,7 @@ def drawn(game, *moves):
     session = Session(loaded_player(game))
     for move in moves:
         session.play(session.find(move))
-    return draw(session)
+    return session.drawing()
 
 
 def test_boards_are_drawn_with_names_and_the_last_move():
@@ -64,16 +63,15 @@ def test_boards_are_drawn_with_names_and_the_last_move():
     assert drawn("go(size=10,komi=7)", "K1").splitlines()[9:] == [" 1 . . . . . . . . .(X)", "   A B C D E F G H J K"]
 
 
-def test_pieces_of_several_kinds_and_games_without_boards():
-    class Chess:
-        state = before = np.zeros(1)
+def test_pieces_of_several_kinds_are_drawn_with_their_kinds():
+    board = Board(np.array([[1, -1], [0, 0]], np.int8), ("k.", "KQ"), beside="in hand: a pawn")
+    assert board.named_text() == " k .\n K Q\nin hand: a pawn"
 
-        class game:
-            board = staticmethod(lambda state: Board(np.array([[1, -1], [0, 0]]), ("k.", "KQ")))
 
-    assert draw(Chess) == " k .\n K Q"
-    Chess.game = type("Text", (), {"board": lambda self, state: None, "show": lambda self, state: "as it is"})()
-    assert draw(Chess) == "as it is"
+def test_a_game_without_boards_is_drawn_as_it_shows_itself(monkeypatch):
+    session = Session(loaded_player("tictactoe"))
+    session.game = type("Text", (), {"board": lambda self, state: None, "show": lambda self, state: "as it is"})()
+    assert session.drawing() == "as it is"
 
 
 def test_a_limit_that_is_for_training_ends_no_game_with_a_person(tmp_path, monkeypatch, capsys):

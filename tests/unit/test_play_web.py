@@ -53,7 +53,7 @@ def test_the_network_answers_a_move(began):
     game = began()
     assert game.state(0, 5)["to_play"] == 0 and game.ask("move", "4") is None
     state = wait_for(game, lambda state: state["ply"] == 2)
-    assert state["moves"][0] == "4" and state["to_play"] == 0 and len(state["last"]) == 1
+    assert state["moves"][0] == "4" and state["to_play"] == 0 and len(state["board"]["last"]) == 1
     assert [sum(row.count(player) for row in state["board"]["players"]) for player in (0, 1)] == [1, 1]
 
 
@@ -143,7 +143,8 @@ def test_moves_of_chess_are_clicks_from_and_to_with_castling_and_promotion(began
     assert legal["O-O"] == ((7, 4), (7, 6)) and legal["Nxg5"] == ((5, 5), (3, 6))
     assert [legal[f"axb8={piece}"] for piece in "QRBN"] == [((1, 0), (0, 1))] * 4
     assert all(None not in cells for cells in legal.values())
-    assert state["last"] == [(0, 1)] and state["left"] == [(0, 0)] and state["board"]["light"] == 0
+    board = state["board"]
+    assert (board["last"], board["left"], board["light"]) == (((0, 1),), ((0, 0),), 0)
     assert not state["cut"] and {"Q", "q"} <= state["board"]["figures"].keys()
 
 

@@ -17,7 +17,7 @@ from az_mpi import __main__ as commands
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.load import Config
-from az_mpi.games.base import NO_CELL, NOBODY, Board
+from az_mpi.games.base import NO_CELL, NOBODY, Board, board_after
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.report import board, curve, html_report, run_data, samples
 from az_mpi.selfplay.player import Player
@@ -291,10 +291,10 @@ def test_a_board_shows_whose_piece_lies_where():
     game = games.make("connect4")
     states, before = game.initial(1), None
     for action in (3, 3, 0):
-        before, states = game.board(states[0]), game.play(states, np.array([action]))
-    found = game.board(states[0])
-    assert found.filled_since(before) == [(5, 0)]
-    svg = board.draw(found, "x", 20, {(5, 3): 1, (4, 3): 2, (5, 0): 3}, [(5, 0)])
+        before, states = states[0], game.play(states, np.array([action]))
+    found = board_after(game, before, states[0])
+    assert found.last == ((5, 0),)
+    svg = board.draw(found, "x", 20, {(5, 3): 1, (4, 3): 2, (5, 0): 3})
     assert pieces(svg, 24) == {(5, 3): (0, "1"), (4, 3): (1, "2"), (5, 0): (0, "3")}
     assert svg.count('class="cell"') == 42
     assert re.findall(r'class="last" points="([^ "]*)', svg) == ["1.0,121.0"]  # the fifth row begins 5 * 24 below 1

@@ -88,8 +88,8 @@ class OfflineGame {
   // The state, as web_game.py has it.
   moved() {
     const board = this.game.board(this.state), before = this.ply ? this.game.board(this.states[this.ply - 1]) : null;
+    if (before) Object.assign(board, { last: filledSince(board, before), left: leftSince(board, before, this.states[this.ply - 1].player) });
     this.position = { board, text: board.players.map((row) => row.map((owner) => (owner < 0 ? "." : "XO"[owner])).join(" ")).join("\n"),
-      last: before ? filledSince(board, before) : [], left: before ? leftSince(board, before, this.states[this.ply - 1].player) : [],
       cut: this.result !== null && this.game.isCut(this.state), ply: this.ply, to_play: this.state.player, over: this.result !== null, result: this.result, legal: this.legal(board) };
     this.begun = Date.now(); this.isKnown = false;
     this.publish();
