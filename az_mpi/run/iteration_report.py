@@ -1,6 +1,5 @@
 """What an iteration did: a record in metrics.jsonl and a line in the log."""
 
-
 from az_mpi.mpi import host_memory
 from az_mpi.run.state import Run
 from az_mpi.telemetry.summary import iteration_line, losses_text

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from logging import Logger
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from az_mpi.config.schema import Config
 from az_mpi.core.files import Forbidden, write_bytes
@@ -23,6 +23,9 @@ from az_mpi.telemetry.status_text import render
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
+    from az_mpi.selfplay.player import Player
+    from az_mpi.storage.checkpoint import Progress
+    from az_mpi.train.learner import Learner
 
 NAME, TEXT_NAME = "status.json", "status.txt"
 SCHEMA_VERSION = 1
@@ -32,6 +35,37 @@ UNHEARD_S = 15.0  # after which root's log names the ranks without any heartbeat
 RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # values in the means: games/s, Network MB/min, time left
 MESSAGE_MAX = 150  # characters of a failure: with their JSON escapes they fit a datagram
 STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # {phase: state}; all others are Syncing
+
+
+class _Playing(Protocol):
+    @property
+    def player(self) -> Player: ...
+
+
+class _Training(Protocol):
+    @property
+    def learner(self) -> Learner | None:
+        """None on ranks that do not train."""
+
+
+class RunInProgress(Protocol):
+    """What the status shows of a run: `run.state.Run` is one, which this package does not know."""
+
+    @property
+    def playing(self) -> _Playing: ...
+
+    @property
+    def training(self) -> _Training: ...
+
+    @property
+    def progress(self) -> Progress: ...
+
+    @property
+    def before_play(self) -> Progress | None:
+        """`progress` when this iteration began; None: the run has not been read yet."""
+
+    def hours(self) -> float:
+        """Return the hours of all starts of the run until now; only counted with `train.hours`."""
 
 
 class Status:
@@ -54,20 +88,30 @@ class Status:
         self._world, self._folder, self._config, self._number, self._logger = world, folder, config, start, logger
         self._writer = writer
         self._monitor: Monitor | None = None
-        self.phase, self.state = "start", "Syncing"
-        self.staleness: float | None = None
-        self._run: Any = None
+        self._run: RunInProgress | None = None
         self._rows: Sequence[tuple[str, str | None, str | None]] = [(host, None, None) for host in world.hosts]
-        self._begun, self._played_s, self._first_step = time.monotonic(), 0.0, 0
+        # What this rank's heartbeats say, see `facts`, and what it comes from.
+        self.phase = "start"
+        self.state = "Syncing"
+        self.staleness: float | None = None
+        self._begun = time.monotonic()  # the present phase, or this rank's wait at its end
+        self._played_s = 0.0
+        self._message: str | None = None  # how this rank has failed
+        # What root shows besides.
+        self._first_step = 0  # of the optimiser, when the phase began
         self._sync_s: float | None = None
-        self._progress: tuple[str, int, int, str] | None = None
-        self._message: str | None = None
-        # On root:
-        self._job, self._count, self._lock, self._unheard_told = "starting", 0, threading.Lock(), False
-        self._start, self._name = time.monotonic(), folder.resolve().name
-        self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]
-        self._sent, self._reached = deque(maxlen=NETWORK_LOOKS), deque(maxlen=ITERATIONS_LOOKS)
-        self._errors, self._closed = {}, threading.Event()
+        self._progress: tuple[str, int, int, str] | None = None  # of the phase: name, done, total, unit
+        self._job = "starting"
+        self._count = 0  # of writes
+        self._start = time.monotonic()
+        self._name = folder.resolve().name
+        self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]  # of each rank: (seconds of playing, games)
+        self._sent = deque(maxlen=NETWORK_LOOKS)  # (seconds, bytes that all ranks have sent)
+        self._reached = deque(maxlen=ITERATIONS_LOOKS)  # (seconds, iterations that were complete then)
+        self._errors: dict[int, str] = {}  # of ranks that have failed
+        self._unheard_told = False
+        self._lock = threading.Lock()  # one thread writes at a time
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def show(self, monitor: Monitor) -> None:
@@ -77,8 +121,8 @@ class Status:
             self._thread = threading.Thread(target=self._keep_writing, name="status", daemon=True)
             self._thread.start()
 
-    def begin(self, run: Any, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Show the counts of `run`, a `run.state.Run`, from now on. rows: (host, device, roles) of each rank."""
+    def begin(self, run: RunInProgress, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Show the counts of `run` from now on. rows: (host, device, roles) of each rank."""
         self._run, self._rows = run, rows
         if self._job == "starting":
             self._job = "running"

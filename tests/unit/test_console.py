@@ -98,6 +98,31 @@ def test_a_bar_on_a_terminal_of_unknown_size_shows_its_share_and_is_removed_at_t
     os.close(theirs)
 
 
+ITERATION = {"num_games": 1200, "num_positions": 26400, "num_steps": 31, "train_s": 2.5, "policy_loss": 1.5}
+PLAYED = {
+    "num_games_asked": 1000,
+    "games_per_s": 40.0,
+    "simulations_per_s": 26000.4,
+    "meanwhile_simulations_per_s": 1000.0,
+    "cache_hit_rate": 0.5,
+    "mean_length": 22.0,
+    "first_player_score": 0.625,
+    "play_s": 30.0,
+}
+
+
+def test_an_iterations_line_has_its_games_rates_losses_and_seconds():
+    assert summary.iteration_line(ITERATION | PLAYED) == (
+        "  1,200 games (40.0/s), 1,000 asked for, 26,400 positions, 26,000 simulations/s (1,000/s meanwhile), 50 % from "
+        "the cache, length 22.0, first player scores 0.62; 31 steps, policy loss 1.500; play 30.0 s, train 2.5 s"
+    )
+
+
+def test_the_line_of_an_iteration_that_was_resumed_in_its_training_has_no_rates_of_play():
+    resumed = ITERATION | {"num_games": 0, "num_positions": 0}
+    assert summary.iteration_line(resumed) == "  0 games, 0 positions; 31 steps, policy loss 1.500; train 2.5 s"
+
+
 def test_evaluation_lines_name_every_figure():
     match = {"wins": 77, "draws": 5, "losses": 18, "score": 0.795, "score_low": 0.706, "score_high": 0.862}
     bounded = match | {"elo": 235.4, "elo_low": 152.2, "elo_high": 319.0}
