@@ -12,13 +12,14 @@ from typing import Any
 from az_mpi.core.files import open_plain
 from az_mpi.telemetry.background_writer import BackgroundWriter
 
-LAST_LINES_S = 2.0  # how long the end of the program waits for the log files
+LAST_LINES_S = 2.0  # how long the end of the program waits until the last lines are in the log files
 
 
 def start(is_root: bool, name: str, run_dir: Path | None) -> logging.Logger:
     """Return the program's logger with new handlers; a process may call this again.
 
-    name: of this rank's log file. run_dir: the run's folder; None: no log files, and root's lines go to standard error.
+    name: of this rank's log file. run_dir: the run's folder; None: there are no log files, and root's lines go to
+    standard error.
     """
     logger = logging.getLogger("az_mpi")
     logger.setLevel(logging.INFO)
@@ -26,13 +27,14 @@ def start(is_root: bool, name: str, run_dir: Path | None) -> logging.Logger:
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
         handler.close()
-    # The console first: a file system that hangs must not delay the line that says so.
+    # The console comes first, since a file system that hangs must not delay the line that says so.
     if is_root:
         console = logging.StreamHandler(sys.stderr if run_dir is None else sys.stdout)
         console.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(console)
     if run_dir is not None:
-        folder, opened = Path(run_dir) / "logs", []
+        folder = Path(run_dir) / "logs"
+        opened = []
         for log in [f"{name}.log"] + (["run.log"] if is_root else []):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +71,7 @@ class _Files(logging.Handler):
 
 
 def _write(file, text):
-    """Write a line; on a full disk it is lost silently."""
+    """Write a line to a file. A line that cannot be written, as on a full disk, is lost silently."""
     data = text.encode(errors="backslashreplace")
     try:
         while data:
@@ -79,6 +81,6 @@ def _write(file, text):
 
 
 def table(rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Return rows, the first of them the heading, as lines of text in aligned columns."""
+    """Return rows as lines of text with aligned columns. The first row is the heading."""
     widths = [max(len(str(row[k])) for row in rows) for k in range(len(rows[0]))]
     return ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""What every rank of a run is doing: heartbeats tell root, which writes RUN/status.json and RUN/status.txt."""
+"""What every rank of a run is doing: root learns it from heartbeats, and writes RUN/status.json and RUN/status.txt."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ NAME, TEXT_NAME = "status.json", "status.txt"
 SCHEMA_VERSION = 1
 WRITE_EVERY_S = 2.0
 LAST_WRITE_S = 5.0  # how long the end of the run waits for the last write
-UNHEARD_S = 15.0  # after which root's log names the ranks without any heartbeat
-RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # values in the means: games/s, Network MB/min, time left
-MESSAGE_MAX = 150  # characters of a failure: with their JSON escapes they fit a datagram
+UNHEARD_S = 15.0  # after so long, root's log names the ranks without any heartbeat
+# How many of the newest values go into the means: of games/s, of Network MB/min, of the time left.
+RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10
+MESSAGE_MAX = 150  # characters of a failure, which with their JSON escapes fit a datagram
 STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # {phase: state}; all others are Syncing
 
 
@@ -69,11 +70,10 @@ class RunInProgress(Protocol):
 
 
 class Status:
-    """One rank's part of the status; root's also writes the files, every WRITE_EVERY_S. As a context manager it records
-    how the run ended; a rank that leaves with an exception is in Error.
+    """One rank's part of the status. Root's also writes the files, every WRITE_EVERY_S.
 
-    state: Active (plays or evaluates), Training, Syncing. staleness: mean over the newly exchanged games of the
-    iterations between the weights at a game's begin and those at the exchange; None: not known.
+    state: Active (plays or evaluates), Training, Syncing or Error. staleness: the number of iterations between the
+    weights at a game's begin and those at its exchange, the mean of the newly exchanged games; None: not known.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Status:
         self._thread: threading.Thread | None = None
 
     def show(self, monitor: Monitor) -> None:
-        """Show the facts that `monitor` receives, from now on. Before this call nothing is written."""
+        """Begin to write the files, from the facts that `monitor` receives."""
         self._monitor = monitor
         if self._world.is_root:
             self._thread = threading.Thread(target=self._keep_writing, name="status", daemon=True)
@@ -128,7 +128,8 @@ class Status:
             self._job = "running"
 
     def enter(self, phase: str | None) -> None:
-        """This rank enters a phase of the loop; None: it has done its part of the phase and waits for the others."""
+        """Record that this rank enters a phase of the loop. None: it has done its part of the phase, and waits for the
+        others."""
         now = time.monotonic()
         if self.state == "Active" and self.phase == "play":
             self._played_s += now - self._begun
@@ -144,11 +145,14 @@ class Status:
         self._begun = now
 
     def advance(self, name: str, done: int, total: int, unit: str) -> None:
-        """`done` of `total` units of the phase's work, shown as `name`, are done; cheap enough for every step."""
+        """Record that `done` of `total` units of the phase's work, shown as `name`, are done. Cheap enough for every
+        step."""
         self._progress = (name, done, total, unit)
 
     def end(self, job: str, message: str | None = None) -> None:
-        """Record how the run ended: finished, stopped (it can be resumed) or failed. Only the first call counts."""
+        """Record how the run ended. Only the first call counts.
+
+        job: "finished", "stopped" (it can be resumed) or "failed". message: how this rank failed; None: it did not."""
         failed = job == "failed" and message is not None
         if failed and not self._world.is_root:
             self.state, self._message = "Error", message[:MESSAGE_MAX]
@@ -159,7 +163,8 @@ class Status:
         self.close(last_words=failed and not self._world.is_root)
 
     def close(self, last_words: bool = False) -> None:
-        """Stop heartbeats and files. If `end` was not called before, the run goes on with another Status."""
+        """Stop heartbeats and files. Without an `end` before, the run continues with another Status. last_words: send
+        the facts once more, and wait for root's answer."""
         if self._monitor is None:
             return
         self._monitor.leave(last_words)
@@ -178,7 +183,7 @@ class Status:
             self.end("failed", None if isinstance(error, Refusal) else f"{type(error).__name__}: {error}")
 
     def facts(self) -> dict[str, Any]:
-        """Return what this rank's heartbeats tell root. Any thread may call it."""
+        """Return the content of this rank's heartbeats, JSON-able. Any thread may call it."""
         player = self._run.playing.player if self._run else None
         playing = self.state == "Active" and self.phase == "play"
         played_s = self._played_s + (time.monotonic() - self._begun if playing else 0.0)
@@ -192,15 +197,15 @@ class Status:
         }
 
     def failed(self, rank: int, facts: dict[str, Any]) -> None:
-        """Record that a rank has reported its failure. On root; any thread may call it."""
+        """Record that a rank has reported its failure. Called on root, by any thread."""
         if rank not in self._errors:
             self._errors[rank], self._job = facts["message"], "failed"
             self._logger.error("rank %d on %s failed: %s", rank, self._rows[rank][0], facts["message"])
             self._write()
 
     def stopped(self, why: str) -> None:
-        """Store finished games and record that the run stops, since the job is about to be ended; `why` is logged. On
-        root; any thread may call it."""
+        """Store finished games, and record that the run stops, since the job is about to be ended. Called on root, by
+        any thread. why: for the log."""
         self._logger.error(why)
         if self._writer:
             self._writer.rescue()
@@ -214,7 +219,7 @@ class Status:
         self._write()
 
     def _write(self):
-        if self._monitor is None:  # a rank fails before `show`
+        if self._monitor is None:  # a rank has failed before `show`
             return
         with self._lock:
             self._count += 1
@@ -223,13 +228,14 @@ class Status:
                 for name, text in ((NAME, json.dumps(values) + "\n"), (TEXT_NAME, render(values))):
                     write_bytes(self._folder / name, text.encode(), durable=False, before=before)
             except (OSError, Forbidden):
-                pass  # the loop reports a disk that fails; readers of the status see that `count` stands still
+                pass  # the loop reports a disk that fails, and readers of the status see that `count` does not change
 
     def _values(self):
         """Return the content of status.json: values of the run, and a row for each rank.
 
-        A row's num_games counts this start; num_games, num_positions and step of the run count its finished
-        iterations. games_per_s: while playing; of a finished run, the mean of this start. None: not known yet.
+        num_games of a row counts this start. num_games, num_positions and step of the run count its complete
+        iterations. games_per_s is measured while a rank plays; for a finished run it is the mean of this start. None
+        stands for what is not known yet.
         """
         now, run, beats = time.monotonic(), self._run, self._monitor.beats()
         ranks = [self._rank_values(rank, beat) for rank, beat in enumerate(beats)]
@@ -246,7 +252,7 @@ class Status:
             "start": self._number,
             "job": self._job,
             "count": self._count,
-            "launch": os.environ.get("AZ_MPI_LAUNCH"),  # which launch supervises it
+            "launch": os.environ.get("AZ_MPI_LAUNCH"),  # the launch command that supervises the run
             "written": time.strftime("%Y-%m-%d %H:%M:%S"),
             "elapsed_s": round(now - self._start, 1),
             "phase": self.phase,
@@ -302,7 +308,7 @@ class Status:
         return progress and dict(zip(("name", "done", "total", "unit"), progress))
 
     def _time_left(self, now):
-        """Return the seconds until the last iteration is done, from the pace of the newest ones; None: unknown."""
+        """Return the seconds until the last iteration is complete, by the pace of the newest ones; None: unknown."""
         if self._run is None or self._run.before_play is None:  # then a resumed run has not been read yet
             return None
         done, step, reached = self._run.progress.iteration, self._run.progress.step, self._reached
@@ -321,7 +327,7 @@ class Status:
         return round(max(left_s, 0.0), 1)
 
     def _network(self, now, sent):
-        """Return the 10^6 bytes a minute that all ranks sent, over the last NETWORK_LOOKS writes; None: unknown."""
+        """Return how many 10^6 bytes a minute all ranks sent, over the last NETWORK_LOOKS writes; None: unknown."""
         self._sent.append((now, sent))
         (first_s, first), (last_s, last) = self._sent[0], self._sent[-1]
         return round((last - first) / 1e6 / (last_s - first_s) * 60, 3) if last and last_s > first_s else None

@@ -113,8 +113,8 @@ PLAYED = {
 
 def test_an_iterations_line_has_its_games_rates_losses_and_seconds():
     assert summary.iteration_line(ITERATION | PLAYED) == (
-        "  1,200 games (40.0/s), 1,000 asked for, 26,400 positions, 26,000 simulations/s (1,000/s meanwhile), 50 % from "
-        "the cache, length 22.0, first player scores 0.62; 31 steps, policy loss 1.500; play 30.0 s, train 2.5 s"
+        "  1,200 games (40.0/s), 1,000 asked for, 26,400 positions, 26,000 simulations/s (1,000/s meanwhile), 50 % "
+        "from the cache, length 22.0, first player scores 0.62; 31 steps, policy loss 1.500; play 30.0 s, train 2.5 s"
     )
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// A game against the network, for page.html: az_mpi/play/web_game.py and session.py in the browser, in a worker.
+// A game against the network, for web_client.html: az_mpi/play/web_game.py and player/session.py in a worker of the browser.
 const SLICE_MS = 50, PUBLISH_MS = 250, PACE_MS = 700, ANALYSIS_MAX = 20000, SIMULATIONS_MAX = 1000000, SHOWN_MOVES = 12, SHOWN_LINE = 10;
 
 class OfflineGame {
@@ -32,7 +32,7 @@ class OfflineGame {
     const word = String(text).trim().toLowerCase();
     const action = this.result === null ? this.game.legal(this.state).find((each) => this.game.text(this.state, each).toLowerCase() === word) : undefined;
     if (action === undefined) return this.result === null ? "no legal move here" : "the game is over";
-    if (this.humans.length < 2) this.line.length = this.ply; // also if it is the move of that line: the network is to answer
+    if (this.humans.length < 2) this.line.length = this.ply; // even if it is the line's next move, so that the network answers it
     this.play(action);
     this.stayAsStrongAsChosen();
     return null;
