@@ -113,7 +113,8 @@ def zoo(found: "TrainedNetwork") -> bytes:
         )
     data = run_data.load(found.run)
     hours = sum(map(sum, data.phase_seconds().values())) / 3600
-    start, evaluation = data.starts[-1], data.evaluations[-1] if data.evaluations else {}
+    start = data.starts[-1]
+    evaluation = data.evaluations[-1] if data.evaluations else {}
     rows = {
         "commit": start["git_commit"],
         "hours": round(hours, 4),

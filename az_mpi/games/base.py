@@ -178,7 +178,7 @@ class Game(ABC):
 
     @abstractmethod
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game goes on)."""
+        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game continues)."""
 
     @abstractmethod
     def to_play(self, states: np.ndarray) -> np.ndarray:

@@ -225,7 +225,8 @@ class GtpEngine(LineEngine):
 
     def _choose(self, colour, report=lambda is_last: None):
         """Think about a move of this player, whose turn it is, and return the action to play."""
-        session, limit = self.session, self.limit
+        session = self.session
+        limit = self.limit
         _, height, width = session.game.planes_shape
         plies_to_go = min(session.game.max_plies, height * width) - len(session.actions)
         budget_s = math.inf
@@ -257,7 +258,8 @@ class GtpEngine(LineEngine):
 
     def _final_score(self):
         session = self.session
-        lead, result = session.game.lead(session.state[None]), session.result
+        lead = session.game.lead(session.state[None])
+        result = session.result
         points = result if lead is None else float(lead[0])
         if points is None:
             raise GtpError("cannot score: the game is not over")

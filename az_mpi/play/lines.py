@@ -12,7 +12,9 @@ class Lines:
     no thread."""
 
     def __init__(self, descriptor: int = 0):
-        self.descriptor, self._bytes, self._ended = descriptor, b"", False
+        self.descriptor = descriptor
+        self._bytes = b""
+        self._ended = False
 
     def next(self) -> str | None:
         """Wait for a line and return it without its end; None at the end of input. A line is cut after LINE_BYTES_MAX

@@ -65,7 +65,9 @@ class RunViews:
     def compare(self, game: WebGame, _: Any) -> list[dict[str, Any]]:
         """Return what some of the checkpoints would play in the position that is shown: [{"checkpoint", "move", "share"
         of visits, "value" for the player who began}]."""
-        names, session, rows = self.checkpoints(), game.session, []
+        names = self.checkpoints()
+        session = game.session
+        rows = []
         chosen = np.unique(np.linspace(0, len(names) - 1, COMPARED).astype(int)) if names and not session.over else []
         for k in chosen:
             found = load_player(find_network(self.run, names[k])).search(session.state, SIMULATIONS)

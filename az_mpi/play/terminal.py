@@ -143,7 +143,8 @@ class Terminal:
 
     def _undo(self, _):
         """Take back moves until it is the person's turn again."""
-        session, plies = self.session, 1
+        session = self.session
+        plies = 1
         turns = [int(session.game.to_play(state[None])[0]) for state in session.states[:-1]]
         while plies <= len(turns) and turns[-plies] != self.human:
             plies += 1

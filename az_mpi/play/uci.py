@@ -151,7 +151,8 @@ class UciEngine(LineEngine):
     def _position(self, words):
         """Take a position, as its moves from the start of the game. The search tree is kept if they continue those of
         the position before."""
-        place, moves = words, []
+        place = words
+        moves = []
         if "moves" in words:
             at = words.index("moves")
             place, moves = words[:at], words[at + 1 :]
@@ -180,7 +181,9 @@ class UciEngine(LineEngine):
             for k, name in enumerate(words[:-1])
             if name in NUMBERS and re.fullmatch(r"-?\d{1,10}", words[k + 1], re.ASCII)
         }
-        self._is_pondering, self._is_hit, self._is_stopped = "ponder" in words, False, False
+        self._is_pondering = "ponder" in words
+        self._is_hit = False
+        self._is_stopped = False
         is_open = self._is_pondering or "infinite" in words
         if is_open:
             self._search(Limit(), is_open)
@@ -192,7 +195,8 @@ class UciEngine(LineEngine):
 
     def _limit_of(self, numbers):
         """Return the limit of a search. numbers: {name: number} of "go"; times are in milliseconds."""
-        limit, colour = self.limit, "wb"[self.session.to_play]
+        limit = self.limit
+        colour = "wb"[self.session.to_play]
         seconds = math.inf
         if "movetime" in numbers:
             seconds = numbers["movetime"] / 1000
@@ -247,7 +251,8 @@ class UciEngine(LineEngine):
 
     def _write_info(self, seconds):
         """Write a line about the search, which has taken so many seconds."""
-        best, simulations = self.session.moves()[0], self.session.simulations
+        best = self.session.moves()[0]
+        simulations = self.session.simulations
         line = self.moves.line(self.session.state, best.variation)
         self.write(
             f"info depth {len(line)} nodes {simulations} time {seconds * 1000:.0f} "

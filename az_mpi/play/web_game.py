@@ -45,10 +45,12 @@ class WebGame(threading.Thread):
     ):
         super().__init__(name="web-game", daemon=True)
         self._open, self.about, self._requests = open_session, about, requests
-        self.session, self.checkpoint = open_session(checkpoint), checkpoint
+        self.session = open_session(checkpoint)
+        self.checkpoint = checkpoint
         self.limit = Limit(limit.simulations or self.session.player.settings.simulations)
         self.line: list[int] = []  # all moves of the game; the session may be at an earlier position
-        self.humans, self.is_analysing = {0}, True
+        self.humans = {0}
+        self.is_analysing = True
         self.values: dict[int, float] = {}  # by ply, for the player who began, of positions that were searched
         self.results: dict[str, Any] = {}  # of requests
         self.stored: dict[str, Any] | None = None  # see `load`
@@ -150,7 +152,9 @@ class WebGame(threading.Thread):
         start: that position, [S]; None: the initial one. stored: what the state says of a stored game until another
         move is made in it."""
         self.session.restart(start)
-        self.line, self.values, self.stored = list(actions), {}, stored
+        self.line = list(actions)
+        self.values = {}
+        self.stored = stored
         self._moved()
 
     def _do_humans(self, sides: Any) -> None:
@@ -169,7 +173,9 @@ class WebGame(threading.Thread):
         session.restart(self.session.states[0])
         for action in self.session.actions:
             session.play(action)
-        self.session, self.checkpoint, self.values = session, str(name), {}
+        self.session = session
+        self.checkpoint = str(name)
+        self.values = {}
         self._moved()
 
     # Thinking.
@@ -194,7 +200,8 @@ class WebGame(threading.Thread):
 
     def _think(self):
         """Think for a slice of time. Play if it is the network's turn and it has thought enough."""
-        session, before = self.session, self.session.simulations
+        session = self.session
+        before = self.session.simulations
         end = time.monotonic() + SLICE_S
         wanted = self.limit.simulations if self._is_networks_turn() else ANALYSIS_MAX
         session.think(Limit(simulations=wanted), lambda: time.monotonic() > end)
@@ -236,7 +243,8 @@ class WebGame(threading.Thread):
             "legal": self._legal(board),
         }
         self.results.clear()
-        self._begun, self._is_known = time.monotonic(), False
+        self._begun = time.monotonic()
+        self._is_known = False
         self._publish()
 
     def _legal(self, board):
@@ -244,7 +252,8 @@ class WebGame(threading.Thread):
         "from" and "to". Moves may have the same cells, such as those that promote a pawn: the page lets people choose.
         """
         session, game = self.session, self.session.game
-        word_of, cells_in = uci_moves(game).word, _reader_of_cells(board)
+        word_of = uci_moves(game).word
+        cells_in = _reader_of_cells(board)
         rows = []
         unknown = []  # (row, action, cells in its word) of moves whose cells only the next position shows
         for word, action in session.legal().items():
@@ -265,7 +274,8 @@ class WebGame(threading.Thread):
         return rows
 
     def _publish(self):
-        session, self._published = self.session, time.monotonic()
+        session = self.session
+        self._published = time.monotonic()
         moves = [] if session.over else session.moves()
         if moves:
             self.values[len(session.actions)] = session.value * (1 if session.to_play == 0 else -1)

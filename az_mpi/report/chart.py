@@ -96,7 +96,8 @@ def stacked(
         rows = [(name, heights[0], None, None) for name, heights in parts.items()]
         return _numbers(title, x_label, y_label, x[0], rows)
     size = math.ceil(len(x) / BARS_MAX)
-    x, parts = _means(x, size), {name: _means(heights, size) for name, heights in parts.items()}
+    x = _means(x, size)
+    parts = {name: _means(heights, size) for name, heights in parts.items()}
     half = 0.4 * min((b - a for a, b in zip(x, x[1:])), default=1)
     axes = _Axes([x[0] - half, x[-1] + half], (0, max(map(sum, zip(*parts.values())))))
     body = [axes.draw(x_label, y_label), _marks(axes, marks)]

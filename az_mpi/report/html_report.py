@@ -212,7 +212,8 @@ def _ladder(data, marks):
 
 def _no_losses(data):
     """Return why there are no losses to show."""
-    num_steps, every = _last(data).get("step", 0), data.config["report.summary_frequency"]
+    num_steps = _last(data).get("step", 0)
+    every = data.config["report.summary_frequency"]
     if not num_steps:
         return "nothing yet"
     return f"none recorded: {counted(num_steps, 'step')} so far, and report.summary_frequency is {every}"
@@ -226,8 +227,10 @@ def _solver(data, marks):
 
 def _ranks(data):
     rows = data.ranks()
-    rates, by_host = [row["games_per_s"] for row in rows], ""
-    head, body = ["rank", "host", "device", "roles", "games", "positions", "share of games"], []
+    rates = [row["games_per_s"] for row in rows]
+    by_host = ""
+    head = ["rank", "host", "device", "roles", "games", "positions", "share of games"]
+    body = []
     num_games = max(sum(row["num_games"] for row in rows), 1)
     for row in rows:
         body.append(
@@ -257,7 +260,9 @@ def _ranks(data):
 
 def _hosts(rows):
     """Return a table of the hosts, from the rows of `RunData.ranks`."""
-    head, body, sums = ("host", "games/s", "ranks", "slowest rank", "fastest rank", "games"), [], []
+    head = ("host", "games/s", "ranks", "slowest rank", "fastest rank", "games")
+    body = []
+    sums = []
     for host in dict.fromkeys(row["host"] for row in rows):
         own = [row for row in rows if row["host"] == host]
         rates = [row["games_per_s"] for row in own if row["games_per_s"] is not None]
@@ -357,7 +362,8 @@ def html_table(
     number, which is drawn as a bar behind it, or None."""
     headings = [*head, ""] if bars else head
     first = "".join(f"<th>{escape(cell)}</th>" for cell in headings)
-    body, longest = [], max((bar or 0 for bar in bars), default=0)
+    body = []
+    longest = max((bar or 0 for bar in bars), default=0)
     for row, mark, bar in zip_longest(rows, marked, bars):
         drawn = f'<td class="bar"><i style="width:{100 * bar / longest:.1f}%"></i></td>' if bar else ""
         cells = "".join(f"<td>{escape(str(cell))}</td>" for cell in row)

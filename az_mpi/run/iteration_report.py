@@ -63,7 +63,8 @@ def _values(run, counters, num_steps):
 
 def _means_of_games(counters):
     """Return what the exchanged games were like; {} in an iteration that was resumed in its training."""
-    values, num_games = {}, counters["num_games"].sum()
+    values = {}
+    num_games = counters["num_games"].sum()
     if num_games:
         values = {
             "mean_length": counters["num_positions"].sum() / num_games,

@@ -33,7 +33,8 @@ class Metrics:
 
     def __init__(self, folder: Path, start: int | None, settings: schema.Report, shown: bool):
         names = dict.fromkeys(["jsonl", *["tensorboard"] * settings.tensorboard, *settings.sinks])
-        self._names, self._offered = list(names), {"folder": folder, "start": start}
+        self._names = list(names)
+        self._offered = {"folder": folder, "start": start}
         self._sinks: list[Sink] | None = None
         self.dropped = not shown  # whether records are dropped here
         self._background = BackgroundWriter("metrics", self._write) if shown else None
@@ -87,13 +88,17 @@ class Timers:
 
     def __init__(self, world: World, on_change: Callable[[str | None], None] = lambda phase: None):
         """on_change: called with a phase's name when it begins, and with None when this rank has done its part."""
-        self._world, self._seconds, self._idle, self._on_change = world, {}, {}, on_change
+        self._world = world
+        self._seconds = {}
+        self._idle = {}
+        self._on_change = on_change
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         """Add the seconds of this block to the phase `name`. Collective over the world: every rank enters the same
         phases in the same order."""
-        start, waited = time.perf_counter(), self._world.waited_s
+        start = time.perf_counter()
+        waited = self._world.waited_s
         self._on_change(name)
         try:
             yield

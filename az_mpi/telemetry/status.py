@@ -123,7 +123,8 @@ class Status:
 
     def begin(self, run: RunInProgress, rows: Sequence[tuple[str, str, str]]) -> None:
         """Show the counts of `run` from now on. rows: (host, device, roles) of each rank."""
-        self._run, self._rows = run, rows
+        self._run = run
+        self._rows = rows
         if self._job == "starting":
             self._job = "running"
 
@@ -139,7 +140,8 @@ class Status:
             self.state = "Syncing"
         else:
             trains = self._run is not None and self._run.training.learner is not None
-            self.phase, self._progress = phase, None
+            self.phase = phase
+            self._progress = None
             self.state = STATES.get(phase, "Syncing") if phase != "train" or trains else "Syncing"
             self._first_step = self._run.progress.step if self._run else 0
         self._begun = now
@@ -155,7 +157,8 @@ class Status:
         job: "finished", "stopped" (it can be resumed) or "failed". message: how this rank failed; None: it did not."""
         failed = job == "failed" and message is not None
         if failed and not self._world.is_root:
-            self.state, self._message = "Error", message[:MESSAGE_MAX]
+            self.state = "Error"
+            self._message = message[:MESSAGE_MAX]
         elif self._job not in ("failed", "stopped", "finished"):
             self._job = job
             if failed:
@@ -223,7 +226,8 @@ class Status:
             return
         with self._lock:
             self._count += 1
-            values, before = self._values(), self._writer and self._writer.may_appear
+            values = self._values()
+            before = self._writer and self._writer.may_appear
             try:
                 for name, text in ((NAME, json.dumps(values) + "\n"), (TEXT_NAME, render(values))):
                     write_bytes(self._folder / name, text.encode(), durable=False, before=before)
@@ -237,7 +241,9 @@ class Status:
         iterations. games_per_s is measured while a rank plays; for a finished run it is the mean of this start. None
         stands for what is not known yet.
         """
-        now, run, beats = time.monotonic(), self._run, self._monitor.beats()
+        now = time.monotonic()
+        run = self._run
+        beats = self._monitor.beats()
         ranks = [self._rank_values(rank, beat) for rank, beat in enumerate(beats)]
         contents = [beat.content for beat in beats if beat.content]
         self._warn_of_unheard(now, beats)
@@ -284,7 +290,8 @@ class Status:
         if rank in self._errors:
             state = "Error"
         elif self._job == "finished":
-            state, rate = "Finished", content["games"] / content["played_s"] if content["played_s"] else 0.0
+            state = "Finished"
+            rate = content["games"] / content["played_s"] if content["played_s"] else 0.0
         elif beat.silent_s > SILENT_S or self._job in ("stopped", "failed"):
             state = "Offline"
         rate = 0.0 if state in ("Offline", "Error") else rate
@@ -301,7 +308,8 @@ class Status:
         }
 
     def _phase_progress(self):
-        learner, progress = self._run.training.learner if self._run else None, self._progress
+        learner = self._run.training.learner if self._run else None
+        progress = self._progress
         if self.phase == "train" and learner and learner.end_index > self._first_step:
             total = learner.end_index - self._first_step
             progress = ("training", self._run.progress.step - self._first_step, total, "steps")
@@ -311,7 +319,9 @@ class Status:
         """Return the seconds until the last iteration is complete, by the pace of the newest ones; None: unknown."""
         if self._run is None or self._run.before_play is None:  # then a resumed run has not been read yet
             return None
-        done, step, reached = self._run.progress.iteration, self._run.progress.step, self._reached
+        done = self._run.progress.iteration
+        step = self._run.progress.step
+        reached = self._reached
         limits = self._config.train
         if not reached or reached[-1][1] != done:
             reached.append((now, done))

@@ -53,7 +53,8 @@ class Watched:
     """A run's status.json, which is read repeatedly. Root is alive as long as the count in it changes."""
 
     def __init__(self, folder: str | Path):
-        self.folder, self._timer = folder, SilenceTimer(2 * WATCH_EVERY_S)
+        self.folder = folder
+        self._timer = SilenceTimer(2 * WATCH_EVERY_S)
 
     def look(self) -> dict[str, Any]:
         """Return the present status. If its count has not changed for STALLED_S, return what `dead` makes of it."""

@@ -35,16 +35,16 @@ def progress_lines(updates, shown=True):
     return lines.lines
 
 
-def test_a_file_gets_a_line_each_quarter_and_none_at_the_end():
+def test_progress_without_a_terminal_is_a_line_each_quarter_and_none_at_the_end():
     lines = progress_lines([(done, 100) for done in range(101)])
     assert lines == [f"self-play: {done} of 100 games" for done in (25, 50, 75)]
 
 
-def test_a_jump_gives_one_line():
+def test_progress_that_jumps_over_two_quarters_is_one_line():
     assert progress_lines([(60, 100), (60, 100), (61, 100)]) == ["self-play: 60 of 100 games"]
 
 
-def test_only_root_shows_progress():
+def test_progress_is_shown_by_root_only():
     assert progress_lines([(50, 100)], shown=False) == []
 
 
@@ -72,7 +72,7 @@ def said(program, launched, output):
 
 
 @pytest.mark.parametrize("launched", [True, False])
-def test_the_launchers_output_decides_whether_there_is_a_terminal(launched):
+def test_the_output_of_the_launcher_decides_whether_there_is_a_terminal(launched):
     program = "import sys; from az_mpi.telemetry.progress_bar import on_terminal; sys.stderr.write(str(on_terminal()))"
     ours, theirs = pty.openpty()
     assert said(program, launched, theirs) == b"True"
@@ -143,7 +143,7 @@ def test_evaluation_lines_name_every_figure():
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-def test_a_file_system_that_hangs_holds_nobody_up(tmp_path, monkeypatch, hangs):
+def test_a_file_system_that_hangs_does_not_delay_the_run(tmp_path, monkeypatch, hangs):
     answers, write = threading.Event(), console._write
     monkeypatch.setattr(console, "LAST_LINES_S", 0.5 if hangs else 30)
     monkeypatch.setattr(console, "_write", lambda file, text: answers.wait(30) and write(file, text))

@@ -118,7 +118,7 @@ def test_swap_changes_sides_and_new_begins_again(monkeypatch, capsys):
     assert len(game.session.actions) == 1  # the network began
 
 
-def test_a_move_of_a_commands_name_is_the_move(monkeypatch, capsys):
+def test_a_word_that_names_a_move_and_a_command_is_the_move(monkeypatch, capsys):
     game = table("hex(size=3,swap=True)", human=1)
     typed(game, "swap\n", monkeypatch, capsys)
     assert game.session.played()[1] == "swap" and game.human == 1
@@ -166,7 +166,7 @@ def run(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("play") / "run", checkpoints=(1, 2), best=(1,))
 
 
-def test_the_command_plays_the_network_that_is_named(run, monkeypatch, capsys):
+def test_play_loads_the_network_that_is_named(run, monkeypatch, capsys):
     for options in (
         [],
         ["--checkpoint", "best"],
@@ -178,7 +178,7 @@ def test_the_command_plays_the_network_that_is_named(run, monkeypatch, capsys):
         assert "The network plays" in capsys.readouterr().out
 
 
-def test_wrong_options_are_refused(run, tmp_path, capsys):
+def test_wrong_options_of_play_are_refused(run, tmp_path, capsys):
     assert program(["play", str(tmp_path)]) == 2 and "not a run" in capsys.readouterr().err
     assert program(["play", str(run), "--checkpoint", "3"]) == 2 and "000002" in capsys.readouterr().err
     for options in (
@@ -194,7 +194,7 @@ def test_wrong_options_are_refused(run, tmp_path, capsys):
 
 
 @pytest.mark.process
-def test_it_ends_cleanly_at_a_terminal(run):
+def test_play_ends_cleanly_at_a_terminal(run):
     """By Ctrl-C and by Ctrl-D."""
     for last in (b"\x03", b"\x04"):
         ours, theirs = pty.openpty()

@@ -209,7 +209,7 @@ def test_a_run_of_an_older_version_shows_no_games_a_second_by_rank(run):
     assert not [table for table in found.tables if table[0][:2] == ["host", "games/s"]]
 
 
-def test_nothing_is_fetched_and_nothing_runs(run):
+def test_the_page_fetches_nothing_and_runs_no_script(run):
     text = (html_report.write(run)).read_text()
     found = Page(text)
     names = {name for tag, attributes in found.tags for name in attributes}
@@ -242,7 +242,7 @@ def test_sample_games_are_games_of_the_run(run, played):
         assert sample.numbers() == {divmod(action, 3): k for k, action in enumerate(actions, 1)}
 
 
-def test_the_newest_games_are_those_of_the_highest_number(tmp_path, played):
+def test_the_newest_segment_is_the_one_with_the_highest_number(tmp_path, played):
     game, folder = games.make("tictactoe"), tmp_path / "games"
     folder.mkdir()
     for index, number in ((1000, 1), (2, 2), (999, 3)):
@@ -342,7 +342,7 @@ def stones(text):
         ("X . O X", "X X . X", None, [(0, 1)]),  # go: a captured stone is gone
     ],
 )
-def test_the_cells_that_a_move_filled(before, after, symbols, filled):
+def test_filled_since_returns_the_cells_that_the_move_put_pieces_on(before, after, symbols, filled):
     symbols = symbols or ((), ())
     old, new = (Board(stones(text), (kinds,) if kinds else ()) for text, kinds in zip((before, after), symbols))
     assert new.filled_since(old) == filled
@@ -363,14 +363,14 @@ def test_a_run_that_has_only_begun_has_a_report(run):
     assert "0 of 4" in text and "None yet." in text and "not been evaluated" in text and "nothing yet" in text
 
 
-def test_a_damaged_segment_costs_the_samples_alone(run):
+def test_a_report_of_a_run_with_a_damaged_segment_lacks_the_sample_games_only(run):
     next(run.glob("games/*.h5")).write_bytes(b"no segment")
     text = "".join(Page((html_report.write(run)).read_text()).texts)
     assert "None: " in text and "1,272" in text
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "start"])
-def test_no_run_is_one_clear_block(run, tmp_path, capsys, damage):
+def test_a_folder_without_a_run_is_refused_with_one_block(run, tmp_path, capsys, damage):
     folder = {"missing": tmp_path / "nothing", "empty": tmp_path / "empty", "start": run}[damage]
     (tmp_path / "empty").mkdir()
     if damage == "start":
@@ -406,13 +406,13 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, capsys, na
 
 
 @pytest.mark.timeout(60)
-def test_a_pipe_in_place_of_games_leaves_them_out(run):
+def test_a_pipe_in_place_of_a_segment_leaves_out_the_sample_games(run):
     os.mkfifo(run / "games/000001-000.h5")
     assert commands.main(["report", str(run)]) == 0
     assert "000001-000.h5: not a plain file" in (run / "report.html").read_text()
 
 
-def test_nesting_that_python_does_not_read_is_no_record(run, capsys):
+def test_json_that_is_nested_too_deeply_is_no_record_and_no_status(run, capsys):
     with open(run / "metrics.jsonl", "a") as file:
         file.write("[" * 100_000 + "\n")
     assert commands.main(["report", str(run)]) == 0
@@ -422,7 +422,7 @@ def test_nesting_that_python_does_not_read_is_no_record(run, capsys):
 
 
 @pytest.mark.parametrize("name", ["starts/002.json", "status.json"])
-def test_json_of_another_shape_is_refused(run, capsys, name):
+def test_a_file_whose_json_is_no_object_is_refused(run, capsys, name):
     (run / name).write_text("[]")
     assert commands.main(["report", str(run)]) == 2
     assert f"{name}: cannot be read: no " in capsys.readouterr().err
@@ -437,7 +437,7 @@ NAME = "ä 中文 $x ".encode() + b"\xff"
     ids=["ASCII", "UTF-8"],
 )
 @pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi report --svg"])
-def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
+def test_a_run_folder_may_have_any_name_in_any_locale(run, command, locale):
     folder = os.fsencode(run.parent) + b"/" + NAME
     os.rename(run, folder)
     environment = {**os.environ, **locale, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -452,7 +452,7 @@ def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
         assert "<h1>ä 中文 $x �</h1>" in text
 
 
-def test_a_ladder_is_drawn_once_it_is_played(run):
+def test_the_report_draws_a_ladder_if_one_was_played(run):
     """The networks of iterations 1, 2 and 4, of which the last is 50 above the first."""
     title = "Elo by the ladder"
     assert title not in html_report.write(run).read_text()
