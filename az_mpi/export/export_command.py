@@ -109,7 +109,7 @@ def zoo(found: "TrainedNetwork") -> bytes:
     if found.run is None:
         raise Refusal(
             "a file of the zoo says how its network was trained, which only the folder of a run tells\n"
-            "  name the folder of the run"
+            "  name a run's folder"
         )
     data = run_data.load(found.run)
     hours = sum(map(sum, data.phase_seconds().values())) / 3600

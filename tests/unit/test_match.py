@@ -206,7 +206,7 @@ def test_python_chess_reads_the_pgn_of_a_random_game():
         board.push(move)
 
 
-@pytest.mark.parametrize("name,why", [("x.txt", "as .sgf or .pgn"), ("x.sgf", "write .pgn")])
+@pytest.mark.parametrize("name,why", [("x.txt", "with .sgf or .pgn"), ("x.sgf", "write .pgn")])
 def test_a_file_that_cannot_take_the_games_is_refused(tmp_path, name, why):
     with pytest.raises(Refusal, match=why):
         game_records.check_suffix(tmp_path / name, games.make("connect4"))
