@@ -148,7 +148,8 @@ def test_the_index_of_results_leads_to_every_page_of_results():
 
 # Pages that are written one sentence a line; the others are to follow.
 BY_SENTENCES = [*RESULTS, "docker/README.md", *(f"docs/{name}.md" for name in (
-    "methods", "performance", "reliability", "games", "hosts", "site", "trouble", "coming-from"))]
+    "methods", "performance", "reliability", "games", "hosts", "site", "trouble", "coming-from", "architecture")),
+    "CONTRIBUTING.md", "docs/results/log/README.md", "docs/results/log/2026-11.md"]
 
 
 @pytest.mark.parametrize("name", BY_SENTENCES)
