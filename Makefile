@@ -78,6 +78,7 @@ bench: setup ## every benchmark (25 to 50 minutes); BENCH_RUN=RUN: self-play wit
 
 lint: setup ## check the style (ruff) and the types (mypy)
 	ruff check .
+	ruff format --check .
 	mypy
 
 clean: ## remove .venv and caches; runs, and wheels already built, stay

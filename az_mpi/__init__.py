@@ -16,8 +16,14 @@ def _sources():
     """Return a hash of the files with compiled kernels, and of the one that says how these are kept. Numba recompiles a
     kernel when its own file changes, but not when the file of a kernel that it calls does."""
     here = Path(__file__).parent
-    patterns = ("core/hashing.py", "core/kernel_cache.py", "games/*.py", "search/*.py", "network/*.py",
-                "train/replay.py")  # fmt: skip
+    patterns = (
+        "core/hashing.py",
+        "core/kernel_cache.py",
+        "games/*.py",
+        "search/*.py",
+        "network/*.py",
+        "train/replay.py",
+    )
     sources = sorted(path for pattern in patterns for path in here.glob(pattern))
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
@@ -44,7 +50,7 @@ def _cache_folder():
 def __getattr__(name: str) -> Any:
     """Import `load_player`, and with it torch, only when it is used."""
     if name == "load_player":
-        from az_mpi.play.loaded_player import load_player
+        from az_mpi.player.loaded_player import load_player
 
         return load_player
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

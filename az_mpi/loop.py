@@ -11,27 +11,27 @@ import shlex
 from az_mpi.core.problems import Refusal
 from az_mpi.mpi.control_channel import Total
 from az_mpi.mpi.peers import PeerLost
-from az_mpi.report import page
-from az_mpi.report.console import ProgressBar
-from az_mpi.run import archive, evaluations, exchange, iteration_report, learning, recovery, resume, weights
+from az_mpi.report import html_report
+from az_mpi.run import archive, evaluation_phase, exchange, iteration_report, recovery, resume, training_phase, weights
 from az_mpi.run.state import Run
 from az_mpi.selfplay import quota
 from az_mpi.selfplay.record import Record
+from az_mpi.telemetry.console import ProgressBar
 
 
 def train(run: Run) -> None:
     """Train until the run is complete; if it already is, say so. Raises Stopped if a signal asked to stop."""
     resumed = resume.restore(run, set_aside=True)
     run.mark()
-    if resumed and finished(run) and evaluations.is_done(run):
+    if resumed and finished(run) and evaluation_phase.is_done(run):
         return already_complete(run)
     if resumed:
         resume.resume(run)
     while True:
         try:
-            if evaluation_due(run) and not evaluations.is_done(run):
+            if evaluation_due(run) and not evaluation_phase.is_done(run):
                 resume.leave_if_unwritable(run)  # an evaluation that is not stored would be due again and again
-                evaluations.evaluate(run, functools.partial(answer, run))
+                evaluation_phase.evaluate(run, functools.partial(answer, run))
             elif not finished(run):
                 iteration(run)
             else:
@@ -51,7 +51,7 @@ def iteration(run: Run) -> None:
         play(run)
         progress.phase = "train"
     with timers("train"):
-        outcome = learning.learn(run, functools.partial(save_now, run))
+        outcome = training_phase.learn(run, functools.partial(save_now, run))
     if outcome.stop or outcome.failure:
         resume.leave(run, outcome.failure)
     with timers("broadcast"):
@@ -63,14 +63,14 @@ def iteration(run: Run) -> None:
         with timers("save"):
             resume.save(run)
     with timers("report"):  # its seconds are in the next iteration's record
-        iteration_report.report(run, outcome.steps_num)
+        iteration_report.report(run, outcome.num_steps)
 
 
 def play(run: Run) -> None:
     """Play the games that this iteration still lacks and exchange them."""
     old = exchange.committed(run)
     games = quota.Quota(run.setup.config.selfplay, run.world, run.progress.iteration, old.games["id"])
-    finished_before = run.playing.player.finished_num - len(run.playing.player.finished)  # while others trained
+    finished_before = run.playing.player.num_finished - len(run.playing.player.finished)  # while others trained
     run.restart_evaluator()
     shown = ProgressBar(run.report.logger, run.world.is_root, "self-play", "games", run.report.status)
     new_positions, done = 0, False
@@ -88,21 +88,21 @@ def play(run: Run) -> None:
 def play_on(run: Run, games: quota.Quota, finished_before: int, shown: ProgressBar) -> Total | None:
     """Play until the quota is reached, an exchange is due, or a rank has a request; return the total that said so."""
     player, counters, config = run.playing.player, run.report.counters, run.setup.config
-    before = player.simulations_num
+    before = player.num_simulations
     with run.report.timers("play"), counters.playing(run.world):
-        attempt = 0 if config.selfplay.deterministic else run.attempt
-        total = games.play(player, run.control, attempt, finished_before, shown.update, config.exchange.every_s)
-    counters.played_num += player.simulations_num - before
+        start = 0 if config.selfplay.deterministic else run.start
+        total = games.play(player, run.control, start, finished_before, shown.update, config.exchange.every_s)
+    counters.num_played += player.num_simulations - before
     return total
 
 
 def make_due(run: Run, new_positions: int) -> None:
     """Add the samples that the replay ratio asks for new positions to those that are due."""
     progress, config = run.progress, run.setup.config
-    games_num = progress.games_num - run.before_play.games_num
+    num_games = progress.num_games - run.before_play.num_games
     # Ranks that play while others train can make more games than were asked for. Games beyond the quota are in the
     # window but make no samples due: training would take longer, and meanwhile still more games would be played.
-    share = min(1.0, config.selfplay.games_num / max(games_num, 1))
+    share = min(1.0, config.selfplay.num_games / max(num_games, 1))
     progress.samples_due += new_positions * share * config.train.replay_ratio
 
 
@@ -132,8 +132,9 @@ def finished(run: Run) -> bool:
     if progress.phase != "play":
         return False  # an iteration is trained to its end
     steps, hours = config.train.max_steps, config.train.hours
-    return bool(progress.iteration >= config.iterations or steps and progress.step >= steps
-                or hours and progress.hours >= hours)
+    return bool(
+        progress.iteration >= config.iterations or steps and progress.step >= steps or hours and progress.hours >= hours
+    )
 
 
 def evaluation_due(run: Run) -> bool:
@@ -146,7 +147,7 @@ def evaluation_due(run: Run) -> bool:
 def already_complete(run: Run) -> None:
     """Log that there is nothing to do; let root write the report if it is missing."""
     run.report.say("%s is complete: %s. Nothing to do.", run.setup.folder, run.how_far())
-    if run.world.is_root and not (run.setup.folder / page.NAME).exists():
+    if run.world.is_root and not (run.setup.folder / html_report.NAME).exists():
         show(run)
 
 
@@ -154,7 +155,7 @@ def complete(run: Run) -> None:
     """Let root write the report and log that the run is complete. If root dies meanwhile, the next root does."""
     if run.world.is_root:
         show(run)
-    run.report.say("complete: %s; report in %s", run.how_far(), run.setup.folder / page.NAME)
+    run.report.say("complete: %s; report in %s", run.how_far(), run.setup.folder / html_report.NAME)
     run.report.say("to play against it: python -m az_mpi play %s", shlex.quote(str(run.setup.folder)))
     run.world.barrier()
 
@@ -162,8 +163,12 @@ def complete(run: Run) -> None:
 def show(run: Run) -> None:
     """Write the report. If that fails, the run is complete all the same."""
     try:
-        page.write(run.setup.folder, complete=True)
+        html_report.write(run.setup.folder, complete=True)
     except Exception as error:
         expected = isinstance(error, (OSError, Refusal))
-        run.report.logger.warning("the report could not be written: %s; python -m az_mpi report %s tries again", error,
-                                  run.setup.folder, exc_info=not expected)
+        run.report.logger.warning(
+            "the report could not be written: %s; python -m az_mpi report %s tries again",
+            error,
+            run.setup.folder,
+            exc_info=not expected,
+        )

@@ -24,19 +24,19 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi import agreement, named_hosts, placement
 from az_mpi.mpi.alone import Alone
 from az_mpi.mpi.world import World
-from az_mpi.report.console import ProgressBar
-from az_mpi.run import evaluations, exchange, kernels, resume, weights
+from az_mpi.run import evaluation_phase, exchange, kernels, resume, weights
 from az_mpi.run.setup import assemble, check_room, prepare_play
 from az_mpi.selfplay import quota
 from az_mpi.storage import checkpoint, lock, run_folder, segment
 from az_mpi.storage.run_folder import RunFolderError
+from az_mpi.telemetry.console import ProgressBar
 
 
 def train(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
     """Start the run in --logdir, or resume it if it is there."""
     folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
     named_hosts.check_weights(config.selfplay, world)
-    world, trainers_num = placement.place(config, world, placement.choose_device(world))
+    world, num_trainers = placement.place(config, world, placement.choose_device(world))
     watchdog.expect(config.fault.hang_s, world.rank)
     ranks = world.collect(lock.me())
 
@@ -52,11 +52,11 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
         nonlocal held
         check_room(setup, network, folder)
         check_network(arguments, config, network)
-        attempt, held = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
-        return attempt
+        start, held = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
+        return start
 
     try:
-        run = assemble(config, world, folder, take, trainers_num, requests)
+        run = assemble(config, world, folder, take, num_trainers, requests)
     except BaseException:
         if held:
             held.release()
@@ -122,14 +122,14 @@ def _train(run):
 def eval(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
     """Evaluate a run's newest network as `evaluate` in its configuration says; print the result as one JSON object."""
     run = _open(arguments, config, world, requests)
-    best = evaluations.load_best(run, before=run.progress.iteration)
-    result = evaluations.measure(run, best)
+    best = evaluation_phase.load_best(run, before=run.progress.iteration)
+    result = evaluation_phase.measure(run, best)
     if world.is_root:
         print_result(json.dumps(result))
 
 
 def selfplay(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
-    """Play `selfplay.games_num` games with a run's newest network, store them in RUN/selfplay, and print their numbers
+    """Play `selfplay.num_games` games with a run's newest network, store them in RUN/selfplay, and print their numbers
     as one JSON object."""
     named_hosts.check_weights(config.selfplay, world)
     run = _open(arguments, config, world, requests)
@@ -144,21 +144,21 @@ def selfplay(arguments: Arguments, config: Config, world: World, requests: Reque
     record = player.take()
     run.setup.callbacks.games(record)
     record = record.gather(world)
-    counts = [player.simulations_num, *run.playing.evaluate.take_counts()]
+    counts = [player.num_simulations, *run.playing.evaluate.take_counts()]
     simulations, asked, evaluated = world.sum(np.array(counts, np.int64))
     if not world.is_root:
         return
     written = segment.write(folder, index, run.setup.game, record, exchange.provenance(run, record))
-    games_num, positions_num = len(record.games), len(record.positions)
-    result = {"segment": str(written.path), "games_num": games_num, "positions_num": positions_num}
-    result |= {"games_per_s": games_num / seconds, "simulations_per_s": simulations / seconds}
+    num_games, num_positions = len(record.games), len(record.positions)
+    result = {"segment": str(written.path), "num_games": num_games, "num_positions": num_positions}
+    result |= {"games_per_s": num_games / seconds, "simulations_per_s": simulations / seconds}
     result |= {"cache_hit_rate": 1 - evaluated / asked} if asked else {}
     print_result(json.dumps(result))
 
 
 def _prepare(folder):
     """Make a run's folder for games, unless it is there; return the number of this call, which no other one has and
-    ids of games contain: training counts its attempts from 1, this mode from 0x800. Raises Refusal if nothing can be
+    ids of games contain: training counts its starts from 1, this mode from 0x800. Raises Refusal if nothing can be
     written."""
     run_folder.check_folders(folder.parent, (folder.name,))
     with run_folder.usable(folder.parent):
@@ -174,8 +174,8 @@ def _rescue_games(run):
     """Give the writer of a failing root a limited time to finish, and log what it could not write. Not collective.
 
     If another rank fails, MPI ends root at once; games that are not on disk then are played again."""
-    if run.files.writer and (unwritten_num := run.files.writer.rescue()):
-        run.report.logger.error("not written in time, their games are lost: %s", counted(unwritten_num, "segment"))
+    if run.files.writer and (num_unwritten := run.files.writer.rescue()):
+        run.report.logger.error("not written in time, their games are lost: %s", counted(num_unwritten, "segment"))
 
 
 def _open(arguments, config, world, requests):

@@ -86,21 +86,23 @@ def measure(game):
         peaks.append(memory("VmHWM") - memory("VmRSS"))
     figures |= {"window_mib": memory("VmRSS") - before, "exchange_mib": max(peaks)}
     table = CachedEvaluator(game, Blank(game), config.network.cache_bytes)._table
-    held = min(table.keys.size, len(table.logit) // game.legal_num)
+    held = min(table.keys.size, len(table.logit) // game.num_legal)
     return figures | {"cache_mib": sum(part.nbytes for part in table) / MIB, "cache_positions": held}
 
 
 def warm_up(game):
     """Compile what is measured."""
-    config = configuration.validate({"game": "connect4", "search": {"simulations": 4},
-                                     "selfplay": {"parallel_games": 2, "max_plies": 3}}, "the defaults")
+    config = configuration.validate(
+        {"game": "connect4", "search": {"simulations": 4}, "selfplay": {"parallel_games": 2, "max_plies": 3}},
+        "the defaults",
+    )
     window, record = replay.Replay(game, {}), played(Player(config, game, UniformEvaluator(game), rank=0), 2)
     window.add(replay.to_samples(record, game, {}, config.train, 0))
 
 
-def played(player, games_num):
+def played(player, num_games):
     """Return the record of as many games as are played at once."""
-    player.start(player.free(), game_ids(0, 0, np.arange(games_num)), 0)
+    player.start(player.free(), game_ids(0, 0, np.arange(num_games)), 0)
     parts = []
     while player.live.any():
         player.step()

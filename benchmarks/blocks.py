@@ -34,7 +34,7 @@ from az_mpi.train.optimizer import AdamW
 from az_mpi.train.replay import Replay, Samples, sample_dtype, to_samples
 
 FIRST_PLY, LAST_PLY = 14, 34  # BitBully needs 20 ms for a position with fewer stones
-TEST_NUM, DRAWN_NUM = 2000, 4000  # positions that are solved for the test; draws from its positions, each way round
+NUM_TEST, NUM_DRAWN = 2000, 4000  # positions that are solved for the test; draws from its positions, each way round
 LEARNING_RATE, FINAL, TURN_S = 0.002, 0.05, 1.0
 
 
@@ -51,8 +51,18 @@ class Lesson(NamedTuple):
 def main():
     parser = make_parser(__doc__, runs=7)
     parser.add_argument("--run", type=Path, help="the folder of a run: learn from its games")
-    parser.add_argument("--networks", nargs="+", metavar="BLOCK:BxC", default=(
-        "residual:4x48", "global_pooling:4x48", "squeeze_excitation:4x48", "bottleneck:7x48", "bottleneck:4x64"))
+    parser.add_argument(
+        "--networks",
+        nargs="+",
+        metavar="BLOCK:BxC",
+        default=(
+            "residual:4x48",
+            "global_pooling:4x48",
+            "squeeze_excitation:4x48",
+            "bottleneck:7x48",
+            "bottleneck:4x64",
+        ),
+    )
     parser.add_argument("--positions", type=int, help="to learn from (default 10,000; all of a run)")
     parser.add_argument("--seconds", type=float, default=30.0, help="of training, for each network")
     parser.add_argument("--seeds", type=int, nargs="+", default=(1,))
@@ -72,23 +82,26 @@ def main():
                 rows.setdefault(f"{text}.{name}", []).append(figure)
     for text, rate in rates(lesson.game, pupils, arguments).items():
         rows[f"{text}.evaluations_per_s"] = rate
-    tell(f"blocks, {lesson.game.name}, {lesson.train.positions_num} positions, {arguments.seconds:g} s",
-         {name: spread(row) for name, row in rows.items()}, arguments.json)
+    tell(
+        f"blocks, {lesson.game.name}, {lesson.train.num_positions} positions, {arguments.seconds:g} s",
+        {name: spread(row) for name, row in rows.items()},
+        arguments.json,
+    )
 
 
 def solved(num):
-    """Return `num` positions of random games of Connect Four, and TEST_NUM (or as many) others, with exact targets."""
+    """Return `num` positions of random games of Connect Four, and NUM_TEST (or as many) others, with exact targets."""
     game, settings = games.make("connect4"), schema.Network()
     heads = resnet.build(game, settings, 0).heads
-    test_num = min(TEST_NUM, num)
-    states = positions(game, num + test_num, 1, FIRST_PLY, LAST_PLY)
+    num_test = min(NUM_TEST, num)
+    states = positions(game, num + num_test, 1, FIRST_PLY, LAST_PLY)
     known = solve_connect4(game, states)
     rows = np.zeros(len(states), sample_dtype(game, heads))
     rows["index"], rows["state"], rows["weight"], rows["value"] = np.arange(len(rows)), states, 1.0, known.values
     policy = known.keeps / known.keeps.sum(axis=1, keepdims=True)
     test, train = Replay(game, heads), Replay(game, heads)
-    test.add(Samples.of(rows[:test_num], policy[:test_num]))
-    train.add(Samples.of(rows[test_num:], policy[test_num:]))
+    test.add(Samples.of(rows[:num_test], policy[:num_test]))
+    train.add(Samples.of(rows[num_test:], policy[num_test:]))
     return Lesson(game, settings, schema.Train(), train, test)
 
 
@@ -105,7 +118,7 @@ def stored(run, num):
     for replay, is_test in ((train, False), (test, True)):
         parts = [segment.read(path, game) for iteration, path in stored_games if (iteration == newest) == is_test]
         replay.add(to_samples(Record.join(game, parts), game, heads, config.train, 0))
-    train.forget(train.positions_num - (num or train.positions_num))
+    train.forget(train.num_positions - (num or train.num_positions))
     return Lesson(game, config.network, config.train, train, test)
 
 
@@ -119,7 +132,7 @@ class Pupil:
         self.network = resnet.build(lesson.game, settings, seed)
         self.optimizer = AdamW(self.network.parameters(), lr=LEARNING_RATE, weight_decay=1e-4, fused=True)
         self.lesson, self.arguments, self.rng = lesson, arguments, np.random.default_rng(seed)
-        self.used_s, self.steps_num = 0.0, 0
+        self.used_s, self.num_steps = 0.0, 0
 
     def turn(self):
         """Train for TURN_S; the rate falls as a cosine over all seconds."""
@@ -128,14 +141,15 @@ class Pupil:
         while (now := time.process_time()) < end:
             done = (self.used_s + now - begun) / self.arguments.seconds
             self.optimizer.param_groups[0]["lr"] = LEARNING_RATE * (
-                FINAL + (1 - FINAL) * (1 + math.cos(math.pi * done)) / 2)
+                FINAL + (1 - FINAL) * (1 + math.cos(math.pi * done)) / 2
+            )
             batch = sample(self.lesson.train, self.rng, self.arguments.batch_size)
             self.optimizer.zero_grad()
             by_head, weights = losses(self.network, batch), self.weights()
             (sum(weights[name] * by_head[name] for name in by_head) / self.arguments.batch_size).backward()
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
             self.optimizer.step()
-            self.steps_num += 1
+            self.num_steps += 1
         self.used_s += time.process_time() - begun
 
     def weights(self):
@@ -145,14 +159,17 @@ class Pupil:
     @torch.inference_mode()
     def figures(self):
         """Return what the network has learnt."""
-        batch = sample(self.lesson.test, np.random.default_rng(0), DRAWN_NUM)  # the same ones for each network
-        by_head = {name: loss.item() / DRAWN_NUM for name, loss in losses(self.network, batch).items()}
+        batch = sample(self.lesson.test, np.random.default_rng(0), NUM_DRAWN)  # the same ones for each network
+        by_head = {name: loss.item() / NUM_DRAWN for name, loss in losses(self.network, batch).items()}
         chosen = self.network(batch["planes"])["policy"].argmax(1, keepdim=True)
         best = batch["policy"].gather(1, chosen)[:, 0] == batch["policy"].amax(1)
-        return {"loss": sum(weight * by_head[name] for name, weight in self.weights().items()),
-                **{f"{name}_loss": loss for name, loss in by_head.items()},
-                "best_moves": best.float().mean().item(), "steps_num": self.steps_num,
-                "parameters_num": resnet.parameters_num(self.network.tower)}  # fmt: skip
+        return {
+            "loss": sum(weight * by_head[name] for name, weight in self.weights().items()),
+            **{f"{name}_loss": loss for name, loss in by_head.items()},
+            "best_moves": best.float().mean().item(),
+            "num_steps": self.num_steps,
+            "num_parameters": resnet.num_parameters(self.network.tower),
+        }
 
 
 def sample(replay, rng, num):

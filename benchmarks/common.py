@@ -48,8 +48,9 @@ def add_network(parser):
     """Add the options that `network_of` reads."""
     parser.add_argument("--run", type=Path, help="the folder of a run: its configuration and newest network")
     parser.add_argument("--config_file", type=Path, default=Path("benchmarks/connect4.json"))
-    parser.add_argument("--set", type=setting, action="append", default=[], metavar="KEY=VALUE",
-                        help="as for run_dist.py")
+    parser.add_argument(
+        "--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py"
+    )
 
 
 def network_of(arguments):
@@ -82,8 +83,19 @@ def spread(values):
 def mpirun(ranks, options=()):
     """Return the words that start `ranks` ranks on this host, more than it has cores where asked."""
     here = Path(sys.executable).parent / "mpirun"
-    return [str(here) if here.exists() else "mpirun", "-np", str(ranks), "-H", f"localhost:{ranks}",
-            "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", *options]  # fmt: skip
+    return [
+        str(here) if here.exists() else "mpirun",
+        "-np",
+        str(ranks),
+        "-H",
+        f"localhost:{ranks}",
+        "--bind-to",
+        "none",
+        "--mca",
+        "mpi_yield_when_idle",
+        "1",
+        *options,
+    ]
 
 
 def launch(ranks, command, **variables):

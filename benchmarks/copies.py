@@ -20,8 +20,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from common import make_parser, mpirun, spread, tell
 
 ROOT = Path(__file__).resolve().parents[1]
-SAME = ("train.ranks=1", "evaluate.every=0", "evaluate.opponents=[]", "evaluate.solver_positions=0",
-        "report.tensorboard=false", "selfplay.games_num=64", "search.simulations=16")  # fmt: skip
+SAME = (
+    "train.ranks=1",
+    "evaluate.every=0",
+    "evaluate.opponents=[]",
+    "evaluate.solver_positions=0",
+    "report.tensorboard=false",
+    "selfplay.num_games=64",
+    "search.simulations=16",
+)
 
 
 def main():
@@ -33,19 +40,37 @@ def main():
     parser.add_argument("--pairs", type=int, default=15)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, ROOT / "benchmarks" / "programs" / "alternating_copies.py", f"{folder}/lines",
-                 "--config_file", ROOT / "benchmarks" / "connect4.json", "--logdir", f"{folder}/run"]  # fmt: skip
-        for setting in (*SAME, f"network.blocks={arguments.blocks}", f"network.channels={arguments.channels}",
-                        f"train.batch_size={arguments.batch_size}", f"train.replay_ratio={arguments.replay_ratio}",
-                        f"iterations={1 + 2 * arguments.pairs}"):  # fmt: skip
+        words = [
+            sys.executable,
+            ROOT / "benchmarks" / "programs" / "alternating_copies.py",
+            f"{folder}/lines",
+            "--config_file",
+            ROOT / "benchmarks" / "connect4.json",
+            "--logdir",
+            f"{folder}/run",
+        ]
+        for setting in (
+            *SAME,
+            f"network.blocks={arguments.blocks}",
+            f"network.channels={arguments.channels}",
+            f"train.batch_size={arguments.batch_size}",
+            f"train.replay_ratio={arguments.replay_ratio}",
+            f"iterations={1 + 2 * arguments.pairs}",
+        ):
             words += ["--set", setting]
         command = [*mpirun(2, ("--with-ft", "ulfm")), *map(str, words)]
-        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True)  # fmt: skip
+        done = subprocess.run(
+            command,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
         if done.returncode:
             sys.exit(f"mpirun ended with status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        trainer, player = ([json.loads(line) for line in Path(f"{folder}/lines.{rank}").read_text().splitlines()]
-                           for rank in (0, 1))  # fmt: skip
+        trainer, player = (
+            [json.loads(line) for line in Path(f"{folder}/lines.{rank}").read_text().splitlines()] for rank in (0, 1)
+        )
     rows = compare(trainer, 1) | {f"other rank's {name}": row for name, row in compare(player, 2).items()}
     title = f"copies of a lone trainer, {arguments.blocks} x {arguments.channels}, batch {arguments.batch_size}"
     tell(title, rows, arguments.json)

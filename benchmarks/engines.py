@@ -41,8 +41,11 @@ def main():
     made = {kind: engines.make(KINDS[kind][0], network, game, where, 1, KINDS[kind][1]) for kind in arguments.engines}
     figures = [measure(made, network, game, arguments.batches) for _ in range(arguments.runs)]
     choices = ", ".join(choice for _, choice in made.values())
-    tell(f"engines {game.name} {settings.blocks}x{settings.channels} {settings.block}, {choices}",
-         {name: spread([f[name] for f in figures]) for name in figures[0]}, arguments.json)
+    tell(
+        f"engines {game.name} {settings.blocks}x{settings.channels} {settings.block}, {choices}",
+        {name: spread([f[name] for f in figures]) for name in figures[0]},
+        arguments.json,
+    )
 
 
 def measure(made, network, game, batches):

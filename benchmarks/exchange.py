@@ -31,9 +31,14 @@ def main():
     arguments = parser.parse_args()
     world = World.start()
     rows = {}
-    item = {"games_num": 12, "lengths": list(range(20))}
-    small = {"barrier": world.barrier, "collect": lambda: world.collect(item), "share": lambda: world.share(item),
-             "sum": lambda: world.sum(np.arange(4.0)), "start_sum": lambda: world.start_sum([1]).total}
+    item = {"num_games": 12, "lengths": list(range(20))}
+    small = {
+        "barrier": world.barrier,
+        "collect": lambda: world.collect(item),
+        "share": lambda: world.share(item),
+        "sum": lambda: world.sum(np.arange(4.0)),
+        "start_sum": lambda: world.start_sum([1]).total,
+    }
     for name, call in small.items():
         rows[f"{name}_s"] = spread(measure(world, call, arguments.runs))
     for size in SIZES:

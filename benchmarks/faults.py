@@ -29,8 +29,13 @@ from common import make_parser, mpirun, spread, tell
 from az_mpi.liveness import watchdog
 
 ROOT = Path(__file__).resolve().parents[1]
-SAME = ("selfplay.deterministic=true", "evaluate.every=0", "evaluate.opponents=[]", "evaluate.solver_positions=0",
-        "report.tensorboard=false")  # fmt: skip
+SAME = (
+    "selfplay.deterministic=true",
+    "evaluate.every=0",
+    "evaluate.opponents=[]",
+    "evaluate.solver_positions=0",
+    "report.tensorboard=false",
+)
 READY = (("--with-ft", "ulfm"), ("checkpoint.every=1",))
 ENDLESS = 1_000_000  # iterations: a job that ended while the other one is behind would leave nothing to compare
 BARE = ((), ("fault.hang_s=0", f"checkpoint.every={ENDLESS}"))
@@ -42,8 +47,16 @@ class Job:
 
     def __init__(self, arguments, folder, options, settings):
         """Start it in a folder; `options` are mpirun's."""
-        words = [sys.executable, str(ROOT / "run_dist.py"), "--config_file", str(arguments.config_file), "--logdir",
-                 f"{folder}/run", "--set", f"iterations={ENDLESS}"]  # fmt: skip
+        words = [
+            sys.executable,
+            str(ROOT / "run_dist.py"),
+            "--config_file",
+            str(arguments.config_file),
+            "--logdir",
+            f"{folder}/run",
+            "--set",
+            f"iterations={ENDLESS}",
+        ]
         for setting in (*SAME, *settings):
             words += ["--set", setting]
         self.metrics, self.output = folder / "run" / "metrics.jsonl", folder / "output"
@@ -51,8 +64,12 @@ class Job:
         self.children = []
         self.turns = []  # (begun, ended), seconds of the clock
         with open(self.output, "w") as output:
-            self.process = subprocess.Popen([*mpirun(arguments.ranks, options), *words], stdin=subprocess.DEVNULL,
-                                            stdout=output, stderr=subprocess.STDOUT)  # fmt: skip
+            self.process = subprocess.Popen(
+                [*mpirun(arguments.ranks, options), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
 
     def warm_up(self):
         """Let it run to the end of its first iteration."""
@@ -91,8 +108,11 @@ class Job:
 
     def watching_s(self):
         """Return the seconds of processor time that its watchdogs have taken."""
-        times = [process.cpu_times() for process in psutil.Process(self.process.pid).children(recursive=True)
-                 if watchdog.PROGRAM in process.cmdline()]  # fmt: skip
+        times = [
+            process.cpu_times()
+            for process in psutil.Process(self.process.pid).children(recursive=True)
+            if watchdog.PROGRAM in process.cmdline()
+        ]
         return sum(each.user + each.system for each in times)
 
     def kill(self):
@@ -128,11 +148,13 @@ def main():
 def compare(ready, bare, count):
     """Return the rows of figures of two jobs' first iterations after the one that compiled."""
     first = [job.iterations()[: count + 1] for job in (ready, bare)]
-    games = [[(record["games_num"], record["positions_num"]) for record in records] for records in first]
+    games = [[(record["num_games"], record["num_positions"]) for record in records] for records in first]
     if games[0] != games[1]:
         sys.exit("the two jobs did not play the same games")
-    took = [[job.ran_s(after["time"]) - job.ran_s(before["time"]) for before, after in pairwise(records)]
-            for job, records in zip((ready, bare), first, strict=True)]  # fmt: skip
+    took = [
+        [job.ran_s(after["time"]) - job.ran_s(before["time"]) for before, after in pairwise(records)]
+        for job, records in zip((ready, bare), first, strict=True)
+    ]
     ratios = [with_all / without for with_all, without in zip(*took, strict=True)]
     mean, error = statistics.mean(ratios), statistics.stdev(ratios) / math.sqrt(count)
     return {

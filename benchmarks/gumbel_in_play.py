@@ -21,7 +21,7 @@ from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import Opponent, SearchPlayer, SearchSeat
 from az_mpi.evaluate.rating import summary
 from az_mpi.network.cache import CachedEvaluator
-from az_mpi.play.loaded_player import load_player
+from az_mpi.player.loaded_player import load_player
 from az_mpi.search import make_search
 
 CACHE_BYTES = 2**28
@@ -34,8 +34,7 @@ class Fixed(Opponent):
         self.evaluate, self.settings = evaluate, settings
 
     def seat(self, game, states, indices, moves):
-        return SearchSeat(make_search(game, self.evaluate, self.settings, len(states), noise=False), states,
-                          moves)
+        return SearchSeat(make_search(game, self.evaluate, self.settings, len(states), noise=False), states, moves)
 
 
 def side(text, evaluate, settings, scale):
@@ -69,9 +68,11 @@ def main():
         plies = spread([len(one.moves) for one in played])
         print(json.dumps({"machine": machine(), **vars(given), **result, "plies": plies}))
         return
-    print(f"{given.network}, {given.simulations} simulations, {given.a} against {given.b}: won {result['wins']}, drew "
-          f"{result['draws']}, lost {result['losses']}; score {result['score']:.3f} [{result['score_low']:.3f}, "
-          f"{result['score_high']:.3f}], on {machine()['processor']}")
+    print(
+        f"{given.network}, {given.simulations} simulations, {given.a} against {given.b}: won {result['wins']}, drew "
+        f"{result['draws']}, lost {result['losses']}; score {result['score']:.3f} [{result['score_low']:.3f}, "
+        f"{result['score_high']:.3f}], on {machine()['processor']}"
+    )
 
 
 if __name__ == "__main__":

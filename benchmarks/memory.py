@@ -32,8 +32,15 @@ from az_mpi.storage import run_folder, segment
 from az_mpi.train import replay
 
 ROOT = Path(__file__).resolve().parents[1]
-SHORT = ("selfplay.games_num=20", "search.simulations=4", "train.batch_size=256", "evaluate.every=0",
-         "evaluate.solver_positions=0", "evaluate.opponents=[]", "report.tensorboard=false")  # fmt: skip
+SHORT = (
+    "selfplay.num_games=20",
+    "search.simulations=4",
+    "train.batch_size=256",
+    "evaluate.every=0",
+    "evaluate.solver_positions=0",
+    "evaluate.opponents=[]",
+    "report.tensorboard=false",
+)
 MIB = 2**20
 AROUND = 10  # samples whose median stands for one iteration
 POLL_S = 0.1
@@ -56,8 +63,12 @@ def main():
     if not jobs:
         jobs = [measure(arguments, engine) for engine in arguments.engines]
         rows = {f"{job['engine']}.{name}": spread(values) for job in jobs for name, values in figures(job).items()}
-        tell(f"memory, {arguments.ranks} ranks, iterations {arguments.settled} to {arguments.iterations} of "
-             f"{arguments.config_file.name}; by rank", rows, arguments.json)
+        tell(
+            f"memory, {arguments.ranks} ranks, iterations {arguments.settled} to {arguments.iterations} of "
+            f"{arguments.config_file.name}; by rank",
+            rows,
+            arguments.json,
+        )
     if arguments.samples:
         arguments.samples.write_text(json.dumps(jobs))
     if arguments.plot:
@@ -73,8 +84,9 @@ def measure(arguments, engine):
         for setting in (*SHORT, *arguments.set, f"network.engine={engine}", f"iterations={arguments.iterations}"):
             words += ["--set", setting]
         with open(Path(folder) / "output", "w+") as output:
-            job = subprocess.Popen([*mpirun(arguments.ranks), *words], stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=subprocess.STDOUT)  # fmt: skip
+            job = subprocess.Popen(
+                [*mpirun(arguments.ranks), *words], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
             try:
                 samples, ended = watch(job, run / "metrics.jsonl", arguments)
             finally:
@@ -84,8 +96,14 @@ def measure(arguments, engine):
                 output.seek(0)
                 sys.exit(f"the job ended with status {job.returncode}\n{output.read()[-3000:]}")
         window = window_bytes(run)
-    return {"label": arguments.label, "engine": engine, "ranks": samples, "ended": ended, "settled": arguments.settled,
-            "window_bytes": window}  # fmt: skip
+    return {
+        "label": arguments.label,
+        "engine": engine,
+        "ranks": samples,
+        "ended": ended,
+        "settled": arguments.settled,
+        "window_bytes": window,
+    }
 
 
 def watch(job, metrics, arguments):
@@ -126,12 +144,12 @@ def window_bytes(run):
     """Return how much memory the whole window of a run takes now, over all trainers."""
     config = run_folder.recorded_config(run, {})
     records = [json.loads(line) for line in open(run / "metrics.jsonl")]
-    made = sum(record["positions_num"] for record in records if record["kind"] == "iteration")
+    made = sum(record["num_positions"] for record in records if record["kind"] == "iteration")
     game = games.make(config.game)
     heads, newest = {"value": Value(game, channels=8)}, segment.read(segment.paths(run / "games")[-1][1], game)
     window = replay.Replay(game, heads)
     window.add(replay.to_samples(newest, game, heads, config.train, 0))
-    return min(made, replay.window_size(config.replay, made)) * window.num_bytes / window.positions_num
+    return min(made, replay.window_size(config.replay, made)) * window.num_bytes / window.num_positions
 
 
 def figures(job):
@@ -164,16 +182,22 @@ def draw(jobs, path):
 
     engines = list(dict.fromkeys(job["engine"] for job in jobs))
     labels = list(dict.fromkeys(job["label"] for job in jobs))
-    figure, plots = pyplot.subplots(1, len(engines), figsize=(5.5 * len(engines), 3.6), layout="constrained",
-                                    sharey=True, squeeze=False)  # fmt: skip
+    figure, plots = pyplot.subplots(
+        1, len(engines), figsize=(5.5 * len(engines), 3.6), layout="constrained", sharey=True, squeeze=False
+    )
     for axes, engine in zip(plots[0], engines):
         axes.set(title=f"network.engine={engine}", xlabel="iteration", ylabel="resident memory, MiB")
         for job in (job for job in jobs if job["engine"] == engine):
             for k, (rank, samples) in enumerate(sorted(job["ranks"].items())):
                 step = max(1, len(samples) // 200)
-                axes.plot([s[0] for s in samples[::step]], [s[1] / MIB for s in samples[::step]],
-                          color=f"C{labels.index(job['label'])}", linestyle="-:"[k % 2], linewidth=1.2,
-                          label=f"{job['label']} rank {rank}".strip())  # fmt: skip
+                axes.plot(
+                    [s[0] for s in samples[::step]],
+                    [s[1] / MIB for s in samples[::step]],
+                    color=f"C{labels.index(job['label'])}",
+                    linestyle="-:"[k % 2],
+                    linewidth=1.2,
+                    label=f"{job['label']} rank {rank}".strip(),
+                )
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)

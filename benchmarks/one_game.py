@@ -20,9 +20,9 @@ from common import add_network, make_parser, network_of, spread, take_one_core, 
 from az_mpi.doctor.trial import play_for
 from az_mpi.network import engines
 from az_mpi.network.cache import network_evaluator
-from az_mpi.play.limits import Limit
-from az_mpi.play.loaded_player import LoadedPlayer
-from az_mpi.play.session import CACHE_BYTES, Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.loaded_player import LoadedPlayer
+from az_mpi.player.session import CACHE_BYTES, Session
 from az_mpi.selfplay.player import Player
 
 OPENING_PLIES = 4
@@ -60,9 +60,9 @@ def main():
 
 def selfplay_rate(player, ids, seconds):
     """Return the simulations a second of self-play."""
-    before = player.simulations_num
+    before = player.num_simulations
     took = play_for(player, ids, seconds)
-    return (player.simulations_num - before) / took
+    return (player.num_simulations - before) / took
 
 
 def game_rate(new_session, arguments, seconds):

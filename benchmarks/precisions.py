@@ -39,8 +39,12 @@ def main():
             match = play(world, path, arguments, factor)
             name = f"{Path(path).name}, {factor:g} times the simulations"
             for figure in ("score", "elo"):
-                rows[f"{figure}: {name}"] = {"median": match[figure] or 0.0, "min": match[f"{figure}_low"] or 0.0,
-                                             "max": match[f"{figure}_high"] or 0.0, "runs": match["games_num"]}
+                rows[f"{figure}: {name}"] = {
+                    "median": match[figure] or 0.0,
+                    "min": match[f"{figure}_low"] or 0.0,
+                    "max": match[f"{figure}_high"] or 0.0,
+                    "runs": match["num_games"],
+                }
             if world.is_root and not arguments.json:
                 print(f"{name}: {match['wins']} won, {match['draws']} drawn, {match['losses']} lost", flush=True)
     if world.is_root:
@@ -50,8 +54,10 @@ def main():
 def play(world, path, arguments, factor):
     """Return the summary of one match, of the first precision with `factor` times the simulations. Collective."""
     players = []
-    for precision, simulations in ((arguments.first, factor * arguments.simulations),
-                                   (arguments.second, arguments.simulations)):  # fmt: skip
+    for precision, simulations in (
+        (arguments.first, factor * arguments.simulations),
+        (arguments.second, arguments.simulations),
+    ):
         loaded = az_mpi.load_player(path, engine="openvino", precision=precision)
         settings = loaded.settings.model_copy(update={"simulations": round(simulations)})
         players.append(SearchPlayer(loaded.evaluator, settings))

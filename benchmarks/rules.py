@@ -47,13 +47,20 @@ def main():
 
 def measure(name, arguments):
     """Return the figures of each turn of a game."""
-    config = configuration.validate({
-        "game": name, "network": {"blocks": arguments.blocks, "channels": arguments.channels},
-        "selfplay": {"parallel_games": arguments.parallel_games}}, "the options")  # fmt: skip
+    config = configuration.validate(
+        {
+            "game": name,
+            "network": {"blocks": arguments.blocks, "channels": arguments.channels},
+            "selfplay": {"parallel_games": arguments.parallel_games},
+        },
+        "the options",
+    )
     game = Clocked(games.make(config.game))
     engine, _ = engines.make("auto", resnet.build(game.game, config.network, config.seed), game.game, "cpu", 1)
-    players = [Player(config, game.game, evaluate, 0) for evaluate in (
-        network_evaluator(game.game, engine, config.network), UniformEvaluator(game.game))]  # fmt: skip
+    players = [
+        Player(config, game.game, evaluate, 0)
+        for evaluate in (network_evaluator(game.game, engine, config.network), UniformEvaluator(game.game))
+    ]
     ids = itertools.count()
     for player in players:
         play_for(player, ids, 1.0)  # compiles kernels
@@ -66,10 +73,10 @@ def measure(name, arguments):
 
 def turn(player, game, ids, seconds):
     """Play for about `seconds`; return (the share of the time in the rules, simulations/s)."""
-    before, game.seconds = player.simulations_num, 0.0
+    before, game.seconds = player.num_simulations, 0.0
     took = play_for(player, ids, seconds)
     player.take()
-    return game.seconds / took, (player.simulations_num - before) / took
+    return game.seconds / took, (player.num_simulations - before) / took
 
 
 class Clocked:

@@ -30,8 +30,13 @@ from common import launch, machine, make_parser, spread
 
 ROOT = Path(__file__).resolve().parents[1]
 TERMS = ("search_s", "play_tail_s", "exchange_s", "allreduce_s", "train_rest_s", "broadcast_s", "save_s", "report_s")
-PHASES = {"play": ("search_s",), "exchange": ("exchange_s",), "train": ("train_rest_s", "allreduce_s"),
-          "broadcast": ("broadcast_s",), "save": ("save_s",)}
+PHASES = {
+    "play": ("search_s",),
+    "exchange": ("exchange_s",),
+    "train": ("train_rest_s", "allreduce_s"),
+    "broadcast": ("broadcast_s",),
+    "save": ("save_s",),
+}
 NAMES = ("useful_share", "useful_share_own_core", "queued_s", "processor_load")
 FAR = 1024
 
@@ -56,14 +61,24 @@ def main():
     models = [] if arguments.strong else [predict(table, kind, arguments.batch_s) for kind in ("", "_own_core")]
     if arguments.json:
         rows = {str(ranks): figures for ranks, figures in table.items()}
-        print(json.dumps({"benchmark": "scaling strong" if arguments.strong else "scaling weak", "machine": machine(),
-                          "ranks": rows, "predicted_ranks": FAR,
-                          "predicted_useful_share": models[0][0] if models else None,
-                          "predicted_useful_share_own_core": models[1][0] if models else None}))
+        print(
+            json.dumps(
+                {
+                    "benchmark": "scaling strong" if arguments.strong else "scaling weak",
+                    "machine": machine(),
+                    "ranks": rows,
+                    "predicted_ranks": FAR,
+                    "predicted_useful_share": models[0][0] if models else None,
+                    "predicted_useful_share_own_core": models[1][0] if models else None,
+                }
+            )
+        )
         return
     place = machine()
-    print(f"scaling, {'strong' if arguments.strong else 'weak'}: {place['processor']}, {place['cores']} cores, "
-          f"torch {place['torch']}; medians of {arguments.runs} iterations")
+    print(
+        f"scaling, {'strong' if arguments.strong else 'weak'}: {place['processor']}, {place['cores']} cores, "
+        f"torch {place['torch']}; medians of {arguments.runs} iterations"
+    )
     names = ("iteration_s", *NAMES, "games_per_s", "efficiency", *TERMS)
     print("  ranks", *(f"{name.replace('useful_share', 'useful'):>15}" for name in names))
     for ranks, figures in table.items():
@@ -79,8 +94,11 @@ def measure(arguments, ranks):
     """Run the program on some ranks; return {name: spread} over its iterations but the first."""
     share = 1 if arguments.strong else ranks
     settings = {
-        "game": "tictactoe", "iterations": arguments.runs + 1, "network": {"blocks": 1, "channels": 8},
-        "search": {"simulations": 2}, "selfplay": {"games_num": arguments.games * share, "parallel_games": 4},
+        "game": "tictactoe",
+        "iterations": arguments.runs + 1,
+        "network": {"blocks": 1, "channels": 8},
+        "search": {"simulations": 2},
+        "selfplay": {"num_games": arguments.games * share, "parallel_games": 4},
         "train": {"batch_size": 16 * share, "replay_ratio": 1.0},
         "evaluate": {"every": 0, "opponents": [], "solver_positions": 0},
         "report": {"tensorboard": False, "summary_frequency": 1000},
@@ -88,11 +106,18 @@ def measure(arguments, ranks):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         (folder / "config.json").write_text(json.dumps(settings))
-        command = [sys.executable, str(ROOT / "benchmarks" / "programs" / "waiting_rank.py"), str(folder / "waits"),
-                   str(arguments.batch_s), str(arguments.step_s / 16), "--config_file", str(folder / "config.json"),
-                   "--logdir", str(folder / "run")]
-        launch(ranks, command, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1",
-               MKL_NUM_THREADS="1")
+        command = [
+            sys.executable,
+            str(ROOT / "benchmarks" / "programs" / "waiting_rank.py"),
+            str(folder / "waits"),
+            str(arguments.batch_s),
+            str(arguments.step_s / 16),
+            "--config_file",
+            str(folder / "config.json"),
+            "--logdir",
+            str(folder / "run"),
+        ]
+        launch(ranks, command, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
         waits = [json.loads(line) for line in (folder / "waits").read_text().splitlines()]
         lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     records = [line for line in lines if line["kind"] == "iteration"]
@@ -118,7 +143,7 @@ def terms(record, waits, ranks):
     own = alone(values, cpu, ranks / cores)
     values |= {"iteration_s": whole, "useful_s": useful, "useful_share": useful / whole}
     values |= {"useful_share_own_core": useful / (useful + sum(own.values()))}
-    values |= {"games_per_s": record["games_num"] / whole, "play_tail_max_s": record["play_idle_max_s"]}
+    values |= {"games_per_s": record["num_games"] / whole, "play_tail_max_s": record["play_idle_max_s"]}
     values |= {"queued_s": waits["queued_s"], "processor_load": ranks * sum(cpu.values()) / whole / cores}
     return values | {f"{term}_own_core": seconds for term, seconds in own.items()}
 
@@ -164,25 +189,30 @@ def fit(ranks, seconds):
 
 def row(ranks, figures):
     return f"  {ranks} ranks: " + ", ".join(
-        f"{name} {figures[name]['median']:.3g}" for name in ("iteration_s", *NAMES, *TERMS))
+        f"{name} {figures[name]['median']:.3g}" for name in ("iteration_s", *NAMES, *TERMS)
+    )
 
 
 def paragraph(models):
     """Return how the share at FAR ranks is predicted, and what it is."""
     (measured, fits), (own_core, own_fits) = models
-    lines = [f"  Predicted useful_share at {FAR:,} ranks, weak: {measured:.3f} as measured here, {own_core:.3f} with a "
-             "core for each rank.",
-             "  How: each term's medians are fitted by a + b log2 N + c N with a, b, c >= 0 (least squares; b: the",
-             "  depth of a tree of messages, c: what root or one machine does for each rank in turn), and the sum of",
-             f"  the terms at N = {FAR:,} is set beside the useful seconds of an iteration. Ranks that share cores",
-             "  queue for them: for the second figure the processor seconds of a core's other ranks are first taken",
-             "  off the terms of their phase. All ranks share one machine: no network's latency or bandwidth is in it.",
-             "  Play's tail is one batch at most, by the way in which ranks agree to stop.",
-             f"  {'term':<14}{'a':>10}{'b':>10}{'c':>11}{'there':>10}   own core:"]
+    lines = [
+        f"  Predicted useful_share at {FAR:,} ranks, weak: {measured:.3f} as measured here, {own_core:.3f} with a "
+        "core for each rank.",
+        "  How: each term's medians are fitted by a + b log2 N + c N with a, b, c >= 0 (least squares; b: the",
+        "  depth of a tree of messages, c: what root or one machine does for each rank in turn), and the sum of",
+        f"  the terms at N = {FAR:,} is set beside the useful seconds of an iteration. Ranks that share cores",
+        "  queue for them: for the second figure the processor seconds of a core's other ranks are first taken",
+        "  off the terms of their phase. All ranks share one machine: no network's latency or bandwidth is in it.",
+        "  Play's tail is one batch at most, by the way in which ranks agree to stop.",
+        f"  {'term':<14}{'a':>10}{'b':>10}{'c':>11}{'there':>10}   own core:",
+    ]
     for term, (there, a, b, c) in fits.items():
         far, own_a, own_b, own_c = own_fits[term]
-        lines.append(f"  {term:<14}{a:>10.4f}{b:>10.4f}{c:>11.6f}{there:>10.3f}   "
-                     f"{own_a:>10.4f}{own_b:>10.4f}{own_c:>11.6f}{far:>10.3f}")
+        lines.append(
+            f"  {term:<14}{a:>10.4f}{b:>10.4f}{c:>11.6f}{there:>10.3f}   "
+            f"{own_a:>10.4f}{own_b:>10.4f}{own_c:>11.6f}{far:>10.3f}"
+        )
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
 """What the search itself costs: microseconds a simulation with an evaluator that does nothing, on one core.
 
-    python benchmarks/search.py --game connect4 --algorithm gumbel
+python benchmarks/search.py --game connect4 --algorithm gumbel
 """
 
 import sys

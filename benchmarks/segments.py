@@ -40,14 +40,14 @@ PROVENANCE = {"weights": "0" * 64, "host": "benchmark", "ranks": 1}
 
 def main():
     parser = make_parser(__doc__, runs=9)
-    parser.add_argument("--games_num", type=int, default=1000, help="of a segment")
+    parser.add_argument("--num_games", type=int, default=1000, help="of a segment")
     parser.add_argument("--window", type=int, default=500_000, help="positions to sample from")
     parser.add_argument("--batch_size", type=int, default=1024, help="positions of a sample")
     parser.add_argument("--folder", type=Path, help="where the segments are written")
     arguments = parser.parse_args()
     take_one_core()
     game = games.make("connect4")
-    record = random_games(game, arguments.games_num)
+    record = random_games(game, arguments.num_games)
     window, rows = filled(game, record, arguments.window)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         folder = Path(folder)
@@ -55,16 +55,19 @@ def main():
             make_names(folder / str(n), n)
         runs = range(arguments.runs + 1)  # the first compiles kernels
         figures = [measure(folder, game, record, window, rows, arguments.batch_size) for _ in runs]
-    tell(f"segments connect4, {arguments.games_num:,} games, window {arguments.window:,}, h5py {h5py.__version__}",
-         {name: spread([f[name] for f in figures[1:]]) for name in figures[0]}, arguments.json)
+    tell(
+        f"segments connect4, {arguments.num_games:,} games, window {arguments.window:,}, h5py {h5py.__version__}",
+        {name: spread([f[name] for f in figures[1:]]) for name in figures[0]},
+        arguments.json,
+    )
 
 
-def filled(game, record, positions_num):
+def filled(game, record, num_positions):
     """Return a window of about that many positions, copies of those of a record, and these as plain rows with dense
     policies."""
     heads, settings, made = {"value": Value(game, channels=8)}, schema.Train(), 0
     window = Replay(game, heads)
-    while made < positions_num:
+    while made < num_positions:
         window.add(replay.to_samples(record, game, heads, settings, made))
         made += len(record.positions)
     plain = np.dtype([*sample_dtype(game, heads).descr, ("policy", "<f4", (game.num_actions,))])

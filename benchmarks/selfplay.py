@@ -47,7 +47,7 @@ def main():
     device = placement.choose_device(world)
     engine, choice = engines.make(arguments.engine, network, game, device, 1, config.network.precision)
     evaluate = network_evaluator(game, engine, config.network)
-    player = Player(config, game, evaluate, world.rank, groups_num=2 if evaluate.in_background else 1)
+    player = Player(config, game, evaluate, world.rank, num_groups=2 if evaluate.in_background else 1)
     engine.prepare(player.batch_max)
     ids = itertools.count()
     play(player, ids, 0.0)  # compiles kernels
@@ -65,8 +65,11 @@ def main():
             row["ratio"] = row["simulations_per_s"] / row["bare_evaluations_per_s"]
     if world.is_root:
         title = f"selfplay {config.game} {config.network.blocks}x{config.network.channels}, {choice}"
-        tell(f"{title}, {world.size} rank(s) of {len(player.live)} games",
-             {name: spread([f[name] for f in figures]) for name in figures[0]}, arguments.json)
+        tell(
+            f"{title}, {world.size} rank(s) of {len(player.live)} games",
+            {name: spread([f[name] for f in figures]) for name in figures[0]},
+            arguments.json,
+        )
 
 
 def print_counts(player, ids, rank):
@@ -75,8 +78,12 @@ def print_counts(player, ids, rank):
     while True:
         moves += play(player, ids, 0.5)[1]
         evaluations += player.search.evaluate.take_counts()[1]
-        print(json.dumps({"source": rank, "simulations": player.simulations_num, "moves": moves,
-                          "evaluations": evaluations}), flush=True)  # fmt: skip
+        print(
+            json.dumps(
+                {"source": rank, "simulations": player.num_simulations, "moves": moves, "evaluations": evaluations}
+            ),
+            flush=True,
+        )
 
 
 def compare(world, player, ids, seconds):
@@ -91,12 +98,12 @@ def compare(world, player, ids, seconds):
 
 def measure(player, ids, seconds):
     """Return the figures of one turn of self-play; the cache begins empty."""
-    player.search.evaluate.clear(f"a turn that begins after {player.simulations_num} simulations")
+    player.search.evaluate.clear(f"a turn that begins after {player.num_simulations} simulations")
     player.search.evaluate.take_counts()
-    simulations, finished = player.simulations_num, player.finished_num
+    simulations, finished = player.num_simulations, player.num_finished
     took, positions = play(player, ids, seconds)
-    figures = {"simulations_per_s": (player.simulations_num - simulations) / took}
-    figures |= {"games_per_s": (player.finished_num - finished) / took, "positions_per_s": positions / took}
+    figures = {"simulations_per_s": (player.num_simulations - simulations) / took}
+    figures |= {"games_per_s": (player.num_finished - finished) / took, "positions_per_s": positions / took}
     asked, evaluated = player.search.evaluate.take_counts()
     if asked:
         figures |= {"evaluations_per_s": evaluated / took, "cache_hit_rate": 1 - evaluated / asked}
@@ -105,19 +112,19 @@ def measure(player, ids, seconds):
 
 def play(player, ids, seconds):
     """Play for about `seconds`; return how long it was and how many moves were made."""
-    before = player.unfinished_moves_num
+    before = player.num_unfinished_moves
     took = play_for(player, ids, seconds)
-    moves = player.take().games["length"].sum() + player.unfinished_moves_num - before
+    moves = player.take().games["length"].sum() + player.num_unfinished_moves - before
     return took, int(moves)
 
 
 def spread_games(player, ids, seconds):
     """Drop the games under way and play for about `seconds`, in which one slot after the other gets its first game."""
     player.live[:] = False
-    begun, slots_num = time.perf_counter(), len(player.live)
+    begun, num_slots = time.perf_counter(), len(player.live)
     while (share := (time.perf_counter() - begun) / seconds) < 1:
         slots = player.free()
-        slots = slots[slots <= share * slots_num]
+        slots = slots[slots <= share * num_slots]
         if len(slots):
             player.start(slots, game_ids(0, 0, list(itertools.islice(ids, len(slots)))), 0)
         player.step()

@@ -45,8 +45,11 @@ def main():
         opened, missed = count_files(arguments, folder, caches[0])
         rows |= {"files_opened": spread(opened), "files_missed": spread(missed)}
     tracer = "strace" if shutil.which("strace") else "Python's audit hook, which does not see libraries in C"
-    tell(f"startup, {arguments.ranks} ranks, {arguments.config_file.name}; files of each rank by {tracer}",
-         rows, arguments.json)
+    tell(
+        f"startup, {arguments.ranks} ranks, {arguments.config_file.name}; files of each rank by {tracer}",
+        rows,
+        arguments.json,
+    )
 
 
 def start(arguments, folder, cache):

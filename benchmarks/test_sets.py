@@ -57,7 +57,7 @@ def main():
         shares = optimal_share(world, loaded.game, player, solved)
         for name, prefix in (("", ""), (" policy", "policy_"), (" random", "random_")):
             if name != " policy" or arguments.policy:
-                rows[path.stem + name] = errors(shares[f"{prefix}overall"], shares["positions_num"])
+                rows[path.stem + name] = errors(shares[f"{prefix}overall"], shares["num_positions"])
     if world.is_root:
         tell(f"errors in %, {arguments.simulations} simulations, with 95 % intervals", rows, arguments.json)
 

@@ -44,8 +44,13 @@ def main():
     parser = make_parser(__doc__, runs=7)
     parser.add_argument("--game", default="connect4", choices=games.NAMES)
     parser.add_argument("--backend", nargs="+", default=["horovod"], choices=backends.KINDS, help="one or more")
-    parser.add_argument("--settings", nargs="+", default=[""], metavar="NAME=VALUE", help="an environment "
-                        "variable, another value in each turn: Horovod reads it as a session begins, and keeps it")
+    parser.add_argument(
+        "--settings",
+        nargs="+",
+        default=[""],
+        metavar="NAME=VALUE",
+        help="an environment variable, another value in each turn: Horovod reads it as a session begins, and keeps it",
+    )
     parser.add_argument("--size", default="5x64", metavar="BxC", help="blocks and channels of the tower")
     parser.add_argument("--batch_size", type=int, default=1024, help="a total over all ranks")
     parser.add_argument("--steps", type=int, default=10, help="in each turn")
@@ -54,8 +59,13 @@ def main():
     take_one_core(world.local_rank)
     blocks, channels = map(int, arguments.size.split("x"))
     config = configuration.validate(
-        {"game": arguments.game, "network": {"blocks": blocks, "channels": channels},
-         "train": {"batch_size": arguments.batch_size, "replay_ratio": 1.0}}, "the options")  # fmt: skip
+        {
+            "game": arguments.game,
+            "network": {"blocks": blocks, "channels": channels},
+            "train": {"batch_size": arguments.batch_size, "replay_ratio": 1.0},
+        },
+        "the options",
+    )
     game = games.make(config.game)
     replay = random_window(game, resnet.build(game, config.network, config.seed).heads, world.rank)
     learners, bare = {}, None
@@ -98,8 +108,15 @@ def measure(learner, bare, replay, steps):
         bare.step(batch)
     bare_s = (time.perf_counter() - begun) / steps
     rate, peak = bare.count_flop(batches[0]) / train_s / 1e9, bare.peak(batches[0]) / 1e9
-    figures = {"train_step_s": train_s, "bare_step_s": bare_s, "ratio": train_s / bare_s, "sample_s": sample_s,
-               "gflop_per_s": rate, "peak_gflop_per_s": peak, "peak_share": rate / peak}  # fmt: skip
+    figures = {
+        "train_step_s": train_s,
+        "bare_step_s": bare_s,
+        "ratio": train_s / bare_s,
+        "sample_s": sample_s,
+        "gflop_per_s": rate,
+        "peak_gflop_per_s": peak,
+        "peak_share": rate / peak,
+    }
     return figures | ({"synchronize_share": learner.waited_s / steps / train_s} if world.size > 1 else {})
 
 

@@ -24,21 +24,25 @@ from az_mpi.network import resnet
 from az_mpi.train.loss import losses
 from az_mpi.train.optimizer import AdamW
 
-PLANES_NUM = 4  # bytes of a float32
+NUM_PLANES = 4  # bytes of a float32
 
 
 def main():
     parser = make_parser(__doc__, runs=5)
-    parser.add_argument("--networks", nargs="+", default=("4x48", "5x64", "10x128", "20x256"), metavar="BxC",
-                        help="blocks x channels")
+    parser.add_argument(
+        "--networks", nargs="+", default=("4x48", "5x64", "10x128", "20x256"), metavar="BxC", help="blocks x channels"
+    )
     parser.add_argument("--steps", type=int, default=10)
     arguments = parser.parse_args()
     take_one_core()
     for name in arguments.networks:
         before, after = learn(*map(int, name.split("x")), arguments.steps)
         figures = [measure(before, after) for _ in range(arguments.runs)]
-        tell(f"weights of {name}, {after.nbytes:,} bytes",
-             {key: spread([f[key] for f in figures]) for key in figures[0]}, arguments.json)
+        tell(
+            f"weights of {name}, {after.nbytes:,} bytes",
+            {key: spread([f[key] for f in figures]) for key in figures[0]},
+            arguments.json,
+        )
 
 
 def learn(blocks, channels, steps):
@@ -64,16 +68,22 @@ def measure(before, after):
     """Return one turn of every method."""
     words, base = after.view(np.uint32), before.view(np.uint32)
     methods = {
-        "shuffle_zlib": (lambda: pack(words, PLANES_NUM), lambda packed: unpack(packed, PLANES_NUM)),
+        "shuffle_zlib": (lambda: pack(words, NUM_PLANES), lambda packed: unpack(packed, NUM_PLANES)),
         # An exponent's 8 bits, of few different values, are one byte of a word that is turned by one bit.
         "exponent_zlib": (lambda: pack(turned(words, 1), 1), lambda packed: turned(unpack(packed, 1), 31)),
-        "exponent_huffman": (lambda: pack(turned(words, 1), 1, zlib.Z_HUFFMAN_ONLY),
-                             lambda packed: turned(unpack(packed, 1), 31)),
-        "delta_shuffle_zlib": (lambda: pack(words ^ base, PLANES_NUM),
-                               lambda packed: unpack(packed, PLANES_NUM) ^ base),
-        "bf16": (lambda: [torch.from_numpy(after).bfloat16()],
-                 lambda packed: packed[0].float().numpy().view(np.uint32)),
-    }  # fmt: skip
+        "exponent_huffman": (
+            lambda: pack(turned(words, 1), 1, zlib.Z_HUFFMAN_ONLY),
+            lambda packed: turned(unpack(packed, 1), 31),
+        ),
+        "delta_shuffle_zlib": (
+            lambda: pack(words ^ base, NUM_PLANES),
+            lambda packed: unpack(packed, NUM_PLANES) ^ base,
+        ),
+        "bf16": (
+            lambda: [torch.from_numpy(after).bfloat16()],
+            lambda packed: packed[0].float().numpy().view(np.uint32),
+        ),
+    }
     figures = {}
     for name, (make, restore) in methods.items():
         begun = time.process_time()
@@ -94,9 +104,9 @@ def turned(words, bits):
 
 def pack(words, num, strategy=zlib.Z_DEFAULT_STRATEGY):
     """Return words, uint32 [n], byte plane by byte plane, of which the `num` highest are compressed."""
-    planes = np.ascontiguousarray(words.view(np.uint8).reshape(-1, PLANES_NUM).T)
+    planes = np.ascontiguousarray(words.view(np.uint8).reshape(-1, NUM_PLANES).T)
     stream = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 9, strategy)
-    return [planes[: PLANES_NUM - num], stream.compress(planes[PLANES_NUM - num :]) + stream.flush()]
+    return [planes[: NUM_PLANES - num], stream.compress(planes[NUM_PLANES - num :]) + stream.flush()]
 
 
 def unpack(packed, num):

@@ -8,13 +8,13 @@ from az_mpi.games.base import Game
 
 
 class Wide(Game):
-    """Games of exactly `plies` moves with `legal_num` legal ones each; drawn, or won by chance.
+    """Games of exactly `plies` moves with `num_legal` legal ones each; drawn, or won by chance.
 
     A state is (hash, ply) and zeros, uint64: as many numbers as the board of a real game of this size takes.
     """
 
-    def __init__(self, num_actions, legal_num, plies, planes_shape, state_size):
-        self.name, self.num_actions, self.legal_num = f"wide_{num_actions}", num_actions, legal_num
+    def __init__(self, num_actions, num_legal, plies, planes_shape, state_size):
+        self.name, self.num_actions, self.num_legal = f"wide_{num_actions}", num_actions, num_legal
         self.max_plies, self.planes_shape, self.state_size = plies, planes_shape, state_size
         self.state_dtype = np.dtype(np.uint64)
         _, height, width = planes_shape
@@ -28,7 +28,7 @@ class Wide(Game):
         return _play(states, np.ascontiguousarray(actions, np.int64))
 
     def legal(self, states):
-        return _legal(states, self.num_actions, self.legal_num)
+        return _legal(states, self.num_actions, self.num_legal)
 
     def terminal(self, states):
         ended = states[:, 1] >= self.max_plies
@@ -65,10 +65,10 @@ def _play(states, actions):
 
 
 @njit(cache=True, nogil=True)
-def _legal(states, num_actions, legal_num):
+def _legal(states, num_actions, num_legal):
     legal = np.zeros((len(states), num_actions), np.bool_)
     for b in range(len(states)):
         first = states[b, 0] % np.uint64(num_actions)
-        for k in range(legal_num):  # side by side in a circle: which ones they are does not matter
+        for k in range(num_legal):  # side by side in a circle: which ones they are does not matter
             legal[b, (np.int64(first) + k) % num_actions] = True
     return legal

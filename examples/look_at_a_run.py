@@ -12,6 +12,7 @@ import az_mpi
 
 RUN = sys.argv[1]
 
+
 # games.h5 shows all segments of the run as groups. Each has columns of its games and of their positions.
 def columns(group):
     return {name: column[...] for name, column in group.items()}

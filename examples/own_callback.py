@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from az_mpi.report.callbacks import Callback
+from az_mpi.telemetry.callbacks import Callback
 
 
 class Openings(Callback):
@@ -20,13 +20,22 @@ class Openings(Callback):
         self.write({"game": game.id, "opening": opening, "outcome": game.outcome})
 
     def on_iteration(self, summary):
-        self.write({"iteration": summary["iteration"], "games_num": summary["games_num"],
-                    "most_played_on_root": self.counts.most_common(3)})  # fmt: skip
+        self.write(
+            {
+                "iteration": summary["iteration"],
+                "num_games": summary["num_games"],
+                "most_played_on_root": self.counts.most_common(3),
+            }
+        )
         self.counts.clear()
 
     def on_evaluation(self, result):
-        self.write({"iteration": result["iteration"],
-                    "scores": {name: match["score"] for name, match in result["matches"].items()}})  # fmt: skip
+        self.write(
+            {
+                "iteration": result["iteration"],
+                "scores": {name: match["score"] for name, match in result["matches"].items()},
+            }
+        )
 
     def write(self, values):
         with open(self.path, "a") as file:

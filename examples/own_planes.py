@@ -15,8 +15,11 @@ class Threats(connect4.Rules):
 
     def describe_planes(self):
         stones, rows = super().describe_planes()
-        return (*stones, "cells where the player to move would complete four",
-                "cells where the other player would complete four"), rows
+        return (
+            *stones,
+            "cells where the player to move would complete four",
+            "cells where the other player would complete four",
+        ), rows
 
     def planes(self, states):
         stones = super().planes(states)

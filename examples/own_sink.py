@@ -2,10 +2,19 @@
 
 import csv
 
-from az_mpi.report.sinks import Sink
+from az_mpi.telemetry.sinks import Sink
 
-COLUMNS = ("iteration", "games_num", "games_per_s", "positions_num", "steps_num", "policy_loss", "value_loss", "play_s",
-           "train_s")  # fmt: skip
+COLUMNS = (
+    "iteration",
+    "num_games",
+    "games_per_s",
+    "num_positions",
+    "num_steps",
+    "policy_loss",
+    "value_loss",
+    "play_s",
+    "train_s",
+)
 
 
 class Csv(Sink):

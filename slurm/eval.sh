@@ -1,6 +1,6 @@
 #!/bin/bash
 # Measure the network of a run: one JSON object at the end of the output.
-#   sbatch slurm/eval.sh --logdir /shared/runs/connect4 --set evaluate.games_num=400
+#   sbatch slurm/eval.sh --logdir /shared/runs/connect4 --set evaluate.num_games=400
 #SBATCH --job-name=az_eval
 #SBATCH --nodes=1
 #SBATCH --ntasks=4

@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ["README.md", "INSTALL.md", "CONTRIBUTING.md", "slurm/README.md", "docker/README.md", "examples/README.md",
-         *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
+NAMES = [
+    "README.md",
+    "INSTALL.md",
+    "CONTRIBUTING.md",
+    "slurm/README.md",
+    "docker/README.md",
+    "examples/README.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")),
+]
 RESULTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/results").glob("*.md"))
 NAMES += RESULTS
 ABOUT_HOSTS = [f"docs/{name}.md" for name in ("hosts", "gpus", "site", "trouble")]
@@ -19,20 +26,36 @@ BY_HAND = {
         "make test": "CI runs it",
     },
     "INSTALL.md": dict.fromkeys(
-        ["apt install", "make setup MPI_HOME=", "python3 -m venv venv", "source venv/", "pip ", "tar x", "cd ",
-         "python ../tools/patch_horovod.py", "HOROVOD_WITH_MPI=1", "./configure", "make -j2", "make install",
-         "make setup HOROVOD_GPU"],
-        "changes the machine or takes minutes: run by hand when tools/setup.sh changes; `make setup` does the same"),
+        [
+            "apt install",
+            "make setup MPI_HOME=",
+            "python3 -m venv venv",
+            "source venv/",
+            "pip ",
+            "tar x",
+            "cd ",
+            "python ../tools/patch_horovod.py",
+            "HOROVOD_WITH_MPI=1",
+            "./configure",
+            "make -j2",
+            "make install",
+            "make setup HOROVOD_GPU",
+        ],
+        "changes the machine or takes minutes: run by hand when tools/setup.sh changes; `make setup` does the same",
+    ),
     "docs/site.md": {
         "make test-mpich": "makes a second environment; run by hand",
         ".venv-mpich/bin/mpirun": "needs that environment",
         "docker ": "`make test-docker` runs them, by hand",
     },
-    "docs/operations.md": {"tensorboard": "serves until Ctrl-C",
-                           "python -m az_mpi suggest": "takes a minute; tests/unit/test_suggest.py runs a short one",
-                           "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
+    "docs/operations.md": {
+        "tensorboard": "serves until Ctrl-C",
+        "python -m az_mpi suggest": "takes a minute; tests/unit/test_suggest.py runs a short one",
+        "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one",
+    },
     "docs/results/connect4.md": {
-        "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"},
+        "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"
+    },
     "docs/results/faults.md": {
         "make faults": "`make test-rest` runs what it runs; faults-long takes hours, and tests/faults tests its parts",
         "python tests/faults": "takes a trial or more; tests/faults/test_faults.py runs some",
@@ -42,7 +65,7 @@ BY_HAND = {
 }
 # What the documents' configurations are in tests: learning is for other tests.
 TINY = """{"game": "tictactoe", "iterations": 1, "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 4},
-"selfplay": {"games_num": 64, "parallel_games": 16}, "replay": {"window_min": 100},
+"selfplay": {"num_games": 64, "parallel_games": 16}, "replay": {"window_min": 100},
 "train": {"batch_size": 32, "replay_ratio": 16.0},
 "evaluate": {"opponents": [], "solver_positions": 0}, "report": {"tensorboard": false}}
 """
@@ -84,8 +107,7 @@ def commands(name):
             if not language:
                 block += 1
                 about = f"{heading} {' '.join(paragraph)}"
-                found += [Command(name, block, text, section_marked or is_marked(text, about))
-                          for text in join(inside)]
+                found += [Command(name, block, text, section_marked or is_marked(text, about)) for text in join(inside)]
             inside, paragraph = None, []
         elif inside is not None:
             inside.append(line)

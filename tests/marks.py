@@ -28,5 +28,6 @@ def _lacks_int8():
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 needs_int8 = pytest.mark.skipif(bool(_lacks_int8()), reason=_lacks_int8() or "-")
 OPENSPIEL = "openspiel:clobber(rows=4,columns=4)"
-needs_openspiel = pytest.mark.skipif(importlib.util.find_spec("pyspiel") is None, reason="OpenSpiel is optional; it "
-                                     "could not be installed here")  # fmt: skip
+needs_openspiel = pytest.mark.skipif(
+    importlib.util.find_spec("pyspiel") is None, reason="OpenSpiel is optional; it could not be installed here"
+)

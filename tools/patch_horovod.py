@@ -12,7 +12,7 @@ from pathlib import Path
 
 CONTEXT, HEADER = "horovod/common/mpi/mpi_context.cc", "horovod/common/mpi/mpi_context.h"
 CONTROLLER, OPERATIONS = "horovod/common/mpi/mpi_controller.cc", "horovod/common/operations.cc"
-CHECKED = '''
+CHECKED = """
 namespace {
 
 // Passes a new communicator on; there is none, or no usable one, where a rank has died.
@@ -24,8 +24,8 @@ void Make(int code, MPI_Comm& comm) {
   }
 }
 
-'''
-CHECK = '''namespace {
+"""
+CHECK = """namespace {
 
 void Check(int code) {
   if (code != MPI_SUCCESS) {
@@ -36,7 +36,7 @@ void Check(int code) {
 
 } // namespace
 
-'''
+"""
 LOCAL = """  MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, local_comm_ranks_.data(), 1,
                 MPI_INT, mpi_ctx_.local_comm);
 """
@@ -61,40 +61,73 @@ CHANGES = [
     ("horovod/torch/CMakeLists.txt", "set(CMAKE_CXX_STANDARD 14)", "set(CMAKE_CXX_STANDARD 17)", 1),
     (CONTEXT, "#include <memory>\n", "#include <memory>\n#include <stdexcept>\n#include <string>\n", 1),
     (CONTEXT, "\nnamespace {\n\n", CHECKED, 1),
-    (CONTEXT, "MPI_Comm_dup(MPI_COMM_WORLD, &global_comm);",
-     "Make(MPI_Comm_dup(MPI_COMM_WORLD, &global_comm), global_comm);", 1),
+    (
+        CONTEXT,
+        "MPI_Comm_dup(MPI_COMM_WORLD, &global_comm);",
+        "Make(MPI_Comm_dup(MPI_COMM_WORLD, &global_comm), global_comm);",
+        1,
+    ),
     (CONTEXT, "MPI_Comm_dup(global_comm, &(mpi_comm));", "Make(MPI_Comm_dup(global_comm, &mpi_comm), mpi_comm);", 2),
-    (CONTEXT, "MPI_Comm_dup(global_context.global_comm, &global_comm);",
-     "Make(MPI_Comm_dup(global_context.global_comm, &global_comm), global_comm);", 1),
-    (CONTEXT, "MPI_Comm_create_group(global_comm, work_group, 0, &(mpi_comm));",
-     "Make(MPI_Comm_create_group(global_comm, work_group, 0, &mpi_comm), mpi_comm);", 1),
-    (CONTEXT, "  MPI_Comm_split_type(mpi_comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,\n"
-     "                      &local_comm);",
-     "  Make(MPI_Comm_split_type(mpi_comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,\n"
-     "                           &local_comm), local_comm);", 1),
-    (CONTEXT, "MPI_Comm_split(mpi_comm, local_rank, all_rank, &cross_comm);",
-     "Make(MPI_Comm_split(mpi_comm, local_rank, all_rank, &cross_comm), cross_comm);", 1),
-    (HEADER, "MPI_Datatype mpi_float16_t;",
-     "MPI_Datatype mpi_float16_t = MPI_DATATYPE_NULL;", 1),
-    *[(HEADER, f"MPI_Op mpi_float16_{name};",
-       f"MPI_Op mpi_float16_{name} = MPI_OP_NULL;", 1) for name in ("sum", "min", "max", "prod")],
+    (
+        CONTEXT,
+        "MPI_Comm_dup(global_context.global_comm, &global_comm);",
+        "Make(MPI_Comm_dup(global_context.global_comm, &global_comm), global_comm);",
+        1,
+    ),
+    (
+        CONTEXT,
+        "MPI_Comm_create_group(global_comm, work_group, 0, &(mpi_comm));",
+        "Make(MPI_Comm_create_group(global_comm, work_group, 0, &mpi_comm), mpi_comm);",
+        1,
+    ),
+    (
+        CONTEXT,
+        "  MPI_Comm_split_type(mpi_comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,\n                      &local_comm);",
+        "  Make(MPI_Comm_split_type(mpi_comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,\n"
+        "                           &local_comm), local_comm);",
+        1,
+    ),
+    (
+        CONTEXT,
+        "MPI_Comm_split(mpi_comm, local_rank, all_rank, &cross_comm);",
+        "Make(MPI_Comm_split(mpi_comm, local_rank, all_rank, &cross_comm), cross_comm);",
+        1,
+    ),
+    (HEADER, "MPI_Datatype mpi_float16_t;", "MPI_Datatype mpi_float16_t = MPI_DATATYPE_NULL;", 1),
+    *[
+        (HEADER, f"MPI_Op mpi_float16_{name};", f"MPI_Op mpi_float16_{name} = MPI_OP_NULL;", 1)
+        for name in ("sum", "min", "max", "prod")
+    ],
     (CONTROLLER, LOCAL, "", 1),
-    (CONTROLLER, """  MPI_Allgather(&local_size_, 1, MPI_INT, local_sizes.data(), 1, MPI_INT,
+    (
+        CONTROLLER,
+        """  MPI_Allgather(&local_size_, 1, MPI_INT, local_sizes.data(), 1, MPI_INT,
                 mpi_ctx_.mpi_comm);
-""", f"""  // The one of all ranks first: it fails on every rank where a rank of another host is lost.
+""",
+        f"""  // The one of all ranks first: it fails on every rank where a rank of another host is lost.
   Check(MPI_Allgather(&local_size_, 1, MPI_INT, local_sizes.data(), 1, MPI_INT,
                       mpi_ctx_.mpi_comm));
   Check({LOCAL.strip().removesuffix(";")});
-""", 1),
+""",
+        1,
+    ),
     (CONTROLLER, "void MPIController::DoInitialization() {\n", CHECK + "void MPIController::DoInitialization() {\n", 1),
     (OPERATIONS, START, GUARDED, 1),
-    (OPERATIONS, "    // Reset initialization flag\n    horovod_global.initialization_done = false;\n",
-     "    // Reset initialization flags\n    horovod_global.initialization_done = false;\n"
-     "    horovod_global.initialization_failed = false;\n", 1),
-    (OPERATIONS, "  MPI_Comm_dup(comm[0], &global_mpi_context.global_comm);\n",
-     "  if (MPI_Comm_dup(comm[0], &global_mpi_context.global_comm) != MPI_SUCCESS) {\n"
-     "    global_mpi_context.global_comm = MPI_COMM_NULL;\n    return false;\n  }\n", 1),
-]  # fmt: skip
+    (
+        OPERATIONS,
+        "    // Reset initialization flag\n    horovod_global.initialization_done = false;\n",
+        "    // Reset initialization flags\n    horovod_global.initialization_done = false;\n"
+        "    horovod_global.initialization_failed = false;\n",
+        1,
+    ),
+    (
+        OPERATIONS,
+        "  MPI_Comm_dup(comm[0], &global_mpi_context.global_comm);\n",
+        "  if (MPI_Comm_dup(comm[0], &global_mpi_context.global_comm) != MPI_SUCCESS) {\n"
+        "    global_mpi_context.global_comm = MPI_COMM_NULL;\n    return false;\n  }\n",
+        1,
+    ),
+]
 
 
 def main(folder):

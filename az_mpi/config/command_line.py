@@ -21,16 +21,14 @@ SHORTCUTS = {
     "--max_hours": "max_hours",
     "--summary_frequency": "report.summary_frequency",
     "--checkpoint_frequency": "checkpoint.every",
-    "--games_num": "selfplay.games_num",
+    "--num_games": "selfplay.num_games",
     "--batch_size": "train.batch_size",
     "--learning_rate": "train.learning_rate",
     "--mixed_precision": "train.mixed_precision",
 }
+EARLIER_SHORTCUTS = {"--games_num": "selfplay.num_games"}  # of versions before 1.0
 # Options without a value: (key, value).
-FLAGS = {
-    "--train_distributed": ("train.ranks", "all"),
-    "--train_distributed_native": ("train.ranks", "root_host"),
-}
+FLAGS = {"--train_distributed": ("train.ranks", "all"), "--train_distributed_native": ("train.ranks", "root_host")}
 DESCRIPTION = """\
 Train AlphaZero on one machine or on a cluster: every rank that mpirun starts plays games against itself, and all of
 them train, or one for each GPU. Started again on the same --logdir, a run goes on from its last checkpoint."""
@@ -39,10 +37,10 @@ examples:
   python run_dist.py --config_file configs/smoke.json
   mpirun -n 4 python run_dist.py --config_file configs/tictactoe.json --logdir runs/first
   mpirun -n 16 -H node1:8,node2:8 python run_dist.py --config_file configs/connect4.json --batch_size 4096
-  mpirun -n 4 python run_dist.py --mode eval --logdir runs/first --set evaluate.games_num=400
+  mpirun -n 4 python run_dist.py --mode eval --logdir runs/first --set evaluate.num_games=400
   python run_dist.py --config_file configs/connect4.json --check_config
 
-train.batch_size and selfplay.games_num are totals over all ranks: more ranks share the same work.
+train.batch_size and selfplay.num_games are totals over all ranks: more ranks share the same work.
 An option beats the configuration file; of several options for one key the last one counts.
 
 exit codes:
@@ -103,34 +101,60 @@ def _parser():
     usage = f"[mpirun -n RANKS] {PROG} {{--config_file FILE | --logdir DIR}} [options]"
     parser = Parser(PROG, DESCRIPTION, EPILOG, usage=usage, add_help=False)
     run = parser.add_argument_group("what to run")
-    run.add_argument("--config_file", metavar="FILE", help="the configuration, JSON; needed for a new run; without it "
-                     "the run in --logdir goes on with its own")
-    run.add_argument("--logdir", metavar="DIR", help="the run's folder, on a file system all hosts share; default: "
-                     "runs/NAME for a configuration file NAME.json")
-    run.add_argument("--mode", choices=MODES, default="train", help="train (default), or with the network of an "
-                     "existing run: eval only measures it, selfplay only makes games")
+    run.add_argument(
+        "--config_file",
+        metavar="FILE",
+        help="the configuration, JSON; needed for a new run; without it the run in --logdir goes on with its own",
+    )
+    run.add_argument(
+        "--logdir",
+        metavar="DIR",
+        help="the run's folder, on a file system all hosts share; default: "
+        "runs/NAME for a configuration file NAME.json",
+    )
+    run.add_argument(
+        "--mode",
+        choices=MODES,
+        default="train",
+        help="train (default), or with the network of an "
+        "existing run: eval only measures it, selfplay only makes games",
+    )
     run.add_argument("--fresh", action="store_true", help="start a new run: do not go on with one that is in --logdir")
-    run.add_argument("--without_checkpoint", action="store_true", help="where no checkpoint of the run is whole: begin "
-                     "again with new weights, and use the games that are stored")
-    run.add_argument("--allow_other_source", action="store_true", help="go on although a file of your own (a game, an "
-                     "evaluator, ...) is not the one that made the run")
-    change = parser.add_argument_group("configuration keys", "VALUE is JSON (3, 0.1, true, [\"best\"]) or a word.")
-    change.add_argument("--set", type=setting, action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; "
-                        "may be repeated")
+    run.add_argument(
+        "--without_checkpoint",
+        action="store_true",
+        help="where no checkpoint of the run is whole: begin again with new weights, and use the games that are stored",
+    )
+    run.add_argument(
+        "--allow_other_source",
+        action="store_true",
+        help="go on although a file of your own (a game, an evaluator, ...) is not the one that made the run",
+    )
+    change = parser.add_argument_group("configuration keys", 'VALUE is JSON (3, 0.1, true, ["best"]) or a word.')
+    change.add_argument(
+        "--set", type=setting, action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; may be repeated"
+    )
     for option, key in SHORTCUTS.items():
         name = f"{{{','.join(KEYS[key].choices)}}}" if KEYS[key].choices else "VALUE"
         about = f"{key}: {KEYS[key].description}".replace("%", "%%")
         change.add_argument(option, type=json_or_word, action=_Set, const=key, metavar=name, help=about)
+    for option, key in EARLIER_SHORTCUTS.items():
+        change.add_argument(option, type=json_or_word, action=_Set, const=key, help=argparse.SUPPRESS)
     for option, (key, value) in FLAGS.items():
         change.add_argument(option, action=_Set, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
     tell = parser.add_argument_group("information, without a run")
-    tell.add_argument("--check_config", action="store_true", help="check the configuration as a start would, without "
-                      "MPI: list its problems, or print it with every default filled in")
+    tell.add_argument(
+        "--check_config",
+        action="store_true",
+        help="check the configuration as a start would, without "
+        "MPI: list its problems, or print it with every default filled in",
+    )
     for names, make, about in (
-            (["--help_config"], lambda _: help_config(), "print every configuration key with its default"),
-            (["--help_config_markdown"], lambda _: help_config_markdown(), "the same, as docs/configuration.md has it"),
-            (["--version"], lambda _: f"az_mpi {__version__}\n", "print the version"),
-            (["--help", "-h"], lambda parser: parser.format_help(), "print this")):
+        (["--help_config"], lambda _: help_config(), "print every configuration key with its default"),
+        (["--help_config_markdown"], lambda _: help_config_markdown(), "the same, as docs/configuration.md has it"),
+        (["--version"], lambda _: f"az_mpi {__version__}\n", "print the version"),
+        (["--help", "-h"], lambda parser: parser.format_help(), "print this"),
+    ):
         tell.add_argument(*names, action=_Print, nargs=0, const=make, help=about)
     return parser
 
@@ -139,15 +163,24 @@ def _sections():
     """Yield (section, what it is for, [(dotted key, Key, its default in words)]); "" is the top of the file."""
     for section, about in SECTIONS_ABOUT.items():
         names = [name for name in KEYS if name.rpartition(".")[0] == section]
-        yield section, about, [(name, KEYS[name], json.dumps(KEYS[name].default) if KEYS[name].default is not ...
-                                else "(required)") for name in names]
+        yield (
+            section,
+            about,
+            [
+                (name, KEYS[name], json.dumps(KEYS[name].default) if KEYS[name].default is not ... else "(required)")
+                for name in names
+            ],
+        )
 
 
 def help_config() -> str:
     """Return the table of every configuration key as text."""
-    lines = ["Every configuration key, its default and what it takes. A resumed run may change those marked *.",
-             'A dotted key stands in its section: {"game": "connect4", "train": {"batch_size": 512}}.',
-             "", f"{'key':<28} {'default':<12} allowed"]
+    lines = [
+        "Every configuration key, its default and what it takes. A resumed run may change those marked *.",
+        'A dotted key stands in its section: {"game": "connect4", "train": {"batch_size": 512}}.',
+        "",
+        f"{'key':<28} {'default':<12} allowed",
+    ]
     for _, about, rows in _sections():
         lines += ["", *textwrap.wrap(about, 110)]
         for name, key, default in rows:
@@ -169,7 +202,7 @@ network, search, opponents and solver fit together. It lists what is wrong, or p
 default filled in. What only this machine lacks, such as bf16 on a login node, is a note.
 
 Set first: `game`; `train.hours` or `iterations`; `network.blocks`, `network.channels`; `search.algorithm`,
-`search.simulations`; `selfplay.games_num`; `train.batch_size`. `python -m az_mpi suggest` chooses all of them. The rest
+`search.simulations`; `selfplay.num_games`; `train.batch_size`. `python -m az_mpi suggest` chooses all of them. The rest
 can stay.
 
 A resumed run may change the keys marked *, and may raise `network.blocks`. Any other change is refused, and the keys
@@ -184,8 +217,14 @@ def help_config_markdown() -> str:
     """Return the same table as docs/configuration.md."""
     lines = [MARKDOWN]
     for section, about, rows in _sections():
-        lines += [f"## {section or 'Without a section'}", "", about, "",
-                  "| key | default | allowed | what it does |", "|---|---|---|---|"]
+        lines += [
+            f"## {section or 'Without a section'}",
+            "",
+            about,
+            "",
+            "| key | default | allowed | what it does |",
+            "|---|---|---|---|",
+        ]
         for name, key, default in rows:
             cells = f"`{name}`" + " *" * key.may_change, f"`{default}`", key.allowed, key.description
             lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
@@ -202,11 +241,22 @@ def parse(argv: list[str]) -> Arguments:
             parser.error(f"argument --{option}: the name is empty")
     if given.config_file is None and given.logdir is None:
         command = shlex.join([*PROG.split(), "--config_file", "configs/smoke.json", *argv])
-        parser.error("--config_file FILE is needed for a new run, or --logdir DIR of an existing run\n"
-                     f"  such as: {escape(command)}\n"
-                     f"  {escape(str(shipped.folder() / 'configs'))} has configurations\n"
-                     "  python -m az_mpi suggest GAME --hours H writes one for a game")
+        parser.error(
+            "--config_file FILE is needed for a new run, or --logdir DIR of an existing run\n"
+            f"  such as: {escape(command)}\n"
+            f"  {escape(str(shipped.folder() / 'configs'))} has configurations\n"
+            "  python -m az_mpi suggest GAME --hours H writes one for a game"
+        )
     config_file = given.config_file and Path(given.config_file)
     logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
-    return Arguments(config_file, logdir, given.mode, given.fresh, given.check_config, given.overrides, given.sources,
-                     given.without_checkpoint, given.allow_other_source)
+    return Arguments(
+        config_file,
+        logdir,
+        given.mode,
+        given.fresh,
+        given.check_config,
+        given.overrides,
+        given.sources,
+        given.without_checkpoint,
+        given.allow_other_source,
+    )

@@ -12,8 +12,9 @@ LARGEST = 2**63 - 1  # the largest whole number allowed: int64 in messages and f
 
 def fixed(default: Any, description: str, may_change: bool = False, may_rise: bool = False, **limits: Any) -> Any:
     """Return a field that a resumed run must not change (unless `may_change`), or not to less (`may_rise`)."""
-    return Field(default, description=description, json_schema_extra={"may_change": may_change, "may_rise": may_rise},
-                 **limits)  # fmt: skip
+    return Field(
+        default, description=description, json_schema_extra={"may_change": may_change, "may_rise": may_rise}, **limits
+    )
 
 
 def free(default: Any, description: str, **limits: Any) -> Any:

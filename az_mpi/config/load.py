@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from az_mpi.config.schema import Config, flat
 from az_mpi.config.words import allowed, choices, registry_of
+from az_mpi.core.earlier_names import modern
 from az_mpi.core.problems import ConfigError, Problem, config_json, escape, nearest, read_text, show
 from az_mpi.core.registry import Registry, parse
 
@@ -41,17 +42,28 @@ class Change(NamedTuple):
 
 
 def _row(field):
-    return Key(... if field.is_required() else field.default, allowed(field.annotation, field.metadata),
-               choices(field.annotation), field.json_schema_extra["may_change"], field.json_schema_extra["may_rise"],
-               field.description, registry_of(field.annotation, field.metadata))
+    return Key(
+        ... if field.is_required() else field.default,
+        allowed(field.annotation, field.metadata),
+        choices(field.annotation),
+        field.json_schema_extra["may_change"],
+        field.json_schema_extra["may_rise"],
+        field.description,
+        registry_of(field.annotation, field.metadata),
+    )
 
 
-SECTIONS = {name: field.annotation.model_fields for name, field in Config.model_fields.items()
-            if field.json_schema_extra is None}
+SECTIONS = {
+    name: field.annotation.model_fields
+    for name, field in Config.model_fields.items()
+    if field.json_schema_extra is None
+}
 SECTIONS_ABOUT = {"": "What the run learns, and for how long."} | {
-    name: " ".join(Config.model_fields[name].annotation.__doc__.split()) for name in SECTIONS}
+    name: " ".join(Config.model_fields[name].annotation.__doc__.split()) for name in SECTIONS
+}
 KEYS = {name: _row(field) for name, field in Config.model_fields.items() if name not in SECTIONS} | {
-    f"{section}.{name}": _row(field) for section, fields in SECTIONS.items() for name, field in fields.items()}
+    f"{section}.{name}": _row(field) for section, fields in SECTIONS.items() for name, field in fields.items()
+}
 
 
 def _misplaced(key, value, source=""):
@@ -114,6 +126,8 @@ OLD_KEYS = {"network.cache_entries": ("network.cache_bytes", lambda entries: 64 
 
 def _renamed(key, value):
     """Return a key and its value under the name that the key has now."""
+    section, dot, name = key.rpartition(".")
+    key = f"{section}{dot}{modern(name)}"
     new, convert = OLD_KEYS.get(key, (key, None))
     return new, convert(value) if convert and type(value) is int else value
 
@@ -185,8 +199,9 @@ def _contradict(low, high):
     return isinstance(low, int) and isinstance(high, int) and low > high
 
 
-def validate(data: Any, name: str, overrides: dict | None = None, sources: dict | None = None,
-             folders: Sequence[Path] = ()) -> Config:
+def validate(
+    data: Any, name: str, overrides: dict | None = None, sources: dict | None = None, folders: Sequence[Path] = ()
+) -> Config:
     """Return the Config of `data` (as read from JSON). Raises ConfigError with all its problems.
 
     `name` is what the message calls the file. `overrides`: {dotted key: value} in place of `data`'s; `sources`: {dotted
@@ -234,5 +249,8 @@ def changes(old: Config, new: Config) -> list[Change]:
     """Return the Change of every key whose value differs between two configurations. The folder of a user's own file
     does not count; `storage.plugin_sources` compares the file's content."""
     before, after = without_folders(old), without_folders(new)
-    return [Change(key, before[key], after[key], row.may_change or (row.may_rise and after[key] > before[key]))
-            for key, row in KEYS.items() if before[key] != after[key]]  # fmt: skip
+    return [
+        Change(key, before[key], after[key], row.may_change or (row.may_rise and after[key] > before[key]))
+        for key, row in KEYS.items()
+        if before[key] != after[key]
+    ]

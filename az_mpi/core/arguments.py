@@ -18,8 +18,14 @@ class Parser(argparse.ArgumentParser):
     about: what --help says first. run: whether the first argument is a run's folder."""
 
     def __init__(self, prog: str, about: str, epilog: str | None = None, run: bool = False, **how: Any):
-        super().__init__(prog=prog, description=about, epilog=epilog, allow_abbrev=False,
-                         formatter_class=argparse.RawDescriptionHelpFormatter, **how)  # fmt: skip
+        super().__init__(
+            prog=prog,
+            description=about,
+            epilog=epilog,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **how,
+        )
         if run:
             self.add_argument("run", metavar="RUN", type=Path, help="the run's folder (--logdir of run_dist.py)")
 
@@ -61,8 +67,10 @@ def not_taken(argument: str) -> str:
     """Return the message about an argument that belongs to no option."""
     text = f"{show(argument)} belongs to no option"
     if argument.isspace():
-        text += ("\n  a backslash at the end of a line joins it with the next line only if nothing follows it; with a "
-                 "blank\n  after it, it makes the blank an argument, and the command ends there: remove the blank")
+        text += (
+            "\n  a backslash at the end of a line joins it with the next line only if nothing follows it; with a "
+            "blank\n  after it, it makes the blank an argument, and the command ends there: remove the blank"
+        )
     return text
 
 
@@ -93,6 +101,7 @@ def positive(text: str) -> float:
 def whole(most: int = MOST, least: int = 1) -> Callable[[str], int]:
     """Return the type of an option that takes whole numbers from `least` to `most`: a function of its text. It raises
     ArgumentTypeError, which the parser tells."""
+
     def convert(text):
         if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
             return int(text)

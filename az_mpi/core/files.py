@@ -12,12 +12,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from az_mpi.core.earlier_names import modern_keys
+
 Result = TypeVar("Result")
 FULL = {errno.ENOSPC, errno.EDQUOT}  # no room, or this user may not have more
 # Errors of a file system that may pass by themselves: it is full, its server is away, a cable is out.
-PASSING = FULL | {errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR, errno.ENOTCONN,
-                  errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOLCK, errno.ENOMEM,
-                  errno.EREMOTEIO}  # fmt: skip
+PASSING = FULL | {
+    errno.EROFS,
+    errno.EIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EAGAIN,
+    errno.EINTR,
+    errno.ENOTCONN,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ENOLCK,
+    errno.ENOMEM,
+    errno.EREMOTEIO,
+}
 # Errors that say that this user has no access, or no longer: the ticket (Kerberos, AFS) of a long job has expired.
 REFUSED = {errno.EACCES, errno.EPERM, errno.ENOKEY, errno.EKEYEXPIRED, errno.EKEYREVOKED, errno.EKEYREJECTED}
 MAY_NOT = "give this user access, and see that its ticket (Kerberos, AFS) has not ended"
@@ -41,11 +56,14 @@ def unavailable(error: BaseException) -> bool:
     return passes(error) or isinstance(error, OSError) and error.errno in REFUSED
 
 
-def retry_while_unavailable(action: Callable[[], Result], give_up_s: float,
-                            say: Callable[[Exception], object] = lambda error: None,
-                            unavailable: Callable[[Exception], bool] = unavailable,
-                            sleep: Callable[[float], object] = time.sleep,
-                            clock: Callable[[], float] = time.monotonic) -> Result:
+def retry_while_unavailable(
+    action: Callable[[], Result],
+    give_up_s: float,
+    say: Callable[[Exception], object] = lambda error: None,
+    unavailable: Callable[[Exception], bool] = unavailable,
+    sleep: Callable[[float], object] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Result:
     """Return `action()`; call it again while it raises an error that `unavailable(error)` accepts.
 
     give_up_s: seconds after which such an error is raised; other errors are raised at once. say: called with the first
@@ -183,8 +201,9 @@ def write_text(path: str | Path, text: str, durable: bool = True) -> None:
     write_bytes(path, text.encode(errors="replace"), durable)
 
 
-def write_bytes(path: str | Path, content: bytes | memoryview, durable: bool = True,
-                before: Callable[[], None] | None = None) -> None:
+def write_bytes(
+    path: str | Path, content: bytes | memoryview, durable: bool = True, before: Callable[[], None] | None = None
+) -> None:
     """Write a file whole. content: bytes-like. durable, before: see `whole_file`."""
     with whole_file(path, durable, before) as temporary:
         create(temporary, content)
@@ -239,6 +258,7 @@ def read(path: str | Path, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
     """Return the bytes of a plain file. After an error that may pass it tries again for up to READ_S.
 
     Raises OSError; Foreign if it is no plain file, or larger than `bytes_max` or than memory."""
+
     def look():
         with open(open_plain(path), "rb") as file:
             if os.fstat(file.fileno()).st_size > bytes_max:
@@ -262,8 +282,9 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
 
 
 def read_json(path: str | Path, bytes_max: int = TEXT_BYTES_MAX) -> Any:
-    """Return the value of a JSON file. Raises ValueError if it is damaged; OSError, see `read`."""
-    return parse_json(read(path, bytes_max))
+    """Return the value of a JSON file, with today's names of keys. Raises ValueError if it is damaged; OSError, see
+    `read`."""
+    return parse_json(read(path, bytes_max), object_hook=modern_keys)
 
 
 def set_aside(path: Path) -> Path:

@@ -43,10 +43,25 @@ class HostFacts:
     def look(cls, checkout: str) -> "HostFacts":
         """Return the facts of this host. checkout: the folder that holds run_dist.py and az_mpi."""
         temporary = temporary_folder()
-        return cls(socket.gethostname(), os.geteuid(), platform.machine(), _processor(), platform.release(),
-                   " ".join(platform.libc_ver()), platform.python_version(), package_versions(), _version(checkout),
-                   _digests(checkout), sorted(os.sched_getaffinity(0)), _networks(), temporary, free_bytes(temporary),
-                   _error_of_writing(temporary), free_bytes("/dev/shm"), min(cpu_quotas().values(), default=None))
+        return cls(
+            socket.gethostname(),
+            os.geteuid(),
+            platform.machine(),
+            _processor(),
+            platform.release(),
+            " ".join(platform.libc_ver()),
+            platform.python_version(),
+            package_versions(),
+            _version(checkout),
+            _digests(checkout),
+            sorted(os.sched_getaffinity(0)),
+            _networks(),
+            temporary,
+            free_bytes(temporary),
+            _error_of_writing(temporary),
+            free_bytes("/dev/shm"),
+            min(cpu_quotas().values(), default=None),
+        )
 
     def sources_hash(self) -> str:
         """Return one short hash of all sources: checkouts of one version may differ."""
@@ -61,8 +76,9 @@ class HostFacts:
         return asdict(self)
 
 
-def cgroup_folders(controller: str, own: str = "/proc/self/cgroup",
-                   mount: str = "/sys/fs/cgroup") -> "list[tuple[int, Path]]":
+def cgroup_folders(
+    controller: str, own: str = "/proc/self/cgroup", mount: str = "/sys/fs/cgroup"
+) -> "list[tuple[int, Path]]":
     """Return (the cgroup version, folder) of this process for a controller and of all groups above it.
 
     own: the file that names the groups of the process. mount: where the file systems of the groups are mounted.

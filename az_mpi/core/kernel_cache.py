@@ -169,6 +169,9 @@ def _tell(why):
 
     failure, logger = why, logging.getLogger("az_mpi")
     if logger.handlers or environment_rank() == 0:
-        logger.warning("compiled kernels cannot be kept in %s: %s\n  each start compiles again those that are not "
-                       "there: make room, or set NUMBA_CACHE_DIR to a folder with room that this user may write to",
-                       os.environ["NUMBA_CACHE_DIR"], why)  # fmt: skip
+        logger.warning(
+            "compiled kernels cannot be kept in %s: %s\n  each start compiles again those that are not "
+            "there: make room, or set NUMBA_CACHE_DIR to a folder with room that this user may write to",
+            os.environ["NUMBA_CACHE_DIR"],
+            why,
+        )

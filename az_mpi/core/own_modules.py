@@ -10,6 +10,7 @@ import types
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from az_mpi.core.earlier_names import give_earlier_name
 from az_mpi.core.files import FULL, passes
 from az_mpi.core.problems import NotNow, OwnCodeError, Refusal, escape
 
@@ -27,14 +28,7 @@ def load(place: str) -> tuple[types.ModuleType, Source]:
     """Return (module, `Source`) of a file or an installed module. It is run once in a process, even if the file changes
     later. Raises Refusal; NotNow if its file system fails for a while."""
     try:
-        if not place.endswith(".py"):
-            module = importlib.import_module(place)
-            path = getattr(module, "__file__", None)
-            return module, _source(path, Path(path).read_bytes() if path else b"")
-        source = _source(place, Path(place).read_bytes())
-        # Numba keeps what it compiles by the module's name: another content must have another one.
-        name = f"own_{re.sub(r'[^0-9a-zA-Z]', '_', Path(place).stem)}_{source.sha256[:12]}"
-        return sys.modules.get(name) or _run(name, place, source.content), source
+        return _load(place)
     except Refusal:
         raise
     except Exception as error:
@@ -44,6 +38,22 @@ def load(place: str) -> tuple[types.ModuleType, Source]:
         # What is full stays full until somebody makes room: reading needs none, so the file itself writes there.
         later = passes(error) and getattr(error, "errno", None) not in FULL
         raise (NotNow if later else Refusal)(f"{why}\n  {_cure(place, error)}") from error
+
+
+def _load(place):
+    try:
+        if not place.endswith(".py"):
+            module = importlib.import_module(place)
+            path = getattr(module, "__file__", None)
+            return module, _source(path, Path(path).read_bytes() if path else b"")
+        source = _source(place, Path(place).read_bytes())
+        # Numba keeps what it compiles by the module's name: another content must have another one.
+        name = f"own_{re.sub(r'[^0-9a-zA-Z]', '_', Path(place).stem)}_{source.sha256[:12]}"
+        return sys.modules.get(name) or _run(name, place, source.content), source
+    except ModuleNotFoundError as error:
+        if not give_earlier_name(error.name):
+            raise
+        return _load(place)
 
 
 def _run(name, place, content):
@@ -75,8 +85,11 @@ def _cure(place, error):
         return "every host must see the file under this path; copy it there, or put it on a shared file system"
     if not isinstance(error, ModuleNotFoundError):
         return "fix the file; `python FILE` shows the whole error" if place.endswith(".py") else "fix the module"
-    return ("a file is loaded by itself: make a package of several files, install it, and name it package.module:Class"
-            if place.endswith(".py") else "install it on every host, or set PYTHONPATH to its folder")
+    return (
+        "a file is loaded by itself: make a package of several files, install it, and name it package.module:Class"
+        if place.endswith(".py")
+        else "install it on every host, or set PYTHONPATH to its folder"
+    )
 
 
 def fitting(evaluation: Any, shape: tuple[int, ...], who: object) -> Any:
@@ -88,5 +101,6 @@ def fitting(evaluation: Any, shape: tuple[int, ...], who: object) -> Any:
         raise OwnCodeError(
             f"{type(who).__name__} returned logits {came[0]}, value {came[1]} for {shape[0]} states\n"
             f"  expected: logits float32 {shape}, value float32 {shape[:1]}: a row for each state that it was given\n"
-            "  examples/own_evaluator.py is an evaluator that can be copied")
+            "  examples/own_evaluator.py is an evaluator that can be copied"
+        )
     return logits, value

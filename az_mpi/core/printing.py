@@ -56,8 +56,12 @@ class _Output(io.FileIO):
         if not self.outlived:
             raise failed from error
         if first:
-            print(f"standard output cannot be written: {error.strerror}; what was meant for it is lost, and the "
-                  "program goes on", file=sys.stderr, flush=True)
+            print(
+                f"standard output cannot be written: {error.strerror}; what was meant for it is lost, and the "
+                "program goes on",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def prepare() -> None:
@@ -90,8 +94,13 @@ def _guard(name):
     raw = _Output(old.fileno(), "w", closefd=False)
     raw.name = f"<{name}>"
     buffered = isinstance(old.buffer, io.BufferedWriter)  # not with python -u
-    new = io.TextIOWrapper(io.BufferedWriter(raw) if buffered else raw, old.encoding, old.errors,  # type: ignore[arg-type]
-                           line_buffering=old.line_buffering, write_through=old.write_through)  # fmt: skip
+    new = io.TextIOWrapper(
+        io.BufferedWriter(raw) if buffered else raw,
+        old.encoding,
+        old.errors,  # type: ignore[arg-type]
+        line_buffering=old.line_buffering,
+        write_through=old.write_through,
+    )
     setattr(sys, name, new)
     setattr(sys, f"__{name}__", new)
 

@@ -43,8 +43,7 @@ class NotNow(Refusal):
 
 
 class OwnCodeError(Refusal):
-    """A user's own code, such as a game, has broken a rule. It may be raised on one rank alone, in the middle of a run.
-    """
+    """A user's own code, such as a game, has broken a rule. It may be raised on one rank alone, during a run."""
 
 
 class NotHere(Refusal):
@@ -145,8 +144,10 @@ def _point_at(text, error):
     """Return where and what a JSON syntax error is, with the line it is in and a mark under the place."""
     line = "".join(char if char.isprintable() else " " for char in text.split("\n")[error.lineno - 1])
     start = max(0, error.colno - 60)
-    return (f"not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}\n"
-            f"      {line[start:start + 100]}\n      {' ' * (error.colno - 1 - start)}^")
+    return (
+        f"not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}\n"
+        f"      {line[start : start + 100]}\n      {' ' * (error.colno - 1 - start)}^"
+    )
 
 
 def config_json(text: str, name: str) -> Any:

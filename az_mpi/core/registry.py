@@ -22,6 +22,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from az_mpi.core.earlier_names import modern
 from az_mpi.core.own_modules import Source, load
 from az_mpi.core.problems import Refusal, escape, reworded
 
@@ -64,8 +65,10 @@ def parse(text: str) -> Name:
 
 def _arguments(text):
     """Return {name: value} of "size=9, komi=7". Raises ValueError."""
-    wrong = ValueError(f"({text}): arguments are written (key=value, ...), each value a Python literal such as 7, "
-                       "2.5, 'text', True, None or [1, 2]")
+    wrong = ValueError(
+        f"({text}): arguments are written (key=value, ...), each value a Python literal such as 7, "
+        "2.5, 'text', True, None or [1, 2]"
+    )
     try:
         call = ast.parse(f"f({text})", mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
@@ -133,8 +136,14 @@ class Registry:
         base = self.base and _attribute(self.base)
         if isinstance(found, type) and issubclass(found, base or object) and found is not base:
             return found
-        own = [key for key, value in vars(module).items() if isinstance(value, type) and value is not base and
-               issubclass(value, base or object) and value.__module__ == module.__name__]  # fmt: skip
+        own = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type)
+            and value is not base
+            and issubclass(value, base or object)
+            and value.__module__ == module.__name__
+        ]
         what = f"is no subclass of {self.base.replace(':', '.')}" if found is not None and base else "is no class there"
         raise self._refusal(text, f"{name.attribute} {what}" + f"; did you mean {' or '.join(own)}?" * bool(own))
 
@@ -153,7 +162,7 @@ class Registry:
         assert offered.keys() == set(self.offers), f"{self.key} is offered {', '.join(offered)}"
         found, arguments, taken = self._bind(text)
         try:
-            return found(**arguments, **{key: offered[key] for key in taken})
+            return found(**arguments, **{key: offered[modern(key)] for key in taken})
         except Refusal as error:
             if isinstance(found, functools.partial):  # it does not know its name in the configuration
                 raise self._refusal(text, str(error)) from error
@@ -169,7 +178,7 @@ class Registry:
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         signature = inspect.signature(found).parameters.items()
         parameters = {key: item for key, item in signature if item.kind in kinds}
-        own = {key: item for key, item in parameters.items() if key not in self.offers}
+        own = {key: item for key, item in parameters.items() if modern(key) not in self.offers}
         takes = ", ".join(str(item) for item in own.values()) or "none"
         takes_any = isinstance(found, functools.partial)  # the library itself looks at a game's own arguments
         if not takes_any and (wrong := [key for key in arguments if key not in own]):
@@ -178,7 +187,7 @@ class Registry:
         missing = [key for key, item in own.items() if item.default is item.empty and key not in arguments]
         if missing:
             raise self._refusal(text, f"{found.__name__} needs {', '.join(missing)}\n  it takes: {takes}")
-        return found, arguments, [key for key in parameters if key in self.offers]
+        return found, arguments, [key for key in parameters if modern(key) in self.offers]
 
     def _refusal(self, text, why):
         return Refusal(f'{self.key} = "{escape(text)}"\n  {why}')
@@ -190,70 +199,114 @@ def _attribute(place):
 
 
 # A new built-in name is a file and a line here.
-GAMES = Registry("game", "az_mpi.games.base:Game", "", {
-    "connect4": "az_mpi.games.connect4:Rules",
-    "tictactoe": "az_mpi.games.mnk:tictactoe",
-    "mnk": "az_mpi.games.mnk:Rules",
-    "gomoku": "az_mpi.games.mnk:gomoku",
-    "hex": "az_mpi.games.hex:Rules",
-    "breakthrough": "az_mpi.games.breakthrough:Rules",
-    "go": "az_mpi.games.go:Rules",
-    "othello": "az_mpi.games.othello:Rules",
-    "openspiel:NAME": "az_mpi.games.openspiel:make",
-})  # fmt: skip
-ENGINES = Registry("network.engine", "az_mpi.network.engines.engine:Engine",
-                   "network game device threads precision timed", {
-    "auto": "az_mpi.network.engines:fastest",
-    "openvino": "az_mpi.network.engines:with_openvino",
-    "torch": "az_mpi.network.engines:with_torch",
-})  # fmt: skip
-BLOCKS = Registry("network.block", "az_mpi.network.blocks.block:Block", "channels blocks index", {
-    "residual": "az_mpi.network.blocks.residual:Residual",
-    "global_pooling": "az_mpi.network.blocks.global_pooling:GlobalPooling",
-    "squeeze_excitation": "az_mpi.network.blocks.squeeze_excitation:SqueezeExcitation",
-    "bottleneck": "az_mpi.network.blocks.bottleneck:Bottleneck",
-})  # fmt: skip
-HEADS = Registry("network.heads", "az_mpi.network.heads.head:Head", "game channels", {
-    "policy": "az_mpi.network.heads.policy:Policy",
-    "value": "az_mpi.network.heads.value:Value",
-    "wdl": "az_mpi.network.heads.wdl:WinDrawLoss",
-    "moves_left": "az_mpi.network.heads.moves_left:MovesLeft",
-    "opponent_reply": "az_mpi.network.heads.opponent_reply:OpponentReply",
-    "ownership": "az_mpi.network.heads.ownership:Ownership",
-    "score": "az_mpi.network.heads.score:Score",
-    "short_term_value": "az_mpi.network.heads.short_term_value:ShortTermValue",
-})  # fmt: skip
-EVALUATORS = Registry("selfplay.evaluator", "az_mpi.network.evaluators:Evaluator", "game engine seed settings", {
-    "network": "az_mpi.network.cache:network_evaluator",
-    "uniform": "az_mpi.network.evaluators:UniformEvaluator",
-    "rollout": "az_mpi.network.evaluators:RolloutEvaluator",
-})  # fmt: skip
-OPTIMIZERS = Registry("train.optimizer", "torch.optim:Optimizer", "params lr weight_decay", {
-    "adamw": "az_mpi.train.optimizer:AdamW", "sgd": "az_mpi.train.optimizer:SGD",
-    "muon": "az_mpi.train.optimizer:Muon"})  # fmt: skip
-SEARCHES = Registry("search.algorithm", None, "game evaluate settings num_trees noise threads", {
-    "puct": "az_mpi.search.puct:Search",
-    "gumbel": "az_mpi.search.gumbel:Search",
-})  # fmt: skip
-OPPONENTS = Registry("evaluate.opponents", "az_mpi.evaluate.opponents:Opponent",
-                     "game seed rank settings search best", {
-    "best": "az_mpi.evaluate.opponents:best_so_far",
-    "gtp": "az_mpi.evaluate.engine_opponents:GtpPlayer",
-    "mcts_bot": "az_mpi.evaluate.openspiel_bot:MctsBot",
-    "random": "az_mpi.evaluate.opponents:random_moves",
-    "rollout": "az_mpi.evaluate.opponents:rollout",
-    "uci": "az_mpi.evaluate.engine_opponents:UciPlayer",
-    "zoo:NAME": "az_mpi.play.sides:of_zoo",
-})  # fmt: skip
-SOLVERS = Registry("evaluate.solver", "az_mpi.evaluate.solver:Solver", "game", {
-    "auto": "az_mpi.evaluate.solver:of_game",
-    "enumerate": "az_mpi.evaluate.solver:Enumeration",
-    "bitbully": "az_mpi.evaluate.solver:BitBully",
-    "othello": "az_mpi.evaluate.compiled_solvers:OthelloEndings",
-    "hex": "az_mpi.evaluate.compiled_solvers:SmallHex",
-})  # fmt: skip
-SINKS = Registry("report.sinks", "az_mpi.report.sinks:Sink", "folder attempt", {
-    "jsonl": "az_mpi.report.sinks:JsonLines",
-    "tensorboard": "az_mpi.report.sinks:TensorBoard",
-})  # fmt: skip
-CALLBACKS = Registry("callbacks", "az_mpi.report.callbacks:Callback", "folder rank game", {})
+GAMES = Registry(
+    "game",
+    "az_mpi.games.base:Game",
+    "",
+    {
+        "connect4": "az_mpi.games.connect4:Rules",
+        "tictactoe": "az_mpi.games.mnk:tictactoe",
+        "mnk": "az_mpi.games.mnk:Rules",
+        "gomoku": "az_mpi.games.mnk:gomoku",
+        "hex": "az_mpi.games.hex:Rules",
+        "breakthrough": "az_mpi.games.breakthrough:Rules",
+        "go": "az_mpi.games.go:Rules",
+        "othello": "az_mpi.games.othello:Rules",
+        "openspiel:NAME": "az_mpi.games.openspiel:make",
+    },
+)
+ENGINES = Registry(
+    "network.engine",
+    "az_mpi.network.engines.engine:Engine",
+    "network game device threads precision timed",
+    {
+        "auto": "az_mpi.network.engines:fastest",
+        "openvino": "az_mpi.network.engines:with_openvino",
+        "torch": "az_mpi.network.engines:with_torch",
+    },
+)
+BLOCKS = Registry(
+    "network.block",
+    "az_mpi.network.blocks.block:Block",
+    "channels blocks index",
+    {
+        "residual": "az_mpi.network.blocks.residual:Residual",
+        "global_pooling": "az_mpi.network.blocks.global_pooling:GlobalPooling",
+        "squeeze_excitation": "az_mpi.network.blocks.squeeze_excitation:SqueezeExcitation",
+        "bottleneck": "az_mpi.network.blocks.bottleneck:Bottleneck",
+    },
+)
+HEADS = Registry(
+    "network.heads",
+    "az_mpi.network.heads.head:Head",
+    "game channels",
+    {
+        "policy": "az_mpi.network.heads.policy:Policy",
+        "value": "az_mpi.network.heads.value:Value",
+        "wdl": "az_mpi.network.heads.wdl:WinDrawLoss",
+        "moves_left": "az_mpi.network.heads.moves_left:MovesLeft",
+        "opponent_reply": "az_mpi.network.heads.opponent_reply:OpponentReply",
+        "ownership": "az_mpi.network.heads.ownership:Ownership",
+        "score": "az_mpi.network.heads.score:Score",
+        "short_term_value": "az_mpi.network.heads.short_term_value:ShortTermValue",
+    },
+)
+EVALUATORS = Registry(
+    "selfplay.evaluator",
+    "az_mpi.network.evaluators:Evaluator",
+    "game engine seed settings",
+    {
+        "network": "az_mpi.network.cache:network_evaluator",
+        "uniform": "az_mpi.network.evaluators:UniformEvaluator",
+        "rollout": "az_mpi.network.evaluators:RolloutEvaluator",
+    },
+)
+OPTIMIZERS = Registry(
+    "train.optimizer",
+    "torch.optim:Optimizer",
+    "params lr weight_decay",
+    {
+        "adamw": "az_mpi.train.optimizer:AdamW",
+        "sgd": "az_mpi.train.optimizer:SGD",
+        "muon": "az_mpi.train.optimizer:Muon",
+    },
+)
+SEARCHES = Registry(
+    "search.algorithm",
+    None,
+    "game evaluate settings num_trees noise threads",
+    {"puct": "az_mpi.search.puct:Search", "gumbel": "az_mpi.search.gumbel:Search"},
+)
+OPPONENTS = Registry(
+    "evaluate.opponents",
+    "az_mpi.evaluate.opponents:Opponent",
+    "game seed rank settings search best",
+    {
+        "best": "az_mpi.evaluate.opponents:best_so_far",
+        "gtp": "az_mpi.evaluate.engine_opponents:GtpPlayer",
+        "mcts_bot": "az_mpi.evaluate.openspiel_bot:MctsBot",
+        "random": "az_mpi.evaluate.opponents:random_moves",
+        "rollout": "az_mpi.evaluate.opponents:rollout",
+        "uci": "az_mpi.evaluate.engine_opponents:UciPlayer",
+        "zoo:NAME": "az_mpi.evaluate.sides:of_zoo",
+    },
+)
+SOLVERS = Registry(
+    "evaluate.solver",
+    "az_mpi.evaluate.solver:Solver",
+    "game",
+    {
+        "auto": "az_mpi.evaluate.solver:of_game",
+        "enumerate": "az_mpi.evaluate.solver:Enumeration",
+        "bitbully": "az_mpi.evaluate.solver:BitBully",
+        "othello": "az_mpi.evaluate.compiled_solvers:OthelloEndings",
+        "hex": "az_mpi.evaluate.compiled_solvers:SmallHex",
+    },
+)
+SINKS = Registry(
+    "report.sinks",
+    "az_mpi.telemetry.sinks:Sink",
+    "folder start",
+    {"jsonl": "az_mpi.telemetry.sinks:JsonLines", "tensorboard": "az_mpi.telemetry.sinks:TensorBoard"},
+)
+CALLBACKS = Registry("callbacks", "az_mpi.telemetry.callbacks:Callback", "folder rank game", {})

@@ -14,38 +14,46 @@ JOB_BYTES, RANK_BYTES = MIB, 64 * 1024
 # room for its segment talks over TCP; one that finds the room taken later dies of SIGBUS.
 SEGMENT_BYTES, SEGMENT_BYTES_MIN = 16 * MIB, 2 * MIB
 SEGMENT, TRANSPORTS = "OMPI_MCA_btl_sm_segment_size", "OMPI_MCA_btl"
-MORE = ("docker run --shm-size 1g (compose: shm_size); Apptainer: the host's /dev/shm is seen without --contain; "
-        "or --mca btl_sm_backing_directory DIR, a folder on a local disk")
+MORE = (
+    "docker run --shm-size 1g (compose: shm_size); Apptainer: the host's /dev/shm is seen without --contain; "
+    "or --mca btl_sm_backing_directory DIR, a folder on a local disk"
+)
 
 
-def lack_of_temporary(facts: HostFacts, ranks_num: int) -> tuple[str, str] | None:
+def lack_of_temporary(facts: HostFacts, num_ranks: int) -> tuple[str, str] | None:
     """Return (what is wrong, cure) if a job with so many ranks on this host would find no room for its temporary files,
     else None."""
-    folder, free, needed = facts.temporary, facts.temporary_bytes, JOB_BYTES + ranks_num * RANK_BYTES
-    cure = (f"make room in {folder}, or name another folder on a local disk: export TMPDIR=DIR, or mpirun --prtemca "
-            "prte_tmpdir_base DIR")
+    folder, free, needed = facts.temporary, facts.temporary_bytes, JOB_BYTES + num_ranks * RANK_BYTES
+    cure = (
+        f"make room in {folder}, or name another folder on a local disk: export TMPDIR=DIR, or mpirun --prtemca "
+        "prte_tmpdir_base DIR"
+    )
     if facts.temporary_error:
         room = "" if free is None else f" ({free / 1024:,.0f} KiB free)"
         return f"{folder}, where mpirun keeps its files, cannot be written to: {facts.temporary_error}{room}", cure
     if free is not None and free < needed:
-        return (f"{folder} has {free / 1024:,.0f} KiB free, and mpirun needs {needed / 1024:,.0f} KiB there for "
-                f"{counted(ranks_num, 'rank')}"), cure
+        return (
+            f"{folder} has {free / 1024:,.0f} KiB free, and mpirun needs {needed / 1024:,.0f} KiB there for "
+            f"{counted(num_ranks, 'rank')}"
+        ), cure
     return None
 
 
-def lack_of_shared_memory(free: int | None, ranks_num: int) -> tuple[str, str] | None:
+def lack_of_shared_memory(free: int | None, num_ranks: int) -> tuple[str, str] | None:
     """Return (what follows, cure) if /dev/shm with so many bytes free is small for the ranks of a host, else None."""
-    if ranks_num < 2 or free is None or free >= (ranks_num + 1) * SEGMENT_BYTES:
+    if num_ranks < 2 or free is None or free >= (num_ranks + 1) * SEGMENT_BYTES:
         return None
-    does = "they share what there is" if segment_bytes(free, ranks_num) else "they talk over TCP, which is slower"
-    return (f"/dev/shm has {free / MIB:.1f} MiB free, and Open MPI takes up to {SEGMENT_BYTES // MIB} MiB for each of "
-            f"{ranks_num} ranks: {does}"), MORE
+    does = "they share what there is" if segment_bytes(free, num_ranks) else "they talk over TCP, which is slower"
+    return (
+        f"/dev/shm has {free / MIB:.1f} MiB free, and Open MPI takes up to {SEGMENT_BYTES // MIB} MiB for each of "
+        f"{num_ranks} ranks: {does}"
+    ), MORE
 
 
-def segment_bytes(free: int, ranks_num: int) -> int:
+def segment_bytes(free: int, num_ranks: int) -> int:
     """Return the size of the segments with which so many ranks fit into /dev/shm, one segment left over; 0 if none is
     large enough."""
-    share = min(free // (ranks_num + 1), SEGMENT_BYTES) // MIB * MIB
+    share = min(free // (num_ranks + 1), SEGMENT_BYTES) // MIB * MIB
     return share if share >= SEGMENT_BYTES_MIN else 0
 
 
@@ -55,11 +63,11 @@ def fit_into_shared_memory(free: int | None, environment: MutableMapping[str, st
 
     free: bytes in /dev/shm. environment: of a rank.
     """
-    ranks_num = int(environment.get("OMPI_COMM_WORLD_LOCAL_SIZE", 1))
-    lack = lack_of_shared_memory(free, ranks_num)
+    num_ranks = int(environment.get("OMPI_COMM_WORLD_LOCAL_SIZE", 1))
+    lack = lack_of_shared_memory(free, num_ranks)
     if lack is None or any(name.startswith(("OMPI_MCA_btl_sm_", "OMPI_MCA_btl_vader_")) for name in environment):
         return ""
-    if size := segment_bytes(free or 0, ranks_num):
+    if size := segment_bytes(free or 0, num_ranks):
         environment[SEGMENT] = str(size)
     elif environment.get(TRANSPORTS, "^").startswith("^"):
         environment[TRANSPORTS] = f"{environment.get(TRANSPORTS, '^ofi')},sm"

@@ -22,9 +22,14 @@ def examine(world: World) -> tuple[list[Check], dict[str, Any]]:
     words = ", ".join(f"{name} {rate:,.0f} MB/s" for name, rate in rates.items())
     level = WARNING if min(rates.values()) < SLOW_MB_PER_S else OK
     figures = {f"{name}_mb_per_s": round(rate, 1) for name, rate in rates.items()}
-    return [Check("exchange", level, f"{words} in and out of the busiest rank, {SIZE >> 20} MiB a rank",
-                  "name the fast network: --mca btl_tcp_if_include INTERFACE (docs/hosts.md, Interfaces)")], {
-        "exchange": figures}
+    return [
+        Check(
+            "exchange",
+            level,
+            f"{words} in and out of the busiest rank, {SIZE >> 20} MiB a rank",
+            "name the fast network: --mca btl_tcp_if_include INTERFACE (docs/hosts.md, Interfaces)",
+        )
+    ], {"exchange": figures}
 
 
 def measure(world: World, call: Callable[[], object], runs: int) -> list[float]:

@@ -23,7 +23,7 @@ class Check(NamedTuple):
     cure: str = ""
 
 
-def attempt(act: Callable[..., Result], *arguments: Any) -> tuple[Result | None, str | None]:
+def tried(act: Callable[..., Result], *arguments: Any) -> tuple[Result | None, str | None]:
     """Return (the result of `act`, None), or (None, its exception as one line): a rank that fails must still take part
     in the next collective, by which all hear of it."""
     try:
@@ -94,13 +94,24 @@ class Report:
         num = {level: self.count(level) for level in (WARNING, PROBLEM)}
         if self.as_json:
             rows = [{"section": title, **check._asdict()} for title, checks in self.sections for check in checks]
-            print(json.dumps({"would_start": self.would_start, "problems_num": num[PROBLEM],
-                              "warnings_num": num[WARNING], "checks": rows, **self.figures}), flush=True)
+            print(
+                json.dumps(
+                    {
+                        "would_start": self.would_start,
+                        "num_problems": num[PROBLEM],
+                        "num_warnings": num[WARNING],
+                        "checks": rows,
+                        **self.figures,
+                    }
+                ),
+                flush=True,
+            )
             return
         counts = ", ".join(f"{counted(n, level)}" for level, n in num.items())
         self.say(f"{counts}: a run would {'start' if self.would_start else 'not start'} here")
 
 
 def _fill(text, head):
-    return textwrap.fill(text, WIDTH, initial_indent=head, subsequent_indent=" " * 11, break_on_hyphens=False,
-                         break_long_words=False)
+    return textwrap.fill(
+        text, WIDTH, initial_indent=head, subsequent_indent=" " * 11, break_on_hyphens=False, break_long_words=False
+    )

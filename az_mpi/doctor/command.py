@@ -16,8 +16,8 @@ from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.printing import environment_rank, print_once
 from az_mpi.core.problems import Refusal, is_on_every_rank
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
-from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, attempt, in_words, ranks_in_words
-from az_mpi.report import console
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, in_words, ranks_in_words, tried
+from az_mpi.telemetry import console
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
@@ -26,8 +26,12 @@ PROG = "python -m az_mpi doctor"
 OTHERS_WAIT_S = 10.0
 SECONDS, SHORT_S = 5.0, 0.2  # of the trial: with a configuration of the user, and without
 # The trial without a configuration tells whether a run starts, not how fast it is.
-SMALLEST = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 8},
-            "selfplay": {"parallel_games": 8}}
+SMALLEST = {
+    "game": "tictactoe",
+    "network": {"blocks": 1, "channels": 8},
+    "search": {"simulations": 8},
+    "selfplay": {"parallel_games": 8},
+}
 DESCRIPTION = """\
 Say whether a run would start here, and how fast it would be. Checks the MPI and its mpirun, Horovod, torch and
 devices, cores and memory, versions on every rank, the shared folder, and the network between the ranks; then tries the
@@ -50,15 +54,33 @@ exit codes:
 def parser() -> Parser:
     """Return the parser of the command's options."""
     made = Parser(PROG, DESCRIPTION, EPILOG, usage=f"[mpirun -n RANKS] {PROG} [options]")
-    made.add_argument("--logdir", metavar="DIR", default="runs", help="the folder that runs are to be in, on a file "
-                      "system all hosts share (default: runs)")
+    made.add_argument(
+        "--logdir",
+        metavar="DIR",
+        default="runs",
+        help="the folder that runs are to be in, on a file system all hosts share (default: runs)",
+    )
     made.add_argument("--config_file", metavar="FILE", help="predict games/s and hours for this configuration")
-    made.add_argument("--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="change a key of "
-                      "it, as for run_dist.py; may be repeated")
-    made.add_argument("--seconds", type=positive, default=SECONDS, metavar="S", help="seconds of self-play, and of "
-                      "training, that are measured for the prediction (default: %(default)g)")
-    made.add_argument("--json", action="store_true", help="print one JSON object instead of the "
-                      "report, and what is being done on standard error")
+    made.add_argument(
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a key of it, as for run_dist.py; may be repeated",
+    )
+    made.add_argument(
+        "--seconds",
+        type=positive,
+        default=SECONDS,
+        metavar="S",
+        help="seconds of self-play, and of training, that are measured for the prediction (default: %(default)g)",
+    )
+    made.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object instead of the report, and what is being done on standard error",
+    )
     return made
 
 
@@ -93,7 +115,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def load(options: argparse.Namespace, ranks_num: int) -> str | None:
+def load(options: argparse.Namespace, num_ranks: int) -> str | None:
     """Return the configuration as JSON text, None if libraries for it are missing. Raises Refusal."""
     try:
         from az_mpi.config import load as configuration
@@ -101,7 +123,7 @@ def load(options: argparse.Namespace, ranks_num: int) -> str | None:
         return None
     if options.config_file:
         return configuration.to_json(configuration.load(options.config_file, dict(options.set)))
-    smallest = SMALLEST | {"train": {"batch_size": max(256, ranks_num)}}
+    smallest = SMALLEST | {"train": {"batch_size": max(256, num_ranks)}}
     return configuration.to_json(configuration.validate(smallest, "the doctor's own configuration"))
 
 
@@ -113,11 +135,17 @@ def tell_only(why_alone: str, rank: int) -> int:
     return PROBLEMS
 
 
-def examine(world: "World", why_alone: str | None, launcher: str | None, options: argparse.Namespace, text: str | None,
-            report: Report) -> None:
+def examine(
+    world: "World",
+    why_alone: str | None,
+    launcher: str | None,
+    options: argparse.Namespace,
+    text: str | None,
+    report: Report,
+) -> None:
     """Add every section to the report. Collective: all ranks' findings are collected before a check is made of them."""
     with job.watch("importing libraries on every rank", report.progress):
-        outcomes = world.collect(attempt(facts.gather, world.local_rank, world.is_root))
+        outcomes = world.collect(tried(facts.gather, world.local_rank, world.is_root))
     ranks = [outcome for outcome, _ in outcomes]
     if failed := [k for k, (_, error) in enumerate(outcomes) if error]:
         text = f"{ranks_in_words(failed)} cannot look at itself: {outcomes[failed[0]][1]}"
@@ -154,6 +182,7 @@ def examine(world: "World", why_alone: str | None, launcher: str | None, options
 
 def same_run(world: "World", logdir: str, text: str) -> list[Check]:
     """Return a check if the run in `logdir` cannot go on with this configuration, else none."""
+
     def look():
         from az_mpi.config import load as configuration
         from az_mpi.storage import run_folder
@@ -161,20 +190,22 @@ def same_run(world: "World", logdir: str, text: str) -> list[Check]:
         if run_folder.holds_run(logdir):
             run_folder.check(Path(logdir), configuration.loads(text), fresh=False)
 
-    _, error = world.share(attempt(look) if world.is_root else None)
+    _, error = world.share(tried(look) if world.is_root else None)
     return [Check("run", PROBLEM, error, "another --logdir")] if error else []
 
 
-def try_run(world: "World", ranks: list[dict[str, Any]], options: argparse.Namespace, text: str,
-            report: Report) -> None:
+def try_run(
+    world: "World", ranks: list[dict[str, Any]], options: argparse.Namespace, text: str, report: Report
+) -> None:
     """Set a run up, play and train, and say how long all of it would take. Collective."""
+
     def prepare():
         from az_mpi.config import load as configuration
         from az_mpi.doctor import trial
 
         return trial, configuration.loads(text)
 
-    prepared, error = attempt(prepare)
+    prepared, error = tried(prepare)
     errors = world.collect(error)
     if broken := [rank for rank, error in enumerate(errors) if error]:
         words = f"the program cannot be loaded on {ranks_in_words(broken)}: {errors[broken[0]]}"

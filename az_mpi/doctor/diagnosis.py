@@ -15,7 +15,7 @@ REQUIRED = ("numpy", "numba", "h5py", "pydantic", "safetensors", "psutil", "tqdm
 CURES = {
     "mpi4py": "make setup, or pip install mpi4py with an MPI on PATH; `which python` should be that of .venv",
     "torch": "make setup installs the version of requirements.txt; the C library and the processor must fit it",
-    "horovod": "make setup builds it (INSTALL.md, By hand); without it train.backend \"auto\" takes torch.distributed",
+    "horovod": 'make setup builds it (INSTALL.md, By hand); without it train.backend "auto" takes torch.distributed',
 }
 MUST_AGREE = ("az_mpi", "sources", "python", "MPI", *SAME_PACKAGES)  # other differences are only reported
 
@@ -43,20 +43,39 @@ def mpi(ranks: Ranks, why_alone: str | None) -> list[Check]:
     if broken := [k for k, one in enumerate(facts) if "error" in one]:
         return [Check("mpi", PROBLEM, f"{ranks_in_words(broken)}: {facts[broken[0]]['error']}", CURES["mpi4py"])]
     first, hosts = facts[0], len({rank["host"] for rank in ranks})
-    found = [Check("mpi", OK, f"{first['vendor']} {first['mpi_version']} (MPI {first['standard']}), mpi4py "
-                   f"{first['version']}: {counted(len(ranks), 'rank')} on "
-                   f"{counted(hosts, 'host')}; {', '.join(first['libraries']) or 'its library cannot be seen'}")]
+    found = [
+        Check(
+            "mpi",
+            OK,
+            f"{first['vendor']} {first['mpi_version']} (MPI {first['standard']}), mpi4py "
+            f"{first['version']}: {counted(len(ranks), 'rank')} on "
+            f"{counted(hosts, 'host')}; {', '.join(first['libraries']) or 'its library cannot be seen'}",
+        )
+    ]
     if low := [k for k, one in enumerate(facts) if one["thread_level"] != "THREAD_MULTIPLE"]:
-        found.append(Check("thread_level", PROBLEM, f"MPI offers {ranks_in_words(low)} only "
-                           f"{facts[low[0]]['thread_level']}; the run's threads need THREAD_MULTIPLE",
-                           "unset MPI4PY_RC_THREAD_LEVEL, or an MPI that was built with it"))
+        found.append(
+            Check(
+                "thread_level",
+                PROBLEM,
+                f"MPI offers {ranks_in_words(low)} only "
+                f"{facts[low[0]]['thread_level']}; the run's threads need THREAD_MULTIPLE",
+                "unset MPI4PY_RC_THREAD_LEVEL, or an MPI that was built with it",
+            )
+        )
     else:
         found.append(Check("thread_level", OK, "THREAD_MULTIPLE, which the run's threads need"))
     crashing = [one["mpi_version"] for one in facts if one["mpi_version"] in CRASHING_OPEN_MPI]
     if all(one["ulfm_on"] for one in facts) and crashing:
-        return [*found, Check("ulfm", WARNING, f"ULFM is on, but Open MPI {crashing[0]} can itself crash in the "
-                              "survivors where a rank is lost while they make a communicator: the job ends then",
-                              "Open MPI 5.0.9, which make setup installs; or let launch start the job again")]
+        return [
+            *found,
+            Check(
+                "ulfm",
+                WARNING,
+                f"ULFM is on, but Open MPI {crashing[0]} can itself crash in the "
+                "survivors where a rank is lost while they make a communicator: the job ends then",
+                "Open MPI 5.0.9, which make setup installs; or let launch start the job again",
+            ),
+        ]
     if not all(one["ulfm"] for one in facts):
         words = "no ULFM in this MPI: a lost rank ends the job, which then resumes from its checkpoint"
     elif all(one["ulfm_on"] for one in facts):
@@ -69,8 +88,13 @@ def mpi(ranks: Ranks, why_alone: str | None) -> list[Check]:
 def launcher(ranks: Ranks, started_by: str | None) -> list[Check]:
     """Check what can start ranks. started_by: the launcher that started this job, or None."""
     tool = ranks[0]["mpirun"]
-    found = Check("started_by", OK, f"this job was started by {started_by}" if started_by else
-                  "started alone, without a launcher: a job of one rank")
+    found = Check(
+        "started_by",
+        OK,
+        f"this job was started by {started_by}"
+        if started_by
+        else "started alone, without a launcher: a job of one rank",
+    )
     if not tool and started_by == "srun":
         return [found]
     return [found, _mpirun(tool, ranks[0]["libraries"]["mpi4py"], started_by)]
@@ -82,8 +106,12 @@ def _mpirun(tool, mpi4py, started_by):
     if tool is None:
         return Check("mpirun", WARNING, "mpirun is not on PATH", "source .venv/bin/activate, or load your MPI's module")
     if "error" in tool:
-        return Check("mpirun", bad, f"{tool['path']} does not start: {tool['error']}",
-                     "unload the module that is in its way, or use another mpirun")
+        return Check(
+            "mpirun",
+            bad,
+            f"{tool['path']} does not start: {tool['error']}",
+            "unload the module that is in its way, or use another mpirun",
+        )
     name = tool["version"].partition(" Report")[0][:60]
     if "error" in mpi4py:
         return Check("mpirun", OK, f"{tool['path']}: {name}")
@@ -91,9 +119,13 @@ def _mpirun(tool, mpi4py, started_by):
     same = same_mpi(mpi4py["vendor"], mpi4py["mpi_version"], tool["version"])
     if same is False:
         kin = mpi4py["vendor"] in tool["version"]  # another version often works; a job that it has started shows that
-        return Check("mpirun", WARNING if kin else bad, f"{tool['path']} is not of mpi4py's MPI, {own}: {name}; it "
-                     f"{'may' if kin else 'would'} start N jobs of one rank each",
-                     "put the mpirun of mpi4py's MPI first on PATH (source .venv/bin/activate)")
+        return Check(
+            "mpirun",
+            WARNING if kin else bad,
+            f"{tool['path']} is not of mpi4py's MPI, {own}: {name}; it "
+            f"{'may' if kin else 'would'} start N jobs of one rank each",
+            "put the mpirun of mpi4py's MPI first on PATH (source .venv/bin/activate)",
+        )
     known = f"of mpi4py's MPI, {own}" if same else f"whether it is of mpi4py's {own} cannot be told"
     return Check("mpirun", OK, f"{tool['path']}: {known}")
 
@@ -106,15 +138,26 @@ def libraries(ranks: Ranks, backend: str) -> list[Check]:
         broken = [k for k, one in enumerate(facts) if "error" in one]
         needed = name in REQUIRED or name == backend
         if broken:
-            found.append(Check(name, PROBLEM if needed else OK if name == "openvino" else WARNING,
-                               f"{name} cannot be imported on {ranks_in_words(broken)} "
-                               f"({ranks[broken[0]]['executable']}): {facts[broken[0]]['error']}",
-                               CURES.get(name, "make setup installs it")))
+            found.append(
+                Check(
+                    name,
+                    PROBLEM if needed else OK if name == "openvino" else WARNING,
+                    f"{name} cannot be imported on {ranks_in_words(broken)} "
+                    f"({ranks[broken[0]]['executable']}): {facts[broken[0]]['error']}",
+                    CURES.get(name, "make setup installs it"),
+                )
+            )
         slow = [k for k, one in enumerate(facts) if one.get("import_s", 0) > SLOW_IMPORT_S]
         if slow:
-            found.append(Check(f"{name}_import", WARNING, f"importing {name} took {facts[slow[0]]['import_s']:.0f} s "
-                               f"on {ranks_in_words(slow)}: many small files from a slow file system",
-                               "keep the environment in a container or on each host's own disk"))
+            found.append(
+                Check(
+                    f"{name}_import",
+                    WARNING,
+                    f"importing {name} took {facts[slow[0]]['import_s']:.0f} s "
+                    f"on {ranks_in_words(slow)}: many small files from a slow file system",
+                    "keep the environment in a container or on each host's own disk",
+                )
+            )
     whole = [name for name in ranks[0]["libraries"] if not any("error" in rank["libraries"][name] for rank in ranks)]
     names = [f"{name} {ranks[0]['libraries'][name]['version']}" for name in whole]
     return [Check("libraries", OK, f"imported: {', '.join(names) or 'nothing'}"), *found]
@@ -128,20 +171,43 @@ def horovod(ranks: Ranks, backend: str) -> list[Check]:
     bad = PROBLEM if backend == "horovod" else WARNING
     built = facts[0]["built"]
     if without := [k for k, one in enumerate(facts) if "mpi" not in one["built"]]:
-        found = [Check("horovod_build", bad, f"Horovod on {ranks_in_words(without)} was built without MPI (it has "
-                       f"{', '.join(facts[without[0]]['built']) or 'nothing'})",
-                       "HOROVOD_WITH_MPI=1, as make setup builds it")]
+        found = [
+            Check(
+                "horovod_build",
+                bad,
+                f"Horovod on {ranks_in_words(without)} was built without MPI (it has "
+                f"{', '.join(facts[without[0]]['built']) or 'nothing'})",
+                "HOROVOD_WITH_MPI=1, as make setup builds it",
+            )
+        ]
     else:
         gpus = "NCCL" if "nccl" in built else "MPI" if "cuda" in built else "nothing (it was built without CUDA)"
-        found = [Check("horovod_build", OK, f"Horovod {facts[0]['version']} reduces tensors of processors with MPI, of "
-                       f"GPUs with {gpus}")]
+        found = [
+            Check(
+                "horovod_build",
+                OK,
+                f"Horovod {facts[0]['version']} reduces tensors of processors with MPI, of GPUs with {gpus}",
+            )
+        ]
     if mixed := [k for k, one in enumerate(facts) if len(one["libraries"]) > 1]:
-        found.append(Check("horovod_mpi", bad, f"Horovod and mpi4py use different MPI libraries on "
-                           f"{ranks_in_words(mixed)}: {', '.join(facts[mixed[0]]['libraries'])}",
-                           "build both against one MPI: make setup MPI_HOME=/path/to/mpi; look at LD_LIBRARY_PATH"))
+        found.append(
+            Check(
+                "horovod_mpi",
+                bad,
+                f"Horovod and mpi4py use different MPI libraries on "
+                f"{ranks_in_words(mixed)}: {', '.join(facts[mixed[0]]['libraries'])}",
+                "build both against one MPI: make setup MPI_HOME=/path/to/mpi; look at LD_LIBRARY_PATH",
+            )
+        )
     elif not without:
-        found.append(Check("horovod_mpi", OK, "Horovod's MPI is mpi4py's: one library is mapped, "
-                           f"{', '.join(facts[0]['libraries']) or 'of unknown name'}"))
+        found.append(
+            Check(
+                "horovod_mpi",
+                OK,
+                "Horovod's MPI is mpi4py's: one library is mapped, "
+                f"{', '.join(facts[0]['libraries']) or 'of unknown name'}",
+            )
+        )
     return found
 
 
@@ -156,14 +222,24 @@ def versions(ranks: Ranks, backend: str) -> tuple[list[Check], list[tuple]]:
     differing = [name for name in kinds[0] if len({kind[name] for kind in kinds}) > 1]
     table: list[tuple] = [("", *map(ranks_in_words, alike))]
     table += [(f"{'!' if name in differing else ' '} {name}", *[kind[name] for kind in kinds]) for name in kinds[0]]
-    fatal = [name for name in differing if name in MUST_AGREE and not (
-        name == "horovod" and backend != name and "missing" in [kind[name] for kind in kinds])]  # fmt: skip
+    fatal = [
+        name
+        for name in differing
+        if name in MUST_AGREE
+        and not (name == "horovod" and backend != name and "missing" in [kind[name] for kind in kinds])
+    ]
     if fatal:
         cure = "the same checkout and the same .venv under the same path on every host; mpirun -x PATH -x PYTHONPATH"
         return [Check("versions", PROBLEM, f"ranks differ in {', '.join(fatal)} (marked ! below)", cure)], table
     if differing:
-        return [Check("versions", WARNING, f"ranks differ in {', '.join(differing)} (marked ! below)",
-                      "harmless if intended, as with hosts of two kinds")], table
+        return [
+            Check(
+                "versions",
+                WARNING,
+                f"ranks differ in {', '.join(differing)} (marked ! below)",
+                "harmless if intended, as with hosts of two kinds",
+            )
+        ], table
     return [Check("versions", OK, "every rank has the same" if len(ranks) > 1 else "one rank")], table
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from az_mpi.core import kernel_cache
 from az_mpi.core.host_facts import HostFacts, cgroup_folders, cpu_quotas
 from az_mpi.doctor import probe
-from az_mpi.doctor.checks import attempt
+from az_mpi.doctor.checks import tried
 
 PROBE_S, TOOL_S = 300, 20  # limits: of imports from a slow file system; of a launcher's --version
 THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY")
@@ -24,7 +24,7 @@ def gather(local_rank: int, with_mpirun: bool) -> dict[str, Any]:
     the mpirun on PATH, which one rank does for all."""
     load = os.getloadavg()[0]  # before the doctor's own work counts
     libraries = import_libraries(local_rank)
-    after_start, error = attempt(probe.mpi) if "error" not in libraries["mpi4py"] else (None, None)
+    after_start, error = tried(probe.mpi) if "error" not in libraries["mpi4py"] else (None, None)
     if error:
         libraries["mpi4py"]["error"] = error
     elif after_start:
@@ -36,7 +36,7 @@ def gather(local_rank: int, with_mpirun: bool) -> dict[str, Any]:
         "executable": sys.executable,
         "libraries": libraries,
         "mpirun": mpirun() if with_mpirun else None,
-        "cores_num": os.cpu_count(),
+        "num_cores": os.cpu_count(),
         "quotas": cpu_quotas(),
         "load": load,
         "memory": memory(),
@@ -63,7 +63,7 @@ def import_libraries(local_rank: int) -> dict[str, dict[str, Any]]:
     found = dict.fromkeys(probe.LIBRARIES)
     # Other lines were printed by libraries.
     for line in output.splitlines():
-        row, _ = attempt(json.loads, line)
+        row, _ = tried(json.loads, line)
         if isinstance(row, dict) and row.get("name") in found:
             found[row["name"]] = row.get("facts", {"error": f"importing it ended the interpreter: {end}"})
     return {name: facts or {"error": f"not tried: the interpreter had ended ({end})"} for name, facts in found.items()}
@@ -79,13 +79,22 @@ def mpirun() -> dict[str, str] | None:
     if path is None:
         return None
     try:
-        done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=TOOL_S, errors="replace")
+        done = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TOOL_S,
+            errors="replace",
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"path": path, "error": str(error)}
     text = " ".join((done.stdout + done.stderr).split())[:400]
-    return {"path": path, "error": f"{_ended(done.returncode)}: {text}"} if done.returncode else {
-        "path": path, "version": text}
+    return (
+        {"path": path, "error": f"{_ended(done.returncode)}: {text}"}
+        if done.returncode
+        else {"path": path, "version": text}
+    )
 
 
 def memory_limit(**places: str) -> int | None:
@@ -98,10 +107,13 @@ def memory_limit(**places: str) -> int | None:
 
 def memory() -> dict[str, int | None]:
     """Return the bytes of memory of this host, those free for programs, and the limit of this process's cgroups."""
-    text, _ = attempt(Path("/proc/meminfo").read_text)
+    text, _ = tried(Path("/proc/meminfo").read_text)
     values = dict(re.findall(r"^(\w+):\s+(\d+) kB", text or "", re.MULTILINE))
-    return {"total_bytes": int(values.get("MemTotal", 0)) * 1024,
-            "available_bytes": int(values.get("MemAvailable", 0)) * 1024, "limit_bytes": memory_limit()}
+    return {
+        "total_bytes": int(values.get("MemTotal", 0)) * 1024,
+        "available_bytes": int(values.get("MemAvailable", 0)) * 1024,
+        "limit_bytes": memory_limit(),
+    }
 
 
 def room(memory: dict[str, int | None]) -> int:
@@ -110,5 +122,5 @@ def room(memory: dict[str, int | None]) -> int:
 
 
 def _words(path):
-    text, _ = attempt(path.read_text)
+    text, _ = tried(path.read_text)
     return (text or "").split()

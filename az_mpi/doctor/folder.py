@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from az_mpi.core.files import whole_file
-from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, attempt, ranks_in_words
+from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, ranks_in_words, tried
 from az_mpi.doctor.scratch import removed_at_end
 
 if TYPE_CHECKING:
@@ -29,10 +29,16 @@ LEAST_FREE_BYTES, SLOW_MB_PER_S = 1024 * MIB, 5.0
 def examine(world: "World", logdir: str | Path) -> tuple[list[Check], dict[str, Any]]:
     """Return (checks, figures). Collective."""
     logdir = Path(logdir).absolute()
-    made, error = world.share(attempt(make, logdir) if world.is_root else None)
+    made, error = world.share(tried(make, logdir) if world.is_root else None)
     if error:
-        return [Check("folder", PROBLEM, f"{logdir} cannot be written to: {error}",
-                      "--logdir on a file system that all hosts share and you may write to")], {}
+        return [
+            Check(
+                "folder",
+                PROBLEM,
+                f"{logdir} cannot be written to: {error}",
+                "--logdir on a file system that all hosts share and you may write to",
+            )
+        ], {}
     with removed_at_end(*made) if world.is_root else contextlib.nullcontext():
         outcome = _examine(world, logdir, Path(made[0]))
         world.barrier()
@@ -57,19 +63,34 @@ def make(logdir: Path) -> tuple[str, list[str]]:
 
 def _examine(world, logdir, folder):
     place, error = world.share(
-        attempt(lambda: [mount_of(logdir.resolve()), shutil.disk_usage(logdir).free]) if world.is_root else None)
+        tried(lambda: [mount_of(logdir.resolve()), shutil.disk_usage(logdir).free]) if world.is_root else None
+    )
     found = [_kind(*place) if place else Check("space", WARNING, f"its file system cannot be told: {error}")]
-    _, unseen = attempt(wait_for, folder.exists)
-    _, failed = (None, None) if unseen else attempt(write_twice, folder, world.rank)
+    _, unseen = tried(wait_for, folder.exists)
+    _, failed = (None, None) if unseen else tried(write_twice, folder, world.rank)
     everyone = world.collect([unseen, failed])
     if blind := [rank for rank, (unseen, _) in enumerate(everyone) if unseen]:
-        return [*found, Check("visible", PROBLEM, f"{_where(world, blind)} does not see the folder that rank 0 on "
-                              f"{world.hosts[0]} made in {logdir} ({everyone[blind[0]][0]})",
-                              SAME_FOLDER)], {}
+        return [
+            *found,
+            Check(
+                "visible",
+                PROBLEM,
+                f"{_where(world, blind)} does not see the folder that rank 0 on "
+                f"{world.hosts[0]} made in {logdir} ({everyone[blind[0]][0]})",
+                SAME_FOLDER,
+            ),
+        ], {}
     if bad := [rank for rank, (_, failed) in enumerate(everyone) if failed]:
-        return [*found, Check("files", PROBLEM, "writing a file (fsync, rename, fsync of the folder) fails on "
-                              f"{_where(world, bad)}: {everyone[bad[0]][1]}",
-                              "another file system, or other mount options")], {}
+        return [
+            *found,
+            Check(
+                "files",
+                PROBLEM,
+                "writing a file (fsync, rename, fsync of the folder) fails on "
+                f"{_where(world, bad)}: {everyone[bad[0]][1]}",
+                "another file system, or other mount options",
+            ),
+        ], {}
     found.append(Check("files", OK, "every rank can write (fsync, rename, fsync of the folder) and replace files"))
     found += _visible(world, folder, logdir)
     speed, figures = _speed(world, folder)
@@ -89,8 +110,9 @@ def _kind(mount, free):
     if free < LEAST_FREE_BYTES:
         return Check("space", WARNING, words, "make room: a run keeps checkpoints and all of its games")
     if kind.startswith("nfs") and "soft" in options.split(","):
-        return Check("space", WARNING, f"{words}, soft",
-                     "mount it hard: a slow server should make a job wait, not fail")
+        return Check(
+            "space", WARNING, f"{words}, soft", "mount it hard: a slow server should make a job wait, not fail"
+        )
     return Check("space", OK, words)
 
 
@@ -113,41 +135,69 @@ def write_twice(folder: Path, rank: int) -> None:
 
 def _visible(world, folder, logdir):
     """Check whether every rank can read the files of all others, and how long that takes."""
-    def read(rank):
-        return attempt((folder / f"rank-{rank}").read_text)[0] == str(rank)
 
-    waited, error = attempt(wait_for, lambda: all(read(rank) for rank in range(world.size)))
+    def read(rank):
+        return tried((folder / f"rank-{rank}").read_text)[0] == str(rank)
+
+    waited, error = tried(wait_for, lambda: all(read(rank) for rank in range(world.size)))
     missing = [rank for rank in range(world.size) if not read(rank)] if error else []
     everyone = world.collect([missing, waited])
     if blind := [rank for rank, (missing, _) in enumerate(everyone) if missing]:
-        return [Check("visible", PROBLEM, f"{_where(world, blind)} does not see in {logdir} what "
-                      f"{ranks_in_words(everyone[blind[0]][0])} wrote", SAME_FOLDER)]
+        return [
+            Check(
+                "visible",
+                PROBLEM,
+                f"{_where(world, blind)} does not see in {logdir} what {ranks_in_words(everyone[blind[0]][0])} wrote",
+                SAME_FOLDER,
+            )
+        ]
     longest = max(SEEN_S if waited is None else waited for _, waited in everyone)
-    return [Check("visible", OK, f"every rank sees the files of all {world.size}, after {longest:.1f} s at most")
-            if world.size > 1 else Check("visible", OK, "one rank: nothing to compare")]
+    return [
+        Check("visible", OK, f"every rank sees the files of all {world.size}, after {longest:.1f} s at most")
+        if world.size > 1
+        else Check("visible", OK, "one rank: nothing to compare")
+    ]
 
 
 def _speed(world, folder):
     """Measure MB/s while all ranks write a file durably, and while each reads that of the next rank."""
     wanted = max(MIB, min(BULK_BYTES, BULK_ALL_BYTES // world.size))
     world.barrier()
-    written, error = attempt(_write, folder / f"bulk-{world.rank}", wanted)
+    written, error = tried(_write, folder / f"bulk-{world.rank}", wanted)
     writes = world.collect([written, error])
     failed = [rank for rank, (_, error) in enumerate(writes) if error]
     if failed:
-        return [Check("speed", PROBLEM, f"{_where(world, failed)} cannot write {wanted / 1e6:.0f} MB: "
-                      f"{writes[failed[0]][1]}", "make room, or ask for a larger quota")], {}
+        return [
+            Check(
+                "speed",
+                PROBLEM,
+                f"{_where(world, failed)} cannot write {wanted / 1e6:.0f} MB: {writes[failed[0]][1]}",
+                "make room, or ask for a larger quota",
+            )
+        ], {}
     other = (world.rank + 1) % world.size
-    reads = world.collect(attempt(_read, folder / f"bulk-{other}"))
+    reads = world.collect(tried(_read, folder / f"bulk-{other}"))
     failed = [rank for rank, (_, error) in enumerate(reads) if error]
     if failed:
-        return [Check("speed", PROBLEM, f"{_where(world, failed)} cannot read what the next rank wrote: "
-                      f"{reads[failed[0]][1]}", "another file system, or other mount options")], {}
+        return [
+            Check(
+                "speed",
+                PROBLEM,
+                f"{_where(world, failed)} cannot read what the next rank wrote: {reads[failed[0]][1]}",
+                "another file system, or other mount options",
+            )
+        ], {}
     rates = [sum(row[0][0] for row in rows) / max(row[0][1] for row in rows) / 1e6 for rows in (writes, reads)]
     figures = {"folder": {"write_mb_per_s": round(rates[0], 1), "read_mb_per_s": round(rates[1], 1)}}
     slow = rates[0] < SLOW_MB_PER_S
-    return [Check("speed", WARNING if slow else OK, f"all ranks at once write {rates[0]:,.0f} MB/s, fsync counted, and "
-                  f"read {rates[1]:,.0f} MB/s", "checkpoints and segments will be slow: another file system")], figures
+    return [
+        Check(
+            "speed",
+            WARNING if slow else OK,
+            f"all ranks at once write {rates[0]:,.0f} MB/s, fsync counted, and read {rates[1]:,.0f} MB/s",
+            "checkpoints and segments will be slow: another file system",
+        )
+    ], figures
 
 
 def _write(path, wanted):

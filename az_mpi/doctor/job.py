@@ -41,11 +41,15 @@ def join() -> tuple[Any, str | None]:
 def watch(what: str, said_to: TextIO | None = None, limit_s: float = HANG_S) -> Iterator[None]:
     """Print what begins to the stream `said_to`. End this process, and with it the job, if the block takes longer than
     `limit_s`."""
+
     def end():
-        print(f"doctor: {what}: no end after {limit_s:g} s on {socket.gethostname()}, process {os.getpid()}; the job "
-              "ends\n  ranks that wait for each other for ever often use a network that does not connect them: name\n"
-              "  the right one with --mca btl_tcp_if_include INTERFACE, and see that no firewall is between the hosts",
-              file=sys.stderr, flush=True)
+        print(
+            f"doctor: {what}: no end after {limit_s:g} s on {socket.gethostname()}, process {os.getpid()}; the job "
+            "ends\n  ranks that wait for each other for ever often use a network that does not connect them: name\n"
+            "  the right one with --mca btl_tcp_if_include INTERFACE, and see that no firewall is between the hosts",
+            file=sys.stderr,
+            flush=True,
+        )
         os._exit(PROBLEMS)
 
     if said_to:

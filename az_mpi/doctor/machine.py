@@ -28,23 +28,47 @@ def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
             holders[rank["host"], gpu["uuid"]] += 1
         table.append((k, rank["host"], in_words(share(allowed[k], allowed), allowed[k]), device))
     if broken := [k for k, torch in enumerate(torches) if torch.get("device_error")]:
-        found.append(Check("device", PROBLEM, f"the GPU of {ranks_in_words(broken)} does not work: "
-                           f"{torches[broken[0]]['device_error']}", "nvidia-smi shows who holds it and the driver's "
-                           "version; CUDA_VISIBLE_DEVICES leaves it out"))
-    unused = [k for k, (rank, torch) in enumerate(zip(ranks, torches))
-              if rank["gpu_files"] and "error" not in torch and not torch["devices"]]
+        found.append(
+            Check(
+                "device",
+                PROBLEM,
+                f"the GPU of {ranks_in_words(broken)} does not work: {torches[broken[0]]['device_error']}",
+                "nvidia-smi shows who holds it and the driver's version; CUDA_VISIBLE_DEVICES leaves it out",
+            )
+        )
+    unused = [
+        k
+        for k, (rank, torch) in enumerate(zip(ranks, torches))
+        if rank["gpu_files"] and "error" not in torch and not torch["devices"]
+    ]
     if unused:
         build = torches[unused[0]]["cuda_build"]
-        found.append(Check("device", WARNING, f"the host of {ranks_in_words(unused)} has an NVIDIA driver, and torch "
-                           f"sees no GPU (it is built {f'for CUDA {build}' if build else 'without CUDA'})",
-                           "the CUDA build of torch that the driver can run; look at CUDA_VISIBLE_DEVICES"))
+        found.append(
+            Check(
+                "device",
+                WARNING,
+                f"the host of {ranks_in_words(unused)} has an NVIDIA driver, and torch "
+                f"sees no GPU (it is built {f'for CUDA {build}' if build else 'without CUDA'})",
+                "the CUDA build of torch that the driver can run; look at CUDA_VISIBLE_DEVICES",
+            )
+        )
     shared = {host for (host, _), num in holders.items() if num > 1}
     if hosts := sorted(shared & {rank["host"] for rank in ranks if not rank["mps"]}):
-        found.append(Check("device", OK, f"ranks share a GPU of {', '.join(hosts)} without NVIDIA's Multi-Process "
-                           "Service (nvidia-cuda-mps-control -d before mpirun): they take turns on it"))
+        found.append(
+            Check(
+                "device",
+                OK,
+                f"ranks share a GPU of {', '.join(hosts)} without NVIDIA's Multi-Process "
+                "Service (nvidia-cuda-mps-control -d before mpirun): they take turns on it",
+            )
+        )
     gpus = sum(bool(torch.get("devices")) for torch in torches)
-    return [*found, Check("devices", OK, f"{gpus} of {len(ranks)} ranks have a GPU" if gpus else "no GPU: processors "
-                          "play and train")], table
+    return [
+        *found,
+        Check(
+            "devices", OK, f"{gpus} of {len(ranks)} ranks have a GPU" if gpus else "no GPU: processors play and train"
+        ),
+    ], table
 
 
 def _allowed(rank):
@@ -57,7 +81,7 @@ def cores(ranks: Ranks) -> list[Check]:
     for host in dict.fromkeys(rank["host"] for rank in ranks):
         here = [k for k, rank in enumerate(ranks) if rank["host"] == host]
         facts = [ranks[k] for k in here]
-        total, allowed = facts[0]["cores_num"], set().union(*[one["cores"] for one in facts])
+        total, allowed = facts[0]["num_cores"], set().union(*[one["cores"] for one in facts])
         limits = [_allowed(one) for one in facts]
         quotas = [quota for one in limits if (quota := one.quota()) is not None]
         words = f"{host}: {ranks_in_words(here)} may run on {len(allowed)} of {total} cores"
@@ -77,8 +101,15 @@ def cores(ranks: Ranks) -> list[Check]:
         found.append(Check("cores", level, words, cure))
         load = min(one["load"] for one in facts)
         if load > total:
-            found.append(Check("load", WARNING, f"{host}: a load of {load:.1f} on {total} cores: other programs take "
-                               "them, and every figure below is too low", "top shows who it is"))
+            found.append(
+                Check(
+                    "load",
+                    WARNING,
+                    f"{host}: a load of {load:.1f} on {total} cores: other programs take "
+                    "them, and every figure below is too low",
+                    "top shows who it is",
+                )
+            )
     return [*found, *threads(ranks)]
 
 
@@ -86,12 +117,19 @@ def threads(ranks: Ranks) -> list[Check]:
     """Check the variables that may keep threads from a rank's cores."""
     found = []
     for name in dict.fromkeys(name for rank in ranks for name in rank["threads"]):
-        if name == "NUMBA_NUM_THREADS" and not any(0 < _number(rank["threads"].get(name)) < len(rank["cores"])
-                                                   for rank in ranks):  # fmt: skip
+        if name == "NUMBA_NUM_THREADS" and not any(
+            0 < _number(rank["threads"].get(name)) < len(rank["cores"]) for rank in ranks
+        ):
             continue  # it only sets an upper limit
         values = " or ".join(sorted({rank["threads"].get(name, "(not set)") for rank in ranks}))
-        found.append(Check("threads", WARNING, f"{name}={values} may keep threads from some of their rank's cores",
-                           f"unset {name}: mpirun and srun bind, and each rank takes its share of the cores"))
+        found.append(
+            Check(
+                "threads",
+                WARNING,
+                f"{name}={values} may keep threads from some of their rank's cores",
+                f"unset {name}: mpirun and srun bind, and each rank takes its share of the cores",
+            )
+        )
     return found
 
 
@@ -105,10 +143,16 @@ def kernels(ranks: Ranks) -> list[Check]:
     for rank in ranks:
         if rank["kernels"]["error"]:
             hosts.setdefault(tuple(rank["kernels"].values()), []).append(rank["host"])
-    return [Check("kernels", WARNING, f"compiled kernels cannot be kept in {folder} on {', '.join(names)}: {error}; at "
-                  "each start every rank compiles those that are not there", "make room there, or set NUMBA_CACHE_DIR "
-                  "to a folder with room (mpirun -x NUMBA_CACHE_DIR)")
-            for (folder, error), names in hosts.items()] or [Check("kernels", OK, "compiled kernels can be kept")]
+    return [
+        Check(
+            "kernels",
+            WARNING,
+            f"compiled kernels cannot be kept in {folder} on {', '.join(names)}: {error}; at "
+            "each start every rank compiles those that are not there",
+            "make room there, or set NUMBA_CACHE_DIR to a folder with room (mpirun -x NUMBA_CACHE_DIR)",
+        )
+        for (folder, error), names in hosts.items()
+    ] or [Check("kernels", OK, "compiled kernels can be kept")]
 
 
 def memory(ranks: Ranks) -> list[Check]:
@@ -122,8 +166,14 @@ def memory(ranks: Ranks) -> list[Check]:
         words += f"; a cgroup limit of {min(limits) / GIB:.2f} GiB" if limits else ""
         tight = room < GIB * len(facts)
         words += f", for {counted(len(facts), 'rank')}" if tight else ""
-        found.append(Check("memory", WARNING if tight else OK, words,
-                           "a rank with torch and Horovod takes about 1 GiB: fewer ranks, or ask for more memory"))
+        found.append(
+            Check(
+                "memory",
+                WARNING if tight else OK,
+                words,
+                "a rank with torch and Horovod takes about 1 GiB: fewer ranks, or ask for more memory",
+            )
+        )
     return found
 
 

@@ -13,8 +13,20 @@ import time
 from typing import Any
 
 MPI_LIBRARY = re.compile(r"/libmpi(?:ch|_cray|_gnu\w*|_intel\w*)?\.so[^/]*$")
-LIBRARIES = ("numpy", "numba", "h5py", "pydantic", "safetensors", "psutil", "tqdm", "mpi4py", "torch", "horovod",
-             "openvino", "matplotlib")
+LIBRARIES = (
+    "numpy",
+    "numba",
+    "h5py",
+    "pydantic",
+    "safetensors",
+    "psutil",
+    "tqdm",
+    "mpi4py",
+    "torch",
+    "horovod",
+    "openvino",
+    "matplotlib",
+)
 
 
 def look(name: str, local_rank: int) -> dict[str, Any]:
@@ -59,8 +71,14 @@ def torch(local_rank: int) -> dict[str, Any]:
     facts["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
     for k in range(torch.cuda.device_count()):
         about = torch.cuda.get_device_properties(k)
-        facts["devices"].append({"name": about.name, "uuid": str(about.uuid), "memory_bytes": about.total_memory,
-                                 "capability": f"{about.major}.{about.minor}"})
+        facts["devices"].append(
+            {
+                "name": about.name,
+                "uuid": str(about.uuid),
+                "memory_bytes": about.total_memory,
+                "capability": f"{about.major}.{about.minor}",
+            }
+        )
     facts["device"] = local_rank % torch.cuda.device_count()
     try:
         ones = torch.ones(256, 256, device=f"cuda:{facts['device']}")
@@ -80,8 +98,11 @@ def horovod() -> dict[str, Any]:
     import horovod.torch as hvd
 
     built = ("mpi", "gloo", "nccl", "cuda", "rocm", "ccl")
-    return {"version": horovod.__version__, "built": [name for name in built if getattr(hvd, f"{name}_built")()],
-            "libraries": mapped_mpi()}
+    return {
+        "version": horovod.__version__,
+        "built": [name for name in built if getattr(hvd, f"{name}_built")()],
+        "libraries": mapped_mpi(),
+    }
 
 
 def mapped_mpi() -> list[str]:

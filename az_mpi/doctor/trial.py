@@ -27,13 +27,13 @@ from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_games
 from az_mpi.mpi import host_memory, named_hosts, placement, root_host
 from az_mpi.mpi.world import World
-from az_mpi.report import console
 from az_mpi.run import kernels
 from az_mpi.run.setup import assemble, check_room
 from az_mpi.run.state import Run
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage.checkpoint import Progress
+from az_mpi.telemetry import console
 from az_mpi.train.replay import Samples, sample_dtype
 
 RANDOM_GAMES = 256
@@ -42,14 +42,17 @@ UNEVEN = 0.5  # of the median rank's speed: a rank below that is reported
 GIB = 2**30
 
 
-def measure(world: World, config: Config, seconds: float,
-            logdir: Path | None = None) -> tuple[dict[str, Any], list[str]]:
+def measure(
+    world: World, config: Config, seconds: float, logdir: Path | None = None
+) -> tuple[dict[str, Any], list[str]]:
     """Return (the figures measured, the lines of the start-up table). Collective. Raises Refusal on every rank if a run
     would refuse to start, in the folder `logdir` if it is given."""
-    config = config.model_copy(update={
-        "train": config.train.model_copy(update={"max_steps": 0}),
-        "report": config.report.model_copy(update={"tensorboard": False}),
-    })
+    config = config.model_copy(
+        update={
+            "train": config.train.model_copy(update={"max_steps": 0}),
+            "report": config.report.model_copy(update={"tensorboard": False}),
+        }
+    )
 
     def look(setup, network):
         if logdir:
@@ -64,8 +67,8 @@ def measure(world: World, config: Config, seconds: float,
             # The run may number its ranks in another order; what is measured is told by the numbers of `world`.
             named_hosts.check_weights(config.selfplay, world)
             run_world = root_host.order(world, config.train.root_host)
-            run_world, trainers_num = placement.place(config, run_world, placement.choose_device(run_world))
-            run = assemble(config, run_world, Path(scratch), look, trainers_num=trainers_num)
+            run_world, num_trainers = placement.place(config, run_world, placement.choose_device(run_world))
+            run = assemble(config, run_world, Path(scratch), look, num_trainers=num_trainers)
         game, replay = run.setup.game, run.training.replay
         kernels.compile_missing(run_world, config, game, run.setup.cores, lambda *what: None)
         table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
@@ -79,7 +82,7 @@ def measure(world: World, config: Config, seconds: float,
     peak = host_memory.peak_bytes()
     share = config.replay.window_max / sum(figures["trainers"])
     # A full array and, at its last growth, the one before it.
-    window = int(share * (replay.num_bytes + replay.largest_bytes) / replay.positions_num) if replay else 0
+    window = int(share * (replay.num_bytes + replay.largest_bytes) / replay.num_positions) if replay else 0
     rows = world.collect([world.host, peak, window])
     figures["peak_bytes"] = [peak + window for _, peak, window in rows]  # with a full window
     figures["window_bytes"] = [window for _, _, window in rows]
@@ -96,13 +99,13 @@ def play(run: Run, world: World, seconds: float) -> dict[str, Any]:
     play_for(player, ids, seconds / 3)  # kernels are compiled, and the games leave their common beginning
     player.pause()
     player.take()
-    plies, simulations = player.unfinished_moves_num, player.simulations_num
+    plies, simulations = player.num_unfinished_moves, player.num_simulations
     world.barrier()
     took = play_for(player, ids, seconds)
     player.pause()
     lengths = player.take().games["length"]
-    rate = (int(lengths.sum()) + player.unfinished_moves_num - plies) / took
-    speed = (player.simulations_num - simulations) / took
+    rate = (int(lengths.sum()) + player.num_unfinished_moves - plies) / took
+    speed = (player.num_simulations - simulations) / took
     if rate * took < player.live.sum():  # not one move each: count what a search asks for
         rate = speed / run.setup.config.search.simulations
     rows = world.collect([rate, speed, len(lengths), int(lengths.sum()), int(player.live.sum())])
@@ -110,8 +113,14 @@ def play(run: Run, world: World, seconds: float) -> dict[str, Any]:
     # Fewer games than are live would be the short ones.
     mean_length = sum(length) / sum(games) if sum(games) >= sum(live) else None
     weights = world.collect(value_here(run.setup.config.selfplay.weights, 1.0))
-    return {"hosts": world.hosts, "weights": weights, "moves_per_s": rates, "simulations_per_s": speeds,
-            "mean_length": mean_length, "length_from": "the games of the trial"}
+    return {
+        "hosts": world.hosts,
+        "weights": weights,
+        "moves_per_s": rates,
+        "simulations_per_s": speeds,
+        "mean_length": mean_length,
+        "length_from": "the games of the trial",
+    }
 
 
 def play_for(player: Player, ids: Iterator[int], seconds: float) -> float:
@@ -158,7 +167,7 @@ def random_samples(game: Game, heads: nn.ModuleDict, rng: np.random.Generator) -
 
 def predict(config: Config, figures: dict[str, Any]) -> dict[str, Any]:
     """Return a prediction for the configured run from measured figures; times in seconds."""
-    quota, length = config.selfplay.games_num, figures["mean_length"]
+    quota, length = config.selfplay.num_games, figures["mean_length"]
     games_by_rank = [moves / length for moves in figures["moves_per_s"]]
     if config.selfplay.deterministic:  # shares are fixed: the rank that is longest at its own decides
         slowest = min(rate / weight for rate, weight in zip(games_by_rank, figures["weights"]))
@@ -170,18 +179,31 @@ def predict(config: Config, figures: dict[str, Any]) -> dict[str, Any]:
         iterations = min(iterations, math.ceil(limits.max_steps / steps))
     train_s = steps * figures["step_s"]
     # Ranks that do not train go on playing meanwhile, but for deterministic runs.
-    spare = sum(rate for rate, trains in zip(games_by_rank, figures["trainers"])
-                if not trains and not config.selfplay.deterministic)
+    spare = sum(
+        rate
+        for rate, trains in zip(games_by_rank, figures["trainers"])
+        if not trains and not config.selfplay.deterministic
+    )
     play_s = max(0.0, quota - spare * train_s) / games
     if limits.hours:
         iterations = min(iterations, math.ceil(3600 * limits.hours / (play_s + train_s)))
-    return {"games_per_s": games, "games_per_s_by_rank": games_by_rank, "mean_length": length, "play_s": play_s,
-            "train_s": train_s, "step_s": figures["step_s"], "steps_num": steps, "iterations": iterations,
-            "simulations_per_s": sum(figures["simulations_per_s"]), "hours": iterations * (play_s + train_s) / 3600}
+    return {
+        "games_per_s": games,
+        "games_per_s_by_rank": games_by_rank,
+        "mean_length": length,
+        "play_s": play_s,
+        "train_s": train_s,
+        "step_s": figures["step_s"],
+        "num_steps": steps,
+        "iterations": iterations,
+        "simulations_per_s": sum(figures["simulations_per_s"]),
+        "hours": iterations * (play_s + train_s) / 3600,
+    }
 
 
-def examine(ranks: Ranks, config: Config, figures: dict[str, Any],
-            shown: bool) -> tuple[list[Check], list[str], dict[str, Any]]:
+def examine(
+    ranks: Ranks, config: Config, figures: dict[str, Any], shown: bool
+) -> tuple[list[Check], list[str], dict[str, Any]]:
     """Return (checks, lines, figures): that a run starts and, if `shown`, how long it would take."""
     trainers = [rank for rank, trains in enumerate(figures["trainers"]) if trains]
     found = [Check("start", OK, f"a run starts: every rank played, {ranks_in_words(trainers)} trained")]
@@ -191,14 +213,32 @@ def examine(ranks: Ranks, config: Config, figures: dict[str, Any],
     said = predict(config, figures)
     by_rank, middle = said["games_per_s_by_rank"], sorted(figures["moves_per_s"])[len(ranks) // 2]
     slow = [k for k, moves in enumerate(figures["moves_per_s"]) if moves < UNEVEN * middle]
-    found.append(Check("selfplay", WARNING if slow else OK, f"{said['games_per_s']:,.1f} games/s, "
-                       f"{said['simulations_per_s']:,.0f} simulations/s; a rank {min(by_rank):,.1f} to "
-                       f"{max(by_rank):,.1f} games/s" + f"; {ranks_in_words(slow)} at less than half" * bool(slow),
-                       "look at its cores and at what else runs on its host"))
-    found.append(Check("train", OK, f"{said['step_s']:.4f} s a step of {counted(config.train.batch_size, 'sample')} on "
-                       f"{counted(len(trainers), 'rank')}; {said['steps_num']:,.0f} steps an iteration"))
-    found.append(Check("hours", OK, f"{said['hours']:,.2f} hours: {counted(said['iterations'], 'iteration')} of "
-                       f"{said['play_s']:.1f} s of play and {said['train_s']:.1f} s of training"))
+    found.append(
+        Check(
+            "selfplay",
+            WARNING if slow else OK,
+            f"{said['games_per_s']:,.1f} games/s, "
+            f"{said['simulations_per_s']:,.0f} simulations/s; a rank {min(by_rank):,.1f} to "
+            f"{max(by_rank):,.1f} games/s" + f"; {ranks_in_words(slow)} at less than half" * bool(slow),
+            "look at its cores and at what else runs on its host",
+        )
+    )
+    found.append(
+        Check(
+            "train",
+            OK,
+            f"{said['step_s']:.4f} s a step of {counted(config.train.batch_size, 'sample')} on "
+            f"{counted(len(trainers), 'rank')}; {said['num_steps']:,.0f} steps an iteration",
+        )
+    )
+    found.append(
+        Check(
+            "hours",
+            OK,
+            f"{said['hours']:,.2f} hours: {counted(said['iterations'], 'iteration')} of "
+            f"{said['play_s']:.1f} s of play and {said['train_s']:.1f} s of training",
+        )
+    )
     where = f"{said['mean_length']:.1f} moves, from {figures['length_from']}"
     lines = [
         f"assumed: games of {where}; those of a trained network may be longer",
@@ -216,6 +256,12 @@ def _memory(ranks, figures):
         needed = sum(figures["peak_bytes"][k] for k in here)
         room = facts.room(ranks[here[0]]["memory"])
         words = f"{host}: {needed / GIB:.1f} GiB with a full window, of {room / GIB:.1f} GiB"
-        found.append(Check("run_memory", WARNING if needed > room else OK, words,
-                           "fewer ranks a host, or less replay.window_max, network.cache_bytes or parallel_games"))
+        found.append(
+            Check(
+                "run_memory",
+                WARNING if needed > room else OK,
+                words,
+                "fewer ranks a host, or less replay.window_max, network.cache_bytes or parallel_games",
+            )
+        )
     return found

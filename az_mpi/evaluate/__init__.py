@@ -1,1 +1,1 @@
-"""How well a network plays: matches, ratings and exact solvers."""
+"""How well a network plays: matches, ladders, ratings, exact solvers, and other programs as opponents."""

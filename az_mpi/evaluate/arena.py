@@ -41,7 +41,7 @@ class MatchResult:
         return self.as_first[2] + self.as_second[2]
 
     @property
-    def games_num(self) -> int:
+    def num_games(self) -> int:
         return self.wins + self.draws + self.losses
 
 
@@ -59,16 +59,24 @@ def silent(*_: object) -> None:
     pass
 
 
-def play_match(world: World, game: Game, ours: Opponent, theirs: Opponent, games_num: int, opening_plies: int,
-               seed: tuple[int, ...], on_progress: OnProgress = silent,
-               on_finish: Callable[[], None] = silent) -> MatchResult:
-    """Play `games_num` games, an even number, and return the `MatchResult` of `ours`. Collective over world.
+def play_match(
+    world: World,
+    game: Game,
+    ours: Opponent,
+    theirs: Opponent,
+    num_games: int,
+    opening_plies: int,
+    seed: tuple[int, ...],
+    on_progress: OnProgress = silent,
+    on_finish: Callable[[], None] = silent,
+) -> MatchResult:
+    """Play `num_games` games, an even number, and return the `MatchResult` of `ours`. Collective over world.
 
     Games 2 k and 2 k + 1 start from opening k: `ours` begins the first of them, `theirs` the second. seed: of the
     openings. on_progress counts this rank's games; on_finish is called when this rank has played all of its games,
     before the ranks add up their results. A game that is not over after game.max_plies is a draw.
     """
-    pairs = games_num // 2
+    pairs = num_games // 2
     mine = games_of(world, pairs)
     played = play_games(game, ours, theirs, openings(game, pairs, opening_plies, seed), mine, on_progress)
     on_finish()
@@ -76,9 +84,9 @@ def play_match(world: World, game: Game, ours: Opponent, theirs: Opponent, games
     return MatchResult(as_first, as_second)
 
 
-def games_of(world: World, pairs_num: int, first_pair: int = 0) -> np.ndarray:
+def games_of(world: World, num_pairs: int, first_pair: int = 0) -> np.ndarray:
     """Return the games of this rank, int64 [n], of the pairs of games from `first_pair` on."""
-    share = split_evenly(pairs_num, world.size)
+    share = split_evenly(num_pairs, world.size)
     first = 2 * (first_pair + sum(share[: world.rank]))
     return np.arange(first, first + 2 * share[world.rank])
 
@@ -91,15 +99,29 @@ def count(played: list[Played]) -> np.ndarray:
     return counts
 
 
-def play_games(game: Game, ours: Opponent, theirs: Opponent, starts: Openings, indices: np.ndarray,
-               on_progress: OnProgress = silent, on_game: Callable[[Played], object] = silent) -> list[Played]:
+def play_games(
+    game: Game,
+    ours: Opponent,
+    theirs: Opponent,
+    starts: Openings,
+    indices: np.ndarray,
+    on_progress: OnProgress = silent,
+    on_game: Callable[[Played], object] = silent,
+) -> list[Played]:
     """Play the games `indices`, int64 [n], of a match whose opening k is number k of `starts`; return them in order.
     on_game is called with each of them when it has ended. Not collective. See `play_match`."""
     played = []
     for done in range(0, len(indices), GAMES_AT_ONCE):
         part = indices[done : done + GAMES_AT_ONCE]
-        played += _play(game, ours, theirs, starts.pick(part // 2), part,
-                        lambda num, done=done: on_progress(done + num, len(indices)), on_game)
+        played += _play(
+            game,
+            ours,
+            theirs,
+            starts.pick(part // 2),
+            part,
+            lambda num, done=done: on_progress(done + num, len(indices)),
+            on_game,
+        )
     return played
 
 
@@ -155,6 +177,8 @@ def _legal(game, player, states, actions):
         inside = (actions[playable] >= 0) & (actions[playable] < game.num_actions)
         if inside.all() and game.legal(states[playable])[np.arange(len(playable)), actions[playable]].all():
             return actions.astype(np.int64)
-    raise OwnCodeError(f"the opponent {type(player).__name__} has chosen a move that is not legal: {actions!r:.200}\n"
-                       f"  expected: {len(states)} whole numbers, each a legal action of its state, or RESIGNS, "
-                       f"{RESIGNS}\n  az_mpi.evaluate.opponents.Opponent says what an opponent returns")
+    raise OwnCodeError(
+        f"the opponent {type(player).__name__} has chosen a move that is not legal: {actions!r:.200}\n"
+        f"  expected: {len(states)} whole numbers, each a legal action of its state, or RESIGNS, "
+        f"{RESIGNS}\n  az_mpi.evaluate.opponents.Opponent says what an opponent returns"
+    )

@@ -28,12 +28,16 @@ class OthelloEndings(Solver):
             raise Refusal(f'evaluate.solver: "othello" solves Othello; game is {game.name}')
         self.game: Othello = game
 
-    def solve(self, positions_num: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
+    def solve(self, num_positions: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
         game = self.game
         first, last = (max(game.cells - 4 - empty, 0) for empty in EMPTY)
-        states = positions(game, positions_num, POSITIONS_SEED, first, last)[rank::size].copy()
-        return _solved(game, states, on_progress, lambda state: _othello_values(
-            state, game.legal(state[None])[0], game.cells, *game.directions))
+        states = positions(game, num_positions, POSITIONS_SEED, first, last)[rank::size].copy()
+        return _solved(
+            game,
+            states,
+            on_progress,
+            lambda state: _othello_values(state, game.legal(state[None])[0], game.cells, *game.directions),
+        )
 
 
 class SmallHex(Solver):
@@ -44,9 +48,9 @@ class SmallHex(Solver):
             raise Refusal(f'evaluate.solver: "hex" solves Hex on boards of at most 4 x 4; game is {game.name}')
         self.game: Hex = game
 
-    def solve(self, positions_num: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
+    def solve(self, num_positions: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
         game = self.game
-        states = positions(game, positions_num, POSITIONS_SEED, HEX_FIRST_PLY, game.cells - 2)[rank::size].copy()
+        states = positions(game, num_positions, POSITIONS_SEED, HEX_FIRST_PLY, game.cells - 2)[rank::size].copy()
         known = np.zeros((2, 3**game.cells), np.int8)
         return _solved(game, states, on_progress, lambda state: _hex_values(state, game.order, game.num_actions, known))
 

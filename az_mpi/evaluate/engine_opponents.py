@@ -41,7 +41,7 @@ class EnginePlayer(Opponent):
         self.memory_bytes = int(memory_gb * 2**30)
         self.process: EngineProcess | None = None
         self.lost: dict[int, str] = {}  # why, by the index of the game
-        self._failures_num = 0
+        self._num_failures = 0
 
     def greet(self, process: EngineProcess) -> None:
         """Tell a new program which game it plays. Raises EngineFailed if it cannot play that."""
@@ -82,16 +82,16 @@ class EnginePlayer(Opponent):
 
     def move(self, actions: list[int], index: int) -> int:
         """Return the program's action in the game `index` after these actions, or RESIGNS if it fails."""
-        if self._failures_num >= FAILURES_MAX:
+        if self._num_failures >= FAILURES_MAX:
             self.lost[index] = f"{self.protocol} engine not started again after {FAILURES_MAX} failures in a row"
             return RESIGNS
         try:
             action = self.ask(self.process or self._start(), actions)
-            self._failures_num = 0
+            self._num_failures = 0
             return action
         except EngineFailed as error:
             self.stop()
-            self._failures_num += 1
+            self._num_failures += 1
             self.lost[index] = f"{self.protocol} engine {error}"
             logging.getLogger("az_mpi").warning("%s: %s: it loses game %d", self.command, error, index + 1)
             return RESIGNS
@@ -184,8 +184,16 @@ class UciPlayer(EnginePlayer):
 
     protocol = "uci"
 
-    def __init__(self, game: Game, command: str, options: Mapping[str, object] | None = None, seconds: float = 0.1,
-                 nodes: int = 0, answer_s: float = 60.0, memory_gb: float = 4.0):
+    def __init__(
+        self,
+        game: Game,
+        command: str,
+        options: Mapping[str, object] | None = None,
+        seconds: float = 0.1,
+        nodes: int = 0,
+        answer_s: float = 60.0,
+        memory_gb: float = 4.0,
+    ):
         """options: of the program, by name. nodes: for each move, 0: no limit; with seconds=0 they alone count."""
         super().__init__(game, command, seconds, answer_s, memory_gb)
         if not isinstance(options or {}, Mapping):

@@ -27,8 +27,10 @@ def words_of(command: str) -> list[str]:
     """Return the words of a command line. Raises ValueError if there is no such program."""
     words = shlex.split(command)
     if not words or shutil.which(words[0]) is None:
-        raise ValueError(f"there is no program {words[0] if words else command!r} on this host: install it, name it "
-                         "with its folder, or add that to PATH")
+        raise ValueError(
+            f"there is no program {words[0] if words else command!r} on this host: install it, name it "
+            "with its folder, or add that to PATH"
+        )
     return words
 
 
@@ -44,8 +46,14 @@ class EngineProcess:
         self._bytes, self._said = b"", b""
         try:
             # Bytes without buffers: what is written is sent, and select tells what there is to read.
-            process = subprocess.Popen(limited(words_of(command), memory_bytes), bufsize=0, start_new_session=True,
-                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            process = subprocess.Popen(
+                limited(words_of(command), memory_bytes),
+                bufsize=0,
+                start_new_session=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
         except (OSError, ValueError) as error:
             raise EngineFailed(f"cannot be started: {error}") from error
         self.process = process
@@ -92,8 +100,9 @@ class EngineProcess:
     def _last_words(self):
         """Return how the program has ended, with what it said last on standard error."""
         with suppress(OSError):
-            while select.select([self.process.stderr], [], [], 0)[0] and (said := os.read(
-                    self.process.stderr.fileno(), 2**16)):  # fmt: skip
+            while select.select([self.process.stderr], [], [], 0)[0] and (
+                said := os.read(self.process.stderr.fileno(), 2**16)
+            ):
                 self._said = (self._said + said)[-SAID_BYTES:]
         self.end()
         said = self._said.decode("ascii", "replace").strip().splitlines()

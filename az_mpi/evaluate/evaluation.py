@@ -15,8 +15,15 @@ from az_mpi.mpi.world import World
 from az_mpi.network.evaluators import Evaluator
 
 
-def evaluate(world: World, config: Config, game: Game, network_evaluate: Evaluator, best_evaluate: Evaluator | None,
-             iteration: int, progress: Callable[[str, str], Any]) -> dict[str, Any]:
+def evaluate(
+    world: World,
+    config: Config,
+    game: Game,
+    network_evaluate: Evaluator,
+    best_evaluate: Evaluator | None,
+    iteration: int,
+    progress: Callable[[str, str], Any],
+) -> dict[str, Any]:
     """Return how well the network plays, as a JSON-able dict, the same on all ranks. Collective over world.
 
     network_evaluate, best_evaluate: evaluators of the network and of the best network so far; without the latter (None,
@@ -31,8 +38,17 @@ def evaluate(world: World, config: Config, game: Game, network_evaluate: Evaluat
     for name, opponent in opponents(config, game, iteration, world.rank, best_evaluate).items():
         if opponent is not None:
             shown = progress(f"match against {name}", "games")
-            result = play_match(world, game, player, opponent, settings.games_num, settings.opening_plies, seed,
-                                shown.update, shown.finish)
+            result = play_match(
+                world,
+                game,
+                player,
+                opponent,
+                settings.num_games,
+                settings.opening_plies,
+                seed,
+                shown.update,
+                shown.finish,
+            )
             matches[name] = summary(result)
     report = {"iteration": iteration, "simulations": search.simulations, "matches": matches}
     solver = SOLVERS.make(settings.solver, game=game) if settings.solver_positions else None
@@ -59,10 +75,13 @@ def check_opponents(config: Config, game: Game) -> None:
                 raise reworded(error, f"evaluate.opponents: {error}") from error
 
 
-def opponents(config: Config, game: Game, iteration: int = 0, rank: int = 0,
-              best: Evaluator | None = None) -> dict[str, Opponent | None]:
+def opponents(
+    config: Config, game: Game, iteration: int = 0, rank: int = 0, best: Evaluator | None = None
+) -> dict[str, Opponent | None]:
     """Return {name: the opponent} for `evaluate.opponents`; None for the best network while there is none. Raises
     Refusal if one of them cannot play this game. It starts no engines."""
     settings, offered = config.evaluate, {"game": game, "seed": (config.seed, iteration), "rank": rank, "best": best}
-    return {parse(name).short(): OPPONENTS.make(name, settings=settings, search=config.match_search(), **offered)
-            for name in settings.opponents}  # fmt: skip
+    return {
+        parse(name).short(): OPPONENTS.make(name, settings=settings, search=config.match_search(), **offered)
+        for name in settings.opponents
+    }

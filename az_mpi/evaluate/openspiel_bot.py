@@ -18,8 +18,10 @@ class MctsBot(Opponent):
 
     def __init__(self, game: Game, seed: tuple[int, ...], simulations: int = 1000, uct_c: float = 2.0):
         if not isinstance(game, OpenSpiel):
-            raise Refusal(f'evaluate.opponents: "mcts_bot" plays games of OpenSpiel; game is {game.name}\n'
-                          "  take rollout, which is alike and plays every game, or openspiel:NAME as the game")
+            raise Refusal(
+                f'evaluate.opponents: "mcts_bot" plays games of OpenSpiel; game is {game.name}\n'
+                "  take rollout, which is alike and plays every game, or openspiel:NAME as the game"
+            )
         require("simulations", simulations, 1, 1_000_000)
         if not uct_c > 0:
             raise ValueError(f"uct_c is {uct_c!r}; allowed: a number above 0")
@@ -33,6 +35,14 @@ class MctsBot(Opponent):
         import pyspiel
 
         seed = int(np.random.default_rng([*self.seed, index, int(state[0])]).integers(2**31))
-        bot = pyspiel.MCTSBot(self.game.game, pyspiel.RandomRolloutEvaluator(1, seed), self.uct_c, self.simulations,
-                              MEMORY_MB, True, seed, False)
+        bot = pyspiel.MCTSBot(
+            self.game.game,
+            pyspiel.RandomRolloutEvaluator(1, seed),
+            self.uct_c,
+            self.simulations,
+            MEMORY_MB,
+            True,
+            seed,
+            False,
+        )
         return bot.step(self.game.live(state))

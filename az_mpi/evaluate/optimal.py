@@ -17,8 +17,14 @@ from az_mpi.games.base import Game
 from az_mpi.mpi.world import World
 
 
-def optimal_share(world: World, game: Game, player: SearchPlayer, solved: Solved, on_progress: OnProgress = silent,
-                  on_finish: Callable[[], None] = silent) -> dict[str, Any]:
+def optimal_share(
+    world: World,
+    game: Game,
+    player: SearchPlayer,
+    solved: Solved,
+    on_progress: OnProgress = silent,
+    on_finish: Callable[[], None] = silent,
+) -> dict[str, Any]:
     """Return shares of moves that keep the exact value, over the solved positions of all ranks, as plain numbers.
     Collective over world.
 
@@ -27,17 +33,17 @@ def optimal_share(world: World, game: Game, player: SearchPlayer, solved: Solved
     uniformly random mover. A share over no positions is None. on_progress, on_finish: as for `arena.play_match`, but
     they count positions.
     """
-    positions_num = len(solved.states)
+    num_positions = len(solved.states)
     actions, outputs = [np.empty(0, np.int64)], [np.empty((0, game.num_actions))]
-    for start in range(0, positions_num, GAMES_AT_ONCE):
-        on_progress(start, positions_num)
+    for start in range(0, num_positions, GAMES_AT_ONCE):
+        on_progress(start, num_positions)
         states = solved.states[start : start + GAMES_AT_ONCE]
         actions.append(player.actions(game, states))
         outputs.append(player.evaluate(states)[0])
     on_finish()
     searched, logits = np.concatenate(actions), np.concatenate(outputs)
     preferred = np.argmax(np.where(solved.legal, logits, -np.inf), axis=1)
-    keeps, rows = solved.keeps, np.arange(positions_num)
+    keeps, rows = solved.keeps, np.arange(num_positions)
     differ = (solved.legal & ~keeps).any(axis=1)
     random_share = keeps.sum(axis=1) / solved.legal.sum(axis=1)
     columns = np.stack([np.ones(len(rows)), keeps[rows, searched], keeps[rows, preferred], random_share], axis=1)
@@ -48,7 +54,7 @@ def optimal_share(world: World, game: Game, player: SearchPlayer, solved: Solved
 def _named(totals):
     """Return {name: share} from the sums [all | where moves differ] x [count, search, policy, random]."""
     (count, *overall), (differ_count, *differing) = totals.tolist()
-    shares = {"positions_num": int(count), "positions_differ_num": int(differ_count)}
+    shares = {"num_positions": int(count), "num_positions_differ": int(differ_count)}
     for prefix, total, differ_total in zip(("", "policy_", "random_"), overall, differing):
         # Rounded, so that the order in which ranks are added does not change the result.
         shares[f"{prefix}overall"] = round(total / count, 6) if count else None

@@ -14,15 +14,15 @@ from az_mpi.evaluate.arena import MatchResult
 Z_95 = 1.959963984540054  # the standard normal distribution lies within +- this with probability 0.95
 
 
-def score_interval(score: float, games_num: int) -> tuple[float, float]:
-    """Return the 95 % interval of the true score (Wilson 1927), from the mean score of `games_num` independent games.
+def score_interval(score: float, num_games: int) -> tuple[float, float]:
+    """Return the 95 % interval of the true score (Wilson 1927), from the mean score of `num_games` independent games.
 
     The score is treated as a proportion of wins. With draws it varies less than that, so the interval is rather too
     wide than too narrow.
     """
-    square = Z_95**2 / games_num
+    square = Z_95**2 / num_games
     middle = (score + square / 2) / (1 + square)
-    half = Z_95 / (1 + square) * math.sqrt(score * (1 - score) / games_num + square / (4 * games_num))
+    half = Z_95 / (1 + square) * math.sqrt(score * (1 - score) / num_games + square / (4 * num_games))
     # At the ends the bound is exactly 0 or 1; rounding must not hide it.
     return 0.0 if score == 0 else middle - half, 1.0 if score == 1 else middle + half
 
@@ -35,8 +35,8 @@ def elo(score: float) -> float | None:
 
 def summary(result: MatchResult) -> dict[str, Any]:
     """Return a `MatchResult` with its score and Elo as a dict of plain numbers; an infinite Elo is None."""
-    n = result.games_num
-    found = {name: getattr(result, name) for name in ("wins", "draws", "losses", "games_num")}
+    n = result.num_games
+    found = {name: getattr(result, name) for name in ("wins", "draws", "losses", "num_games")}
     found |= {"as_first": list(result.as_first), "as_second": list(result.as_second)}
     for name, share in (("win_rate", result.wins / n), ("score", (result.wins + result.draws / 2) / n)):
         low, high = score_interval(share, n)

@@ -58,16 +58,16 @@ class Solver:
         """Return why this rank cannot solve positions, or None."""
         return None
 
-    def solve(self, positions_num: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
-        """Return this rank's share of some `positions_num` positions, the same ones in every run: every `size`-th one,
+    def solve(self, num_positions: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
+        """Return this rank's share of some `num_positions` positions, the same ones in every run: every `size`-th one,
         from number `rank` on. Call on_progress at least every few seconds."""
         raise NotImplementedError
 
-    def share(self, positions_num: int, rank: int, size: int, on_progress: OnProgress = silent) -> Solved:
+    def share(self, num_positions: int, rank: int, size: int, on_progress: OnProgress = silent) -> Solved:
         """Return the result of `solve`, which is kept."""
-        key = type(self), self.game.name, positions_num, rank, size
+        key = type(self), self.game.name, num_positions, rank, size
         if key not in SOLVED:
-            SOLVED[key] = self.solve(positions_num, rank, size, on_progress)
+            SOLVED[key] = self.solve(num_positions, rank, size, on_progress)
         return SOLVED[key]
 
 
@@ -77,14 +77,14 @@ def of_game(game: Game) -> Solver | None:
 
 
 class Enumeration(Solver):
-    """Solves all reachable positions in play of a small game; `positions_num` is ignored."""
+    """Solves all reachable positions in play of a small game; `num_positions` is ignored."""
 
-    def solve(self, positions_num: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
+    def solve(self, num_positions: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
         return enumerate_all(self.game).part(rank, size)
 
 
 class BitBully(Solver):
-    """Solves `positions_num` fixed positions of Connect Four with the package BitBully, if it is installed. Raises
+    """Solves `num_positions` fixed positions of Connect Four with the package BitBully, if it is installed. Raises
     Refusal for another game."""
 
     def __init__(self, game: Game):
@@ -95,8 +95,8 @@ class BitBully(Solver):
     def missing(self) -> str | None:
         return None if find_spec("bitbully") else "the package bitbully is not installed"
 
-    def solve(self, positions_num: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
-        states = positions(self.game, positions_num, POSITIONS_SEED, *CONNECT4_PLIES)
+    def solve(self, num_positions: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
+        states = positions(self.game, num_positions, POSITIONS_SEED, *CONNECT4_PLIES)
         return solve_connect4(self.game, states[rank::size].copy(), on_progress)
 
 
@@ -133,8 +133,9 @@ def enumerate_all(game: Game, roots: np.ndarray | None = None) -> Solved:
         solved.append(Solved(states[~ended], legal[~ended], action_values[~ended]))
         below, below_player = value.copy(), player
         below[~ended] = solved[-1].values
-    states, legal, action_values = (np.concatenate([getattr(s, k) for s in reversed(solved)])
-                                    for k in ("states", "legal", "action_values"))
+    states, legal, action_values = (
+        np.concatenate([getattr(s, k) for s in reversed(solved)]) for k in ("states", "legal", "action_values")
+    )
     _, first = np.unique(states, axis=0, return_index=True)
     return Solved(states[first], legal[first], action_values[first])
 

@@ -23,11 +23,11 @@ def make(name: str) -> Game:
     return guarded(game)
 
 
-def check(game: Game, games_num: int = 64, seed: int = 0) -> list[str]:
-    """Play `games_num` random games of `game`; raise AssertionError at the first broken invariant, saying which.
+def check(game: Game, num_games: int = 64, seed: int = 0) -> list[str]:
+    """Play `num_games` random games of `game`; raise AssertionError at the first broken invariant, saying which.
 
     Returns warnings: what is likely a mistake but breaks no invariant.
     """
     from az_mpi.games.invariants import check as run
 
-    return run(game, games_num, seed)
+    return run(game, num_games, seed)

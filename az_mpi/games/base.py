@@ -222,8 +222,9 @@ def described_planes(game: Game) -> tuple[list[str], str]:
     """Return `Game.describe_planes`, with "not described" for what is missing. A class that makes other planes than the
     class that it is derived from has to describe them itself."""
     kind = getattr(game, "unguarded_class", type(game))
-    makes, describes = (next(k for k, one in enumerate(kind.__mro__) if name in vars(one))
-                        for name in ("planes", "describe_planes"))  # fmt: skip
+    makes, describes = (
+        next(k for k, one in enumerate(kind.__mro__) if name in vars(one)) for name in ("planes", "describe_planes")
+    )
     texts, rows = game.describe_planes() if describes <= makes else ((), "")
     known = len(texts) == game.planes_shape[0]
     return list(texts) if known else [NOT_DESCRIBED] * game.planes_shape[0], rows or NOT_DESCRIBED

@@ -22,7 +22,7 @@ class BitboardGame(Game):
     """A board of rows x columns cells.
 
     order: int32 [V, N]. Cell v of the network's input, as player p sees it, is cell order[p % V, v] of the board; V is
-    1 where both see it alike. sets_num: how many sets of cells, from the first, tell boards apart. letters: of the
+    1 where both see it alike. num_sets: how many sets of cells, from the first, tell boards apart. letters: of the
     columns. upwards: whether rows are numbered from the bottom.
     """
 
@@ -31,15 +31,24 @@ class BitboardGame(Game):
     shape = "square"
     edges: tuple[int, ...] = ()  # see `Board`
 
-    def __init__(self, rows: int, columns: int, symmetry_cells: np.ndarray, planes_num: int = 2, sets_num: int = 2,
-                 order: np.ndarray | None = None, letters: str = LETTERS, upwards: bool = False):
+    def __init__(
+        self,
+        rows: int,
+        columns: int,
+        symmetry_cells: np.ndarray,
+        num_planes: int = 2,
+        num_sets: int = 2,
+        order: np.ndarray | None = None,
+        letters: str = LETTERS,
+        upwards: bool = False,
+    ):
         cells = rows * columns
-        self.rows, self.columns, self.cells, self.words = rows, columns, cells, words_num(cells)
-        self.planes_shape, self.symmetry_cells = (planes_num, rows, columns), symmetry_cells
+        self.rows, self.columns, self.cells, self.words = rows, columns, cells, num_words(cells)
+        self.planes_shape, self.symmetry_cells = (num_planes, rows, columns), symmetry_cells
         self.order = np.arange(cells, dtype=np.int32)[None] if order is None else order
         if len(self.order) == 2:
             self.other_view = np.argsort(self.order[1])[self.order[0]].astype(np.int32)
-        self._key_words = _words_of_images(symmetry_cells, self.order, sets_num)
+        self._key_words = _words_of_images(symmetry_cells, self.order, num_sets)
         numbers = [str(row + 1) for row in range(rows)]
         self.labels = tuple(letters[:columns]), tuple(numbers[::-1] if upwards else numbers)
 
@@ -56,8 +65,10 @@ class BitboardGame(Game):
     def describe_rows(self) -> str:
         """Return which row and column of the board the planes' first ones are, for player 0."""
         columns, rows = self.labels
-        return (f"row 0 is the top row of the board, which is {rows[0]} in text, and column 0 the left one, which is "
-                f"{columns[0]}")
+        return (
+            f"row 0 is the top row of the board, which is {rows[0]} in text, and column 0 the left one, which is "
+            f"{columns[0]}"
+        )
 
     def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return smallest_keys(states, self._key_words, self.view(states), self.beside_stones(states))
@@ -89,7 +100,7 @@ class BitboardGame(Game):
         return self.board(state).text()
 
 
-def words_num(cells: int) -> int:
+def num_words(cells: int) -> int:
     """Return W, the number of words of a set of cells."""
     return -(-cells // 64)
 
@@ -100,23 +111,23 @@ def packed(cells: np.ndarray) -> np.ndarray:
     return np.packbits(np.pad(cells, padding), axis=-1, bitorder="little").view("<u8").astype(np.uint64)
 
 
-def _words_of_images(symmetry_cells, order, sets_num):
-    """Return uint64 [V, sets_num, N, K]: what a stone of each set on each cell of the board adds to the key of each
+def _words_of_images(symmetry_cells, order, num_sets):
+    """Return uint64 [V, num_sets, N, K]: what a stone of each set on each cell of the board adds to the key of each
     image (Zobrist 1970)."""
-    words = np.random.default_rng(_SEED).integers(2**64, size=(sets_num, order.shape[1]), dtype=np.uint64)
+    words = np.random.default_rng(_SEED).integers(2**64, size=(num_sets, order.shape[1]), dtype=np.uint64)
     lands = np.argsort(symmetry_cells, axis=1).T  # [N, K]: where each image has a cell of the network's input
     seen = np.argsort(order, axis=1)  # [V, N]: which cell of the input a cell of the board is
     return np.ascontiguousarray(np.moveaxis(words[:, lands[seen]], 0, 1))
 
 
 @njit(cache=True, nogil=True)
-def unpack(states: np.ndarray, order: np.ndarray, view: np.ndarray, sets_num: int, planes_num: int) -> np.ndarray:
-    """Return the first `sets_num` sets of cells as planes, uint8 [B, planes_num, N]; the planes after them are 0."""
+def unpack(states: np.ndarray, order: np.ndarray, view: np.ndarray, num_sets: int, num_planes: int) -> np.ndarray:
+    """Return the first `num_sets` sets of cells as planes, uint8 [B, num_planes, N]; the planes after them are 0."""
     cells = order.shape[1]
     words = (cells + 63) // 64
-    planes = np.zeros((len(states), planes_num, cells), np.uint8)
+    planes = np.zeros((len(states), num_planes, cells), np.uint8)
     for b in range(len(states)):
-        for p in range(sets_num):
+        for p in range(num_sets):
             for j in range(cells):
                 c = order[view[b], j]
                 planes[b, p, j] = (np.uint64(states[b, p * words + (c >> 6)]) >> np.uint64(c & 63)) & np.uint64(1)
@@ -138,17 +149,18 @@ def empty_cells(states: np.ndarray, order: np.ndarray, view: np.ndarray, num_act
 
 
 @njit(cache=True, nogil=True)
-def smallest_keys(states: np.ndarray, words_of_images: np.ndarray, view: np.ndarray,
-                  beside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def smallest_keys(
+    states: np.ndarray, words_of_images: np.ndarray, view: np.ndarray, beside: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return `Game.canonical_key`: (keys uint64 [B], symmetry int64 [B]). The key of an image is the exclusive or of
     the words of its stones. words_of_images: `_words_of_images`; beside: uint64 [B], `BitboardGame.beside_stones`."""
-    _, sets_num, cells, symmetries = words_of_images.shape
+    _, num_sets, cells, symmetries = words_of_images.shape
     words = (cells + 63) // 64
     keys, best = np.empty(len(states), np.uint64), np.zeros(len(states), np.int64)
     image = np.empty(symmetries, np.uint64)
     for b in range(len(states)):
         image[:] = 0
-        for p in range(sets_num):
+        for p in range(num_sets):
             for w in range(words):
                 bits, j = np.uint64(states[b, p * words + w]), 64 * w
                 while bits:

@@ -40,7 +40,7 @@ class Rules(BitboardGame):
         if type(komi) not in (int, float) or not abs(komi) <= 400 or komi * 2 % 1:
             raise ValueError(f"komi is {komi!r}; allowed: a multiple of 0.5 from -400 to 400")
         symmetries = dihedral(size, size)
-        super().__init__(size, size, symmetries, planes_num=5, sets_num=3, letters="ABCDEFGHJKLMNOPQRST", upwards=True)
+        super().__init__(size, size, symmetries, num_planes=5, num_sets=3, letters="ABCDEFGHJKLMNOPQRST", upwards=True)
         self.max_plies, self.komi = max_plies or 2 * self.cells, komi
         self.name = f"go(size={size},komi={komi:g}" + f",max_plies={max_plies}" * bool(max_plies) + ")"
         self.num_actions, self.state_size = self.cells + 1, 3 * self.words + 1 + REMEMBERED
@@ -76,9 +76,12 @@ class Rules(BitboardGame):
         return _owners(states, self.rows) * np.int8(1 - 2 * player)
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
-        return (*OWN_AND_OTHER, "empty points where the player to move may not play: ko and suicide",
-                "1 everywhere if Black, player 0, is to move", "1 everywhere if the other player has just passed"
-                ), self.describe_rows()  # fmt: skip
+        return (
+            *OWN_AND_OTHER,
+            "empty points where the player to move may not play: ko and suicide",
+            "1 everywhere if Black, player 0, is to move",
+            "1 everywhere if the other player has just passed",
+        ), self.describe_rows()
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
         return (self._turn(states) & np.uint64(1)).astype(np.int8)

@@ -55,6 +55,7 @@ def guarded(game: Game, exact: bool = False) -> Game:
 def check_sizes(game: Game) -> None:
     """Raise BrokenRules unless the sizes of a game are in range, and its symmetry tables are permutations of these
     sizes that begin with the identity and turn actions with their cells."""
+
     def need(fits, what):
         if not fits:
             raise BrokenRules.of(game, what)
@@ -69,14 +70,20 @@ def check_sizes(game: Game) -> None:
     cells, rows = int(shape[1] * shape[2]), np.shape(game.symmetry_cells)[:1]
     for name, num in (("symmetry_cells", cells), ("symmetry_actions", game.num_actions)):
         table, wanted = getattr(game, name), (*rows, num)
-        need(isinstance(table, np.ndarray) and table.shape == wanted and rows != (0,),
-             f"{name} is {_told(table)}; expected: int32 {wanted}, a row for each symmetry")
-        need(table.dtype.kind in "iu" and (np.sort(table, axis=1) == np.arange(num)).all(),
-             f"a row of {name} is not a permutation of 0 to {num - 1}")
+        need(
+            isinstance(table, np.ndarray) and table.shape == wanted and rows != (0,),
+            f"{name} is {_told(table)}; expected: int32 {wanted}, a row for each symmetry",
+        )
+        need(
+            table.dtype.kind in "iu" and (np.sort(table, axis=1) == np.arange(num)).all(),
+            f"a row of {name} is not a permutation of 0 to {num - 1}",
+        )
         need((table[0] == np.arange(num)).all(), f"the first symmetry is not the identity in {name}")
     kinds, other = game.action_kinds, game.other_view
-    need(0 <= kinds * cells <= game.num_actions, f"action_kinds is {kinds}; {cells} cells would have more actions than "
-         f"the {game.num_actions} of the game")
+    need(
+        0 <= kinds * cells <= game.num_actions,
+        f"action_kinds is {kinds}; {cells} cells would have more actions than the {game.num_actions} of the game",
+    )
     if other is not None:
         fits = isinstance(other, np.ndarray) and other.shape == (cells,) and (np.sort(other) == np.arange(cells)).all()
         need(fits and (other[other] == np.arange(cells)).all(), "other_view does not lead back to the same cells")
@@ -99,8 +106,13 @@ class Guard(Game):
     def over(cls, kind: type[Game], exact: bool) -> type[Game]:
         """Return a class of guarded games over a game's own class. All objects of it are guarded, also those that the
         game's own methods make as `type(self)(…)`."""
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__,
-                 "unguarded_class": kind, "_Guard__exact": exact}  # fmt: skip
+        names = {
+            "__module__": kind.__module__,
+            "__qualname__": kind.__qualname__,
+            "__doc__": kind.__doc__,
+            "unguarded_class": kind,
+            "_Guard__exact": exact,
+        }
         return type(kind.__name__, (cls, kind), names)
 
     def untruncated(self) -> Game:
@@ -125,8 +137,13 @@ class Guard(Game):
         legal = self.__array("legal", self.__ask("legal", states), wanted, np.dtype(np.bool_), states)
         if not self.__inside and not (some := legal.any(axis=1)).all():
             stuck = states[~some]
-            self.__need("legal", self.terminal(stuck)[0], stuck, "at least one legal action in every state in play",
-                       lambda _: "no legal action")
+            self.__need(
+                "legal",
+                self.terminal(stuck)[0],
+                stuck,
+                "at least one legal action in every state in play",
+                lambda _: "no legal action",
+            )
         return legal
 
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -136,11 +153,13 @@ class Guard(Game):
         ended, value = self.__pair("terminal", self.__ask("terminal", states), states)
         ended = self.__array("terminal (ended)", ended, (n,), np.dtype(np.bool_), states)
         value = self.__array("terminal (value)", value, (n,), np.dtype(np.float32), states)
-        self.__need("terminal (value)", ~ended | (np.abs(value) <= 1), states, "a number in [-1, 1]",
-                   lambda i: str(value[i]))
+        self.__need(
+            "terminal (value)", ~ended | (np.abs(value) <= 1), states, "a number in [-1, 1]", lambda i: str(value[i])
+        )
         if self.__exact:
-            self.__need("terminal (value)", ended | (value == 0), states, "0 where the game goes on",
-                       lambda i: str(value[i]))
+            self.__need(
+                "terminal (value)", ended | (value == 0), states, "0 where the game goes on", lambda i: str(value[i])
+            )
         return ended, value if ended.all() else np.where(ended, value, np.float32(0))
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
@@ -156,6 +175,7 @@ class Guard(Game):
             return np.empty(wanted, self.planes_dtype)
         planes = self.__array("planes", self.__ask("planes", states), wanted, self.planes_dtype, states)
         if planes.dtype.kind == "f" and not (finite := np.isfinite(planes)).all():
+
             def came(i):
                 plane, row, column = np.argwhere(~finite[i])[0]
                 return f"{planes[i, plane, row, column]} in plane {plane}, row {row}, column {column}"
@@ -175,8 +195,13 @@ class Guard(Game):
         keys, symmetry = self.__pair("canonical_key", self.__ask("canonical_key", states), states)
         keys = self.__array("canonical_key (keys)", keys, (n,), np.dtype(np.uint64), states)
         symmetry = self.__array("canonical_key (symmetry)", symmetry, (n,), np.dtype(np.int64), states)
-        self.__need("canonical_key (symmetry)", (symmetry >= 0) & (symmetry < most), states,
-                   f"the number of a symmetry, 0 to {most - 1}", lambda i: str(symmetry[i]))
+        self.__need(
+            "canonical_key (symmetry)",
+            (symmetry >= 0) & (symmetry < most),
+            states,
+            f"the number of a symmetry, 0 to {most - 1}",
+            lambda i: str(symmetry[i]),
+        )
         return keys, symmetry
 
     def lead(self, states: np.ndarray) -> np.ndarray | None:
@@ -192,8 +217,13 @@ class Guard(Game):
         if (owned := self.__ask("ownership", asked, player)) is None:
             return None
         owned = self.__array("ownership", owned, (len(asked), *self.planes_shape[1:]), np.dtype(np.int8), asked)
-        self.__need("ownership", (np.abs(owned) <= 1).all(axis=(1, 2)), asked, "-1, 0 or 1 in each cell",
-                   lambda i: ", ".join(map(str, np.unique(owned[i]))))
+        self.__need(
+            "ownership",
+            (np.abs(owned) <= 1).all(axis=(1, 2)),
+            asked,
+            "-1, 0 or 1 in each cell",
+            lambda i: ", ".join(map(str, np.unique(owned[i]))),
+        )
         return owned[: len(states)]
 
     def board(self, state: np.ndarray) -> Board | None:

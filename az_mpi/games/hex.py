@@ -36,7 +36,7 @@ class Rules(BitboardGame):
         cells = np.arange(size * size, dtype=np.int32)
         half_turn = np.stack([cells, cells[::-1]])
         mirrored = cells.reshape(size, size).T.reshape(-1)
-        super().__init__(size, size, half_turn, planes_num=2 + swap, order=np.stack([cells, mirrored]))
+        super().__init__(size, size, half_turn, num_planes=2 + swap, order=np.stack([cells, mirrored]))
         self.name = self._named(size, swap)
         self.num_actions = self.max_plies = self.cells + swap
         self.state_size, self.swap = 2 * self.words + 1, swap

@@ -15,24 +15,24 @@ from az_mpi.games.random_games import random_actions
 from az_mpi.games.state_text import drawn, expect, in_state
 
 
-def check(rules: Game, games_num: int = 64, seed: int = 0) -> list[str]:
-    """Play `games_num` random games at once; raise AssertionError with the reason at the first broken invariant.
+def check(rules: Game, num_games: int = 64, seed: int = 0) -> list[str]:
+    """Play `num_games` random games at once; raise AssertionError with the reason at the first broken invariant.
 
     Returns warnings, each of several lines: what is likely a mistake but breaks no invariant.
     """
     try:
-        return _play(guarded(copy.copy(rules), exact=True), games_num, np.random.default_rng(seed))
+        return _play(guarded(copy.copy(rules), exact=True), num_games, np.random.default_rng(seed))
     except BrokenRules as error:
         raise AssertionError(error.what) from error
 
 
-def _play(game, games_num, rng):
-    states, choices, seen = game.initial(games_num), _Choices(game), Seen()
+def _play(game, num_games, rng):
+    states, choices, seen = game.initial(num_games), _Choices(game), Seen()
     expect(game.to_play(states) == 0, "to_play is not 0 for the player who begins", game, states)
     # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
-    k = rng.integers(len(game.symmetry_cells), size=games_num)
-    mirrored = game.initial(games_num)
-    keys, boards, moves, last = {}, {}, {}, np.full(games_num, -1)
+    k = rng.integers(len(game.symmetry_cells), size=num_games)
+    mirrored = game.initial(num_games)
+    keys, boards, moves, last = {}, {}, {}, np.full(num_games, -1)
     for _ in range(game.max_plies + 1):
         ended = _check_states(game, states)
         seen.add(states, game.to_play(states), ended, last)
@@ -51,7 +51,7 @@ def _play(game, games_num, rng):
         actions = random_actions(legal, rng.random(len(states)))
         states = _checked_play(game, states, actions, mover)
         mirrored = game.play(mirrored, np.argmax(game.symmetry_actions[k] == actions[:, None], axis=1))
-    raise AssertionError(_too_long(game, games_num, choices, states))
+    raise AssertionError(_too_long(game, num_games, choices, states))
 
 
 def _checked_play(game, states, actions, mover):
@@ -59,8 +59,13 @@ def _checked_play(game, states, actions, mover):
     before = states.copy()
     after = game.play(states, actions)
     expect(_same(states, before), "play changed the states that it was given", game, before)
-    expect(_same(game.play(states, actions), after), "play gives two answers for the same move", game, before,
-           lambda i: f"action {actions[i]}")  # fmt: skip
+    expect(
+        _same(game.play(states, actions), after),
+        "play gives two answers for the same move",
+        game,
+        before,
+        lambda i: f"action {actions[i]}",
+    )
     expect(mover == game.to_play(before), "to_play depends on more than the state", game, before)
     return after
 
@@ -92,26 +97,32 @@ class _Choices:
             if self._most.get(player, 0) < 2 <= self._most.get(1 - player, 0):
                 does = "has never more than one legal action" if player in self._most else "never moves"
                 method = "legal" if player in self._most else "to_play"
-                return [f"this game seems to have one player: player {player} {does}\n"
-                        f"  expected: two players who move against each other, as az_mpi trains games of two\n"
-                        f"  got: from {method}, in all random games, a choice for player {1 - player} alone\n"
-                        "  it can be trained, but matches, ratings and levels of play mean nothing in it"]
+                return [
+                    f"this game seems to have one player: player {player} {does}\n"
+                    f"  expected: two players who move against each other, as az_mpi trains games of two\n"
+                    f"  got: from {method}, in all random games, a choice for player {1 - player} alone\n"
+                    "  it can be trained, but matches, ratings and levels of play mean nothing in it"
+                ]
         return []
 
 
-def _too_long(game, games_num, choices, states):
+def _too_long(game, num_games, choices, states):
     """Return what is said of a game that is longer than max_plies, with the method that is likely wrong."""
-    ended = games_num - len(states)
+    ended = num_games - len(states)
     likely = "max_plies is too low, or terminal must end a game after so many moves, for example as a draw"
     if not ended:
         likely = f"terminal ended none of the games: terminal is wrong, or {likely}"
     if choices.all_legal and game.num_actions > 1:
-        likely = (f"legal allowed all {game.num_actions} actions in every state: if the rules forbid some, legal is "
-                  f"wrong\n  {likely}")  # fmt: skip
-    return (f"a game is longer than max_plies = {game.max_plies}\n"
-            f"  expected: terminal ends each game after at most {game.max_plies} moves\n"
-            f"  got: {ended} of {games_num} random games have ended then, the others go on\n"
-            f"  {likely}\n{in_state(game, states[0])}")
+        likely = (
+            f"legal allowed all {game.num_actions} actions in every state: if the rules forbid some, legal is "
+            f"wrong\n  {likely}"
+        )
+    return (
+        f"a game is longer than max_plies = {game.max_plies}\n"
+        f"  expected: terminal ends each game after at most {game.max_plies} moves\n"
+        f"  got: {ended} of {num_games} random games have ended then, the others go on\n"
+        f"  {likely}\n{in_state(game, states[0])}"
+    )
 
 
 def _check_keys(game, states, keys):
@@ -138,12 +149,22 @@ def _check_points(game, states, ended, outcome):
     """Points and owners of cells, where a game has them. outcome: for the player who began, [B]."""
     lead, (owned, other) = game.lead(states), (game.ownership(states, player) for player in (0, 1))
     if lead is not None:
-        expect((np.sign(lead) == np.sign(outcome)) | ~ended, "lead and terminal name different winners", game, states,
-               lambda i: f"lead is {lead[i]:+g} and terminal's value {outcome[i]:+g}, both for the player who began")
+        expect(
+            (np.sign(lead) == np.sign(outcome)) | ~ended,
+            "lead and terminal name different winners",
+            game,
+            states,
+            lambda i: f"lead is {lead[i]:+g} and terminal's value {outcome[i]:+g}, both for the player who began",
+        )
     if owned is not None:
         fits = owned.sum(axis=(1, 2)) == -other.sum(axis=(1, 2))
-        expect(fits, "ownership: a cell that one player owns is not lost to the other one in ownership", game, states,
-               lambda i: f"player 0 has {owned[i].sum()} cells more than player 1, who has {other[i].sum()} more")
+        expect(
+            fits,
+            "ownership: a cell that one player owns is not lost to the other one in ownership",
+            game,
+            states,
+            lambda i: f"player 0 has {owned[i].sum()} cells more than player 1, who has {other[i].sum()} more",
+        )
 
 
 def _check_board(board):
@@ -153,7 +174,8 @@ def _check_board(board):
     players = board.players
     assert players.ndim == 2 and players.dtype == np.int8, "the board's players are not int8 [H, W]"
     assert np.isin(players, (NO_CELL, -1, 0, 1, NOBODY)[: 5 if board.symbols else 4]).all(), (
-        "the board's players are not -1, 0 or 1")  # fmt: skip
+        "the board's players are not -1, 0 or 1"
+    )
     assert board.shape in ("square", "hex"), f"the board's shape is {board.shape!r}"
     height, width = players.shape
     for name, size in (("symbols", height), ("columns", width), ("rows", height)):
@@ -176,8 +198,13 @@ def _check_notation(game, state):
             found = game.text_to_action(state, word)
         except ValueError as error:
             found = f"ValueError: {error}"
-        expect(found == action, f"text_to_action takes {word} for another action", game, state[None],
-               f"expected {action}, got {found}")  # fmt: skip
+        expect(
+            found == action,
+            f"text_to_action takes {word} for another action",
+            game,
+            state[None],
+            f"expected {action}, got {found}",
+        )
 
 
 def _check_mirror(game, states, mirrored, k):
@@ -185,8 +212,16 @@ def _check_mirror(game, states, mirrored, k):
     cells, actions = game.symmetry_cells[k], game.symmetry_actions[k]
 
     def turns(fits, told, got=None):
-        expect(fits, told, game, states, lambda i: (f"{got(i)}\n  " if got else "") +
-               f"its image, by the moves that symmetry {k[i]} gives:\n{drawn(game, mirrored[i])}")  # fmt: skip
+        expect(
+            fits,
+            told,
+            game,
+            states,
+            lambda i: (
+                (f"{got(i)}\n  " if got else "")
+                + f"its image, by the moves that symmetry {k[i]} gives:\n{drawn(game, mirrored[i])}"
+            ),
+        )
 
     planes, image = game.planes(states), game.planes(mirrored)
     planes, image = (part.reshape(len(states), game.planes_shape[0], -1) for part in (planes, image))
@@ -195,8 +230,11 @@ def _check_mirror(game, states, mirrored, k):
     turns(fits, "a symmetry does not map boards to boards: symmetry_cells, symmetry_actions, planes or play is wrong")
     ended, value = game.terminal(states)
     ended_too, value_too = game.terminal(mirrored)
-    turns((ended == ended_too) & (value == value_too), "terminal: a symmetry changes the result",
-          lambda i: f"expected {ended[i], float(value[i])}, got {ended_too[i], float(value_too[i])}")  # fmt: skip
+    turns(
+        (ended == ended_too) & (value == value_too),
+        "terminal: a symmetry changes the result",
+        lambda i: f"expected {ended[i], float(value[i])}, got {ended_too[i], float(value_too[i])}",
+    )
     turned_legal = np.take_along_axis(game.legal(states), actions, axis=1)
     fits = (turned_legal == game.legal(mirrored)).all(axis=1)
     turns(fits | ended, "legal: a symmetry does not map legal actions")
@@ -212,8 +250,13 @@ def _check_canonical(game, states, mirrored, boards, moves):
     other board, nor one with other legal moves, has that key. boards, moves: {key: that image's planes, its legal
     moves} of all boards so far."""
     (keys, symmetry), (keys_too, symmetry_too) = game.canonical_key(states), game.canonical_key(mirrored)
-    expect(keys == keys_too, "canonical_key: images of a board have different canonical keys", game, states,
-           lambda i: f"its image:\n{drawn(game, mirrored[i])}")  # fmt: skip
+    expect(
+        keys == keys_too,
+        "canonical_key: images of a board have different canonical keys",
+        game,
+        states,
+        lambda i: f"its image:\n{drawn(game, mirrored[i])}",
+    )
     both, k = np.concatenate([states, mirrored]), np.concatenate([symmetry, symmetry_too])
     planes = game.planes(both).reshape(2 * len(states), game.planes_shape[0], -1)
     turned = np.take_along_axis(planes, game.symmetry_cells[k][:, None, :], axis=2)
@@ -224,5 +267,10 @@ def _check_canonical(game, states, mirrored, boards, moves):
             expect(False, "canonical_key: two boards have one canonical key", game, state[None])
         # Evaluations are kept by this key, of the legal moves alone.
         if not is_over and moves.setdefault(key, allowed.tobytes()) != allowed.tobytes():
-            expect(False, "canonical_key: two positions with one canonical key have different legal moves", game,
-                   state[None], "expected: planes that show what makes the difference")  # fmt: skip
+            expect(
+                False,
+                "canonical_key: two positions with one canonical key have different legal moves",
+                game,
+                state[None],
+                "expected: planes that show what makes the difference",
+            )

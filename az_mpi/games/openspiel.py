@@ -30,14 +30,23 @@ SAMPLES_MAX, SAMPLES_BYTES = 16_000, 2**22  # copies of a state that are made to
 
 # Games whose action cell * kinds + kind is of a cell of the planes: the one where a piece is put, or from which it
 # moves. A test looks at each. Not so: quoridor's moves, the drops of crazyhouse and shogi, hive.
-BY_CELLS = ("amazons antichess breakthrough checkers chess clobber go gomoku havannah hex lines_of_action mnk othello "
-            "pentago tic_tac_toe xiangqi y").split()  # fmt: skip
+BY_CELLS = (
+    "amazons antichess breakthrough checkers chess clobber go gomoku havannah hex lines_of_action mnk othello "
+    "pentago tic_tac_toe xiangqi y"
+).split()
 CHOICES = {"truncated": ("draw", "material"), "view": ("board", "mover")}  # of parameters of `make`
 
 
-def make(name: str, max_plies: int = 0, symmetries: str = "none", cache_mb: int = 256,
-         action_kinds: int | None = None, truncated: str = "draw", view: str = "board",
-         **parameters: Any) -> Game:
+def make(
+    name: str,
+    max_plies: int = 0,
+    symmetries: str = "none",
+    cache_mb: int = 256,
+    action_kinds: int | None = None,
+    truncated: str = "draw",
+    view: str = "board",
+    **parameters: Any,
+) -> Game:
     """Return the game called `name` in OpenSpiel with its `parameters`.
 
     max_plies: a game that is longer is truncated; 0: the longest game that the rules allow, at most `MAX_PLIES`.
@@ -56,8 +65,9 @@ def make(name: str, max_plies: int = 0, symmetries: str = "none", cache_mb: int 
     try:
         game = pyspiel.load_game(name, parameters)
     except Exception as error:  # SpielError has no class of its own in every version
-        raise Refusal(f"OpenSpiel refuses {name} with {parameters or 'no parameters'}: "
-                      f"{str(error).splitlines()[0]}") from error
+        raise Refusal(
+            f"OpenSpiel refuses {name} with {parameters or 'no parameters'}: {str(error).splitlines()[0]}"
+        ) from error
     if problem := misfit(game):
         raise Refusal(f"{name} cannot be played: {problem}")
     return OpenSpiel(game, max_plies, symmetries, cache_mb, action_kinds, truncated, view)
@@ -69,8 +79,10 @@ def _import(name):
 
         return pyspiel
     except ImportError as error:
-        raise Refusal(f"openspiel:{name} needs OpenSpiel, which cannot be imported: {error}\n"
-                      "  pip install open_spiel, on every host") from error
+        raise Refusal(
+            f"openspiel:{name} needs OpenSpiel, which cannot be imported: {error}\n"
+            "  pip install open_spiel, on every host"
+        ) from error
 
 
 def misfit(game: Any) -> str | None:
@@ -112,8 +124,16 @@ class OpenSpiel(Game):
     planes_dtype = np.dtype(np.float32)
     state_dtype = np.dtype(np.int16)
 
-    def __init__(self, game: Any, max_plies: int, symmetries: str, cache_mb: int, action_kinds: int | None,
-                 truncated: str, view: str):
+    def __init__(
+        self,
+        game: Any,
+        max_plies: int,
+        symmetries: str,
+        cache_mb: int,
+        action_kinds: int | None,
+        truncated: str,
+        view: str,
+    ):
         from open_spiel.python.observation import make_observation
 
         self.game, self._first = game, game.new_initial_state().current_player()
@@ -277,15 +297,18 @@ def _symmetries(kind, height, width, num_actions):
     if kind not in SYMMETRIES:
         raise ValueError(f'symmetries is "{kind}"; allowed: {", ".join(SYMMETRIES)}')
     if kind != "none" and num_actions < cells or kind == "dihedral" and height != width:
-        raise ValueError(f'symmetries is "{kind}"; the board has {height} x {width} cells and the game {num_actions} '
-                         "actions: each cell must be an action, and a dihedral board square")
+        raise ValueError(
+            f'symmetries is "{kind}"; the board has {height} x {width} cells and the game {num_actions} '
+            "actions: each cell must be an action, and a dihedral board square"
+        )
     tables = dihedral(height, width)
     if kind != "dihedral":
         half_turn = tables[0, ::-1]
         tables = np.stack([tables[0], half_turn])[: SYMMETRIES[kind]]
     further = np.tile(np.arange(cells, num_actions, dtype=np.int32), (len(tables), 1))
     return tables, np.concatenate([tables, further], axis=1) if kind != "none" else (
-        np.arange(num_actions, dtype=np.int32)[None])
+        np.arange(num_actions, dtype=np.int32)[None]
+    )
 
 
 def _chosen(name, key, value, names):

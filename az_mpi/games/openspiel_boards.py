@@ -17,7 +17,12 @@ from az_mpi.games.winning_cells import Cells, chain, lines
 CAPITALS = "".join(map(chr, range(ord("A"), ord("Z") + 1)))
 SMALL = CAPITALS.lower()
 LINES: dict[str, str | int] = {  # pieces in a row that win, or the parameter that says how many
-    "connect_four": "x_in_row", "gomoku": "connect", "mnk": "k", "pentago": 5, "tic_tac_toe": 3}  # fmt: skip
+    "connect_four": "x_in_row",
+    "gomoku": "connect",
+    "mnk": "k",
+    "pentago": 5,
+    "tic_tac_toe": 3,
+}
 CHAINS = ("hex",)
 # Promoted pieces that become pawns again when they are captured.
 PROMOTED = {"a": CHESS["q"], "c": CHESS["r"], "e": CHESS["b"], "h": CHESS["n"]}
@@ -63,11 +68,26 @@ def read(text: str, game: Any, is_over: bool) -> Board | None:
         return None
     symbols: tuple[Sequence[str], ...] = ()
     if form.kinds != {}:
-        symbols = tuple(tuple(" " if player < 0 else sign if form.kinds is None else form.kinds.get(sign, " ")
-                              for sign, player in zip(*pair)) for pair in zip(signs, players.tolist()))  # fmt: skip
+        symbols = tuple(
+            tuple(
+                " " if player < 0 else sign if form.kinds is None else form.kinds.get(sign, " ")
+                for sign, player in zip(*pair)
+            )
+            for pair in zip(signs, players.tolist())
+        )
     won = _won(name, game, players) if is_over else ()
-    return Board(players, symbols, "hex" if form.read is _hexagons else "square", tuple(columns), tuple(rows),
-                 form.edges, won, form.figures, form.light, beside)  # fmt: skip
+    return Board(
+        players,
+        symbols,
+        "hex" if form.read is _hexagons else "square",
+        tuple(columns),
+        tuple(rows),
+        form.edges,
+        won,
+        form.figures,
+        form.light,
+        beside,
+    )
 
 
 def _won(name: str, game: Any, players: np.ndarray) -> Cells:

@@ -15,26 +15,35 @@ BLACK_FIRST = {"antichess": _PIECES, "chess": [*_PIECES, 12, 13, 14, 15, 18, 19,
 
 PIECES = ("kings", "queens", "rooks", "bishops", "knights", "pawns")
 # The planes of chess after those of the pieces, as OpenSpiel has them.
-FURTHER = ("empty squares", "how often the position has been there: 0, 0.5 or 1 for the first, second and third time",
-           "1 everywhere if White is to move", "moves since the last capture or pawn move, divided by 101")
+FURTHER = (
+    "empty squares",
+    "how often the position has been there: 0, 0.5 or 1 for the first, second and third time",
+    "1 everywhere if White is to move",
+    "moves since the last capture or pawn move, divided by 101",
+)
 CASTLING = "queen's", "king's"
 
 
-def described(name: str, planes_num: int, own_first: bool) -> tuple[list[str], str]:
+def described(name: str, num_planes: int, own_first: bool) -> tuple[list[str], str]:
     """Return (what each plane of an observation shows, which row and column the first ones are), as far as it is known.
 
     name: of the game in OpenSpiel. own_first: of `turned`."""
-    texts = [f"number {k} of OpenSpiel's observation of {name}" for k in range(planes_num)]
+    texts = [f"number {k} of OpenSpiel's observation of {name}" for k in range(num_planes)]
     if name not in SIDEWAYS:
         return texts, "as OpenSpiel orders its observation"
     sides = ("player to move", "other player") if own_first else ("White", "Black")
     texts[:12] = [f"{piece} of {'the ' * own_first}{side}" for piece in PIECES for side in sides]
     if name == "chess":
         texts[12:16] = FURTHER
-        texts[16:20] = [f"1 everywhere if {'the ' * own_first}{side} may still castle to the {wing} side"
-                        for side in sides for wing in CASTLING]
-    return texts, ("row 0 is the file a, and column 0 the rank that is nearest to the player to move: the first one "
-                   "for White, the eighth for Black")
+        texts[16:20] = [
+            f"1 everywhere if {'the ' * own_first}{side} may still castle to the {wing} side"
+            for side in sides
+            for wing in CASTLING
+        ]
+    return texts, (
+        "row 0 is the file a, and column 0 the rank that is nearest to the player to move: the first one "
+        "for White, the eighth for Black"
+    )
 
 
 def lead(live: Any) -> int:

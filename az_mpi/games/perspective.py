@@ -120,8 +120,7 @@ class Ends:
 
     def both_win(self) -> bool:
         """Return whether either player has won and lost where that player is to move."""
-        return all((np.sign(self.values[self.movers == player]) == sign).any()
-                   for player in (0, 1) for sign in (-1, 1))  # fmt: skip
+        return all((np.sign(self.values[self.movers == player]) == sign).any() for player in (0, 1) for sign in (-1, 1))
 
 
 class _Changes:
@@ -281,10 +280,13 @@ EXPECTED = "  expected: the value for the player whom to_play names in that stat
 
 def _one_player(game, ends):
     i = int(np.argmax(ends.values[ends.rows] != 0))
-    return ("terminal gives the value for one and the same player, whoever is to move\n" + EXPECTED +
-            f"  got: the same value in all of {len(ends.rows)} ends when only who is to move is changed, so that the "
-            f"winner is another player\n  the end of a random game, and the same with the other player to move:\n"
-            f"{_pair(game, [ends.states[ends.rows[i]], ends.turned[i]])}")
+    return (
+        "terminal gives the value for one and the same player, whoever is to move\n"
+        + EXPECTED
+        + f"  got: the same value in all of {len(ends.rows)} ends when only who is to move is changed, so that the "
+        f"winner is another player\n  the end of a random game, and the same with the other player to move:\n"
+        f"{_pair(game, [ends.states[ends.rows[i]], ends.turned[i]])}"
+    )
 
 
 def _other_view(game, ends, pair):
@@ -294,13 +296,19 @@ def _other_view(game, ends, pair):
         why = "  got: values that do not turn over, as they should, with who is to move\n"
     else:
         why = "  got: two values where the player to move sees the same planes\n"
-    return ("terminal seems to give the value for one and the same player, whoever is to move\n" + EXPECTED + why +
-            f"  look whether these two ends name the right winner:\n{_pair(game, pair)}")
+    return (
+        "terminal seems to give the value for one and the same player, whoever is to move\n"
+        + EXPECTED
+        + why
+        + f"  look whether these two ends name the right winner:\n{_pair(game, pair)}"
+    )
 
 
 def _unseen_mover(game, pair):
-    return ("planes do not show who is to move\n"
-            "  expected: other planes where the other player is to move and the value is another one\n"
-            "  got: equal planes for these two states, so that the network gives both one value and one policy\n"
-            f"{_pair(game, pair)}\n"
-            "  show the mover's pieces first in planes, or add a plane that is 1 where player 1 is to move")
+    return (
+        "planes do not show who is to move\n"
+        "  expected: other planes where the other player is to move and the value is another one\n"
+        "  got: equal planes for these two states, so that the network gives both one value and one policy\n"
+        f"{_pair(game, pair)}\n"
+        "  show the mover's pieces first in planes, or add a plane that is 1 where player 1 is to move"
+    )

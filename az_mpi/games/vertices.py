@@ -34,8 +34,8 @@ class Vertices:
         word = self.game.action_to_text(state, action)
         if self._by_column:
             board = self.game.board(state)
-            pieces_num = (board.players[:, board.columns.index(word)] >= 0).sum()
-            return f"{self._names[word]}{pieces_num + 1}"
+            num_pieces = (board.players[:, board.columns.index(word)] >= 0).sum()
+            return f"{self._names[word]}{num_pieces + 1}"
         return SWAP_PIECES if word == SWAP else self._names.get(word, word)
 
     def line(self, state: np.ndarray, actions: list[int]) -> list[str]:

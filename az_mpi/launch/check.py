@@ -41,8 +41,9 @@ class Problem(NamedTuple):
     cure: str
 
 
-def check(hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path, shell: Shell, timeout_s: float,
-          gpus: bool = False) -> Answers:
+def check(
+    hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path, shell: Shell, timeout_s: float, gpus: bool = False
+) -> Answers:
     """Return {host's name: its answer} of the Hosts; None stands for this machine, which is asked as well. An answer is
     what `host_probe.look` returns, with the HostFacts as "facts".
 
@@ -55,16 +56,29 @@ def check(hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path, shell: Shel
     return answers
 
 
-def ask(hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path, shell: Shell, timeout_s: float, gpus: bool = False,
-        end: str | None = None) -> tuple[Answers, list[Problem]]:
+def ask(
+    hosts: Sequence[Host],
+    mpirun: Mpirun,
+    logdir: str | Path,
+    shell: Shell,
+    timeout_s: float,
+    gpus: bool = False,
+    end: str | None = None,
+) -> tuple[Answers, list[Problem]]:
     """Return (answers as `check` does, Problems). Raises Refusal if the run's folder cannot be used.
 
     end: id of a launch whose ranks are killed wherever they are found, see `host_probe.LAUNCH`.
     """
     checkout = str(Path(__file__).resolve().parents[2])
     with token(logdir) as seen:
-        asked = {"checkout": checkout, "cwd": os.getcwd(), "mpirun": mpirun.path, "token": seen, "gpus": gpus,
-                 "end": end}  # fmt: skip
+        asked = {
+            "checkout": checkout,
+            "cwd": os.getcwd(),
+            "mpirun": mpirun.path,
+            "token": seen,
+            "gpus": gpus,
+            "end": end,
+        }
         own = {host.name for host in hosts if is_here(host.name)}
         names = [None, *(host.name for host in hosts if host.name not in own)]
         answers, problems = look_at(names, asked, shell, timeout_s)
@@ -111,13 +125,19 @@ def token(logdir: str | Path) -> Iterator[tuple[str, str]]:
             path.unlink()
 
 
-def look_at(names: Sequence[str | None], asked: dict[str, Any], shell: Shell,
-            timeout_s: float) -> tuple[Answers, list[Problem]]:
+def look_at(
+    names: Sequence[str | None], asked: dict[str, Any], shell: Shell, timeout_s: float
+) -> tuple[Answers, list[Problem]]:
     """Ask hosts, AT_ONCE at a time and each for at most timeout_s; return ({name: answer}, Problems)."""
     answers, problems, running, waiting = {}, [], {}, list(names)
-    text = "\n".join([*(Path(module.__file__).read_text() for module in (host_facts, host_probe)),
-                      f"asked = json.loads({json.dumps(asked)!r})",
-                      'answer(HostFacts.look(asked["checkout"]).to_dict(), asked)', ""])
+    text = "\n".join(
+        [
+            *(Path(module.__file__).read_text() for module in (host_facts, host_probe)),
+            f"asked = json.loads({json.dumps(asked)!r})",
+            'answer(HostFacts.look(asked["checkout"]).to_dict(), asked)',
+            "",
+        ]
+    )
     say_at = time.monotonic() + SAY_EVERY_S
     try:
         while waiting or running:
@@ -170,12 +190,15 @@ class _Question:
         """Return (answer, None) or (None, Problem)."""
         if self.process.poll() is None:
             self.kill()
-            return None, Problem(self.name or "this machine", f"did not answer within {timeout_s:g} s", _try(self.name)
-                                 + "; a slow host or file system may need a longer --timeout")
+            return None, Problem(
+                self.name or "this machine",
+                f"did not answer within {timeout_s:g} s",
+                _try(self.name) + "; a slow host or file system may need a longer --timeout",
+            )
         for line in _text(self.output).splitlines():
             if line.startswith(host_probe.MARK):
                 try:
-                    answer = parse_json(line[len(host_probe.MARK):])
+                    answer = parse_json(line[len(host_probe.MARK) :])
                     return answer | {"facts": HostFacts(**answer["facts"])}, None
                 except (ValueError, TypeError, KeyError):
                     break
@@ -214,18 +237,26 @@ def explain(name: str | None, status: int, errors: str) -> Problem:
         if status == 255 and words in errors:
             return Problem(name, last, cure.format(name=name))
     if status in (126, 127):
-        return Problem(name or "this machine", f"cannot run {sys.executable}: {last}", "the checkout and its .venv "
-                       "have to be there under the same path: share the file system, or install there as here")
+        return Problem(
+            name or "this machine",
+            f"cannot run {sys.executable}: {last}",
+            "the checkout and its .venv "
+            "have to be there under the same path: share the file system, or install there as here",
+        )
     return Problem(name or "this machine", f"its check failed with status {status}: {last}", _try(name))
 
 
-def compare(here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any],
-            slots: int) -> Iterator[tuple[str, str]]:
+def compare(
+    here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any], slots: int
+) -> Iterator[tuple[str, str]]:
     """Yield (what is wrong, cure) of a host's answer against this machine's."""
     ours, theirs, checkout = here["facts"], there["facts"], asked["checkout"]
     same = "install the same on every host, or share one .venv"
-    pairs = {"python": (theirs.python, ours.python), "machine": (theirs.machine, ours.machine),
-             asked["mpirun"]: (there["mpirun"], here["mpirun"])}  # fmt: skip
+    pairs = {
+        "python": (theirs.python, ours.python),
+        "machine": (theirs.machine, ours.machine),
+        asked["mpirun"]: (there["mpirun"], here["mpirun"]),
+    }
     pairs |= {name: (theirs.packages[name], ours.packages[name]) for name in host_facts.SAME_PACKAGES}
     if None in pairs["horovod"]:
         del pairs["horovod"]  # the run says so if it needs it, and can do without
@@ -233,16 +264,22 @@ def compare(here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any],
         if found != wanted:
             yield f"{what} is {_said(found)}, here {_said(wanted)}", same
     if ours.az_mpi != theirs.az_mpi:
-        yield f"az_mpi is {_said(theirs.az_mpi)} in {checkout}, here {ours.az_mpi}", (
-            "the checkout must have the same path and content on every host")
+        yield (
+            f"az_mpi is {_said(theirs.az_mpi)} in {checkout}, here {ours.az_mpi}",
+            ("the checkout must have the same path and content on every host"),
+        )
     elif other := ours.sources.items() ^ theirs.sources.items():
         paths = sorted({path for path, _ in other})
         more = f" and {len(paths) - FILES_SHOWN} more" * (len(paths) > FILES_SHOWN)
-        yield f"other sources in {checkout}: {', '.join(map(escape, paths[:FILES_SHOWN]))}{more}", (
-            "share one checkout, or bring both to the same commit")
+        yield (
+            f"other sources in {checkout}: {', '.join(map(escape, paths[:FILES_SHOWN]))}{more}",
+            ("share one checkout, or bring both to the same commit"),
+        )
     if ours.uid != theirs.uid:
-        yield f"the numeric user id (uid) is {theirs.uid}, here {ours.uid}", (
-            "files of one could not be read by the other: give the user the same id on every host")
+        yield (
+            f"the numeric user id (uid) is {theirs.uid}, here {ours.uid}",
+            ("files of one could not be read by the other: give the user the same id on every host"),
+        )
     if not there["cwd"]:
         yield f"there is no folder {asked['cwd']}", "start from a folder that every host has, such as the checkout"
     if there["token"]:
@@ -262,8 +299,11 @@ def same_machine(hosts: Iterable[Host], answers: Answers) -> Iterator[Problem]:
         if host.name in answers:
             own = answers[host.name]["facts"].host
             if own in seen:
-                yield Problem(host.name, f"calls itself {escape(own)}, and so does {seen[own]}",
-                              "give one machine once, with all its slots; two machines need different hostnames")
+                yield Problem(
+                    host.name,
+                    f"calls itself {escape(own)}, and so does {seen[own]}",
+                    "give one machine once, with all its slots; two machines need different hostnames",
+                )
             seen.setdefault(own, host.name)
 
 
@@ -309,8 +349,7 @@ def networks(answers: Answers, names: Sequence[str | None]) -> str | None:
         shared = own if shared is None else shared & own
     good = []
     for network in sorted(shared or ()):
-        addresses = [address for name in names for address, of in answers[name]["facts"].networks
-                     if of == network]
+        addresses = [address for name in names for address, of in answers[name]["facts"].networks if of == network]
         if len(set(addresses)) == len(addresses) and ipaddress.ip_network(network).prefixlen < 32:
             good.append(network)
     return ",".join(good) or None

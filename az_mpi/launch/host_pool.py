@@ -18,8 +18,14 @@ class HostPool:
     uses the first `nodes` hosts that answer, and at most `np` ranks.
     """
 
-    def __init__(self, read: Callable[[], list[Host]], nodes: int | None = None, gpus: int | None = None,
-                 np: int | None = None, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        read: Callable[[], list[Host]],
+        nodes: int | None = None,
+        gpus: int | None = None,
+        np: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self.read, self.nodes, self.gpus, self.np, self.clock = read, nodes, gpus, np, clock
         self.given = self._slotted(read())
         self.seen: list[Host] | None = None  # by the newest `reread`

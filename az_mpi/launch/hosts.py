@@ -18,8 +18,10 @@ LABEL = f"[A-Za-z0-9_]([A-Za-z0-9_-]{{0,{LABEL_MAX - 2}}}[A-Za-z0-9_])?"
 SLOTS_MAX, HOSTS_MAX = 1024, 4096
 HOSTFILE_BYTES_MAX = 2**20
 PROBLEMS_SHOWN = 10
-FORM = ('hosts are written HOST:SLOTS, such as --hosts "10.0.0.1:2,node2:2", with names or IPv4 addresses (Open MPI '
-        "takes no IPv6 ones here)")
+FORM = (
+    'hosts are written HOST:SLOTS, such as --hosts "10.0.0.1:2,node2:2", with names or IPv4 addresses (Open MPI '
+    "takes no IPv6 ones here)"
+)
 FILE_FORM = "a line of a hostfile is a host and its slots, in one of the forms `node1 slots=2` and `node1:2`"
 
 
@@ -79,13 +81,21 @@ def refuse_outside_job(added: Sequence[Host], environment: Mapping[str, str]) ->
 def add_options(parser: Any) -> None:
     """Give a parser, or a group of one, the options --hosts, --hostfile, --np and --no_check, for `listed` and
     `words`."""
-    parser.add_argument("--hosts", metavar="LIST", help='hosts and how many ranks each takes, "10.0.0.1:2,node2:2" '
-                        "(default: the nodes of the Slurm job, else this machine)")
-    parser.add_argument("--hostfile", metavar="FILE", help="a file with a line for each host: node1 slots=2, or "
-                        "node1:2")
+    parser.add_argument(
+        "--hosts",
+        metavar="LIST",
+        help='hosts and how many ranks each takes, "10.0.0.1:2,node2:2" '
+        "(default: the nodes of the Slurm job, else this machine)",
+    )
+    parser.add_argument(
+        "--hostfile", metavar="FILE", help="a file with a line for each host: node1 slots=2, or node1:2"
+    )
     parser.add_argument("--np", type=whole(SLOTS_MAX * HOSTS_MAX), metavar="N", help="ranks (default: all slots)")
-    parser.add_argument("--no_check", action="store_true", help="do not check the hosts, as in a Slurm job whose nodes "
-                        "allow no ssh (mpirun needs none there)")
+    parser.add_argument(
+        "--no_check",
+        action="store_true",
+        help="do not check the hosts, as in a Slurm job whose nodes allow no ssh (mpirun needs none there)",
+    )
 
 
 def listed(options: Namespace) -> list[Host]:
@@ -103,8 +113,9 @@ def words(options: Namespace) -> list[str]:
     return valued + ["--no_check"] * options.no_check
 
 
-def choose(hosts: Sequence[Host], nodes: int | None = None, gpus: int | None = None,
-           np: int | None = None) -> tuple[list[Host], int]:
+def choose(
+    hosts: Sequence[Host], nodes: int | None = None, gpus: int | None = None, np: int | None = None
+) -> tuple[list[Host], int]:
     """Return (the Hosts of the job with their slots, the number of ranks). Raises Refusal.
 
     hosts: [] for this machine alone. nodes: use the first so many of them. gpus: slots of each. np: ranks, by default
@@ -118,13 +129,17 @@ def choose(hosts: Sequence[Host], nodes: int | None = None, gpus: int | None = N
         raise Refusal(f"--nodes {nodes}: only {counted(len(hosts), 'host')} given: {_shown(hosts)}")
     hosts = hosts[: nodes or len(hosts)]
     if other := [host for host in hosts if gpus and host.slots not in (None, gpus)]:
-        raise Refusal(f"--gpus {gpus} asks for {counted(gpus, 'rank')} on each host, the list says {_shown(other)}\n"
-                      "  leave out --gpus, or the slots of the hosts")
+        raise Refusal(
+            f"--gpus {gpus} asks for {counted(gpus, 'rank')} on each host, the list says {_shown(other)}\n"
+            "  leave out --gpus, or the slots of the hosts"
+        )
     hosts = [host._replace(slots=host.slots or gpus or 1) for host in hosts]
     total = sum(host.slots for host in hosts)
     if (np or 1) > total:
-        raise Refusal(f"--np {np}: the hosts have {counted(total, 'slot')}: {_shown(hosts)}\n"
-                      f"  ask for at most {total}, or give the hosts more slots, such as {hosts[0].name}:{np}")
+        raise Refusal(
+            f"--np {np}: the hosts have {counted(total, 'slot')}: {_shown(hosts)}\n"
+            f"  ask for at most {total}, or give the hosts more slots, such as {hosts[0].name}:{np}"
+        )
     return hosts, np or total
 
 
@@ -185,8 +200,9 @@ def _slots(text):
 def _name(name):
     """Return a host's name or IPv4 address as it is, or raise _Bad."""
     if len(name) > NAME_MAX or not re.fullmatch(rf"{LABEL}(\.{LABEL})*", name):
-        raise _Bad("is no host's name: letters, digits, '-' and '_', in parts between dots; a user is named in "
-                   "~/.ssh/config")
+        raise _Bad(
+            "is no host's name: letters, digits, '-' and '_', in parts between dots; a user is named in ~/.ssh/config"
+        )
     if re.fullmatch("[0-9]+|0[xX][0-9A-Fa-f]*", name.rpartition(".")[2]):  # resolvers take it for an address
         try:
             address = ipaddress.IPv4Address(name)

@@ -11,7 +11,7 @@ from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch.hosts import parse
 from az_mpi.launch.request_files import RequestFiles
-from az_mpi.report import status_command
+from az_mpi.telemetry import status_command
 
 PROG = "python -m az_mpi hosts"
 ABOUT = "Show the hosts of a run that launch supervises; add and remove hosts while it runs."
@@ -33,8 +33,13 @@ exit codes:
 def main(arguments: list[str]) -> int:
     """Show or change the hosts of the run that `arguments` name and return the exit status. Raises Refusal."""
     parser = Parser(PROG, ABOUT, EPILOG, run=True)
-    parser.add_argument("--add", metavar="HOST:SLOTS", action="append", default=[], help="take these hosts in too, "
-                        '"node4:2,node5:2"; one that is there gets these slots')
+    parser.add_argument(
+        "--add",
+        metavar="HOST:SLOTS",
+        action="append",
+        default=[],
+        help='take these hosts in too, "node4:2,node5:2"; one that is there gets these slots',
+    )
     parser.add_argument("--remove", metavar="HOST", action="append", default=[], help="go on without these hosts")
     parser.add_argument("--restart", action="store_true", help="start the job again, on all hosts that answer")
     parser.add_argument("--no_wait", action="store_true", help="send the request and do not wait for the answer")
@@ -50,9 +55,11 @@ def main(arguments: list[str]) -> int:
         return 0
     if state is None:
         status_command.read(given.run, PROG)  # refuses what is no run
-        raise Refusal(f"{PROG}: error: no launch supervises {escape(str(given.run))}\n"
-                      "  under mpirun or Slurm: stop the run (USR2 to mpirun; scancel -b -s TERM) and give the same\n"
-                      "  command on other hosts; under python -m az_mpi launch hosts can be changed while it runs")
+        raise Refusal(
+            f"{PROG}: error: no launch supervises {escape(str(given.run))}\n"
+            "  under mpirun or Slurm: stop the run (USR2 to mpirun; scancel -b -s TERM) and give the same\n"
+            "  command on other hosts; under python -m az_mpi launch hosts can be changed while it runs"
+        )
     return ask(requests, state, {"add": add, "remove": remove, "restart": given.restart}, given.no_wait)
 
 
@@ -63,9 +70,12 @@ def lines(values: dict[str, Any], state: dict[str, Any] | None) -> list[str]:
         rows = [f"  {name}: {counted(num, 'rank')}" for name, num in ranks.items()]
         return [f"job: {values['job']}; no launch supervises it", *rows]
     # While the job is started again, status.json is that of the job before.
-    job = f"{values['job']}, {len(values['ranks'])} of {state['ranks']} ranks" if state.get("up", True) else (
-        f"being started again, on {counted(state['ranks'], 'rank')}")
-    restarts = counted(state['restarts_num'], 'restart')
+    job = (
+        f"{values['job']}, {len(values['ranks'])} of {state['ranks']} ranks"
+        if state.get("up", True)
+        else (f"being started again, on {counted(state['ranks'], 'rank')}")
+    )
+    restarts = counted(state["num_restarts"], "restart")
     head = f"job: {job}; launch: process {state['pid']} on {escape(state['host'])}, {restarts}"
     return [head, *(f"  {escape(row['host'])}: {row['state']}" for row in state["hosts"])]
 
@@ -76,8 +86,10 @@ def ask(requests: RequestFiles, state: dict[str, Any], change: dict[str, Any], n
     try:
         requests.ask(request)
     except FileExistsError:
-        raise Refusal(f"{PROG}: error: {requests.request}: another request is waiting\n"
-                      "  try again in a moment; if its launch is dead, remove that file") from None
+        raise Refusal(
+            f"{PROG}: error: {requests.request}: another request is waiting\n"
+            "  try again in a moment; if its launch is dead, remove that file"
+        ) from None
     except OSError as error:
         raise Refusal(f"{PROG}: error: {requests.request}: {error.strerror}") from error
     if no_wait:
@@ -91,6 +103,8 @@ def ask(requests: RequestFiles, state: dict[str, Any], change: dict[str, Any], n
             return answer["status"]
         time.sleep(POLL_S)
     took = "has taken the request and not answered" if not requests.withdraw(request["id"]) else "does not answer"
-    raise Refusal(f"{PROG}: error: within {WAIT_S} s the launch of this run, process {state['pid']} on "
-                  f"{escape(state['host'])}, {took}\n  it may be gone, or be starting the job again; then try "
-                  "again in a minute")
+    raise Refusal(
+        f"{PROG}: error: within {WAIT_S} s the launch of this run, process {state['pid']} on "
+        f"{escape(state['host'])}, {took}\n  it may be gone, or be starting the job again; then try "
+        "again in a minute"
+    )

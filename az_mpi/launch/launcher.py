@@ -56,20 +56,39 @@ def _parser():
     where.add_argument("--nodes", metavar="N", type=whole(NODES_MAX), help="use the first N of the hosts")
     where.add_argument("--gpus", metavar="N", type=whole(hosts.SLOTS_MAX), help="ranks on each host, one for each GPU")
     how = parser.add_argument_group("how")
-    how.add_argument("--interface", metavar="NAME|CIDR", type=_interface, help="the network to use, eth0 or "
-                     "10.0.0.0/24; default: those that all hosts share")
-    how.add_argument("--timeout", metavar="S", type=whole(TIMEOUT_MAX_S), help="seconds for a host to answer (default "
-                     f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {node0.COME_S})")
-    how.add_argument("--survive", action="store_true", help="go on with the other ranks when one dies (mpirun "
-                     "--with-ft ulfm; MPI then talks over TCP and shared memory only)")
-    how.add_argument("--max_restarts", metavar="N", type=whole(10**6, 0), default=RESTARTS_MAX, help="give up after "
-                     f"so many restarts in a row without progress (default {RESTARTS_MAX}; 0: never restart)")
+    how.add_argument(
+        "--interface",
+        metavar="NAME|CIDR",
+        type=_interface,
+        help="the network to use, eth0 or 10.0.0.0/24; default: those that all hosts share",
+    )
+    how.add_argument(
+        "--timeout",
+        metavar="S",
+        type=whole(TIMEOUT_MAX_S),
+        help="seconds for a host to answer (default "
+        f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {node0.COME_S})",
+    )
+    how.add_argument(
+        "--survive",
+        action="store_true",
+        help="go on with the other ranks when one dies (mpirun "
+        "--with-ft ulfm; MPI then talks over TCP and shared memory only)",
+    )
+    how.add_argument(
+        "--max_restarts",
+        metavar="N",
+        type=whole(10**6, 0),
+        default=RESTARTS_MAX,
+        help=f"give up after so many restarts in a row without progress (default {RESTARTS_MAX}; 0: never restart)",
+    )
     how.add_argument("--dry_run", action="store_true", help="only print the mpirun line; no host is contacted")
     meet = parser.add_argument_group("without ssh")
     meet.add_argument("--rendezvous", metavar="DIR", help="a folder that all nodes share; only you may have access")
     meet.add_argument("--num_nodes", metavar="N", type=whole(NODES_MAX), help="how many nodes there are")
-    meet.add_argument("--node_index", metavar="K", type=whole(NODES_MAX, 0), help="which of them this is; "
-                      "0 runs mpirun")
+    meet.add_argument(
+        "--node_index", metavar="K", type=whole(NODES_MAX, 0), help="which of them this is; 0 runs mpirun"
+    )
     return parser
 
 
@@ -81,8 +100,9 @@ def _interface(text):
         except ValueError:
             raise argparse.ArgumentTypeError(f"'{escape(text)}' is no network, such as 10.0.0.0/24") from None
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", text):  # stricter than Linux: no shell misreads it
-        raise argparse.ArgumentTypeError(f"'{escape(text)}' is no interface's name, such as eth0 or ib0, and no "
-                                         "network, such as 10.0.0.0/24")
+        raise argparse.ArgumentTypeError(
+            f"'{escape(text)}' is no interface's name, such as eth0 or ib0, and no network, such as 10.0.0.0/24"
+        )
     return text
 
 
@@ -107,8 +127,10 @@ def parse(arguments: list[str]) -> tuple[Namespace, list[str]]:
     if missing := [name for name, value in meeting.items() if value is None]:
         parser.error(f"--rendezvous needs {' and '.join(missing)}")
     if options.node_index >= options.num_nodes:
-        parser.error(f"--node_index {options.node_index}: with --num_nodes {options.num_nodes} it goes from 0 to "
-                     f"{options.num_nodes - 1}")
+        parser.error(
+            f"--node_index {options.node_index}: with --num_nodes {options.num_nodes} it goes from 0 to "
+            f"{options.num_nodes - 1}"
+        )
     for name in ("hosts", "hostfile", "nodes", "dry_run"):
         if getattr(options, name):
             parser.error(f"--{name} does not go with --rendezvous: the nodes are those that come to it")
@@ -159,8 +181,9 @@ def main(arguments: list[str]) -> int:
     return 0 if options.dry_run else mpi_job.run(command)
 
 
-def supervise(options: Namespace, program: list[str], given: Arguments, found: mpirun.Mpirun,
-              chosen: list[hosts.Host]) -> int:
+def supervise(
+    options: Namespace, program: list[str], given: Arguments, found: mpirun.Mpirun, chosen: list[hosts.Host]
+) -> int:
     """Run a training and supervise it; return the exit status."""
     mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
     max_hours = config_of(given).max_hours

@@ -102,8 +102,11 @@ def follow(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = la
     with handling(signals.handlers):
         process = _start(command, stdout=None if sys.stdout.isatty() else subprocess.PIPE, stderr=subprocess.PIPE)
         copies = [(process.stdout, sys.stdout, threading.Event()), (process.stderr, sys.stderr, lost)]
-        copiers = [threading.Thread(target=copy, args=(pipe.fileno(), stream, event), daemon=True)
-                   for pipe, stream, event in copies if pipe]  # fmt: skip
+        copiers = [
+            threading.Thread(target=copy, args=(pipe.fileno(), stream, event), daemon=True)
+            for pipe, stream, event in copies
+            if pipe
+        ]
         for copier in copiers:
             copier.start()
         try:
@@ -127,8 +130,13 @@ def _start(command, **streams):
     """Start a job. It is told to stop when this process ends, even if that is killed."""
     # In a session of its own: a terminal's Ctrl-C is for this process. mpirun would kill the ranks at once.
     prctl = ctypes.CDLL(None).prctl
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True,
-                            preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM), **streams)
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
+        **streams,
+    )
 
 
 def copy(descriptor: int, stream: TextIO, lost: threading.Event) -> None:
@@ -137,7 +145,7 @@ def copy(descriptor: int, stream: TextIO, lost: threading.Event) -> None:
     last, longest = b"", max(map(len, LOSSES))
     while data := os.read(descriptor, 1 << 16):
         data = data.replace(b"\0", b"")
-        last = (last + data)[-len(data) - longest:]
+        last = (last + data)[-len(data) - longest :]
         if any(loss in last for loss in LOSSES):
             lost.set()
         stream.buffer.write(data)
@@ -163,6 +171,7 @@ def tell(line: str, descriptor: int = 2) -> None:
 def interruptible(status: int | None = None) -> AbstractContextManager[None]:
     """Return a block that INT, TERM and HUP leave by SystemExit, so that it is cleaned up. status: the exit status; by
     default 128 + the signal."""
+
     def leave(number, _):
         raise SystemExit(status or 128 + number)
 

@@ -39,8 +39,10 @@ def find() -> Mpirun:
     beside = Path(sys.executable).parent / "mpirun"
     path = str(beside) if beside.is_file() else shutil.which("mpirun")
     if path is None:
-        raise Refusal(f"there is no mpirun beside {sys.executable} or on PATH\n"
-                      "  make the environment with `make setup` and use its python: .venv/bin/python -m az_mpi launch")
+        raise Refusal(
+            f"there is no mpirun beside {sys.executable} or on PATH\n"
+            "  make the environment with `make setup` and use its python: .venv/bin/python -m az_mpi launch"
+        )
     path = os.path.abspath(path)
     try:
         said = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
@@ -48,8 +50,10 @@ def find() -> Mpirun:
         raise Refusal(f"{path} --version: {error}\n  this MPI is incomplete: `make setup` installs it again") from error
     version = (said.stdout.splitlines() or said.stderr.splitlines() or [""])[0].strip()
     if not re.search(r"Open MPI\W+[45]\.", version):
-        raise Refusal(f"{path} is not of Open MPI 4 or 5 ({version or 'no version is printed'})\n"
-                      "  start the job by hand: for MPICH mpiexec -hosts node1:2,node2:2 -n 4 python run_dist.py ...")
+        raise Refusal(
+            f"{path} is not of Open MPI 4 or 5 ({version or 'no version is printed'})\n"
+            "  start the job by hand: for MPICH mpiexec -hosts node1:2,node2:2 -n 4 python run_dist.py ..."
+        )
     with open(path, "rb") as file:
         is_script = file.read(2) == b"#!"
     return Mpirun(path, version, None if is_script else str(Path(path).resolve().parent.parent))
@@ -59,9 +63,19 @@ def find() -> Mpirun:
 KEEPALIVE = {"oob_tcp_keepalive_time": "3", "oob_tcp_keepalive_intvl": "2", "oob_tcp_keepalive_probes": "3"}
 
 
-def line(mpirun: Mpirun, hosts: Sequence[Host], np: int, program: list[str], threads: int | None = None,
-         interface: str | None = None, networks: tuple[str | None, str | None] = (None, None), agent: str | None = None,
-         survive: bool = False, launch: str | None = None, restarts: int = 0) -> list[str]:
+def line(
+    mpirun: Mpirun,
+    hosts: Sequence[Host],
+    np: int,
+    program: list[str],
+    threads: int | None = None,
+    interface: str | None = None,
+    networks: tuple[str | None, str | None] = (None, None),
+    agent: str | None = None,
+    survive: bool = False,
+    launch: str | None = None,
+    restarts: int = 0,
+) -> list[str]:
     """Return the command line, a list of words, that starts `program` (a list too) as np ranks on the Hosts.
 
     threads: of a rank, for libraries that read it from the environment; None leaves it as it is.
@@ -80,8 +94,10 @@ def line(mpirun: Mpirun, hosts: Sequence[Host], np: int, program: list[str], thr
         command += ["--prefix", mpirun.prefix]
     if survive:
         if words is WORDS[4]:
-            raise Refusal(f"--survive needs Open MPI 5, and {mpirun.path} is {mpirun.version}\n"
-                          "  leave it out: then the job ends with a rank, and goes on when it is started again")
+            raise Refusal(
+                f"--survive needs Open MPI 5, and {mpirun.path} is {mpirun.version}\n"
+                "  leave it out: then the job ends with a rank, and goes on when it is started again"
+            )
         command += ["--with-ft", "ulfm"]
     if agent:
         # Also within a scheduler's job. Each daemon is started from here and stays a child of the agent's shell.

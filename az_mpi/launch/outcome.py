@@ -21,8 +21,9 @@ class Outcome(NamedTuple):
     lost: bool
 
 
-def outcome(code: int, record: dict | None = None, before: dict | None = None, asked: bool = False,
-            lost: bool = False) -> Outcome:
+def outcome(
+    code: int, record: dict | None = None, before: dict | None = None, asked: bool = False, lost: bool = False
+) -> Outcome:
     """Return how a job ended, from the exit status of mpirun and from what the job wrote into status.json.
 
     mpirun ends with 0 or 255 also where it lost a host. So a training counts as finished only if its status.json says
@@ -43,8 +44,7 @@ def outcome(code: int, record: dict | None = None, before: dict | None = None, a
 
 
 def read(folder: str | Path, launch: str | None = None) -> dict:
-    """Return the content of RUN/status.json, {} if there is none. launch: {} also if a job of another launch wrote it.
-    """
+    """Return the content of RUN/status.json, {} if there is none. launch: {} if another launch's job wrote it."""
     try:
         record = files.read_json(Path(folder) / "status.json")
         return record if launch is None or record["launch"] == launch else {}

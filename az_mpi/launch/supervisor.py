@@ -43,15 +43,24 @@ class Supervisor:
     Hosts of `host_pool` that were checked. hours: of all jobs together, 0 for no limit. transport: a Ssh or a Meeting.
     """
 
-    def __init__(self, options: Namespace, program: list[str], folder: str | Path, found: mpirun.Mpirun,
-                 host_pool: HostPool, chosen: Sequence[Host], hours: float, transport: Ssh | Meeting):
+    def __init__(
+        self,
+        options: Namespace,
+        program: list[str],
+        folder: str | Path,
+        found: mpirun.Mpirun,
+        host_pool: HostPool,
+        chosen: Sequence[Host],
+        hours: float,
+        transport: Ssh | Meeting,
+    ):
         self.options, self.program, self.folder, self.mpirun = options, program, Path(folder), found
         self.host_pool, self.transport, self.requests = host_pool, transport, RequestFiles(folder)
         self.id = secrets.token_hex(8)
         self.end = time.monotonic() + SHARE * 3600 * hours if hours else float("inf")
         self.there = {host.name for host in chosen}  # the names of hosts that answered when last asked
         self.chosen, self.np = host_pool.choose(self.there)
-        self.began, self.node_lost, self.jobs_num, self.narrow_num = False, False, 0, 0
+        self.began, self.node_lost, self.num_jobs, self.num_narrow = False, False, 0, 0
         self.request: dict[str, Any] | None = None  # of the user, not answered yet
         self.answer: dict[str, Any] | None = None
         self.published: dict[str, Any] | None = None
@@ -79,8 +88,9 @@ class Supervisor:
                 while True:
                     most = self.options.max_restarts if self.began else min(self.options.max_restarts, STARTS_MAX)
                     if in_a_row > most:
-                        mpi_job.say(f"given up after {most} restarts in a row (--max_restarts); "
-                                    "the same command goes on")
+                        mpi_job.say(
+                            f"given up after {most} restarts in a row (--max_restarts); the same command goes on"
+                        )
                         return INTERNAL if failed else RESUMABLE
                     if seconds := pause(in_a_row):
                         mpi_job.say(f"restart {in_a_row} of {most} in a row: waiting {seconds} s")
@@ -102,14 +112,23 @@ class Supervisor:
     def follow(self, answers: check.Answers | None) -> Outcome:
         """Run one job on the chosen hosts and return its Outcome."""
         settings = check.settings(answers, self.chosen) if answers else {}
-        command = mpirun.line(self.mpirun, self.chosen, self.np, self.program, interface=self.options.interface,
-                              agent=self.transport.agent, survive=self.options.survive, launch=self.id,
-                              restarts=self.jobs_num, **settings)
+        command = mpirun.line(
+            self.mpirun,
+            self.chosen,
+            self.np,
+            self.program,
+            interface=self.options.interface,
+            agent=self.transport.agent,
+            survive=self.options.survive,
+            launch=self.id,
+            restarts=self.num_jobs,
+            **settings,
+        )
         mpi_job.tell(shlex.join(command), 1)
         self.changing, self.expired, self.node_lost, self.stops = False, False, False, []
         self.started = self.tick_at = time.monotonic()
         self.before, self.look_at, self.look = self.state(), self.started + LOOK_S, None
-        self.jobs_num += 1
+        self.num_jobs += 1
         if self.request:  # the job before this one was lost before it was granted
             self.consider(self.request)
         self.ended = mpi_job.follow(command, self.tick)
@@ -228,8 +247,11 @@ class Supervisor:
             self.look_at = now + LOOK_S
             self.host_pool.reread()
             names = self.transport.present(host.name for host in self.host_pool.wanted())
-            absent = [host for host in self.host_pool.wanted()
-                      if host.name in names - self.there and self.host_pool.may_return(host.name)]  # fmt: skip
+            absent = [
+                host
+                for host in self.host_pool.wanted()
+                if host.name in names - self.there and self.host_pool.may_return(host.name)
+            ]
             if absent and not self.options.no_check:
                 self.look = Look(self.ask_hosts, absent)
             else:
@@ -251,12 +273,12 @@ class Supervisor:
         not too often)."""
         hosts, np = self.host_pool.choose(self.there)
         ranks = self.state().get("ranks") if self.options.survive and self.up else None
-        lost_num = self.np - len(ranks) if ranks else 0
+        num_lost = self.np - len(ranks) if ranks else 0
         if hosts and (hosts, np) != (self.chosen, self.np):
             self.change(f"restarting on {shown(hosts)}")
-        elif lost_num > 0 and time.monotonic() - self.started >= min(LOOK_S * 2**self.narrow_num, RETURN_MAX_S):
-            self.narrow_num += 1
-            self.change(f"{lost_num} of {self.np} ranks are lost: restarting with all")
+        elif num_lost > 0 and time.monotonic() - self.started >= min(LOOK_S * 2**self.num_narrow, RETURN_MAX_S):
+            self.num_narrow += 1
+            self.change(f"{num_lost} of {self.np} ranks are lost: restarting with all")
 
     def change(self, text: str) -> None:
         self.changing = True
@@ -298,10 +320,21 @@ class Supervisor:
         """Write what this launch does to RUN/launch.json, if that has changed."""
         names = {host.name for host in self.chosen}
         rows = [{"host": str(host), "state": "in the job" if self.up else "in the next job"} for host in self.chosen]
-        rows += [{"host": str(host), "state": "spare" if host.name in self.there else "does not answer"}
-                 for host in self.host_pool.wanted() if host.name not in names]  # fmt: skip
-        content = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "hosts": rows, "ranks": self.np,
-                   "up": self.up, "restarts_num": self.jobs_num - 1, "answer": self.answer}  # fmt: skip
+        rows += [
+            {"host": str(host), "state": "spare" if host.name in self.there else "does not answer"}
+            for host in self.host_pool.wanted()
+            if host.name not in names
+        ]
+        content = {
+            "id": self.id,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "hosts": rows,
+            "ranks": self.np,
+            "up": self.up,
+            "num_restarts": self.num_jobs - 1,
+            "answer": self.answer,
+        }
         if content != self.published:
             try:
                 self.requests.publish(content)

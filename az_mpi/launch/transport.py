@@ -29,8 +29,9 @@ class Ssh:
 class Look(threading.Thread):
     """Asks hosts in the background. found: what `check.ask` returns, once this thread has ended."""
 
-    def __init__(self, ask_hosts: Callable[[Sequence[Host]], tuple[check.Answers, list[check.Problem]]],
-                 hosts: Sequence[Host]):
+    def __init__(
+        self, ask_hosts: Callable[[Sequence[Host]], tuple[check.Answers, list[check.Problem]]], hosts: Sequence[Host]
+    ):
         super().__init__(name="look", daemon=True)
         self.ask_hosts, self.hosts, self.found = ask_hosts, hosts, ({}, [])
         self.start()

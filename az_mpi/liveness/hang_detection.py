@@ -22,8 +22,19 @@ from az_mpi.liveness import watchdog
 ASK = 0.4  # share of hang_s for which a rank is held up before all ranks try the folder
 BUSY = 0.1  # share of a core, used by all threads together, from which on some thread works
 # Errors of a file system that does not respond. All others, such as that it is full, count as answers.
-GONE = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN,
-        errno.ENETUNREACH, errno.EREMOTEIO, errno.ENXIO, errno.ENODEV}  # fmt: skip
+GONE = {
+    errno.EIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.ENOTCONN,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EREMOTEIO,
+    errno.ENXIO,
+    errno.ENODEV,
+}
 
 
 class HangDetector:
@@ -33,8 +44,15 @@ class HangDetector:
     # server is away, the next one may sleep in the same read, and all ranks would leave one after the other.
     spared_until = -math.inf
 
-    def __init__(self, folder: str | Path, rank: int, hang_s: float, writing_s: Callable[[], float],
-                 clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep):
+    def __init__(
+        self,
+        folder: str | Path,
+        rank: int,
+        hang_s: float,
+        writing_s: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ):
         """hang_s: `fault.hang_s`. writing_s(): for how many seconds this rank's writer has been at one step."""
         self.rank, self.hang_s, self._writing_s = rank, hang_s or math.inf, writing_s
         self._clock, self._sleep = clock, sleep
@@ -57,9 +75,11 @@ class HangDetector:
     @staticmethod
     def sum_up(facts: dict) -> dict:
         """Return what root tells all ranks. facts: {rank: its facts} of the ranks that root hears."""
-        return {"held_up_s": max((one["held_up_s"] for one in facts.values()), default=0.0),
-                "sleeper": max(facts, key=lambda rank: facts[rank]["slept_s"], default=None),
-                "answered": next((rank for rank in sorted(facts) if facts[rank]["answered"]), None)}  # fmt: skip
+        return {
+            "held_up_s": max((one["held_up_s"] for one in facts.values()), default=0.0),
+            "sleeper": max(facts, key=lambda rank: facts[rank]["slept_s"], default=None),
+            "answered": next((rank for rank in sorted(facts) if facts[rank]["answered"]), None),
+        }
 
     def hear(self, told: dict) -> str | None:
         """Return why this rank is to be ended, in words, or None. told: the newest `sum_up`."""
@@ -170,7 +190,7 @@ class FolderProbe:
         self._closed = True
         self._wanted.set()
 
-    def attempt(self) -> None:
+    def try_once(self) -> None:
         """Try once."""
         begun = self._clock()
         try:
@@ -185,5 +205,5 @@ class FolderProbe:
 
     def _run(self):
         while self._wanted.wait() and not self._closed:
-            self.attempt()
+            self.try_once()
             time.sleep(self._every_s)

@@ -72,9 +72,16 @@ class Listener:
     from do not time out. reply(): what answers tell the ranks in addition, a small dict.
     """
 
-    def __init__(self, token: str, size: int, on_urgent: Callable[[int, dict[str, Any]], object] | None = None,
-                 silence_s: float = math.inf, on_silence: Callable[[int], object] | None = None,
-                 reply: Callable[[], dict[str, Any]] = dict, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        token: str,
+        size: int,
+        on_urgent: Callable[[int, dict[str, Any]], object] | None = None,
+        silence_s: float = math.inf,
+        on_silence: Callable[[int], object] | None = None,
+        reply: Callable[[], dict[str, Any]] = dict,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._token, self._on_urgent, self._silence_s, self._on_silence = token, on_urgent, silence_s, on_silence
         self._reply = reply
         self._left = set()  # the ranks that have announced their end
@@ -147,10 +154,16 @@ class Sender:
     for `silence_s`, unless it never did. on_reply(reply): called in it with each new answer.
     """
 
-    def __init__(self, addresses: Sequence[tuple[str, int]], token: str, rank: int,
-                 content: Callable[[], dict[str, Any]], silence_s: float = math.inf,
-                 on_silence: Callable[[int], object] | None = None,
-                 on_reply: Callable[[dict[str, Any]], object] | None = None):
+    def __init__(
+        self,
+        addresses: Sequence[tuple[str, int]],
+        token: str,
+        rank: int,
+        content: Callable[[], dict[str, Any]],
+        silence_s: float = math.inf,
+        on_silence: Callable[[int], object] | None = None,
+        on_reply: Callable[[dict[str, Any]], object] | None = None,
+    ):
         self._addresses, self._token, self._rank, self._content = addresses, token, rank, content
         self._on_reply = on_reply
         self._silence_s, self._on_silence = silence_s, on_silence

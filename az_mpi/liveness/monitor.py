@@ -28,9 +28,16 @@ TELL_EVERY_S = 0.5
 class Monitor:
     """One rank's part: it sends root heartbeats and acts on what they say. Collective to make."""
 
-    def __init__(self, world: Any, folder: Path, hang_s: float, facts: Callable[[], dict[str, Any]],
-                 writing_s: Callable[[], float], on_failure: Callable[[int, dict[str, Any]], object],
-                 on_end: Callable[[str], object]):
+    def __init__(
+        self,
+        world: Any,
+        folder: Path,
+        hang_s: float,
+        facts: Callable[[], dict[str, Any]],
+        writing_s: Callable[[], float],
+        on_failure: Callable[[int, dict[str, Any]], object],
+        on_end: Callable[[str], object],
+    ):
         """world: a `World`. hang_s: `fault.hang_s`. facts(): more that this rank tells root, a dict whose JSON is below
         1 KiB. writing_s(): for how many seconds this rank's writer has been at one step. On root, in threads:
         on_failure(rank, facts) is called when a rank reports its failure; on_end(why) before the job is ended."""
@@ -46,8 +53,15 @@ class Monitor:
             place = [world.host, heartbeat.own_addresses(), self._listener.port, token]
         host, addresses, port, token = world.share(place)
         addresses = [(name, port) for name in ["127.0.0.1"] * (host == world.host) + addresses]
-        self._sender = Sender(addresses, token, world.rank, lambda: facts() | self._detector.facts(), silence_s,
-                              self._end_job_without, self._hear)  # fmt: skip
+        self._sender = Sender(
+            addresses,
+            token,
+            world.rank,
+            lambda: facts() | self._detector.facts(),
+            silence_s,
+            self._end_job_without,
+            self._hear,
+        )
 
     def beats(self) -> list[Beat]:
         """Return the newest `Beat` of each rank, by rank. On root."""
@@ -101,9 +115,11 @@ class Monitor:
 
     def _end_job_without(self, rank):
         """End the job, so that it is resumed: nothing is heard of a rank, which may be alive or dead."""
-        self._end_job(f"rank {self._world.rank} on {self._world.host} has heard nothing from rank {rank} on "
-                      f"{self._world.hosts[rank]} for longer than fault.hang_s; the job ends. Start the same command "
-                      "again to go on")
+        self._end_job(
+            f"rank {self._world.rank} on {self._world.host} has heard nothing from rank {rank} on "
+            f"{self._world.hosts[rank]} for longer than fault.hang_s; the job ends. Start the same command "
+            "again to go on"
+        )
 
     def _end_job(self, text):
         watchdog.say(os.getpid(), f"{text}\n")

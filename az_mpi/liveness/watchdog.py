@@ -109,8 +109,14 @@ def start(rank: int) -> None:
     words = [str(word) for word in (Path(__file__).parents[2], memory, os.getpid(), os.getppid())]
     # Its standard input ends when this process ends. It has a session of its own, so that signals to the job do not
     # reach it, and none of this process's outputs, which mpirun waits for.
-    subprocess.Popen([sys.executable, "-I", "-S", "-c", PROGRAM, *words], stdin=subprocess.PIPE,
-                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[memory], start_new_session=True)
+    subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", PROGRAM, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[memory],
+        start_new_session=True,
+    )
     os.close(memory)
 
 

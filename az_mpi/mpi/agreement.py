@@ -24,8 +24,10 @@ def everywhere(world: World, make: Callable[[], Made]) -> Made:
         if said:
             found.setdefault(tuple(said), []).append(rank)
     if found:
-        text = "\n".join(f"{text}\n  {_where(world, ranks)}" if world.size > 1 else text
-                         for (text, _), ranks in list(found.items())[:SHOWN_MAX])
+        text = "\n".join(
+            f"{text}\n  {_where(world, ranks)}" if world.size > 1 else text
+            for (text, _), ranks in list(found.items())[:SHOWN_MAX]
+        )
         raise KINDS[next(iter(found))[1]](text)
     return made
 
@@ -33,6 +35,7 @@ def everywhere(world: World, make: Callable[[], Made]) -> Made:
 def same_plugins(world: World, plugins: Sequence[tuple[str, registry.Registry, str]]) -> None:
     """Load what a configuration names in registries. Raises Refusal if a rank lacks it, or has another source of it
     than root. plugins: (key, registry, name) each."""
+
     def check():
         for _, found, name in plugins:
             found.check(name)
@@ -42,8 +45,10 @@ def same_plugins(world: World, plugins: Sequence[tuple[str, registry.Registry, s
     found = world.collect({place: source.sha256 for place, source in sources.items()})
     for place, digest in found[0].items():
         if ranks := [rank for rank, other in enumerate(found) if other[place] != digest]:
-            raise Refusal(f"{place} is not the file that root has\n  {_where(world, ranks)}\n"
-                          "  every rank must load the same source: put it on a shared file system, or copy root's")
+            raise Refusal(
+                f"{place} is not the file that root has\n  {_where(world, ranks)}\n"
+                "  every rank must load the same source: put it on a shared file system, or copy root's"
+            )
 
 
 def _where(world, ranks):

@@ -28,8 +28,9 @@ def missing(world: "World", key: str, name: str, cure: str) -> None:
     if not any(os.environ.get(variable, "0") != "0" for variable in (RESTARTS, "SLURM_RESTART_COUNT")):
         raise Refusal(f'{key}: "{name}" is none of the hosts of this job: {hosts}\n  {cure}')
     if world.is_root:
-        print(f"note: {key} names {name}, which is none of the hosts of this job ({hosts})", file=sys.stderr,
-              flush=True)  # fmt: skip
+        print(
+            f"note: {key} names {name}, which is none of the hosts of this job ({hosts})", file=sys.stderr, flush=True
+        )
 
 
 def check_weights(settings: "schema.Selfplay", world: "World") -> None:
@@ -46,14 +47,20 @@ def check_weights(settings: "schema.Selfplay", world: "World") -> None:
             raise Refusal(f"selfplay.weights: {twice} are one host, {world.hosts[rank]}\n  give it one weight")
     for name, column in zip(names, zip(*there)):
         if not any(column):
-            missing(world, "selfplay.weights", name, "name these, by a full or a short name or by an IPv4 address; a "
-                    "host that is not named counts 1")
+            missing(
+                world,
+                "selfplay.weights",
+                name,
+                "name these, by a full or a short name or by an IPv4 address; a host that is not named counts 1",
+            )
 
 
 def refuse_weights_without_quota(settings: "schema.Selfplay") -> None:
     """Raise Refusal if there are weights that cannot count, since ranks have no shares of the games. Not collective."""
     if settings.weights and not settings.deterministic:
-        raise Refusal("selfplay.weights: they count only with selfplay.deterministic; without it there are no shares: "
-                      "each rank plays as fast as it\n  can, so that a fast host plays more games by itself\n"
-                      "  leave them out: --set 'selfplay.weights={}'; or --set selfplay.deterministic=true for fixed "
-                      "shares, for which\n  fast ranks wait")
+        raise Refusal(
+            "selfplay.weights: they count only with selfplay.deterministic; without it there are no shares: "
+            "each rank plays as fast as it\n  can, so that a fast host plays more games by itself\n"
+            "  leave them out: --set 'selfplay.weights={}'; or --set selfplay.deterministic=true for fixed "
+            "shares, for which\n  fast ranks wait"
+        )

@@ -31,8 +31,11 @@ def on_ranks(parser: Parser, arguments: list[str], do: "Callable[[World, argpars
         do(world, given)
         return DONE
     except OwnCodeError as error:  # perhaps on this rank alone
-        print(f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{error}", file=sys.stderr,
-              flush=True)  # fmt: skip
+        print(
+            f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{error}",
+            file=sys.stderr,
+            flush=True,
+        )
         return _abort(world, error.status)
     except Refusal as error:
         return print_once(f"{error}\n", sys.stderr, error.status, world.rank)
@@ -45,8 +48,11 @@ def on_ranks(parser: Parser, arguments: list[str], do: "Callable[[World, argpars
         _abort(world, error.status)
         raise
     except BaseException:
-        print(f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{traceback.format_exc()}",
-              file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{traceback.format_exc()}",
+            file=sys.stderr,
+            flush=True,
+        )
         return _abort(world, INTERNAL)
 
 

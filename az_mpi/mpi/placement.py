@@ -24,16 +24,22 @@ def place(config: "Config", world: World, device: str) -> tuple[World, int]:
     places = world.collect([world.host, gpu_of(device) or "cpu"])
     chosen = trainers(config.train.ranks, places)
     if not any(chosen):
-        raise Refusal('train.ranks: "gpu", but no rank sees a GPU\n'
-                      '  start it where there are GPUs, or --set train.ranks=all to train on processors')
+        raise Refusal(
+            'train.ranks: "gpu", but no rank sees a GPU\n'
+            "  start it where there are GPUs, or --set train.ranks=all to train on processors"
+        )
     kinds = {place == "cpu" for (_, place), trains in zip(places, chosen) if trains}
     if len(kinds) > 1:  # their steps would differ in the last bit, and so their weights
-        raise Refusal(f'train.ranks: {config.train.ranks} would train on GPUs and on processors\n'
-                      "  --set train.ranks=gpu: ranks without a GPU play")
+        raise Refusal(
+            f"train.ranks: {config.train.ranks} would train on GPUs and on processors\n"
+            "  --set train.ranks=gpu: ranks without a GPU play"
+        )
     if sum(chosen) > config.train.batch_size:
-        raise Refusal(f"train.batch_size: {counted(config.train.batch_size, 'sample')} in all cannot be split over "
-                      f"{sum(chosen)} ranks that train\n  --batch_size N with N at least that, or fewer trainers with "
-                      f"--set train.ranks={config.train.batch_size}: the others go on playing")
+        raise Refusal(
+            f"train.batch_size: {counted(config.train.batch_size, 'sample')} in all cannot be split over "
+            f"{sum(chosen)} ranks that train\n  --batch_size N with N at least that, or fewer trainers with "
+            f"--set train.ranks={config.train.batch_size}: the others go on playing"
+        )
     return world.reorder(chosen[world.rank]), sum(chosen)
 
 
@@ -63,9 +69,10 @@ def open_device(device: str) -> None:
     try:
         torch.zeros(1, device=device)
     except RuntimeError as error:
-        raise Refusal(f"{device} cannot be used: {str(error).splitlines()[0]}\n  another process may hold it "
-                      "(nvidia-smi shows who): end that process, or leave the device out with CUDA_VISIBLE_DEVICES"
-                      ) from error
+        raise Refusal(
+            f"{device} cannot be used: {str(error).splitlines()[0]}\n  another process may hold it "
+            "(nvidia-smi shows who): end that process, or leave the device out with CUDA_VISIBLE_DEVICES"
+        ) from error
 
 
 def remarks(hosts: Sequence[str], gpus_by_host: dict[str, int]) -> list[str]:
@@ -74,11 +81,19 @@ def remarks(hosts: Sequence[str], gpus_by_host: dict[str, int]) -> list[str]:
     hosts: the host of each rank. gpus_by_host: {host: number of GPUs that its ranks see}.
     """
     ranks_by_host = Counter(hosts)
-    lines = [f"{host} has {ranks_by_host[host]} ranks and {counted(gpus, 'GPU')}: some share one"
-             for host, gpus in gpus_by_host.items() if 0 < gpus < ranks_by_host[host]]
-    lines += [f"{host} has {gpus} GPUs and {counted(ranks_by_host[host], 'rank')}: some stay idle"
-              for host, gpus in gpus_by_host.items() if gpus > ranks_by_host[host]]
+    lines = [
+        f"{host} has {ranks_by_host[host]} ranks and {counted(gpus, 'GPU')}: some share one"
+        for host, gpus in gpus_by_host.items()
+        if 0 < gpus < ranks_by_host[host]
+    ]
+    lines += [
+        f"{host} has {gpus} GPUs and {counted(ranks_by_host[host], 'rank')}: some stay idle"
+        for host, gpus in gpus_by_host.items()
+        if gpus > ranks_by_host[host]
+    ]
     if len(set(gpus_by_host.values())) > 1:
-        lines.append("hosts have different numbers of GPUs: " + ", ".join(
-            f"{host} {gpus}" for host, gpus in gpus_by_host.items()))
+        lines.append(
+            "hosts have different numbers of GPUs: "
+            + ", ".join(f"{host} {gpus}" for host, gpus in gpus_by_host.items())
+        )
     return lines

@@ -34,12 +34,19 @@ def order(world: "World", wanted: str) -> "World":
     if any(there):
         return world.reorder(there[world.rank])
     if wanted:
-        named_hosts.missing(world, "train.root_host", name, f"--set train.root_host={world.host}, or leave it empty: "
-                            "then the first host listed is root")
+        named_hosts.missing(
+            world,
+            "train.root_host",
+            name,
+            f"--set train.root_host={world.host}, or leave it empty: then the first host listed is root",
+        )
     if world.is_root:
         listed = "" if wanted else f": {name}, the first host listed, is none of the hosts of this job"
-        print(f"note: {world.host} is root{listed}; --set train.root_host=HOST chooses another host of the job",
-              file=sys.stderr, flush=True)
+        print(
+            f"note: {world.host} is root{listed}; --set train.root_host=HOST chooses another host of the job",
+            file=sys.stderr,
+            flush=True,
+        )
     return world
 
 

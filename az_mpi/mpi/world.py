@@ -83,8 +83,10 @@ class World:
             )
         tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))  # under mpirun, its daemons
         if size == 1 < tasks and name is None:
-            raise Refusal(f"srun started {tasks} tasks, MPI sees one rank: each would be a job of its own\n"
-                          "  srun --mpi=pmix joins them, if Slurm and this MPI have it; or mpirun (-np 1 for one rank)")
+            raise Refusal(
+                f"srun started {tasks} tasks, MPI sees one rank: each would be a job of its own\n"
+                "  srun --mpi=pmix joins them, if Slurm and this MPI have it; or mpirun (-np 1 for one rank)"
+            )
         return cls(MPI.COMM_WORLD)
 
     @classmethod

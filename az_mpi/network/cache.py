@@ -49,12 +49,16 @@ ENTRY_BYTES, FEW = KEY.itemsize + ENTRY.itemsize + OLDEST.itemsize / WAYS, 4
 
 def network_evaluator(game: Game, engine: "Engine", settings: "schema.Network") -> Evaluator:
     """Return the network in an engine, with the cache that `settings`, `config.network`, asks for."""
-    return CachedEvaluator(game, engine, settings.cache_bytes) if settings.cache_bytes else (
-        NetworkEvaluator(game, engine))
+    return (
+        CachedEvaluator(game, engine, settings.cache_bytes)
+        if settings.cache_bytes
+        else (NetworkEvaluator(game, engine))
+    )
 
 
-def table_of(num_bytes: int, num_actions: int, memory: np.ndarray | None = None, part: int = 0,
-             parts: int = 1) -> Table:
+def table_of(
+    num_bytes: int, num_actions: int, memory: np.ndarray | None = None, part: int = 0, parts: int = 1
+) -> Table:
     """Return a table of at most `num_bytes` bytes, or of the smallest possible size if that is larger.
 
     The number of entries is the largest power of two that fits if each position has FEW legal actions. If they have
@@ -100,7 +104,7 @@ class CachedEvaluator(Evaluator):
         self.game, self.engine, self.in_background = game, engine, engine.in_background
         self.num_bytes = num_bytes
         self._table = table_of(num_bytes, game.num_actions)
-        self.positions_num = self.evaluations_num = 0
+        self.num_positions = self.num_evaluations = 0
         self.clear("")
 
     def bytes_of(self, parts: int) -> int:
@@ -121,8 +125,8 @@ class CachedEvaluator(Evaluator):
         self._table.part[2] = self._table.part[0]
 
     def take_counts(self) -> tuple[int, int]:
-        counts = self.positions_num, self.evaluations_num
-        self.positions_num = self.evaluations_num = 0
+        counts = self.num_positions, self.num_evaluations
+        self.num_positions = self.num_evaluations = 0
         return counts
 
     def begin(self, states: np.ndarray) -> Callable[[], Evaluation]:
@@ -130,8 +134,8 @@ class CachedEvaluator(Evaluator):
         keys, symmetry = game.canonical_key(states)
         keys = np.maximum(keys ^ self._weights, np.uint64(1))  # 0 marks an empty entry
         logits, value, row, missing = _look_up(table, keys, symmetry, game.symmetry_actions)
-        self.positions_num += len(states)
-        self.evaluations_num += len(missing)
+        self.num_positions += len(states)
+        self.num_evaluations += len(missing)
         if not len(missing):
             return lambda: (logits.view(np.float32), value.view(np.float32))
         evaluation = self.engine.begin(turn_cells(game, game.planes(states[missing]), symmetry[missing]))
@@ -160,17 +164,17 @@ def _look_up(table, keys, symmetry, actions):
     n = len(keys)
     logits, value = np.zeros((n, actions.shape[1]), np.uint32), np.zeros(n, np.uint32)
     row, missing, count = np.full(n, -1, np.int64), np.empty(n, np.int64), 0
-    places_num = 1
-    while places_num < 2 * n:
-        places_num *= 2
-    rows = np.full(places_num, -1, np.int64)  # a hash table with open addressing: the rows of missing keys
+    num_places = 1
+    while num_places < 2 * n:
+        num_places *= 2
+    rows = np.full(num_places, -1, np.int64)  # a hash table with open addressing: the rows of missing keys
     for i in range(n):
         at = _find(table, keys[i])
         if at >= 0 and _read(table, keys[i], at, actions[symmetry[i]], logits[i], value[i : i + 1]):
             continue
-        place = np.int64(keys[i] & np.uint64(places_num - 1))
+        place = np.int64(keys[i] & np.uint64(num_places - 1))
         while rows[place] >= 0 and keys[missing[rows[place]]] != keys[i]:
-            place = (place + 1) % places_num
+            place = (place + 1) % num_places
         if rows[place] < 0:
             rows[place], missing[count] = count, i
             count += 1

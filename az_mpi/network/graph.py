@@ -47,8 +47,9 @@ def _traced(network):
     try:
         return fx.Tracer().trace(network)
     except Exception as error:  # of torch, or of a user's own class
-        *_, last = (frame for frame in traceback.extract_tb(error.__traceback__)
-                    if not TORCH & set(Path(frame.filename).parts))  # fmt: skip
+        *_, last = (
+            frame for frame in traceback.extract_tb(error.__traceback__) if not TORCH & set(Path(frame.filename).parts)
+        )
         where = f"{Path(last.filename).name}, line {last.lineno} ({last.line})"
         why = "what is computed depends on values or shapes" if isinstance(error, fx.proxy.TraceError) else error
         raise ValueError(f"{where}: {why}") from error
@@ -80,8 +81,10 @@ def _operation(node, network):
     how, read = OPERATIONS[kind]
     try:
         if layer is not None:
-            tensors = {f"{node.target}.{name}": tensor.detach().float().cpu().numpy()
-                       for name, tensor in layer.named_parameters()}  # fmt: skip
+            tensors = {
+                f"{node.target}.{name}": tensor.detach().float().cpu().numpy()
+                for name, tensor in layer.named_parameters()
+            }
             return Operation(kind, _name(node), [_name(node.args[0])], read(layer), tensors)
         inputs, settings = read(*node.args, **node.kwargs)
         if not all(isinstance(one, fx.Node) for one in inputs):
@@ -143,8 +146,10 @@ OPERATIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "flatten": ("x.flatten(1)", _flatten),
     "squeeze": ("x.squeeze(dim)", lambda x, dim: ([x], {"axes": [dim]})),
     "cat": ("cat([x, y], dim)", lambda parts, dim=0: (list(parts), {"axis": dim})),
-    "permute": ("x.permute(dims)",
-                lambda x, *dims: ([x], {"axes": list(dims) if isinstance(dims[0], int) else list(dims[0])})),
+    "permute": (
+        "x.permute(dims)",
+        lambda x, *dims: ([x], {"axes": list(dims) if isinstance(dims[0], int) else list(dims[0])}),
+    ),
     "amax": ("x.amax(dim)", _axes),
     "adaptive_max_pool2d": ("adaptive_max_pool2d(x, 1)", _maxima),
     "mean": ("x.mean(dim)", _axes),

@@ -32,7 +32,8 @@ class ResNet(nn.Module):
         self.stem = nn.Conv2d(game.planes_shape[0], settings.channels, 3, padding=1)
         self.tower = nn.ModuleList(
             BLOCKS.make(settings.block, channels=settings.channels, blocks=settings.blocks, index=index)
-            for index in range(settings.blocks))
+            for index in range(settings.blocks)
+        )
         self.heads = heads.make(settings.heads, game, settings.channels)
         draw(self.stem)
         for head in self.heads.values():
@@ -61,6 +62,6 @@ def weights_hash(network: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def parameters_num(network: nn.Module) -> int:
+def num_parameters(network: nn.Module) -> int:
     """Return the number of weights and biases."""
     return sum(parameter.numel() for parameter in network.parameters())

@@ -1,1 +1,1 @@
-"""Play with trained networks, outside a run and without MPI."""
+"""Play with trained networks outside a run: people in a terminal or a browser, and programs by GTP and UCI."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from az_mpi.games.vertices import Vertices
-    from az_mpi.play.session import Session
+    from az_mpi.player.session import Session
 
 INTERVAL_S, INTERVAL_MIN_S = 1.0, 0.01
 MOVES_MAX = 1000
@@ -50,7 +50,8 @@ def in_leela_zero(session: "Session", vertices: "Vertices", asked: Asked) -> str
         f"info move {vertices.of(session.state, move.action)} visits {move.visits} "
         f"winrate {round(_rate(move) * 10_000)} prior {round(move.prior * 10_000)} order {order} "
         f"pv {' '.join(vertices.line(session.state, move.variation))}"
-        for order, move in enumerate(_shown(session, asked)))  # fmt: skip
+        for order, move in enumerate(_shown(session, asked))
+    )
 
 
 def in_katago(session: "Session", vertices: "Vertices", asked: Asked) -> str:
@@ -59,7 +60,8 @@ def in_katago(session: "Session", vertices: "Vertices", asked: Asked) -> str:
         f"info move {vertices.of(session.state, move.action)} visits {move.visits} "
         f"utility {2 * _rate(move) - 1:.6f} winrate {_rate(move):.6f} prior {move.prior:.6f} order {order} "
         f"pv {' '.join(vertices.line(session.state, move.variation))}"
-        for order, move in enumerate(_shown(session, asked)))  # fmt: skip
+        for order, move in enumerate(_shown(session, asked))
+    )
 
 
 def _shown(session, asked):

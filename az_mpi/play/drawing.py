@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Board
-    from az_mpi.play.session import Session
+    from az_mpi.player.session import Session
 
 
 def draw(session: "Session", columns: tuple[str, ...] | None = None) -> str:

@@ -13,10 +13,10 @@ from az_mpi import __version__
 from az_mpi.play import analysis
 from az_mpi.play.drawing import draw
 from az_mpi.play.gtp_arguments import ANY, COLOURS, colour, number, whole
-from az_mpi.play.limits import Clock, Limit
 from az_mpi.play.line_engine import LineEngine, Serving, serve
 from az_mpi.play.loading import LoadingFailed
 from az_mpi.play.options import make_parser
+from az_mpi.player.limits import Clock, Limit
 
 if TYPE_CHECKING:
     from az_mpi.games.vertices import Vertices
@@ -169,8 +169,12 @@ class GtpEngine(LineEngine):
         asks for a move of this player meanwhile, or reports a pass."""
         before = self.session.before
         others = 1 - colour
-        return (before is not None and not self.session.over and self.session.to_play == others
-                and self.session.game.to_play(before[None])[0] == others)  # fmt: skip
+        return (
+            before is not None
+            and not self.session.over
+            and self.session.to_play == others
+            and self.session.game.to_play(before[None])[0] == others
+        )
 
     def _play(self, colour, vertex):
         if vertex.lower() == PASS and (self.session.over or self._sits_out(colour)):
@@ -226,8 +230,9 @@ class GtpEngine(LineEngine):
             limit = limit._replace(seconds=max(min(budget_s, limit.seconds or math.inf), 1e-3))
         elif limit == Limit():
             limit = Limit(simulations=session.player.settings.simulations)
-        session.think(Limit(simulations=1) if len(session.legal()) == 1 else limit,
-                      lambda: report(False) or self._must_leave())
+        session.think(
+            Limit(simulations=1) if len(session.legal()) == 1 else limit, lambda: report(False) or self._must_leave()
+        )
         return session.best()
 
     def _must_leave(self):

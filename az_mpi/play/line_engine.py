@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from az_mpi.play.limits import Limit
 from az_mpi.play.lines import Lines
 from az_mpi.play.loading import Loading
-from az_mpi.play.network_paths import find_network, game_named
 from az_mpi.play.options import end_on_interrupt
+from az_mpi.player.limits import Limit
+from az_mpi.player.network_paths import find_network, game_named
 
 if TYPE_CHECKING:
-    from az_mpi.play.session import Session
+    from az_mpi.player.session import Session
 
 FIRST_S, PAUSE_S = 2.0, 0.2  # without a first line, and without a further one, after which loading begins
 

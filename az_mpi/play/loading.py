@@ -10,7 +10,7 @@ from az_mpi.core.exit_codes import DONE, INTERNAL
 from az_mpi.core.problems import Refusal
 
 if TYPE_CHECKING:
-    from az_mpi.play.session import Session
+    from az_mpi.player.session import Session
 
 # Of the thread that loads: what a process begins with by default. A thread of a site without a limit would have 2 MiB,
 # and compilers need more.

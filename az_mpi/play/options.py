@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING
 
 from az_mpi.core.arguments import Parser, count, positive
 from az_mpi.core.exit_codes import DONE
-from az_mpi.play.limits import Limit
-from az_mpi.play.network_paths import find_network
+from az_mpi.player.limits import Limit
+from az_mpi.player.network_paths import find_network
 
 if TYPE_CHECKING:
-    from az_mpi.play.session import Session
+    from az_mpi.player.session import Session
 
 
 def make_parser(prog: str, about: str, epilog: str, timed: bool = True) -> Parser:
     """Return a parser with the options that every command here takes. timed: with --seconds."""
     parser = Parser(prog, about, epilog, run=True)
     add_checkpoint(parser)
-    parser.add_argument("--simulations", type=count, default=0, metavar="N",
-                        help="simulations for a move (by default as in the run's matches"
-                        + (", or what --seconds allows)" if timed else ")"))
+    parser.add_argument(
+        "--simulations",
+        type=count,
+        default=0,
+        metavar="N",
+        help="simulations for a move (by default as in the run's matches"
+        + (", or what --seconds allows)" if timed else ")"),
+    )
     if timed:
         parser.add_argument("--seconds", type=positive, default=0.0, metavar="S", help="at most S seconds for a move")
     return parser
@@ -30,8 +35,12 @@ def make_parser(prog: str, about: str, epilog: str, timed: bool = True) -> Parse
 
 def add_checkpoint(parser: Parser) -> None:
     """Add the option that names one of the run's networks, for `find_network`."""
-    parser.add_argument("--checkpoint", default="newest", metavar="NAME",
-                        help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012")
+    parser.add_argument(
+        "--checkpoint",
+        default="newest",
+        metavar="NAME",
+        help="newest (by default), best, or a name as in RUN/checkpoints or RUN/best, such as 000012",
+    )
 
 
 def end_on_interrupt() -> None:
@@ -46,8 +55,8 @@ def open_session(given: argparse.Namespace, untruncated: bool = False) -> "tuple
     """Return (a new game against the network that the options name, the limit that they set: none if they set none).
     untruncated: of `Game.untruncated`. Says on standard error what it loads. Raises Refusal."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
-    from az_mpi.play.loaded_player import LoadedPlayer, load_player
-    from az_mpi.play.session import ready_session
+    from az_mpi.player.loaded_player import LoadedPlayer, load_player
+    from az_mpi.player.session import ready_session
 
     player = load_player(find_network(given.run, given.checkpoint))
     if untruncated:

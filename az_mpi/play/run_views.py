@@ -7,10 +7,10 @@ import numpy as np
 
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal
-from az_mpi.play.loaded_player import load_player
-from az_mpi.play.network_paths import find_network
-from az_mpi.play.session import Session, ready_session
 from az_mpi.play.web_game import WebGame
+from az_mpi.player.loaded_player import load_player
+from az_mpi.player.network_paths import find_network
+from az_mpi.player.session import Session, ready_session
 from az_mpi.storage import segment
 
 SEGMENTS, GAMES = 3, 60  # of the newest, that are listed
@@ -35,8 +35,15 @@ class RunViews:
     def games(self, game: WebGame, _: Any) -> list[dict[str, Any]]:
         """Return the newest stored games: {"id", "iteration", "length", "outcome" for the player who began}."""
         rows = [row for record in self._records(game) for row in record.games]
-        return [{"id": str(row["id"]), "iteration": int(row["iteration"]) + 1, "length": int(row["length"]),
-                 "outcome": float(row["outcome"])} for row in rows[-GAMES:]][::-1]  # fmt: skip
+        return [
+            {
+                "id": str(row["id"]),
+                "iteration": int(row["iteration"]) + 1,
+                "length": int(row["length"]),
+                "outcome": float(row["outcome"]),
+            }
+            for row in rows[-GAMES:]
+        ][::-1]
 
     def open(self, game: WebGame, name: Any) -> None:
         """Show a stored game, by its id, from where it began, with the number of moves before that, its outcome and the
@@ -47,7 +54,7 @@ class RunViews:
                 positions = record.positions[record.positions["game"] == row["id"][0]]
                 signs = 1 - 2 * positions["to_play"].astype(int)
                 values = list(enumerate((positions["root_value"] * signs).tolist()))
-                stored = {"before_num": int(positions["ply"][0]), "outcome": float(row["outcome"][0]), "values": values}
+                stored = {"num_before": int(positions["ply"][0]), "outcome": float(row["outcome"][0]), "values": values}
                 game.load(positions["action"].tolist(), stored, positions["state"][0])
                 return
         raise ValueError("there is no such game any more")
@@ -59,8 +66,14 @@ class RunViews:
         chosen = np.unique(np.linspace(0, len(names) - 1, COMPARED).astype(int)) if names and not session.over else []
         for k in chosen:
             found = load_player(find_network(self.run, names[k])).search(session.state, SIMULATIONS)
-            rows.append({"checkpoint": names[k], "move": found.move, "share": float(found.policy[found.action]),
-                         "value": found.value * (1 - 2 * session.to_play)})  # fmt: skip
+            rows.append(
+                {
+                    "checkpoint": names[k],
+                    "move": found.move,
+                    "share": float(found.policy[found.action]),
+                    "value": found.value * (1 - 2 * session.to_play),
+                }
+            )
         return rows
 
     def _records(self, game):

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from az_mpi.core import files
 from az_mpi.core.problems import escape
 from az_mpi.play.drawing import draw
-from az_mpi.play.limits import Limit
 from az_mpi.play.options import make_parser, open_session
+from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
-    from az_mpi.play.session import Session
+    from az_mpi.player.session import Session
 
 PROG = "python -m az_mpi play"
 ABOUT = "Play against the network of a run in the terminal."
@@ -45,8 +45,12 @@ class Quit(Exception):
 def main(arguments: list[str]) -> int:
     """Play with the person at the terminal; return the exit status. Raises Refusal."""
     parser = make_parser(PROG, ABOUT, EPILOG + HELP)
-    parser.add_argument("--colour", choices=SIDES, default="first", help="your side: first (by default) begins, second "
-                        "answers; black is first, in chess white is")
+    parser.add_argument(
+        "--colour",
+        choices=SIDES,
+        default="first",
+        help="your side: first (by default) begins, second answers; black is first, in chess white is",
+    )
     given = parser.parse_args(arguments)
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
@@ -76,8 +80,15 @@ class Terminal:
         self.session, self.limit, self.human, self.about = session, limit, human, about
         self._saved: set[Path] = set()
         self.commands: dict[str, Callable[[str], None]] = {
-            "undo": self._undo, "hint": self._hint, "moves": self._moves, "swap": self._swap, "new": self._new,
-            "save": self._save, "help": self._help, "quit": self._quit}  # fmt: skip
+            "undo": self._undo,
+            "hint": self._hint,
+            "moves": self._moves,
+            "swap": self._swap,
+            "new": self._new,
+            "save": self._save,
+            "help": self._help,
+            "quit": self._quit,
+        }
 
     def run(self) -> None:
         """Play until the user leaves. Raises Quit, EOFError or KeyboardInterrupt then."""
@@ -112,8 +123,10 @@ class Terminal:
         self.session.think(self.limit)
         best = self.session.moves()[0]
         [word] = self.session.line([best.action])
-        print(f"The network plays {word} ({_value(best)} for it; {self.session.simulations:,} simulations, "
-              f"{time.monotonic() - begun:.1f} s)")  # fmt: skip
+        print(
+            f"The network plays {word} ({_value(best)} for it; {self.session.simulations:,} simulations, "
+            f"{time.monotonic() - begun:.1f} s)"
+        )
         self.session.play(best.action)
         self._show()
 
@@ -179,9 +192,15 @@ class Terminal:
         """Return the game as the lines of a file: what it is, who began, the moves, the result."""
         result = {None: "unfinished", 1.0: "first wins", -1.0: "second wins", 0.0: "draw"}
         value = self.session.result
-        return "\n".join([f"game: {self.about}", f"first: {'you' if self.human == 0 else 'the network'}",
-                          f"moves: {' '.join(self.session.played())}",
-                          f"result: {result.get(value, value)}", ""])  # fmt: skip
+        return "\n".join(
+            [
+                f"game: {self.about}",
+                f"first: {'you' if self.human == 0 else 'the network'}",
+                f"moves: {' '.join(self.session.played())}",
+                f"result: {result.get(value, value)}",
+                "",
+            ]
+        )
 
     def _help(self, _):
         print(HELP)

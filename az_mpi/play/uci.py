@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from az_mpi import __version__
 from az_mpi.core.registry import parse
-from az_mpi.play.limits import Limit
 from az_mpi.play.line_engine import LineEngine, Serving, serve
 from az_mpi.play.loading import LoadingFailed
 from az_mpi.play.options import make_parser
+from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
     from az_mpi.games.uci_moves import Moves
@@ -56,9 +56,18 @@ class UciEngine(LineEngine):
         self._is_stopped, self._is_lost = False, False  # lost: the position is not known
         self._is_pondering, self._is_hit = False, False  # hit: the move that was expected has been played
         self._commands: dict[str, Callable[[list[str]], None]] = {
-            "uci": self._uci, "isready": self._isready, "setoption": self._setoption, "ucinewgame": self._ucinewgame,
-            "position": self._position, "go": self._go, "stop": self._stop, "quit": self._quit,
-            "debug": self._ignore, "register": self._ignore, "ponderhit": self._ponderhit}  # fmt: skip
+            "uci": self._uci,
+            "isready": self._isready,
+            "setoption": self._setoption,
+            "ucinewgame": self._ucinewgame,
+            "position": self._position,
+            "go": self._go,
+            "stop": self._stop,
+            "quit": self._quit,
+            "debug": self._ignore,
+            "register": self._ignore,
+            "ponderhit": self._ponderhit,
+        }
 
     @functools.cached_property
     def moves(self) -> "Moves":
@@ -161,8 +170,11 @@ class UciEngine(LineEngine):
         if self._is_lost or self.session.over:
             self.write(f"bestmove {NO_MOVE}")
             return
-        numbers = {name: int(words[k + 1]) for k, name in enumerate(words[:-1])
-                   if name in NUMBERS and re.fullmatch(r"-?\d{1,10}", words[k + 1], re.ASCII)}  # fmt: skip
+        numbers = {
+            name: int(words[k + 1])
+            for k, name in enumerate(words[:-1])
+            if name in NUMBERS and re.fullmatch(r"-?\d{1,10}", words[k + 1], re.ASCII)
+        }
         self._is_pondering, self._is_hit, self._is_stopped = "ponder" in words, False, False
         is_open = self._is_pondering or "infinite" in words
         if is_open:
@@ -231,8 +243,10 @@ class UciEngine(LineEngine):
         """Write a line about the search."""
         best, simulations = self.session.moves()[0], self.session.simulations
         line = self.moves.line(self.session.state, best.variation)
-        self.write(f"info depth {len(line)} nodes {simulations} time {seconds * 1000:.0f} "
-                   f"nps {simulations / max(seconds, 1e-3):.0f} score {score(best)} pv {' '.join(line)}")  # fmt: skip
+        self.write(
+            f"info depth {len(line)} nodes {simulations} time {seconds * 1000:.0f} "
+            f"nps {simulations / max(seconds, 1e-3):.0f} score {score(best)} pv {' '.join(line)}"
+        )
 
 
 def variant_named(game: str) -> str:
@@ -246,6 +260,6 @@ def score(move: "RootMove") -> str:
     Chess Zero: 0.5 is 111.7 tan(1.56 * 0.5) = 110."""
     value = move.value or 0.0
     if move.exact and abs(value) == 1:
-        moves_num = (len(move.variation) + 1) // 2
-        return f"mate {moves_num if value > 0 else -moves_num}"
+        num_moves = (len(move.variation) + 1) // 2
+        return f"mate {num_moves if value > 0 else -num_moves}"
     return f"cp {round(111.714640912 * math.tan(1.5620688421 * value))}"

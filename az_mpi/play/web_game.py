@@ -17,8 +17,8 @@ import numpy as np
 
 from az_mpi.games.base import Board
 from az_mpi.games.uci_moves import uci_moves
-from az_mpi.play.limits import Limit
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 
 SLICE_S = 0.1  # of thinking, between two looks for something to do
 PUBLISH_S = 0.25  # between two states while it thinks
@@ -33,8 +33,14 @@ class WebGame(threading.Thread):
     state. requests: {name: function of (this, argument)}, further ones, whose results are in the state by name until
     the position changes."""
 
-    def __init__(self, open_session: Callable[[str], Session], checkpoint: str, limit: Limit, about: dict[str, Any],
-                 requests: Mapping[str, Callable[["WebGame", Any], Any]]):
+    def __init__(
+        self,
+        open_session: Callable[[str], Session],
+        checkpoint: str,
+        limit: Limit,
+        about: dict[str, Any],
+        requests: Mapping[str, Callable[["WebGame", Any], Any]],
+    ):
         super().__init__(name="web-game", daemon=True)
         self._open, self.about, self._requests = open_session, about, requests
         self.session, self.checkpoint = open_session(checkpoint), checkpoint
@@ -163,8 +169,9 @@ class WebGame(threading.Thread):
     def _is_networks_turn(self):
         """Return whether it is the network's turn: only in the last position, and not in a game opened for review."""
         session = self.session
-        return not (self.stored or session.over or session.to_play in self.humans
-                    or len(session.actions) < len(self.line))
+        return not (
+            self.stored or session.over or session.to_play in self.humans or len(session.actions) < len(self.line)
+        )
 
     def _stay_as_strong_as_chosen(self):
         """Forget what was thought beside a person's turn, if the network is to move."""
@@ -212,12 +219,17 @@ class WebGame(threading.Thread):
         before = None if session.before is None or board is None else game.board(session.before)
         is_known = board is not None and before is not None
         self._position = {
-            "board": board and _described(board), "text": game.show(session.state),
+            "board": board and _described(board),
+            "text": game.show(session.state),
             "last": board.filled_since(before) if is_known else [],
             "left": board.left_since(before, int(game.to_play(session.before[None])[0])) if is_known else [],
-            "ply": len(session.actions), "to_play": session.to_play, "over": session.over, "result": session.result,
+            "ply": len(session.actions),
+            "to_play": session.to_play,
+            "over": session.over,
+            "result": session.result,
             "cut": session.over and game.is_cut(session.state),
-            "legal": self._legal(board)}  # fmt: skip
+            "legal": self._legal(board),
+        }
         self.results.clear()
         self._begun, self._is_known = time.monotonic(), False
         self._publish()
@@ -249,17 +261,38 @@ class WebGame(threading.Thread):
         moves = [] if session.over else session.moves()
         if moves:
             self.values[len(session.actions)] = session.value * (1 if session.to_play == 0 else -1)
-        analysis = [{
-            "move": session.line([move.action])[0], "visits": move.visits, "share": move.share, "value": move.value,
-            "exact": move.exact, "prior": move.prior, "line": session.line(move.variation[:SHOWN_LINE])}
-            for move in moves if move.visits][:SHOWN_MOVES]  # fmt: skip
+        analysis = [
+            {
+                "move": session.line([move.action])[0],
+                "visits": move.visits,
+                "share": move.share,
+                "value": move.value,
+                "exact": move.exact,
+                "prior": move.prior,
+                "line": session.line(move.variation[:SHOWN_LINE]),
+            }
+            for move in moves
+            if move.visits
+        ][:SHOWN_MOVES]
         words = session.played() + session.line(self.line[len(session.actions) :])
-        state = self.about | self._position | {
-            "game": session.game.name,
-            "checkpoint": self.checkpoint, "humans": sorted(self.humans), "analysing": self.is_analysing,
-            "limit": self.limit.simulations, "simulations": session.simulations, "analysis": analysis, "moves": words,
-            "values": sorted(self.values.items()), "stored": self.stored,
-            "thinking": self._is_networks_turn(), "results": dict(self.results)}
+        state = (
+            self.about
+            | self._position
+            | {
+                "game": session.game.name,
+                "checkpoint": self.checkpoint,
+                "humans": sorted(self.humans),
+                "analysing": self.is_analysing,
+                "limit": self.limit.simulations,
+                "simulations": session.simulations,
+                "analysis": analysis,
+                "moves": words,
+                "values": sorted(self.values.items()),
+                "stored": self.stored,
+                "thinking": self._is_networks_turn(),
+                "results": dict(self.results),
+            }
+        )
         with self._changed:
             self._state = state | {"version": self._state["version"] + 1}
             self._changed.notify_all()

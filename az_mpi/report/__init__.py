@@ -1,1 +1,1 @@
-"""What people see of a run: the console, metrics, the status, the HTML report."""
+"""The report of a run: one HTML page, made from the files of its folder."""

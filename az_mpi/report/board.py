@@ -22,8 +22,13 @@ BIG_CELL, SMALL_BOARD = 30, 105  # pixels: a cell of the big board, the width of
 PLAYERS = ("first player", "second player", "blocked")
 
 
-def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, int], int] | None = None,
-         marked: Iterable[tuple[int, int]] = ()) -> str:
+def draw(
+    board: Board,
+    caption: str,
+    cell_px: float,
+    numbers: dict[tuple[int, int], int] | None = None,
+    marked: Iterable[tuple[int, int]] = (),
+) -> str:
     """Return the <svg> of a board.
 
     caption: for screen readers. numbers: {(row, column): number on the piece there}, for pieces without symbols.
@@ -59,8 +64,10 @@ def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, in
     bottom += LABEL * bool(len(board.columns))
     pixels = min(right * cell_px / CELL, WIDTH_MAX)
     below = _edges(board, centre, outline[0]) if board.edges else []
-    return (f'<svg class="board" viewBox="0 0 {right:.1f} {bottom:.1f}" style="width:{pixels:.0f}px" role="img" '
-            f'aria-label="{escape(caption)}">{"".join(below + cells + pieces + labels)}</svg>')
+    return (
+        f'<svg class="board" viewBox="0 0 {right:.1f} {bottom:.1f}" style="width:{pixels:.0f}px" role="img" '
+        f'aria-label="{escape(caption)}">{"".join(below + cells + pieces + labels)}</svg>'
+    )
 
 
 def game(sample: Sample) -> str:
@@ -68,8 +75,10 @@ def game(sample: Sample) -> str:
     for the positions of a game without boards."""
     last = sample.positions[-1]
     light = last.board.light if last.board else 1
-    moves = [f"<li>{disc(before.to_play, light)} {escape(move)} <small>{_value(before)}</small></li>"
-             for before, move in zip(sample.positions, sample.moves)]
+    moves = [
+        f"<li>{disc(before.to_play, light)} {escape(move)} <small>{_value(before)}</small></li>"
+        for before, move in zip(sample.positions, sample.moves)
+    ]
     final = ""
     if last.board:
         caption = "the last position, with the number of each move"
@@ -77,8 +86,10 @@ def game(sample: Sample) -> str:
     positions = "".join(f"<div>{_picture(sample.positions[index])}</div>" for index in sample.shown)
     first = sample.positions[0].ply
     numbered = f'<ol start="{first + 1}">' if first else "<ol>"
-    return (f'<section><h3>{escape(sample.title)}</h3><div class="game">{final}{numbered}{"".join(moves)}</ol></div>'
-            f'<div class="boards">{positions}</div></section>')
+    return (
+        f'<section><h3>{escape(sample.title)}</h3><div class="game">{final}{numbered}{"".join(moves)}</ol></div>'
+        f'<div class="boards">{positions}</div></section>'
+    )
 
 
 def _picture(position):
@@ -98,8 +109,10 @@ def _value(position):
 
 def disc(player: int, light: int = 1) -> str:
     """Return a small disc in the colour of a player. light: the one whose pieces are light."""
-    return (f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{PLAYERS[player]}">'
-            f'<g class="piece {_colour(player, light)}"><circle cx="6" cy="6" r="5"/></g></svg>')
+    return (
+        f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{PLAYERS[player]}">'
+        f'<g class="piece {_colour(player, light)}"><circle cx="6" cy="6" r="5"/></g></svg>'
+    )
 
 
 def _colour(player, light):
@@ -123,8 +136,12 @@ def _cell(outline, x, y, kind, size=1.0):
 def _edges(board, centre, corners):
     """Return the edges of a board of hexagons in the colours of the players who are to join them."""
     height, width = board.players.shape
-    sides = [([(0, c) for c in range(width)], (5, 0, 1), 0), ([(height - 1, c) for c in range(width)], (4, 3, 2), 0),
-             ([(r, 0) for r in range(height)], (5, 4), 1), ([(r, width - 1) for r in range(height)], (1, 2), 1)]
+    sides = [
+        ([(0, c) for c in range(width)], (5, 0, 1), 0),
+        ([(height - 1, c) for c in range(width)], (4, 3, 2), 0),
+        ([(r, 0) for r in range(height)], (5, 4), 1),
+        ([(r, width - 1) for r in range(height)], (1, 2), 1),
+    ]
     under, over = [], []
     for cells, wanted, edge in sides:
         points = [(x + corners[k][0], y + corners[k][1]) for x, y in (centre(*cell) for cell in cells) for k in wanted]
@@ -157,5 +174,7 @@ def _piece(board, row, column, x, y, number):
 
 def _text(x, y, text, size):
     """Return a text with its middle at a place."""
-    return (f'<text x="{x:.1f}" y="{y + 0.36 * size:.1f}" text-anchor="middle" style="font-size:{size:.4g}px">'
-            f"{escape(text)}</text>")
+    return (
+        f'<text x="{x:.1f}" y="{y + 0.36 * size:.1f}" text-anchor="middle" style="font-size:{size:.4g}px">'
+        f"{escape(text)}</text>"
+    )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 40  # margins around the plot
 DIGIT = 7.5  # a digit is at most so wide in the page's fonts
-POINTS_MAX, BARS_MAX, DOTS_MAX, COLOURS_NUM = 400, 120, 60, 8
+POINTS_MAX, BARS_MAX, DOTS_MAX, NUM_COLOURS = 400, 120, 60, 8
 
 
 class Series(NamedTuple):
@@ -24,8 +24,15 @@ class Series(NamedTuple):
     high: Sequence[float | None] = ()
 
 
-def lines(title: str, x_label: str, y_label: str, series: Sequence[Series], marks: Sequence[tuple[float, str]] = (),
-          limits: tuple[float, float] | None = None, empty: str = "nothing yet") -> str:
+def lines(
+    title: str,
+    x_label: str,
+    y_label: str,
+    series: Sequence[Series],
+    marks: Sequence[tuple[float, str]] = (),
+    limits: tuple[float, float] | None = None,
+    empty: str = "nothing yet",
+) -> str:
     """Return a <figure> of several lines. marks: (x, text) of vertical lines. limits: (lowest, highest) y. empty: the
     text if there are no points.
 
@@ -38,8 +45,9 @@ def lines(title: str, x_label: str, y_label: str, series: Sequence[Series], mark
         return _figure(title, {}, f'<p class="empty">{escape(empty)}</p>')
     points = [(one, k) for one in shown.values() for k, y in enumerate(one.y) if y is not None]
     if len({one.x[k] for one, k in points}) == 1:
-        rows = [(one.name, one.y[k], *(bound[k] if bound else None for bound in (one.low, one.high)))
-                for one, k in points]
+        rows = [
+            (one.name, one.y[k], *(bound[k] if bound else None for bound in (one.low, one.high))) for one, k in points
+        ]
         return _numbers(title, x_label, y_label, points[0][0].x[points[0][1]], rows)
     numbers = [v for one in shown.values() for v in (*one.y, *one.low, *one.high) if v is not None]
     ends = limits or (min(0, *numbers), max(0, *numbers))
@@ -51,8 +59,14 @@ def lines(title: str, x_label: str, y_label: str, series: Sequence[Series], mark
     return _figure(title, {k: one.name for k, one in shown.items()}, _svg(title, body))
 
 
-def stacked(title: str, x_label: str, y_label: str, x: Sequence[float], parts: dict[str, Sequence[float]],
-            marks: Sequence[tuple[float, str]] = ()) -> str:
+def stacked(
+    title: str,
+    x_label: str,
+    y_label: str,
+    x: Sequence[float],
+    parts: dict[str, Sequence[float]],
+    marks: Sequence[tuple[float, str]] = (),
+) -> str:
     """Return a <figure> of stacked bars. parts: {name: heights, one for each x}. Neighbours among more than BARS_MAX
     bars are averaged. With a single x the figure is a table of numbers."""
     parts = {name: heights for name, heights in parts.items() if any(heights)}
@@ -69,8 +83,10 @@ def stacked(title: str, x_label: str, y_label: str, x: Sequence[float], parts: d
     for k, (name, heights) in enumerate(parts.items()):
         for i, height in enumerate(heights):
             (left, top), (right, bottom) = axes.at(x[i] - half, base[i] + height), axes.at(x[i] + half, base[i])
-            body.append(f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" '
-                        f'fill="var(--c{k % COLOURS_NUM})"><title>{escape(name)}: {height:.4g}</title></rect>')
+            body.append(
+                f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" '
+                f'fill="var(--c{k % NUM_COLOURS})"><title>{escape(name)}: {height:.4g}</title></rect>'
+            )
             base[i] += height
     return _figure(title, dict(enumerate(parts)), _svg(title, body))
 
@@ -100,48 +116,60 @@ class _Axes:
     def at(self, x, y):
         """Return the place of a point in the picture's units; y is clipped to the axis."""
         y = min(max(y, self.y0), self.y1)
-        return (LEFT + (x - self.x0) / (self.x1 - self.x0) * (WIDTH - LEFT - RIGHT),
-                HEIGHT - BOTTOM - (y - self.y0) / (self.y1 - self.y0) * (HEIGHT - TOP - BOTTOM))
+        return (
+            LEFT + (x - self.x0) / (self.x1 - self.x0) * (WIDTH - LEFT - RIGHT),
+            HEIGHT - BOTTOM - (y - self.y0) / (self.y1 - self.y0) * (HEIGHT - TOP - BOTTOM),
+        )
 
     def draw(self, x_label, y_label):
         parts = []
         for value in ticks(self.y0, self.y1):
             _, y = self.at(self.x0, value)
-            parts.append(f'<line class="{"grid" if value else "axis"}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" '
-                         f'y2="{y:.1f}"/><text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(value)}</text>')
+            parts.append(
+                f'<line class="{"grid" if value else "axis"}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" '
+                f'y2="{y:.1f}"/><text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(value)}</text>'
+            )
         for value in ticks(self.x0, self.x1, 6):
             if not self.whole or value == int(value):
                 x, y = self.at(value, self.y0)
                 number = _short(value)
                 middle = min(x, WIDTH - DIGIT / 2 * len(number))  # the last one lies within the picture
-                parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y + 4:.1f}"/>'
-                             f'<text x="{middle:.1f}" y="{y + 17:.1f}" text-anchor="middle">{number}</text>')
+                parts.append(
+                    f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y + 4:.1f}"/>'
+                    f'<text x="{middle:.1f}" y="{y + 17:.1f}" text-anchor="middle">{number}</text>'
+                )
         middle = (TOP + HEIGHT - BOTTOM) / 2
-        parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 5}" text-anchor="middle">{escape(x_label)}'
-                     f'</text><text transform="translate(12 {middle}) rotate(-90)" text-anchor="middle">'
-                     f"{escape(y_label)}</text>")
+        parts.append(
+            f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 5}" text-anchor="middle">{escape(x_label)}'
+            f'</text><text transform="translate(12 {middle}) rotate(-90)" text-anchor="middle">'
+            f"{escape(y_label)}</text>"
+        )
         return "".join(parts)
 
 
 def _line(axes, one, k):
     points = [axes.at(x, y) for x, y in zip(one.x, one.y) if y is not None]
-    colour = f"var(--c{k % COLOURS_NUM})"
+    colour = f"var(--c{k % NUM_COLOURS})"
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = "".join(
         f'<circle cx="{axes.at(x, y)[0]:.1f}" cy="{axes.at(x, y)[1]:.1f}" r="2.5" fill="{colour}">'
         f"<title>{escape(one.name)}, {_short(x)}: {y:.4g}</title></circle>"
-        for x, y in zip(one.x, one.y) if y is not None) * (len(points) <= DOTS_MAX)  # fmt: skip
+        for x, y in zip(one.x, one.y)
+        if y is not None
+    ) * (len(points) <= DOTS_MAX)
     return f'<polyline class="line" stroke="{colour}" points="{path}"/>{dots}'
 
 
 def _band(axes, one, k):
     whole = [(x, low, high) for x, low, high in zip(one.x, one.low, one.high) if None not in (low, high)]
     there, back = [axes.at(x, high) for x, _, high in whole], [axes.at(x, low) for x, low, _ in reversed(whole)]
-    colour = f"var(--c{k % COLOURS_NUM})"
+    colour = f"var(--c{k % NUM_COLOURS})"
     if len(whole) == 1:  # a band has no width there
         [(x, top)], [(_, bottom)] = there, back
-        return (f'<path class="whisker" stroke="{colour}" d="M{x:.1f} {top:.1f}V{bottom:.1f}M{x - 4:.1f} {top:.1f}h8'
-                f'M{x - 4:.1f} {bottom:.1f}h8"/>')
+        return (
+            f'<path class="whisker" stroke="{colour}" d="M{x:.1f} {top:.1f}V{bottom:.1f}M{x - 4:.1f} {top:.1f}h8'
+            f'M{x - 4:.1f} {bottom:.1f}h8"/>'
+        )
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in there + back)
     return f'<polygon class="band" fill="{colour}" points="{path}"/>' if whole else ""
 
@@ -151,8 +179,10 @@ def _marks(axes, marks):
     for place, text in marks:
         if axes.x0 <= place <= axes.x1:
             x, _ = axes.at(place, axes.y0)
-            parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}">'
-                         f"<title>{escape(text)} begins</title></line>")
+            parts.append(
+                f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}">'
+                f"<title>{escape(text)} begins</title></line>"
+            )
     return "".join(parts)
 
 
@@ -190,11 +220,14 @@ def _rounded(value):
 
 
 def _svg(title, body):
-    return (f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(body)}</svg>')
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(body)}</svg>'
 
 
 def _figure(title, names, content, kind="chart"):
-    legend = "".join(f'<span><i style="background:var(--c{k % COLOURS_NUM})"></i>{escape(name)}</span>'
-                     for k, name in names.items() if len(names) > 1)
+    legend = "".join(
+        f'<span><i style="background:var(--c{k % NUM_COLOURS})"></i>{escape(name)}</span>'
+        for k, name in names.items()
+        if len(names) > 1
+    )
     head = f'<figcaption>{escape(title)}<div class="legend">{legend}</div></figcaption>'
     return f'<figure class="{kind}">{head}{content}</figure>'

@@ -10,9 +10,15 @@ from az_mpi.report.run_data import RunData
 NAME = "learning_curve.png"
 MARKED = 50  # points of a line that are marked, if there are no more
 # The same in every run; a random mover has the colour of the network on the same positions, and a dotted line.
-COLOURS = {"against random": "C0", "against rollout": "C1", "against best": "C2",
-           "all positions": "C0", "random mover, all": "C0",
-           "where moves differ": "C1", "random mover, where moves differ": "C1"}  # fmt: skip
+COLOURS = {
+    "against random": "C0",
+    "against rollout": "C1",
+    "against best": "C2",
+    "all positions": "C0",
+    "random mover, all": "C0",
+    "where moves differ": "C1",
+    "random mover, where moves differ": "C1",
+}
 
 
 def draw(data: RunData) -> Path:
@@ -45,8 +51,16 @@ def _draw(axes, title, x_label, y_label, series, **limits):
             interval = f" [{line.low[0]:.3f}, {line.high[0]:.3f}]" if line.low else ""
             rows.append(f"{line.name}: {line.y[0]:.3f}{interval}")
         axes.set_axis_off()
-        axes.text(0.5, 0.5, "\n".join(rows) or "nothing recorded", transform=axes.transAxes, ha="center", va="center",
-                  fontsize=11, linespacing=1.7)
+        axes.text(
+            0.5,
+            0.5,
+            "\n".join(rows) or "nothing recorded",
+            transform=axes.transAxes,
+            ha="center",
+            va="center",
+            fontsize=11,
+            linespacing=1.7,
+        )
         return
     axes.set(xlabel=x_label, ylabel=y_label, **limits)
     axes.xaxis.get_major_locator().set_params(integer=True)

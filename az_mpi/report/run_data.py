@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 from az_mpi.config import load as configuration
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal, escape
-from az_mpi.report import metrics
 from az_mpi.report.chart import Series
-from az_mpi.report.summary import loss_names
 from az_mpi.storage import plugin_sources, run_folder
+from az_mpi.telemetry import metrics
+from az_mpi.telemetry.summary import loss_names
 
 
 class RunData(NamedTuple):
     """config: {dotted key: value}. train, iterations, evaluations: records of metrics.jsonl, in order; if an iteration
-    was done twice, the newer one. attempts: the content of attempts/NNN.json, with "number". status, ladder:
+    was done twice, the newer one. starts: the content of starts/NNN.json, with "number". status, ladder:
     status.json and ladder.json, or {}.
     """
 
@@ -24,15 +24,17 @@ class RunData(NamedTuple):
     train: list[dict[str, Any]]
     iterations: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
-    attempts: list[dict[str, Any]]
+    starts: list[dict[str, Any]]
     status: dict[str, Any]
     ladder: dict[str, Any]
 
     def losses(self) -> list[Series]:
         """Return each head's loss over the optimiser's steps."""
         steps = [record["step"] for record in self.train]
-        return [Series(name.replace("_", " "), steps, [record.get(name) for record in self.train])
-                for name in loss_names(self.train)]
+        return [
+            Series(name.replace("_", " "), steps, [record.get(name) for record in self.train])
+            for name in loss_names(self.train)
+        ]
 
     def matches(self, key: str) -> list[Series]:
         """Return a line for each opponent over iterations, with its interval; no point where the Elo is infinite. key:
@@ -47,10 +49,17 @@ class RunData(NamedTuple):
     def solver(self) -> list[Series]:
         """Return the shares of moves that keep the exact value, over iterations; [] if nothing was solved."""
         solved = [record for record in self.evaluations if record.get("solver")]
-        names = {"overall": "all positions", "where_moves_differ": "where moves differ",
-                 "random_overall": "random mover, all", "random_where_moves_differ": "random mover, where moves differ"}
-        return [Series(label, [r["iteration"] for r in solved], [r["solver"].get(key) for r in solved])
-                for key, label in names.items() if solved]
+        names = {
+            "overall": "all positions",
+            "where_moves_differ": "where moves differ",
+            "random_overall": "random mover, all",
+            "random_where_moves_differ": "random mover, where moves differ",
+        }
+        return [
+            Series(label, [r["iteration"] for r in solved], [r["solver"].get(key) for r in solved])
+            for key, label in names.items()
+            if solved
+        ]
 
     def phases(self) -> list[str]:
         """Return the names of the timed phases, in the order of an iteration."""
@@ -60,62 +69,73 @@ class RunData(NamedTuple):
     def phase_seconds(self) -> dict[str, list[float]]:
         """Return {phase: seconds in each iteration}. An evaluation belongs to the iteration before it."""
         evaluated = {record["iteration"]: record for record in self.evaluations}
-        rows = [record | {k: v for k, v in evaluated.get(record["iteration"], {}).items() if k.startswith("evaluate_")}
-                for record in self.iterations]
+        rows = [
+            record | {k: v for k, v in evaluated.get(record["iteration"], {}).items() if k.startswith("evaluate_")}
+            for record in self.iterations
+        ]
         return {name: [row.get(f"{name}_s", 0.0) for row in rows] for name in self.phases()}
 
     def idle_shares(self, kind: str) -> list[float]:
         """Return the share of each iteration's time that ranks waited. kind: "idle" (mean of ranks), "idle_max"."""
-        return [sum(record.get(f"{name}_{kind}_s", 0.0) for name in self.phases())
-                / max(sum(record.get(f"{name}_s", 0.0) for name in self.phases()), 1e-9) for record in self.iterations]
+        return [
+            sum(record.get(f"{name}_{kind}_s", 0.0) for name in self.phases())
+            / max(sum(record.get(f"{name}_s", 0.0) for name in self.phases()), 1e-9)
+            for record in self.iterations
+        ]
 
     def marks(self, records: list[dict[str, Any]], key: str) -> list[tuple[float, str]]:
         """Return (place, text) for every start but the first. place: between the records before and after it."""
         found = []
-        for attempt in self.attempts[1:]:
-            began = datetime.strptime(attempt["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
+        for start in self.starts[1:]:
+            began = datetime.strptime(start["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
             pair = [(a[key], b[key]) for a, b in zip(records, records[1:]) if a["time"] < began <= b["time"]]
-            found += [(sum(places) / 2, f"attempt {attempt['number']}") for places in pair]
+            found += [(sum(places) / 2, f"start {start['number']}") for places in pair]
         return found
 
     def ranks(self) -> list[dict[str, Any]]:
-        """Return a dict for each rank of the newest attempt: rank, host, device, roles, games_num, positions_num and
+        """Return a dict for each rank of the newest start: rank, host, device, roles, num_games, num_positions and
         games_per_s: its games per second of playing; None if it did not play, or if an old run does not tell."""
-        hosts = self.attempts[-1]["hosts"]
-        began = datetime.strptime(self.attempts[-1]["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
+        hosts = self.starts[-1]["hosts"]
+        began = datetime.strptime(self.starts[-1]["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
         records = [r for r in self.iterations if r["time"] >= began and len(r["games_by_rank"]) == len(hosts)]
-        known = self.status.get("ranks", []) if self.status.get("attempt") == self.attempts[-1]["number"] else []
+        known = self.status.get("ranks", []) if self.status.get("start") == self.starts[-1]["number"] else []
         rows = []
         for rank, host in enumerate(hosts):
             about = known[rank] if rank < len(known) else {}
             row = {"rank": rank, "host": host, "device": about.get("device"), "roles": about.get("roles")}
-            sums = {f"{what}_num": sum(r[f"{what}_by_rank"][rank] for r in records) for what in ("games", "positions")}
+            sums = {f"num_{what}": sum(r[f"{what}_by_rank"][rank] for r in records) for what in ("games", "positions")}
             timed = [r for r in records if "playing_s_by_rank" in r]
             playing_s = sum(r["playing_s_by_rank"][rank] for r in timed)
-            games_num = sum(r["games_by_rank"][rank] for r in timed)
-            rows.append(row | sums | {"games_per_s": games_num / playing_s if playing_s else None})
+            num_games = sum(r["games_by_rank"][rank] for r in timed)
+            rows.append(row | sums | {"games_per_s": num_games / playing_s if playing_s else None})
         return rows
 
 
 def load(folder: str | Path) -> RunData:
     """Return the RunData of a run's folder. Raises Refusal where there is no run."""
     folder = Path(folder)
-    attempts = [_read(path, run_folder.description) | {"number": int(path.stem)}
-                for path in _read(folder, run_folder.attempts)]
-    if not attempts:
-        raise Refusal(f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no attempts/NNN.json)\n"
-                      "  name the folder of a run (--logdir of run_dist.py)")
-    newest = attempts[-1]
-    config = configuration.flat(configuration.validate(newest["config"], f"attempts/{newest['number']}",
-                                                       plugin_sources.kept(folder, newest)))
+    starts = [
+        _read(path, run_folder.description) | {"number": int(path.stem)} for path in _read(folder, run_folder.starts)
+    ]
+    if not starts:
+        raise Refusal(
+            f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no starts/NNN.json)\n"
+            "  name the folder of a run (--logdir of run_dist.py)"
+        )
+    newest = starts[-1]
+    config = configuration.flat(
+        configuration.validate(newest["config"], f"starts/{newest['number']}", plugin_sources.kept(folder, newest))
+    )
     file = folder / "metrics.jsonl"
     records = _read(file, metrics.read) if file.exists() else []
     train, iterations, evaluations = (
         metrics.newest(records, kind, key)
-        for kind, key in (("train", "step"), ("iteration", "iteration"), ("evaluation", "iteration")))
-    status, ladder = (_read(path, _object) if path.exists() else {}
-                      for path in (folder / "status.json", folder / "ladder.json"))
-    return RunData(folder, config, train, iterations, evaluations, attempts, status, ladder)
+        for kind, key in (("train", "step"), ("iteration", "iteration"), ("evaluation", "iteration"))
+    )
+    status, ladder = (
+        _read(path, _object) if path.exists() else {} for path in (folder / "status.json", folder / "ladder.json")
+    )
+    return RunData(folder, config, train, iterations, evaluations, starts, status, ladder)
 
 
 def _object(path):

@@ -1,6 +1,5 @@
 """A few games of a run for its report, from its first and its newest segment."""
 
-
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,7 +76,8 @@ def _sample(game, record, index, what):
         before = board
     shown = np.unique(np.linspace(0, len(rows), min(POSITIONS_MAX + 1, len(rows) + 1)).round().astype(int))[1:]
     result = {1.0: "the first player won", -1.0: "the second player won", 0.0: "drawn"}.get(
-        float(row["outcome"]), f"outcome {row['outcome']:+.2f} for the first player")
+        float(row["outcome"]), f"outcome {row['outcome']:+.2f} for the first player"
+    )
     end = " (ended by the move cap)" if row["truncated"] else ""
     elsewhere = f", begun after {begun} others" if begun else ""
     title = f"{what}: {counted(row['length'], 'move')}{elsewhere}, {result}{end}"

@@ -10,7 +10,7 @@ DRAW = 1  # part of the seed: calibration draws from the window by [seed, iterat
 
 
 def renew(run: Run) -> None:
-    """Draw `selfplay.games_num` positions from the window, with replacement, for the games that begin from now on.
+    """Draw `selfplay.num_games` positions from the window, with replacement, for the games that begin from now on.
     Collective; does nothing if `selfplay.start_share` is 0.
 
     They depend on the seed, the iteration and the positions made so far, not on how the window is split over ranks. So
@@ -19,8 +19,8 @@ def renew(run: Run) -> None:
     if not settings.start_share:
         return
     rng = np.random.default_rng([run.setup.config.seed, run.games_iteration, DRAW])
-    oldest, num = max(exchange.oldest(run), 0), settings.games_num if progress.positions_num else 0
-    drawn = rng.integers(oldest, max(progress.positions_num, 1), size=num)
+    oldest, num = max(exchange.oldest(run), 0), settings.num_games if progress.num_positions else 0
+    drawn = rng.integers(oldest, max(progress.num_positions, 1), size=num)
     rows = np.empty(0, [("place", "<i8"), ("ply", "<i4"), ("state", game.state_dtype, (game.state_size,))])
     if run.training.replay:  # a trainer's shard
         found, states, plies = run.training.replay.find(drawn)

@@ -31,7 +31,7 @@ def skipped(run: Run, batch: Mapping[str, torch.Tensor | np.ndarray], figures: S
     batch: this trainer's part. figures: its losses and gradient norm. See `Learner.train`.
     """
     learner, progress = run.training.learner, run.progress
-    run.report.counters.bad_steps_num += 1
+    run.report.counters.num_bad_steps += 1
     place = run.setup.folder / FOLDER / f"{progress.step:08d}"
     problems = list(filter(None, learner.world.collect(_keep(learner, progress.step, batch, figures, place))))
     kept = f"its batch could not be kept ({problems[0]})" if problems else f"its batch is kept in {place}"
@@ -40,8 +40,10 @@ def skipped(run: Run, batch: Mapping[str, torch.Tensor | np.ndarray], figures: S
     cause = f"the loss on trainer {where} is not finite" if where else "the gradient is not finite"
     run.report.warn("step %d is skipped: %s (%d in a row); %s", progress.step, cause, progress.bad_steps, kept)
     if progress.bad_steps >= run.setup.config.train.bad_steps_max:
-        roll_back(run, f"{counted(progress.bad_steps, 'step')} in a row {'was' if progress.bad_steps == 1 else 'were'} "
-                      "not finite")
+        roll_back(
+            run,
+            f"{counted(progress.bad_steps, 'step')} in a row {'was' if progress.bad_steps == 1 else 'were'} not finite",
+        )
 
 
 def check_weights(run: Run) -> None:
@@ -120,6 +122,8 @@ def _last_good(run):
 
 
 def _failure(run, text):
-    return (f"training cannot go on: {text}\n"
-            f"  the batches are in {run.setup.folder / FOLDER}; start again with a lower --learning_rate, or with\n"
-            "  --mixed_precision false")
+    return (
+        f"training cannot go on: {text}\n"
+        f"  the batches are in {run.setup.folder / FOLDER}; start again with a lower --learning_rate, or with\n"
+        "  --mixed_precision false"
+    )

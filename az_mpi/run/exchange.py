@@ -27,23 +27,23 @@ def exchange(run: Run, old: Record) -> int:
     sent_before = world.sent_bytes
     record = store(run)
     # Only root has old games. Their positions are numbered first.
-    games_num, positions_num = len(old.games) + len(record.games), [len(old.positions), len(record.positions)]
-    unwritten_num = run.files.writer.unwritten_num if world.is_root else None
-    counts = world.collect([*positions_num, games_num, playing.player.unfinished_num, unwritten_num])
+    num_games, num_positions = len(old.games) + len(record.games), [len(old.positions), len(record.positions)]
+    num_unwritten = run.files.writer.num_unwritten if world.is_root else None
+    counts = world.collect([*num_positions, num_games, playing.player.num_unfinished, num_unwritten])
     # Games that are on disk need not be kept any longer.
     playing.unacknowledged = playing.unacknowledged[max(len(playing.unacknowledged) - counts[0][4], 0) :]
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
-    _deal(run, old, progress.positions_num)
-    _deal(run, record, progress.positions_num + before)
+    _deal(run, old, progress.num_positions)
+    _deal(run, record, progress.num_positions + before)
     made = sum(count[0] + count[1] for count in counts)
-    progress.positions_num += made
-    progress.games_num += sum(count[2] for count in counts)
+    progress.num_positions += made
+    progress.num_games += sum(count[2] for count in counts)
     progress.unfinished_games = sum(count[3] for count in counts)
     if training.replay:
         training.replay.forget(oldest(run))
     counters = run.report.counters
     counters.add_games(record, progress.iteration, run.setup.config.selfplay.resign_threshold)
-    counters.exchanges_num += 1
+    counters.num_exchanges += 1
     counters.exchange_bytes += world.sent_bytes - sent_before
     return made
 
@@ -75,13 +75,18 @@ def refill(run: Run) -> None:
     if world.is_root:
         files.writer.flush()
         found = [s for s in files.segments() if s.iteration < run.games_iteration]
-        held = sum(s.positions_num for s in found)
-        if held != progress.positions_num and not files.writes_no_more:
-            run.report.warn("%s: the checkpoint counts %d positions before iteration %d, the segments hold %d; the run "
-                            "continues with those", files.folder / "games", progress.positions_num, run.games_iteration,
-                            held)
-    counts = world.share([s.positions_num for s in found])
-    index = progress.positions_num - sum(counts)  # the newest position keeps its number if some are missing
+        held = sum(s.num_positions for s in found)
+        if held != progress.num_positions and not files.writes_no_more:
+            run.report.warn(
+                "%s: the checkpoint counts %d positions before iteration %d, the segments hold %d; the run "
+                "continues with those",
+                files.folder / "games",
+                progress.num_positions,
+                run.games_iteration,
+                held,
+            )
+    counts = world.share([s.num_positions for s in found])
+    index = progress.num_positions - sum(counts)  # the newest position keeps its number if some are missing
     for place, num in enumerate(counts):
         if index + num > first:
             _deal(run, files.games_in(found[place].path) if world.is_root else Record.empty(files.game), index)
@@ -101,14 +106,14 @@ def provenance(run: Run, record: Record) -> dict[str, Any]:
 
 def oldest(run: Run) -> int:
     """Return the number of the oldest position in the window; below 0 if it has room for more. Not collective."""
-    positions_num = run.progress.positions_num
-    return positions_num - replay.window_size(run.setup.config.replay, positions_num)
+    num_positions = run.progress.num_positions
+    return num_positions - replay.window_size(run.setup.config.replay, num_positions)
 
 
 def _deal(run, record, first_index):
     """Deal every rank's record to the trainers. first_index: the number of the first position of this rank's record."""
     config, training = run.setup.config, run.training
     samples = replay.to_samples(record, run.setup.game, training.network.heads, config.train, first_index)
-    mine = replay.deal(run.world, training.trainers_num, samples, config.exchange.compress)
+    mine = replay.deal(run.world, training.num_trainers, samples, config.exchange.compress)
     if training.replay:
         training.replay.add(mine)

@@ -3,41 +3,46 @@
 from typing import Any
 
 from az_mpi.mpi import host_memory
-from az_mpi.report.summary import iteration_line, losses_text
 from az_mpi.run.state import Run
+from az_mpi.telemetry.summary import iteration_line, losses_text
 
 
-def report(run: Run, steps_num: int) -> None:
+def report(run: Run, num_steps: int) -> None:
     """Write the metrics and the log line of the iteration that has just ended. Collective."""
     learner, counters = run.training.learner, run.report.counters.take(run.world)
-    mine = [*run.playing.evaluate.take_counts(), host_memory.peak_bytes(),
-            learner.iteration_losses() if learner else {}]
+    mine = [
+        *run.playing.evaluate.take_counts(),
+        host_memory.peak_bytes(),
+        learner.iteration_losses() if learner else {},
+    ]
     asked, evaluated, peak, losses = zip(*run.world.collect(mine))
-    games_num = int(counters["games_num"].sum())
-    values: dict[str, Any] = {"iteration": run.progress.iteration, "games_num": games_num}
-    values |= {"positions_num": int(counters["positions_num"].sum())}
+    num_games = int(counters["num_games"].sum())
+    values: dict[str, Any] = {"iteration": run.progress.iteration, "num_games": num_games}
+    values |= {"num_positions": int(counters["num_positions"].sum())}
     # Of the whole run: the counts above lack what an earlier start played.
-    values |= {"games_stored_num": run.progress.games_num, "positions_stored_num": run.progress.positions_num}
-    values |= {"games_asked_num": run.setup.config.selfplay.games_num}
-    values |= {"steps_num": steps_num} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
-    if games_num:  # not in an iteration that was resumed in its training
-        values |= {"mean_length": counters["positions_num"].sum() / games_num,
-                   "truncated_num": int(counters["truncated_num"].sum()),
-                   "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / games_num,
-                   "mean_staleness": counters["staleness"].sum() / games_num}
-    if tested := counters["resign_tests_num"].sum():
-        values |= {"resign_tests_num": int(tested), "false_resign_rate": counters["false_resigns_num"].sum() / tested}
-    if values.get("truncated_num") and run.playing.player.max_plies == run.setup.game.max_plies:
-        _say_once_that_games_are_cut(run, values["truncated_num"])
+    values |= {"num_games_stored": run.progress.num_games, "num_positions_stored": run.progress.num_positions}
+    values |= {"num_games_asked": run.setup.config.selfplay.num_games}
+    values |= {"num_steps": num_steps} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
+    if num_games:  # not in an iteration that was resumed in its training
+        values |= {
+            "mean_length": counters["num_positions"].sum() / num_games,
+            "num_truncated": int(counters["num_truncated"].sum()),
+            "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / num_games,
+            "mean_staleness": counters["staleness"].sum() / num_games,
+        }
+    if tested := counters["num_resign_tests"].sum():
+        values |= {"num_resign_tests": int(tested), "false_resign_rate": counters["num_false_resigns"].sum() / tested}
+    if values.get("num_truncated") and run.playing.player.max_plies == run.setup.game.max_plies:
+        _say_once_that_games_are_cut(run, values["num_truncated"])
     run.report.status.staleness = values.get("mean_staleness")
     values |= (spent := run.report.timers.take())
-    values |= _rates(run, counters, spent, games_num, sum(asked), sum(evaluated))
-    values |= {"bad_steps_num": int(counters["bad_steps_num"][0]), "rollbacks_num": run.progress.rollbacks}
-    values |= {"exchanges_num": int(counters["exchanges_num"][0])}
+    values |= _rates(run, counters, spent, num_games, sum(asked), sum(evaluated))
+    values |= {"num_bad_steps": int(counters["num_bad_steps"][0]), "num_rollbacks": run.progress.rollbacks}
+    values |= {"num_exchanges": int(counters["num_exchanges"][0])}
     values |= {f"{name}_bytes": int(counters[f"{name}_bytes"].sum()) for name in ("exchange", "broadcast")}
     values |= run.playing.engine.figures  # root's
     values |= {"peak_resident_bytes": int(max(peak))}  # of the largest rank since it started
-    values |= {f"{name}_by_rank": counters[f"{name}_num"].astype(int).tolist() for name in ("games", "positions")}
+    values |= {f"{name}_by_rank": counters[f"num_{name}"].astype(int).tolist() for name in ("games", "positions")}
     values["playing_s_by_rank"] = counters["playing_s"].round(4).tolist()
     if not run.files.writes_no_more:  # else the iteration is not on disk, and will be done again
         run.report.metrics.write("iteration", run.progress.step, values)
@@ -51,36 +56,43 @@ def report(run: Run, steps_num: int) -> None:
 def _say_once_that_games_are_cut(run, num):
     game, report = run.setup.game, run.report
     if not report.said_cut:
-        report.warn("the rules of %s do not end a game at max_plies = %d: games that reach it, %d in this iteration, "
-                    "are draws\n  let `terminal` end the game there, or give the game a larger max_plies", game.name,
-                    game.max_plies, num)
+        report.warn(
+            "the rules of %s do not end a game at max_plies = %d: games that reach it, %d in this iteration, "
+            "are draws\n  let `terminal` end the game there, or give the game a larger max_plies",
+            game.name,
+            game.max_plies,
+            num,
+        )
     report.said_cut = True
 
 
-def _rates(run, counters, spent, games_num, asked_num, evaluated_num):
+def _rates(run, counters, spent, num_games, num_asked, num_evaluated):
     """Return the rates of the iteration. spent: {phase_s: seconds}; counters: {count: float64 [ranks]}."""
     play_s, train_s = spent.get("play_s", 0.0), spent["train_s"]
     whole_s = sum(value for name, value in spent.items() if "_idle_" not in name)
     values = {"overhead_share": 1 - (play_s + train_s) / whole_s}
     # Simulations of the ranks that do not train: while the others train, and in the self-play phase.
-    meanwhile, alone = counters["meanwhile_num"].sum(), counters["played_num"][run.training.trainers_num :].sum()
+    meanwhile, alone = counters["num_meanwhile"].sum(), counters["num_played"][run.training.num_trainers :].sum()
     searching_s = play_s + (train_s if meanwhile else 0.0)
     if play_s:  # not in an iteration that was resumed in its training
-        values |= {"games_per_s": games_num / searching_s, "simulations_per_s": counters["played_num"].sum() / play_s}
+        values |= {"games_per_s": num_games / searching_s, "simulations_per_s": counters["num_played"].sum() / play_s}
     if meanwhile:
         values["meanwhile_simulations_per_s"] = meanwhile / train_s
     if meanwhile and alone:
         values["meanwhile_share"] = meanwhile / train_s / (alone / play_s)
-    if asked_num:
-        values["cache_hit_rate"] = 1 - evaluated_num / asked_num
-    if asked_num and searching_s:
-        values["evaluations_per_s"] = evaluated_num / searching_s
+    if num_asked:
+        values["cache_hit_rate"] = 1 - num_evaluated / num_asked
+    if num_asked and searching_s:
+        values["evaluations_per_s"] = num_evaluated / searching_s
     return values
 
 
 def _line_of_rank(rank, values, counters):
     games, positions, played, meanwhile = (
-        counters[f"{name}_num"][rank] for name in ("games", "positions", "played", "meanwhile"))
-    text = (f"iteration {values['iteration']}: this rank gave {games:.0f} games, {positions:.0f} positions; "
-            f"{played + meanwhile:.0f} simulations, {meanwhile:.0f} of them while others trained")
+        counters[f"num_{name}"][rank] for name in ("games", "positions", "played", "meanwhile")
+    )
+    text = (
+        f"iteration {values['iteration']}: this rank gave {games:.0f} games, {positions:.0f} positions; "
+        f"{played + meanwhile:.0f} simulations, {meanwhile:.0f} of them while others trained"
+    )
     return "; ".join(filter(None, [text, losses_text(values)]))

@@ -30,13 +30,13 @@ WORDS = 1024  # the part before the numbers is padded to a multiple of so many b
 END = np.empty(0, np.uint8)  # tells the partner that no more copies follow
 
 
-def make(config: Config, world: World, trainers_num: int) -> "PartnerCheckpoint | None":
+def make(config: Config, world: World, num_trainers: int) -> "PartnerCheckpoint | None":
     """Return the `PartnerCheckpoint` of rank 0, which trains, and of its partner; None on the other ranks. Collective.
 
     The partner is the next rank of the same host, if there is one: if that host is lost, the job ends anyway. There is
     no partner if several ranks train, or if the loss of any rank ends the job.
     """
-    if not (world.survives and config.fault.copy_every and trainers_num == 1 < world.size):
+    if not (world.survives and config.fault.copy_every and num_trainers == 1 < world.size):
         return None
     near = [rank for rank in range(1, world.size) if world.hosts[rank] == world.hosts[0]]
     pair = world.split(world.rank in (0, min(near, default=1)))

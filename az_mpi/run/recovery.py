@@ -10,20 +10,21 @@ import time
 import numpy as np
 
 from az_mpi.core import files
+from az_mpi.core.earlier_names import starts_folder
 from az_mpi.core.problems import Refusal, is_on_every_rank
 from az_mpi.core.signals import Stopped
 from az_mpi.mpi import placement
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.peers import PeerLost
 from az_mpi.network import resnet
-from az_mpi.report import console
-from az_mpi.report.metrics import Metrics
 from az_mpi.run import archive, exchange, resume, weights
 from az_mpi.run.setup import make_backend, make_report, say_ranks
 from az_mpi.run.state import Run, Training
 from az_mpi.selfplay.record import Record
 from az_mpi.storage import checkpoint, lock, run_folder
 from az_mpi.storage.checkpoint import Checkpoint, Progress
+from az_mpi.telemetry import console
+from az_mpi.telemetry.metrics import Metrics
 
 
 def recover(run: Run) -> None:
@@ -48,10 +49,15 @@ def recover(run: Run) -> None:
         if is_on_every_rank(error):
             raise Stopped from error
         raise
-    run.world, run.attempt, run.training, run.control = new.world, new.attempt, new.training, new.control
+    run.world, run.start, run.training, run.control = new.world, new.start, new.training, new.control
     run.report, run.progress, run.before_play = new.report, new.progress, new.before_play
-    run.report.say("going on after the loss of %d of %d ranks, %.1f s after it was noticed: %s",
-                   before - run.world.size, before, time.monotonic() - begun, run.how_far())
+    run.report.say(
+        "going on after the loss of %d of %d ranks, %.1f s after it was noticed: %s",
+        before - run.world.size,
+        before,
+        time.monotonic() - begun,
+        run.how_far(),
+    )
 
 
 def _close(run):
@@ -67,22 +73,22 @@ def _rebuild(run, world, rescued):
     rescued: the newest state that a survivor had, a `Checkpoint`, or None."""
     setup = run.setup
     try:
-        world, trainers_num = placement.place(setup.config, world, setup.device)
-        backend = make_backend(setup.config, world, setup.device, trainers_num)
+        world, num_trainers = placement.place(setup.config, world, setup.device)
+        backend = make_backend(setup.config, world, setup.device, num_trainers)
         _take_over(run, world)
         if rescued is None:
             _look_for_checkpoints(run, world)
     except Refusal as error:  # such as: train.ranks is "gpu", and no rank with a GPU is left
         _leave(run, world, rescued, error)
         raise
-    attempt = world.from_root(lambda: _note_attempt(run, world))
-    new = _over(run, world, attempt)
+    start = world.from_root(lambda: _note_start(run, world))
+    new = _over(run, world, start)
     try:
         new.control = ControlChannel(world, run.control.requests)
         _keep_games(new)
         # Not the old network: its parameters have hooks that begin reductions over lost ranks.
         network = resnet.build(setup.game, setup.config.network, setup.config.seed)
-        new.training = Training.make(setup, world, backend, trainers_num, network)
+        new.training = Training.make(setup, world, backend, num_trainers, network)
         _restate(new, rescued)
         _store_what_is_missing(new)
         _recount(new)
@@ -99,13 +105,13 @@ def _rebuild(run, world, rescued):
     return new
 
 
-def _over(run, world, attempt):
+def _over(run, world, start):
     """Return `run` over another world, with a new report and a new `Progress`. Collective."""
     logger, metrics = console.start(world.is_root, run.setup.log_name, run.setup.folder), run.report.metrics
     if world.is_root and metrics.dropped:
-        metrics = run.report.metrics = Metrics(run.setup.folder, attempt, run.setup.config.report, shown=True)
-    report = make_report(run.setup, world, attempt, logger, metrics, run.files.writer)
-    return dataclasses.replace(run, world=world, attempt=attempt, report=report, progress=Progress())
+        metrics = run.report.metrics = Metrics(run.setup.folder, start, run.setup.config.report, shown=True)
+    report = make_report(run.setup, world, start, logger, metrics, run.files.writer)
+    return dataclasses.replace(run, world=world, start=start, report=report, progress=Progress())
 
 
 def _leave(run, world, rescued, error):
@@ -136,8 +142,11 @@ def _take_over(run, world):
         if held.lock is None:
             writer, hang_s = held.open_writer(run.control.requests), run.setup.config.fault.hang_s
             try:
-                taken = writer.do(held.folder / "lock", lambda check: lock.Lock.take_over(
-                    held.folder, ranks, run.attempt, held.token, hang_s), "taken over")
+                taken = writer.do(
+                    held.folder / "lock",
+                    lambda check: lock.Lock.take_over(held.folder, ranks, run.start, held.token, hang_s),
+                    "taken over",
+                )
             except OSError as error:  # that trying again does not fix
                 return str(error)
             if taken is None:
@@ -153,11 +162,11 @@ def _take_over(run, world):
         raise Stopped
 
 
-def _note_attempt(run, world):
+def _note_start(run, world):
     """Return the number of the new start; the old one if the writer has ended."""
     folder = run.files.folder
-    note = functools.partial(run_folder.note_attempt, folder, run.setup.config, world.hosts)
-    return run.files.writer.do(folder / "attempts", lambda check: note()) or run.attempt
+    note = functools.partial(run_folder.note_start, folder, run.setup.config, world.hosts)
+    return run.files.writer.do(starts_folder(folder), lambda check: note()) or run.start
 
 
 def _keep_games(new):
@@ -173,7 +182,7 @@ def _rescue(run, world, rescued=None):
     """Share the newest state that a survivor has, a `Checkpoint`, before that rank dies too; return it on all of them.
     None if neither a rank that trained nor the partner of the only trainer is left.
 
-    rescued: the state that the survivors of an earlier attempt have shared already."""
+    rescued: the state that the survivors of an earlier start have shared already."""
     key, state = None, None  # the rank with the largest key has the newest state
     if rescued is not None:
         key, state = [2], rescued
@@ -242,5 +251,5 @@ def _recount(new):
     counts = None
     if new.world.is_root:
         rows = [s for s in new.files.segments() if s.iteration < new.games_iteration]
-        counts = [sum(s.positions_num for s in rows), sum(s.games_num for s in rows)]
-    new.progress.positions_num, new.progress.games_num = new.world.share(counts)
+        counts = [sum(s.num_positions for s in rows), sum(s.num_games for s in rows)]
+    new.progress.num_positions, new.progress.num_games = new.world.share(counts)

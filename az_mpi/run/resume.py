@@ -64,10 +64,12 @@ def resume(run: Run) -> None:
     weights.broadcast_weights(run)  # after the window is there: engines may measure ranges on its positions
     archive.renew(run)
     leave_if_unwritable(run)
-    run.report.say("resumed after %s (attempt %d)", run.how_far(), run.attempt)
+    run.report.say("resumed after %s (start %d)", run.how_far(), run.start)
     if run.world.is_root and run.progress.unfinished_games:
-        run.report.say("  lost: %s under way when this checkpoint was written, and what was played after it and not "
-                       "yet stored", counted(run.progress.unfinished_games, "game"))
+        run.report.say(
+            "  lost: %s under way when this checkpoint was written, and what was played after it and not yet stored",
+            counted(run.progress.unfinished_games, "game"),
+        )
 
 
 def save(run: Run, state: Checkpoint | None = None) -> bool:
@@ -81,14 +83,18 @@ def save(run: Run, state: Checkpoint | None = None) -> bool:
     files, progress, training = run.files, run.progress, run.training
     if progress.phase == "play":  # games of the iteration under way are found again as segments
         progress = run.before_play.copy(unfinished_games=progress.unfinished_games)
-    model, optimizer = (state.model, state.optimizer) if state else (
-        training.network.state_dict(), training.learner.optimizer_tensors())
+    model, optimizer = (
+        (state.model, state.optimizer)
+        if state
+        else (training.network.state_dict(), training.learner.optimizer_tensors())
+    )
     progress = progress.copy(hours=run.hours())
     content, folder = Checkpoint(progress, model, optimizer), files.folder / "checkpoints"
     keep = run.setup.config.checkpoint.keep
     try:
-        files.writer.do(checkpoint.path_of(folder, progress),
-                        lambda check: checkpoint.save(folder, content, keep, check))
+        files.writer.do(
+            checkpoint.path_of(folder, progress), lambda check: checkpoint.save(folder, content, keep, check)
+        )
     except checkpoint.NotFinite as error:
         run.report.warn("no checkpoint after step %d: %s; the one before it stays the newest", progress.step, error)
         return False
@@ -114,8 +120,12 @@ def leave(run: Run, failure: str | None = None) -> NoReturn:
         writer.flush()
     run.world.barrier()  # if root dies before all is stored, the others recover, store it, and then leave
     if run.files.writes_no_more:
-        run.report.logger.error("stopped after %s; what came last is not on disk, %s among it: %s", run.how_far(),
-                                counted(writer.lost_games_num, "game"), writer.ended)
+        run.report.logger.error(
+            "stopped after %s; what came last is not on disk, %s among it: %s",
+            run.how_far(),
+            counted(writer.num_lost_games, "game"),
+            writer.ended,
+        )
     elif failure is None:
         why = ": max_hours is nearly over" if run.control.requests.time_is_up() else ""
         run.report.say("stopped after %s%s; start the same command again to go on", run.how_far(), why)

@@ -73,5 +73,6 @@ class RunFiles:
         return Record.empty(self.game) if found is None else found
 
     def _set_aside(self, path, error):
-        logging.getLogger("az_mpi").warning("damaged: %s; it is kept as %s, its games are missing", error,
-                                            files.set_aside(path).name)
+        logging.getLogger("az_mpi").warning(
+            "damaged: %s; it is kept as %s, its games are missing", error, files.set_aside(path).name
+        )

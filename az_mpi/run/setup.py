@@ -23,40 +23,46 @@ from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
 from az_mpi.network.cache import CachedEvaluator
-from az_mpi.report import console
-from az_mpi.report.callbacks import Callbacks
-from az_mpi.report.metrics import Metrics, Timers
-from az_mpi.report.status import Status
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing, Report, Run, Setup, Training
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.storage import run_folder
 from az_mpi.storage.writer import Writer
+from az_mpi.telemetry import console
+from az_mpi.telemetry.callbacks import Callbacks
+from az_mpi.telemetry.metrics import Metrics, Timers
+from az_mpi.telemetry.status import Status
 from az_mpi.train import backends, optimizer
 
 
-def assemble(config: Config, world: World, folder: Path, prepare: Callable[[Setup, torch.nn.Module], int] | None = None,
-             trainers_num: int = 0, requests: Requests | None = None) -> Run:
+def assemble(
+    config: Config,
+    world: World,
+    folder: Path,
+    prepare: Callable[[Setup, torch.nn.Module], int] | None = None,
+    num_trainers: int = 0,
+    requests: Requests | None = None,
+) -> Run:
     """Return this rank's `Run`, with new weights; print the start-up table. Collective.
 
     prepare(setup, network): makes `folder` ready and returns the number of this start; root calls it once nothing else
     can be refused. None for a run that is only looked at: it trains and writes nothing, and logs nothing to standard
-    output. trainers_num: the first ranks of the world train. requests: of signals.
+    output. num_trainers: the first ranks of the world train. requests: of signals.
     """
     requests = requests or Requests()
     setup, network, playing = prepare_play(config, world, folder)
-    backend = make_backend(config, world, setup.device, trainers_num)
-    attempt = prepare and world.from_root(lambda: prepare(setup, network))
+    backend = make_backend(config, world, setup.device, num_trainers)
+    start = prepare and world.from_root(lambda: prepare(setup, network))
     logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
     files = RunFiles(folder, setup.game, config.storage.give_up_s)
     writes = world.is_root and prepare is not None
     if writes:
         files.open_writer(requests)
-    metrics = Metrics(folder, attempt, config.report, shown=writes)
-    report = make_report(setup, world, attempt, logger, metrics, files.writer)
-    training = Training.make(setup, world, backend, trainers_num, network)
-    run = Run(setup, playing, files, world, attempt, training, ControlChannel(world, requests), report)
+    metrics = Metrics(folder, start, config.report, shown=writes)
+    report = make_report(setup, world, start, logger, metrics, files.writer)
+    training = Training.make(setup, world, backend, num_trainers, network)
+    run = Run(setup, playing, files, world, start, training, ControlChannel(world, requests), report)
     _say_start(run)
     return run
 
@@ -66,16 +72,22 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
     lacks what the configuration names. Collective."""
     on_all = functools.partial(agreement.everywhere, world)
     # The device, and what the configuration names.
-    cores_num, device = world.cores(), placement.choose_device(world)
-    _use_cores(cores_num, config.selfplay.deterministic)
+    num_cores, device = world.cores(), placement.choose_device(world)
+    _use_cores(num_cores, config.selfplay.deterministic)
     on_all(lambda: placement.open_device(device))
     agreement.same_plugins(world, configuration.plugins(config))
     on_all(lambda: optimizer.check(config.train))
     # The game, the network, and the engine that evaluates it.
     game = on_all(lambda: games.make(config.game))
     network = on_all(lambda: resnet.build(game, config.network, config.seed))
-    make_engine = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=cores_num,
-                                    precision=config.network.precision)
+    make_engine = functools.partial(
+        engines.make,
+        config.network.engine,
+        game=game,
+        device=device,
+        threads=num_cores,
+        precision=config.network.precision,
+    )
     engine, choice = _choose_engine(config, world, device, functools.partial(make_engine, network))
     make_engine = functools.partial(make_engine, precision=engine.precision or config.network.precision)
     offered = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
@@ -85,15 +97,15 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
         choice = f"{evaluate.describe} (as configured)"
     callbacks = on_all(lambda: Callbacks(config.callbacks, folder, world.rank, game))
     # What plays.
-    groups_num = 2 if evaluate.in_background else 1
-    player = on_all(lambda: _make_player(config, game, evaluate, world, cores_num, groups_num))
+    num_groups = 2 if evaluate.in_background else 1
+    player = on_all(lambda: _make_player(config, game, evaluate, world, num_cores, num_groups))
     if not evaluate.describe:  # this is for the network
         engine.prepare(player.batch_max)
     playing = Playing(player, engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
     on_all(lambda: evaluation.check_opponents(config, game))  # not after hours of play; it may start programs
     log_name = f"rank-{world.rank:03d}"
-    return Setup(config, folder, game, device, cores_num, make_engine, choice, callbacks, log_name), network, playing
+    return Setup(config, folder, game, device, num_cores, make_engine, choice, callbacks, log_name), network, playing
 
 
 def _choose_engine(config, world, device, make):
@@ -112,12 +124,14 @@ def _choose_engine(config, world, device, make):
     return agreement.everywhere(world, adopt)
 
 
-def _make_player(config, game, evaluate, world, cores_num, groups_num):
+def _make_player(config, game, evaluate, world, num_cores, num_groups):
     try:
-        return Player(config, game, evaluate, world.rank, cores_num, groups_num, world.size)
+        return Player(config, game, evaluate, world.rank, num_cores, num_groups, world.size)
     except MemoryError as error:
-        raise NotHere(f"there is not enough memory for the trees of self-play: {error}\n"
-                      "  lower selfplay.parallel_games or search.simulations") from error
+        raise NotHere(
+            f"there is not enough memory for the trees of self-play: {error}\n"
+            "  lower selfplay.parallel_games or search.simulations"
+        ) from error
 
 
 def _share_cache(config, world, evaluate):
@@ -131,30 +145,38 @@ def _share_cache(config, world, evaluate):
         evaluate.share(memory, world.local_rank, world.hosts.count(world.host))
 
 
-def _use_cores(cores_num, deterministic):
+def _use_cores(num_cores, deterministic):
     """Let torch and numba use only this rank's cores, and torch only deterministic operations if `deterministic`."""
-    torch.set_num_threads(cores_num)
-    numba.set_num_threads(min(cores_num, numba.config.NUMBA_NUM_THREADS))
+    torch.set_num_threads(num_cores)
+    numba.set_num_threads(min(num_cores, numba.config.NUMBA_NUM_THREADS))
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before CUDA starts
     # Unlike use_deterministic_algorithms this does not import torch's compiler, which takes a second.
     torch.set_deterministic_debug_mode("error" if deterministic else "default")
 
 
-def make_backend(config: Config, world: World, device: str, trainers_num: int) -> backends.Backend | None:
-    """Return the backend that sums gradients over the first `trainers_num` ranks; None on the others. Collective."""
-    trainers = world.split(world.rank < trainers_num)
+def make_backend(config: Config, world: World, device: str, num_trainers: int) -> backends.Backend | None:
+    """Return the backend that sums gradients over the first `num_trainers` ranks; None on the others. Collective."""
+    trainers = world.split(world.rank < num_trainers)
     return backends.make(config.train.backend, world, trainers, device)
 
 
-def make_report(setup: Setup, world: World, attempt: int | None, logger: Logger, metrics: Metrics,
-                writer: Writer | None) -> Report:
+def make_report(
+    setup: Setup, world: World, start: int | None, logger: Logger, metrics: Metrics, writer: Writer | None
+) -> Report:
     """Return this rank's `Report`; it starts the heartbeats unless the run is only looked at. Collective."""
-    status = Status(world, setup.folder, setup.config, attempt, logger, writer)
+    status = Status(world, setup.folder, setup.config, start, logger, writer)
     monitor = None
-    if attempt is not None:
-        monitor = Monitor(world, setup.folder, setup.config.fault.hang_s, status.facts,
-                          writer.writing_s if writer else lambda: 0.0, status.failed, status.stopped)  # fmt: skip
+    if start is not None:
+        monitor = Monitor(
+            world,
+            setup.folder,
+            setup.config.fault.hang_s,
+            status.facts,
+            writer.writing_s if writer else lambda: 0.0,
+            status.failed,
+            status.stopped,
+        )
         status.show(monitor)
     return Report(world, logger, metrics, status, monitor, Timers(world, status.enter))
 
@@ -164,22 +186,22 @@ def check_room(setup: Setup, network: torch.nn.Module, folder: Path) -> None:
     Adam and perhaps an average of the weights, and the uncompressed segments of an iteration."""
     config, game = setup.config, setup.game
     row = position_dtype(game).itemsize + POLICY.itemsize * min(game.num_actions, config.search.simulations)
-    numbers = (3 + bool(config.train.ema_decay)) * resnet.parameters_num(network)
-    run_folder.check_room(folder, 4 * numbers, config.checkpoint.keep,
-                          config.selfplay.games_num * game.max_plies * row)
+    numbers = (3 + bool(config.train.ema_decay)) * resnet.num_parameters(network)
+    run_folder.check_room(folder, 4 * numbers, config.checkpoint.keep, config.selfplay.num_games * game.max_plies * row)
 
 
 def say_ranks(run: Run) -> None:
     """Print the table of the ranks and their devices. Collective."""
     setup, training, config = run.setup, run.training, run.setup.config
     name = f" {torch.cuda.get_device_name(setup.device)}" if setup.device.startswith("cuda") else ""
-    meanwhile = "" if config.selfplay.deterministic or not training.trainers_num else ", also while others train"
+    meanwhile = "" if config.selfplay.deterministic or not training.num_trainers else ", also while others train"
     partner = ", holds a copy of the trainer" if training.partner else ""
     roles = "play, train" if training.learner else f"play{meanwhile}{partner}"
     precision = training.learner.precision if training.learner else "-"
     cores_words = cores.in_words(setup.cores, cores.Allowed.here(run.world.host))
-    rows = run.world.collect([run.world.rank, run.world.host, cores_words, f"{setup.device}{name}", setup.engine_choice,
-                              precision, roles])  # fmt: skip
+    rows = run.world.collect(
+        [run.world.rank, run.world.host, cores_words, f"{setup.device}{name}", setup.engine_choice, precision, roles]
+    )
     run.report.status.begin(run, [(host, place, does) for _, host, _, place, *_, does in rows])
     for line in console.table([("rank", "host", "cores", "device", "self-play engine", "training", "roles"), *rows]):
         run.report.say("  %s", line)
@@ -200,13 +222,22 @@ def _say_start(run):
         say("  note: %s", line)
     search = config.search
     if search.full_share < 1 and search.fast_simulations >= search.simulations:
-        say("  note: search.fast_simulations is %d, search.simulations %d: fast searches are no shorter than full ones",
-            search.fast_simulations, search.simulations)
+        say(
+            "  note: search.fast_simulations is %d, search.simulations %d: fast searches are no shorter than full ones",
+            search.fast_simulations,
+            search.simulations,
+        )
     trees = len(run.playing.player.live)
     one = run.playing.player.search.trees.num_bytes / trees
-    parameters = resnet.parameters_num(run.training.network)
-    say("  network %d x %d, %s parameters; %s at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
-        config.network.blocks, config.network.channels, f"{parameters:,}", counted(trees, "game"), one / 1024,
-        one * trees / 2**20)
+    parameters = resnet.num_parameters(run.training.network)
+    say(
+        "  network %d x %d, %s parameters; %s at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
+        config.network.blocks,
+        config.network.channels,
+        f"{parameters:,}",
+        counted(trees, "game"),
+        one / 1024,
+        one * trees / 2**20,
+    )
     if limits := world.limits():
         say("  %s", limits)

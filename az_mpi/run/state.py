@@ -21,21 +21,21 @@ from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.world import World
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluator
-from az_mpi.report.callbacks import Callbacks
-from az_mpi.report.counters import Counters
-from az_mpi.report.metrics import Metrics, Timers
-from az_mpi.report.status import Status
 from az_mpi.run import partner_checkpoint
 from az_mpi.run.partner_checkpoint import PartnerCheckpoint
 from az_mpi.run.run_files import RunFiles
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import Record
 from az_mpi.storage.checkpoint import Progress
+from az_mpi.telemetry.callbacks import Callbacks
+from az_mpi.telemetry.counters import Counters
+from az_mpi.telemetry.metrics import Metrics, Timers
+from az_mpi.telemetry.status import Status
 from az_mpi.train.backends import Backend
 from az_mpi.train.learner import Learner
 from az_mpi.train.replay import Replay
 
-WEIGHTS_NUM = 100  # weights whose SHA-256 is remembered: a game can be under way for several iterations
+NUM_WEIGHTS = 100  # weights whose SHA-256 is remembered: a game can be under way for several iterations
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Playing:
     player: Player
     engine: Engine
     evaluate: Evaluator  # what the search calls
-    weights_used: deque = field(default_factory=lambda: deque(maxlen=WEIGHTS_NUM))  # (iteration, SHA-256), oldest first
+    weights_used: deque = field(default_factory=lambda: deque(maxlen=NUM_WEIGHTS))  # (iteration, SHA-256), oldest first
     unacknowledged: list[tuple[int, Record]] = field(default_factory=list)  # (iteration, games), maybe not on disk
     best_engine: Engine | None = None  # of the best network, once there was a match against it
     calibration: np.ndarray | None = None  # the newest planes for `Engine.calibrate`, if an engine uses it
@@ -89,7 +89,7 @@ class Playing:
 class Training:
     """Who trains, and this rank's part in it. Made for one set of ranks."""
 
-    trainers_num: int  # the first ranks of the world train
+    num_trainers: int  # the first ranks of the world train
     network: torch.nn.Module  # what plays; what `learner` trains, or on trainers perhaps the average of that
     players: World | None  # in which root sends weights to the ranks that only play; None on trainers but root
     learner: Learner | None  # None on ranks that do not train
@@ -97,19 +97,20 @@ class Training:
     partner: PartnerCheckpoint | None  # on the only trainer and on the rank that keeps its state
 
     @classmethod
-    def make(cls, setup: Setup, world: World, backend: Backend | None, trainers_num: int,
-             network: torch.nn.Module) -> "Training":
+    def make(
+        cls, setup: Setup, world: World, backend: Backend | None, num_trainers: int, network: torch.nn.Module
+    ) -> "Training":
         """Return this rank's part in the training of `network`. Collective over world. backend: None on ranks that do
         not train."""
         config, game = setup.config, setup.game
-        apart = trainers_num < world.size
+        apart = num_trainers < world.size
         return cls(
-            trainers_num=trainers_num,
+            num_trainers=num_trainers,
             network=network,
-            players=world.split(world.is_root or world.rank >= trainers_num) if apart else None,
+            players=world.split(world.is_root or world.rank >= num_trainers) if apart else None,
             learner=Learner(config, game, network, backend, setup.device) if backend else None,
             replay=Replay(game, network.heads) if backend else None,
-            partner=partner_checkpoint.make(config, world, trainers_num),
+            partner=partner_checkpoint.make(config, world, num_trainers),
         )
 
     def close(self) -> None:
@@ -153,7 +154,7 @@ class Run:
     files: RunFiles
     # Made again for the ranks that are left:
     world: World
-    attempt: int | None  # the number of this start; None for a run that is only looked at
+    start: int | None  # the number of this start; None for a run that is only looked at
     training: Training
     control: ControlChannel
     report: Report
@@ -192,6 +193,8 @@ class Run:
         """Return how far the run has come, in words."""
         progress, config = self.progress, self.setup.config
         hours = f"{progress.hours:.2f} of {config.train.hours:.2f} hours, " if config.train.hours else ""
-        return (f"iteration {progress.iteration} of {config.iterations}, {hours}"
-                f"{counted(progress.games_num, 'game')}, {counted(progress.positions_num, 'position')}, "
-                f"{counted(progress.step, 'step')}")
+        return (
+            f"iteration {progress.iteration} of {config.iterations}, {hours}"
+            f"{counted(progress.num_games, 'game')}, {counted(progress.num_positions, 'position')}, "
+            f"{counted(progress.step, 'step')}"
+        )

@@ -6,7 +6,7 @@ import torch
 from az_mpi.core.problems import Refusal
 from az_mpi.network import resnet
 from az_mpi.network.engines import int8
-from az_mpi.network.engines.engine import CALIBRATION_NUM
+from az_mpi.network.engines.engine import NUM_CALIBRATION
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
 
@@ -23,8 +23,10 @@ def check_growth(network: resnet.ResNet, name: str) -> None:
     with torch.inference_mode():
         same = torch.equal(network.tower[-1](x), x)
     if not same:
-        raise Refusal(f'network.block = "{name}"\n  these blocks do not begin as the identity: a run cannot get more '
-                      "of them\n  give network.blocks as it was, or another --logdir for a new run")
+        raise Refusal(
+            f'network.block = "{name}"\n  these blocks do not begin as the identity: a run cannot get more '
+            "of them\n  give network.blocks as it was, or another --logdir for a new run"
+        )
 
 
 def grown(run: Run, model: checkpoint.Tensors) -> checkpoint.Tensors:
@@ -44,7 +46,7 @@ def broadcast_weights(run: Run) -> None:
     world, training = run.world, run.training
     rows = world.collect([_hashes(training, world), run.playing.engine.calibrates])
     digests = [digests for digests, _ in rows]
-    if differing := [rank for rank in range(training.trainers_num) if digests[rank] != digests[0]]:
+    if differing := [rank for rank in range(training.num_trainers) if digests[rank] != digests[0]]:
         raise WeightsDiffer(f"after step {run.progress.step} the weights of rank {differing} differ from rank 0's")
     if training.players:
         sent_before = world.sent_bytes
@@ -68,11 +70,11 @@ def _hashes(training, world):
 
 
 def _calibration(run):
-    """Return planes of positions that root draws from its part of the window, [CALIBRATION_NUM, C, H, W], the same on
+    """Return planes of positions that root draws from its part of the window, [NUM_CALIBRATION, C, H, W], the same on
     every rank and in a run that is resumed here; if the window is empty, of random games. Collective."""
     replay, seed, game, states = run.training.replay, run.setup.config.seed, run.setup.game, None
-    if run.world.is_root and replay and replay.positions_num:
-        states = replay.states(np.random.default_rng([seed, run.games_iteration]), CALIBRATION_NUM)
+    if run.world.is_root and replay and replay.num_positions:
+        states = replay.states(np.random.default_rng([seed, run.games_iteration]), NUM_CALIBRATION)
     elif run.world.is_root:
         states = int8.random_states(game)
     return game.planes(run.world.broadcast(states))

@@ -15,13 +15,21 @@ if TYPE_CHECKING:
     from az_mpi.search.puct import Search
 
 
-def make_search(game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool,
-                threads: int = 1) -> Search:
+def make_search(
+    game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool, threads: int = 1
+) -> Search:
     """Return the search that `config.search` names, over `num_trees` trees: a subclass of `puct.Search`, or an object
     with its methods and its `trees`, `streams` and `target`. Its constructor is given those of these arguments that it
     has, and those in the configuration."""
-    search = SEARCHES.make(settings.algorithm, game=game, evaluate=evaluate, settings=settings, num_trees=num_trees,
-                           noise=noise, threads=threads)  # fmt: skip
+    search = SEARCHES.make(
+        settings.algorithm,
+        game=game,
+        evaluate=evaluate,
+        settings=settings,
+        num_trees=num_trees,
+        noise=noise,
+        threads=threads,
+    )
     if "plies" not in inspect.signature(search.reset).parameters:
         search.reset = functools.partial(_reset_at, search, search.reset)
     return search

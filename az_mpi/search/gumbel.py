@@ -57,9 +57,18 @@ class Search(puct.Search):
     def _make_rule(self):
         settings, num_trees = self.settings, len(self.target)
         considered = np.zeros((num_trees, settings.gumbel_actions), CONSIDERED)
-        return Rule(settings.gumbel_c_visit, settings.gumbel_c_scale, tree.MOST_ACTIONS,
-                    puct.exploration_table(settings), settings.fpu_reduction, np.zeros(num_trees, ROUND), considered,
-                    self.target, self.streams, self.explores)
+        return Rule(
+            settings.gumbel_c_visit,
+            settings.gumbel_c_scale,
+            tree.MOST_ACTIONS,
+            puct.exploration_table(settings),
+            settings.fpu_reduction,
+            np.zeros(num_trees, ROUND),
+            considered,
+            self.target,
+            self.streams,
+            self.explores,
+        )
 
     def adapt_to_play(self) -> None:
         """Also search positions with more than WIDE moves, or than `gumbel_actions`, by PUCT."""
@@ -97,8 +106,12 @@ class Search(puct.Search):
 def _choose_by_gumbel(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: (
-            puct.best_edge(trees, b, n, rule.exploration, rule.reduction) if _is_wide(trees, b, rule) else
-            _root_edge(trees, b, rule) if n == 0 else _inner_edge(trees, b, n, rule))  # fmt: skip
+            puct.best_edge(trees, b, n, rule.exploration, rule.reduction)
+            if _is_wide(trees, b, rule)
+            else _root_edge(trees, b, rule)
+            if n == 0
+            else _inner_edge(trees, b, n, rule)
+        )
     return None
 
 

@@ -49,8 +49,9 @@ class Search:
     bool [B], false in matches and in fast searches.
     """
 
-    def __init__(self, game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool,
-                 threads: int = 1):
+    def __init__(
+        self, game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool, threads: int = 1
+    ):
         self.game, self.evaluate, self.settings, self.noise = game, evaluate, settings, noise
         # Each simulation adds at most one node to the root; carried nodes were counted when they were visited.
         self.trees = tree.allocate(game, num_trees, settings.simulations + 1)
@@ -61,8 +62,11 @@ class Search:
         self._rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
         self._noise = self._make_noise()
-        self._select, self._complete = (simulation.select, simulation.complete) if threads == 1 else (
-            simulation.select_parallel, simulation.complete_parallel)
+        self._select, self._complete = (
+            (simulation.select, simulation.complete)
+            if threads == 1
+            else (simulation.select_parallel, simulation.complete_parallel)
+        )
 
     def _make_rule(self):
         settings = self.settings
@@ -70,8 +74,14 @@ class Search:
 
     def _make_noise(self):
         settings = self.settings
-        return root.Noise(self._noise_due, self.streams, settings.dirichlet_alpha, settings.dirichlet_fraction,
-                          settings.root_policy_temperature, self._kept)  # fmt: skip
+        return root.Noise(
+            self._noise_due,
+            self.streams,
+            settings.dirichlet_alpha,
+            settings.dirichlet_fraction,
+            settings.root_policy_temperature,
+            self._kept,
+        )
 
     def keep_priors(self) -> None:
         """From now on keep the roots' priors as they are before noise, for `surprise`."""
@@ -93,8 +103,9 @@ class Search:
             return actions
         return np.where(self._wins[slots] == wins.NO_WIN, actions, self._wins[slots])
 
-    def reset(self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray,
-              plies: np.ndarray | int = 0) -> None:
+    def reset(
+        self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray, plies: np.ndarray | int = 0
+    ) -> None:
         """Start new trees at `states` [n, S], with the random streams `stream_words`, uint64 [n]. plies: int [n], the
         moves before each state: a position after `game.max_plies` moves is a draw if the rules do not end it."""
         self.trees.tree["root_ply"][slots] = plies
@@ -120,14 +131,14 @@ class Search:
     def begin(self, slots: np.ndarray) -> Callable[[], None]:
         """Begin one simulation in the tree of each slot and return a function that completes it; the evaluator may work
         in between. Until then nothing else may use these slots."""
-        slots, nodes, actions, states, leaves_num = self._select(self.trees, slots, self._rule, self._noise)
-        states[:leaves_num] = self.game.play(states[:leaves_num], actions[:leaves_num])
+        slots, nodes, actions, states, num_leaves = self._select(self.trees, slots, self._rule, self._noise)
+        states[:num_leaves] = self.game.play(states[:num_leaves], actions[:num_leaves])
         plies = self.trees.tree["root_ply"][slots] + self.trees.tree["path_length"][slots]
         complete = self._evaluating(self._complete, (slots, nodes, actions), states, plies)
 
         def complete_and_look():
             complete()
-            self._look_for_wins(slots[leaves_num:])  # new roots
+            self._look_for_wins(slots[num_leaves:])  # new roots
 
         return complete_and_look
 
@@ -275,8 +286,10 @@ def _prepare_for_puct(trees, b, rule):
 def _choose_by_puct(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: (
-            _exploring_edge(trees, b, n, rule) if n == 0 and rule.explores[b] else
-            best_edge(trees, b, n, rule.exploration, rule.reduction))  # fmt: skip
+            _exploring_edge(trees, b, n, rule)
+            if n == 0 and rule.explores[b]
+            else best_edge(trees, b, n, rule.exploration, rule.reduction)
+        )
     return None
 
 

@@ -43,11 +43,19 @@ def root_moves(search: "Search", b: int) -> list[RootMove]:
         value, exact = _value(trees, b, 0, edge)
         below = [] if child == NO_CHILD else _variation(trees, b, child)
         action = int(edge["edge_action"])
-        moves.append(RootMove(action, visits, shares.get(action, 0.0), value, exact, float(edge["edge_prior"]),
-                              [action, *below]))  # fmt: skip
+        moves.append(
+            RootMove(action, visits, shares.get(action, 0.0), value, exact, float(edge["edge_prior"]), [action, *below])
+        )
     # Among moves that the search would not play, visits and priors tell.
-    return sorted(moves, key=lambda move: (move.action != best, -move.share, 0 if move.share else -move.visits,
-                                           0 if move.share else -move.prior))  # fmt: skip
+    return sorted(
+        moves,
+        key=lambda move: (
+            move.action != best,
+            -move.share,
+            0 if move.share else -move.visits,
+            0 if move.share else -move.prior,
+        ),
+    )
 
 
 def _value(trees, b, n, edge):

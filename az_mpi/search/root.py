@@ -137,15 +137,14 @@ def _take_off_forced(trees, b, rule, visits):
 @njit(cache=True, nogil=True)
 def policy_room(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what `policy` returns, with zeros as numbers, and room for all edges of these roots."""
-    edges_num = 0
+    num_edges = 0
     for i in range(len(slots)):
-        edges_num += trees.node[slots[i], 0].edge_count
-    return np.zeros(len(slots), np.int32), np.empty(edges_num, np.int32), np.empty(edges_num, np.float32)
+        num_edges += trees.node[slots[i], 0].edge_count
+    return np.zeros(len(slots), np.int32), np.empty(num_edges, np.int32), np.empty(num_edges, np.float32)
 
 
 @njit(cache=True, nogil=True)
-def write_policy(trees: tree.Trees, b: int, weights: np.ndarray, actions: np.ndarray,
-                 probabilities: np.ndarray) -> int:
+def write_policy(trees: tree.Trees, b: int, weights: np.ndarray, actions: np.ndarray, probabilities: np.ndarray) -> int:
     """Write the root's actions whose weights, [edges], are above 0, and their shares of all weights; return their
     number."""
     num, total = 0, 0.0
@@ -172,8 +171,14 @@ def policy(trees: tree.Trees, slots: np.ndarray, rule: Rule) -> tuple[np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def surprise(trees: tree.Trees, slots: np.ndarray, nums: np.ndarray, actions: np.ndarray, probabilities: np.ndarray,
-             kept: np.ndarray) -> np.ndarray:
+def surprise(
+    trees: tree.Trees,
+    slots: np.ndarray,
+    nums: np.ndarray,
+    actions: np.ndarray,
+    probabilities: np.ndarray,
+    kept: np.ndarray,
+) -> np.ndarray:
     """Return, for each slot, the sum of pi log(pi / P) over the actions of its policy target, float32 [n]: how far the
     network's policy P is from it (Kullback-Leibler). nums, actions, probabilities: as `policy` returns them. kept: the
     priors before noise, float32 [B, A]; with no columns there was none."""
@@ -190,8 +195,7 @@ def surprise(trees: tree.Trees, slots: np.ndarray, nums: np.ndarray, actions: np
 
 
 @njit(cache=True, nogil=True)
-def choose(trees: tree.Trees, slots: np.ndarray, temperature: np.ndarray, random: np.ndarray,
-           rule: Rule) -> np.ndarray:
+def choose(trees: tree.Trees, slots: np.ndarray, temperature: np.ndarray, random: np.ndarray, rule: Rule) -> np.ndarray:
     """Return an action for each slot, int64 [n], drawn from counts^(1 / temperature[i]); at 0 the first largest."""
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):

@@ -131,9 +131,19 @@ def _rows(ended):
 
 
 @njit(cache=True, nogil=True)
-def complete(trees: tree.Trees, slots: np.ndarray, nodes: np.ndarray, actions: np.ndarray, states: np.ndarray,
-             player: np.ndarray, ended: np.ndarray, value: np.ndarray, logits: np.ndarray, legal: np.ndarray,
-             noise: root.Noise) -> int:
+def complete(
+    trees: tree.Trees,
+    slots: np.ndarray,
+    nodes: np.ndarray,
+    actions: np.ndarray,
+    states: np.ndarray,
+    player: np.ndarray,
+    ended: np.ndarray,
+    value: np.ndarray,
+    logits: np.ndarray,
+    legal: np.ndarray,
+    noise: root.Noise,
+) -> int:
     """Complete the simulations that `select` returned and return 0. If the trees lack room for edges, change nothing
     and return how many each needs. logits, legal: a row for each simulation that has not ended, in order."""
     needed = tree.edges_needed(trees, slots, ended, legal)
@@ -141,23 +151,57 @@ def complete(trees: tree.Trees, slots: np.ndarray, nodes: np.ndarray, actions: n
         return needed
     rows = _rows(ended)
     for i in range(len(slots)):
-        _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
-                      rows[i], noise)
+        _complete_one(
+            trees,
+            slots[i],
+            nodes[i],
+            actions[i],
+            states[i],
+            player[i],
+            ended[i],
+            value[i],
+            logits,
+            legal,
+            rows[i],
+            noise,
+        )
     return 0
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def complete_parallel(trees: tree.Trees, slots: np.ndarray, nodes: np.ndarray, actions: np.ndarray, states: np.ndarray,
-                      player: np.ndarray, ended: np.ndarray, value: np.ndarray, logits: np.ndarray, legal: np.ndarray,
-                      noise: root.Noise) -> int:
+def complete_parallel(
+    trees: tree.Trees,
+    slots: np.ndarray,
+    nodes: np.ndarray,
+    actions: np.ndarray,
+    states: np.ndarray,
+    player: np.ndarray,
+    ended: np.ndarray,
+    value: np.ndarray,
+    logits: np.ndarray,
+    legal: np.ndarray,
+    noise: root.Noise,
+) -> int:
     """`complete` over several threads."""
     needed = tree.edges_needed(trees, slots, ended, legal)
     if needed > trees.edge.shape[1]:
         return needed
     rows = _rows(ended)
     for i in prange(len(slots)):
-        _complete_one(trees, slots[i], nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal,
-                      rows[i], noise)
+        _complete_one(
+            trees,
+            slots[i],
+            nodes[i],
+            actions[i],
+            states[i],
+            player[i],
+            ended[i],
+            value[i],
+            logits,
+            legal,
+            rows[i],
+            noise,
+        )
     return 0
 
 
@@ -236,9 +280,20 @@ def _restore(trees, b, path):
 
 
 @njit(cache=True, nogil=True)
-def complete_several(trees: tree.Trees, b: int, nodes: np.ndarray, actions: np.ndarray, paths: np.ndarray,
-                     states: np.ndarray, player: np.ndarray, ended: np.ndarray, value: np.ndarray, logits: np.ndarray,
-                     legal: np.ndarray, noise: root.Noise) -> int:
+def complete_several(
+    trees: tree.Trees,
+    b: int,
+    nodes: np.ndarray,
+    actions: np.ndarray,
+    paths: np.ndarray,
+    states: np.ndarray,
+    player: np.ndarray,
+    ended: np.ndarray,
+    value: np.ndarray,
+    logits: np.ndarray,
+    legal: np.ndarray,
+    noise: root.Noise,
+) -> int:
     """Complete the simulations that `select_several` returned, as `complete` does."""
     needed = trees.tree[b].edges_used
     for i in range(legal.shape[0]):
@@ -249,6 +304,7 @@ def complete_several(trees: tree.Trees, b: int, nodes: np.ndarray, actions: np.n
     rows = _rows(ended)
     for i in range(len(nodes)):
         _restore(trees, b, paths[i])
-        _complete_one(trees, b, nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal, rows[i],
-                      noise)
+        _complete_one(
+            trees, b, nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal, rows[i], noise
+        )
     return 0

@@ -143,8 +143,9 @@ def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, 
 
 
 @njit(cache=True, nogil=True)
-def reset(trees: Trees, slots: np.ndarray, states: np.ndarray, players: np.ndarray, ended: np.ndarray,
-          values: np.ndarray) -> None:
+def reset(
+    trees: Trees, slots: np.ndarray, states: np.ndarray, players: np.ndarray, ended: np.ndarray, values: np.ndarray
+) -> None:
     """Make the tree of each slot a single root node."""
     for i in range(len(slots)):
         trees.tree[slots[i]].nodes_used = 0

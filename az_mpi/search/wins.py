@@ -51,8 +51,15 @@ def _edges_of_roots(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, n
 
 
 @njit(cache=True, nogil=True)
-def _add_wins(trees: tree.Trees, rows: np.ndarray, edges: np.ndarray, states: np.ndarray, player: np.ndarray,
-             value: np.ndarray, actions: np.ndarray) -> None:
+def _add_wins(
+    trees: tree.Trees,
+    rows: np.ndarray,
+    edges: np.ndarray,
+    states: np.ndarray,
+    player: np.ndarray,
+    value: np.ndarray,
+    actions: np.ndarray,
+) -> None:
     """Write into actions, int64 [B], for each tree the one of these edges that has the largest prior, and give it a
     child, by one simulation, if it has none. All end the game with a win for the player who moves at the root.
 

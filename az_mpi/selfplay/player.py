@@ -32,37 +32,45 @@ PARALLEL_GAMES, PARALLEL_GAMES_MAX = 256, 2048  # if the configuration leaves it
 class Player:
     """Plays up to `config.selfplay.parallel_games` games of `game` at once; `evaluate` evaluates the leaves.
 
-    threads: of the search. groups_num: batches that are under way at the same time. ranks_num: that play.
+    threads: of the search. num_groups: batches that are under way at the same time. num_ranks: that play.
     """
 
-    def __init__(self, config: Config, game: Game, evaluate: Evaluator, rank: int, threads: int = 1,
-                 groups_num: int = 1, ranks_num: int = 1):
+    def __init__(
+        self,
+        config: Config,
+        game: Game,
+        evaluate: Evaluator,
+        rank: int,
+        threads: int = 1,
+        num_groups: int = 1,
+        num_ranks: int = 1,
+    ):
         self.config, self.game, self.rank = config, game, rank
-        games_num = config.selfplay.parallel_games or games_at_once(config.selfplay.games_num, groups_num, ranks_num)
-        self.search = make_search(game, evaluate, config.search, games_num, noise=True, threads=threads)
-        groups_num = min(groups_num, games_num)
-        self._groups = deque(np.arange(first, games_num, groups_num) for first in range(groups_num))
+        num_games = config.selfplay.parallel_games or games_at_once(config.selfplay.num_games, num_groups, num_ranks)
+        self.search = make_search(game, evaluate, config.search, num_games, noise=True, threads=threads)
+        num_groups = min(num_groups, num_games)
+        self._groups = deque(np.arange(first, num_games, num_groups) for first in range(num_groups))
         self._under_way = deque()  # (slots, function that completes their simulation), oldest first
         cap = config.selfplay.max_plies
         self.max_plies = min(cap, game.max_plies) if cap else game.max_plies
-        moves = (games_num, self.max_plies)
-        self.ids, self.iterations = np.zeros(games_num, np.uint64), np.zeros(games_num, np.int32)
+        moves = (num_games, self.max_plies)
+        self.ids, self.iterations = np.zeros(num_games, np.uint64), np.zeros(num_games, np.int32)
         # The moves from the initial position to where the game began, and to where it is.
-        self.first_ply, self.ply = np.zeros((2, games_num), np.int32)
+        self.first_ply, self.ply = np.zeros((2, num_games), np.int32)
         self.archive: starts.Archive | None = None  # positions at which games may begin
         self.states = np.empty((*moves, game.state_size), game.state_dtype)
         self.actions = np.empty(moves, np.int32)
-        self.policies: list[list[bytes]] = [[] for _ in range(games_num)]  # of each game, POLICY of each move
+        self.policies: list[list[bytes]] = [[] for _ in range(num_games)]  # of each game, POLICY of each move
         self.root_values = np.empty(moves, np.float32)
         self.surprises = np.zeros(moves, np.float32)
         if config.selfplay.surprise_share:
             self.search.keep_priors()
-        self.plays_on = np.ones(games_num, bool)  # games in which nobody resigns
-        self.live = np.zeros(games_num, bool)
+        self.plays_on = np.ones(num_games, bool)  # games in which nobody resigns
+        self.live = np.zeros(num_games, bool)
         self.finished: list[Record] = []  # not taken yet
-        self.finished_num = 0
+        self.num_finished = 0
         self._ended, self._allowed = deque(), math.inf  # (slot, record) of games that ended and wait, see `allow`
-        self.simulations_num = 0
+        self.num_simulations = 0
         self.begun: dict[int, int] = {}  # {the newest iteration: games begun in it}, kept by `quota`
 
     def free(self) -> np.ndarray:
@@ -77,20 +85,20 @@ class Player:
         return len(self._groups[0])
 
     @property
-    def unfinished_num(self) -> int:
+    def num_unfinished(self) -> int:
         """How many games have begun and do not count as finished yet."""
         return int(self.live.sum()) + len(self._ended)
 
     @property
-    def unfinished_moves_num(self) -> int:
+    def num_unfinished_moves(self) -> int:
         """How many moves have been played in the games under way."""
         return int((self.ply - self.first_ply)[self.live].sum())
 
-    def allow(self, finished_num: float = math.inf) -> None:
-        """Count games as finished only up to `finished_num` in all, since this player was made. Games that end beyond
+    def allow(self, num_finished: float = math.inf) -> None:
+        """Count games as finished only up to `num_finished` in all, since this player was made. Games that end beyond
         that wait in their slots until a later call allows more. Ranks share one quota: a rank that finished all it
         could would exceed it."""
-        self._allowed = finished_num
+        self._allowed = num_finished
         self._finish()
 
     def start(self, slots: np.ndarray, ids: np.ndarray, iteration: int) -> None:
@@ -115,7 +123,7 @@ class Player:
         slots = group[self.live[group]]
         if len(slots):
             self._under_way.append((slots, self.search.begin(slots)))
-            self.simulations_num += len(slots)
+            self.num_simulations += len(slots)
         if len(self._under_way) == len(self._groups) or not len(slots):
             self._complete_oldest()
 
@@ -169,10 +177,10 @@ class Player:
             self.policies[slot].append(entries[end - num : end].tobytes())
 
     def _finish(self):
-        while self._ended and self.finished_num < self._allowed:
+        while self._ended and self.num_finished < self._allowed:
             _, record = self._ended.popleft()
             self.finished.append(record)
-            self.finished_num += 1
+            self.num_finished += 1
 
     def _record(self, slot, outcome, truncated):
         plies = slice(self.first_ply[slot], self.ply[slot])
@@ -200,11 +208,11 @@ def weights_by_surprise(surprises: np.ndarray, share: float) -> np.ndarray:
     return 1 - share + share * len(surprises) * surprises / total if share and total > 0 else np.ones(len(surprises))
 
 
-def games_at_once(games_num: int, groups_num: int, ranks_num: int) -> int:
+def games_at_once(num_games: int, num_groups: int, num_ranks: int) -> int:
     """Return how many games a rank plays at once if the configuration leaves it open.
 
-    A GPU, which has groups, needs large batches. But with more games than a rank's share of an iteration's `games_num`,
+    A GPU, which has groups, needs large batches. But with more games than a rank's share of an iteration's `num_games`,
     each game would take several iterations."""
-    if groups_num == 1:
+    if num_groups == 1:
         return PARALLEL_GAMES
-    return min(max(-(-games_num // ranks_num), PARALLEL_GAMES), PARALLEL_GAMES_MAX)
+    return min(max(-(-num_games // num_ranks), PARALLEL_GAMES), PARALLEL_GAMES_MAX)

@@ -44,8 +44,12 @@ POSITIONS = (
     Column("to_play", "i1", "player to move: 0 for the one who moves first in the initial position, else 1"),
     Column("action", "<i4", "action that was played, as the game numbers them for the player to move"),
     Column("value", "<f4", f"target of the value: result of the whole game, {RESULT}", perspective=FOR_MOVER),
-    Column("root_value", "<f4", "value of the search at this position, when it was played, from -1 to 1",
-           perspective=FOR_MOVER),
+    Column(
+        "root_value",
+        "<f4",
+        "value of the search at this position, when it was played, from -1 to 1",
+        perspective=FOR_MOVER,
+    ),
     Column("weight", "<f4", "weight of the position in the training loss; 1 on average over a game"),
     # Not a column of the files: they have policy/offset, its running sum.
     Column("policy_count", "<i4", "number of its rows in policy"),
@@ -54,11 +58,20 @@ POSITIONS = (
 )
 POLICIES = (
     Column("action", "<i4", "action that the search considered, as in positions/action"),
-    Column("probability", "<f4", "target of the policy: the search's probability of this action; those of a position "
-           "add up to 1, and actions without a row have 0"),
+    Column(
+        "probability",
+        "<f4",
+        "target of the policy: the search's probability of this action; those of a position "
+        "add up to 1, and actions without a row have 0",
+    ),
 )
-OFFSET = Column("offset", "<i8", "rows of policy that belong to each position: those of position i are offset[i] to "
-                "offset[i + 1] - 1; none after a fast search (search.full_share below 1)", "rows of policy")
+OFFSET = Column(
+    "offset",
+    "<i8",
+    "rows of policy that belong to each position: those of position i are offset[i] to "
+    "offset[i + 1] - 1; none after a fast search (search.full_share below 1)",
+    "rows of policy",
+)
 GAME, POLICY = (np.dtype([(column.name, column.dtype) for column in columns]) for columns in (GAMES, POLICIES))
 
 
@@ -119,10 +132,10 @@ def sparse_policy(policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.bincount(rows, minlength=len(policy)), entries
 
 
-def game_ids(iteration: int, attempt: int, indices: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return ids that are unique in the run, uint64 [n]: 24 bits iteration, 12 bits attempt, 28 bits index.
+def game_ids(iteration: int, start: int, indices: np.ndarray | Sequence[int]) -> np.ndarray:
+    """Return ids that are unique in the run, uint64 [n]: 24 bits iteration, 12 bits start, 28 bits index.
 
-    indices: of the games in the iteration, int [n]. attempt: the number of this start of the run; 0 for deterministic
+    indices: of the games in the iteration, int [n]. start: the number of this start of the run; 0 for deterministic
     games, which are the same in each start, so that one that is played twice has one id.
     """
-    return np.asarray(indices, np.uint64) | np.uint64(iteration << 40 | (attempt & 0xFFF) << 28)
+    return np.asarray(indices, np.uint64) | np.uint64(iteration << 40 | (start & 0xFFF) << 28)

@@ -24,8 +24,9 @@ class Archive(NamedTuple):
     plies: np.ndarray
 
 
-def begin(game: Game, settings: schema.Selfplay, archive: Archive | None, max_plies: int,
-          words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def begin(
+    game: Game, settings: schema.Selfplay, archive: Archive | None, max_plies: int, words: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return where n games begin: (states [n, S], none of them terminal; plies int32 [n], the moves before each, below
     `max_plies`). settings: `config.selfplay`.
 

@@ -21,6 +21,7 @@ from safetensors.numpy import save as save_bytes
 from safetensors.torch import load as load_bytes
 
 from az_mpi.core import files
+from az_mpi.core.earlier_names import modern_keys
 from az_mpi.core.files import create, remove_folder, sync, whole_folder
 from az_mpi.core.problems import Refusal
 from az_mpi.storage.checkpoint_names import find
@@ -46,8 +47,8 @@ class Progress:
     phase: str = "play"  # what the next iteration does next: "play" or "train"
     step: int = 0  # optimiser steps taken
     samples_due: float = 0.0  # samples that the replay ratio asks for and that are not trained on yet
-    games_num: int = 0  # in segments
-    positions_num: int = 0  # in segments; the window ends here
+    num_games: int = 0  # in segments
+    num_positions: int = 0  # in segments; the window ends here
     unfinished_games: int = 0  # games under way when this was saved; lost if the run ends here
     bad_steps: int = 0  # newest optimiser steps in a row that were skipped because they were not finite
     hours: float = 0.0  # that the starts of this run took until then, where `train.hours` limits them
@@ -103,8 +104,9 @@ def save(folder: str | Path, checkpoint: Checkpoint, keep: int, before: Callable
 def check_finite(tensors: Tensors) -> None:
     """Raise NotFinite unless all numbers in the tensors are finite."""
     if bad := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
-        raise NotFinite(f"{bad[0]} and {len(bad) - 1} other tensors are not finite" if bad[1:] else
-                        f"{bad[0]} is not finite")
+        raise NotFinite(
+            f"{bad[0]} and {len(bad) - 1} other tensors are not finite" if bad[1:] else f"{bad[0]} is not finite"
+        )
 
 
 def to_bytes(tensors: Tensors, about: dict[str, str] | None = None) -> bytes:
@@ -138,13 +140,15 @@ def share(world: "World", state: Checkpoint | None, source: int = 0) -> Checkpoi
     """Return the checkpoint of rank `source` on every rank; those of the others are ignored. Collective over world."""
     here = world.rank == source
     progress = world.share(vars(state.progress) if here else None, source)
-    model, optimizer = (broadcast(world, tensors, source) for tensors in
-                        ((state.model, state.optimizer) if here else (None, None)))  # fmt: skip
+    model, optimizer = (
+        broadcast(world, tensors, source) for tensors in ((state.model, state.optimizer) if here else (None, None))
+    )
     return Checkpoint(Progress(**progress), model, optimizer)
 
 
-def load_newest(folder: str | Path, set_aside: bool, ours: Tensors | None = None,
-                before_step: int | None = None) -> tuple[Checkpoint | None, list[str]]:
+def load_newest(
+    folder: str | Path, set_aside: bool, ours: Tensors | None = None, before_step: int | None = None
+) -> tuple[Checkpoint | None, list[str]]:
     """Return (the newest whole checkpoint or None, a line about each damaged one that is newer).
 
     set_aside: rename the damaged ones. The run that writes here must do that, as it will write one of the same name; a
@@ -178,7 +182,7 @@ def read(path: Path) -> Checkpoint:
         if sums.get(name) != hashlib.sha256(content).hexdigest():
             raise ValueError(f"the SHA-256 of {name} does not match")
     try:
-        state = json.loads(contents[2])
+        state = json.loads(contents[2], object_hook=modern_keys)
         version = state.pop("schema_version")
         if version != SCHEMA_VERSION:
             raise ValueError(f"its schema is {version}; this program reads {SCHEMA_VERSION}")
@@ -249,12 +253,15 @@ def check_fits(path: Path, found: Checkpoint, ours: Tensors | None) -> None:
             lines.append(f"optimizer.safetensors: {key} is {_kind(tensor)}, which fits no tensor of this run's network")
     if lines:
         more = [f"... and {len(lines) - SHOWN_MAX} more"] if len(lines) > SHOWN_MAX else []
-        raise Refusal("\n  ".join([
+        told = [
             f"--logdir {path.parent.parent}: checkpoint {path} is whole, but is another network's; it stays there",
-            *lines[:SHOWN_MAX], *more,
+            *lines[:SHOWN_MAX],
+            *more,
             f"it is probably another run's: move it out of {path.parent} and put this run's own back;",
             "without one, --without_checkpoint begins again with new weights and the games that are stored;",
-            "or give another --logdir"]))
+            "or give another --logdir",
+        ]
+        raise Refusal("\n  ".join(told))
 
 
 def traces(folder: str | Path) -> list[str]:
@@ -283,8 +290,11 @@ def hours_told(folder: str | Path, progress: Progress) -> float:
     """Return the hours of the run when it last stopped at this `Progress`, as far as records tell, else its own."""
     told = [progress.hours]
     with suppress(OSError):
-        told += [hours for iteration, step, hours in records(folder)
-                 if (iteration, step) == (progress.iteration, progress.step) and hours < HOURS_MAX]
+        told += [
+            hours
+            for iteration, step, hours in records(folder)
+            if (iteration, step) == (progress.iteration, progress.step) and hours < HOURS_MAX
+        ]
     return max(told)
 
 
@@ -295,8 +305,15 @@ def refuse_unusable(folder: str | Path, restart: bool, ours: Tensors | None = No
     whole, unless the user asked to start without one (`restart`). Raises OSError if the file system fails."""
     found, _ = load_newest(folder, set_aside=False, ours=ours)
     if found is None and not restart and (lines := traces(folder)):
-        raise Refusal("\n  ".join([
-            f"--logdir {Path(folder).parent}: no checkpoint of this run is whole", *lines, "put a whole copy of one "
-            "there; or begin again with new weights and the games that are stored: --without_checkpoint;",
-            "or begin a new run: give another --logdir"]))
+        raise Refusal(
+            "\n  ".join(
+                [
+                    f"--logdir {Path(folder).parent}: no checkpoint of this run is whole",
+                    *lines,
+                    "put a whole copy of one "
+                    "there; or begin again with new weights and the games that are stored: --without_checkpoint;",
+                    "or begin a new run: give another --logdir",
+                ]
+            )
+        )
     return found

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core import files
+from az_mpi.core.earlier_names import modern_keys, starts_folder
 from az_mpi.core.files import Forbidden
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.core.processes import STARTED, STATE, stat
@@ -84,8 +85,9 @@ def _is_earlier(holder):
     return bool(ours["slurm"]) and ours["slurm"] == theirs.get("slurm") and ours["start"] != theirs.get("start")
 
 
-def look(run: str | Path, say: Callable[[str], None] = lambda text: None,
-         wait: Callable[[], None] = lambda: None) -> dict[str, str]:
+def look(
+    run: str | Path, say: Callable[[str], None] = lambda text: None, wait: Callable[[], None] = lambda: None
+) -> dict[str, str]:
     """Return the locks of a run's folder that are proved dead, {file name: token}. Writes nothing.
 
     Waits as long as the proof takes; calls `say` if that is long, and `wait` again and again, which may raise. Raises
@@ -106,8 +108,8 @@ class NotYetOver(LockHeld, NotNow):
 def _held(path, holder, why):
     host, pid, since = (escape(str(holder.get(key, "?"))) for key in ("host", "pid", "since"))
     return (NotYetOver if _is_earlier(holder) or holder.get("brief") else LockHeld)(
-        f"--logdir {path.parent.parent}: another job runs here: process {pid} on {host}, attempt "
-        f"{holder.get('attempt', '?')}, since {since} ({why})\n"
+        f"--logdir {path.parent.parent}: another job runs here: process {pid} on {host}, start "
+        f"{holder.get('start', '?')}, since {since} ({why})\n"
         f"  let it end, or stop it (kill -TERM {pid} on {host}); or give another --logdir\n"
         f"  a dead job's lock is taken over by itself; do not remove {path}"
     )
@@ -122,11 +124,11 @@ def _proof_s(holder):
 
 def _watch(path, say=lambda text: None, wait=lambda: None):
     """Watch a lock until one of these is seen, in this order, and return or raise what stands beside it:
-        the file is gone                             None
-        its beat changes, or its root lives here     LockHeld
-        all of its processes were here and are dead  the token
-        a rank of it lives here for DYING_S          LockHeld
-        its beat stands still for `_proof_s`         the token"""
+    the file is gone                             None
+    its beat changes, or its root lives here     LockHeld
+    all of its processes were here and are dead  the token
+    a rank of it lives here for DYING_S          LockHeld
+    its beat stands still for `_proof_s`         the token"""
     timer, first_beat, told = SilenceTimer(SLOW_S), None, False
     while True:
         found = _read(path)
@@ -151,8 +153,10 @@ def _watch(path, say=lambda text: None, wait=lambda: None):
             return token
         if waited_s > TELL_S and not told:
             told = True
-            say(f"{path}: process {holder.get('pid')} on {escape(str(holder.get('host')))} had this run; looking for "
-                f"{proof_s:.0f} s whether it lives")
+            say(
+                f"{path}: process {holder.get('pid')} on {escape(str(holder.get('host')))} had this run; looking for "
+                f"{proof_s:.0f} s whether it lives"
+            )
         wait()
         time.sleep(0.05)
 
@@ -166,10 +170,10 @@ def _read(path):
     with open(descriptor, "rb") as file:
         beat, text = os.fstat(descriptor).st_mtime_ns, file.read(1 << 24)
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_hook=modern_keys)
         for rank in content["ranks"]:
             rank["host"], rank["pid"], rank["place"], rank["started"]
-        content["token"], content["attempt"], content["since"]
+        content["token"], content["start"], content["since"]
         content.get("starter", {}).get, float(content.get("hang_s", 0.0))  # older versions did not write these
         return beat, content
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -198,18 +202,26 @@ class Lock:
         self._thread.start()
 
     @classmethod
-    def take(cls, run: str | Path, ranks: list[dict[str, Any]], attempt: int | str, dead: dict[str, str] | None = None,
-             hang_s: float = LOOK_S, brief: bool = False) -> "Lock":
+    def take(
+        cls,
+        run: str | Path,
+        ranks: list[dict[str, Any]],
+        start: int | str,
+        dead: dict[str, str] | None = None,
+        hang_s: float = LOOK_S,
+        brief: bool = False,
+    ) -> "Lock":
         """Take the lock of a run's folder; the folder is made if there is none.
 
-        ranks: `me()` of every rank of the job, root first. attempt: the number of this start, for messages. dead: the
+        ranks: `me()` of every rank of the job, root first. start: the number of this start, for messages. dead: the
         result of `look`. hang_s: seconds for which the job may stand still. brief: the lock is held so briefly that
         others should try again. Raises LockHeld, and leaves nothing behind, if another job has it; OSError."""
-        return cls._claim(run, ranks, attempt, secrets.token_hex(16), dead or {}, hang_s, brief)
+        return cls._claim(run, ranks, start, secrets.token_hex(16), dead or {}, hang_s, brief)
 
     @classmethod
-    def take_over(cls, run: str | Path, ranks: list[dict[str, Any]], attempt: int, token: str,
-                  hang_s: float = LOOK_S) -> "Lock":
+    def take_over(
+        cls, run: str | Path, ranks: list[dict[str, Any]], start: int, token: str, hang_s: float = LOOK_S
+    ) -> "Lock":
         """Go on with this job's lock after its root has died. The new root calls this.
 
         ranks: as for `take`, of the survivors, the new root first. token: of the job's lock. Raises LockLost if another
@@ -219,16 +231,24 @@ class Lock:
         if not ours:
             raise _gone(folder)
         try:
-            return cls._claim(run, ranks, attempt, token, ours, hang_s)
+            return cls._claim(run, ranks, start, token, ours, hang_s)
         except LockHeld as error:
             raise LockLost(str(error)) from error
 
     @classmethod
-    def _claim(cls, run, ranks, attempt, token, dead, hang_s, brief=False) -> "Lock":
+    def _claim(cls, run, ranks, start, token, dead, hang_s, brief=False) -> "Lock":
         folder = Path(run) / "lock"
-        content = {"host": ranks[0]["host"], "pid": ranks[0]["pid"], "attempt": attempt, "token": token,
-                   "since": time.strftime("%Y-%m-%d %H:%M:%S %z"), "ranks": ranks, "starter": _starter(),
-                   "hang_s": hang_s, "brief": brief}  # fmt: skip
+        content = {
+            "host": ranks[0]["host"],
+            "pid": ranks[0]["pid"],
+            "start": start,
+            "token": token,
+            "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+            "ranks": ranks,
+            "starter": _starter(),
+            "hang_s": hang_s,
+            "brief": brief,
+        }
         for _ in range(_TRIES):
             folder.mkdir(parents=True, exist_ok=True)
             others = _files(folder)
@@ -267,8 +287,9 @@ class Lock:
         """Raise LockLost unless this job still has the lock. To be called right before a file appears."""
         if not self.still_ours():
             found = [found[1] for path in _files(self.path.parent) if (found := _read(path))]
-            others = [f"{other.get('pid')} on {other.get('host')}" for other in found
-                      if other.get("token") != self.token]  # ours is there where the folder came back
+            others = [
+                f"{other.get('pid')} on {other.get('host')}" for other in found if other.get("token") != self.token
+            ]  # ours is there where the folder came back
             if not others:
                 raise _gone(self.path.parent)
             raise LockLost(f"{self.path.parent}: another job has taken the run over ({', '.join(others)})")
@@ -300,11 +321,16 @@ class Lock:
 
 def _gone(folder):
     """Return the exception for a folder of locks that has neither this job's lock nor another's."""
-    if files.is_there(folder.parent / "attempts"):
-        return LockLost(f"{folder}: this job's lock was removed, or the run's folder was renamed for a while; no other "
-                        "job has taken the run over")
-    return LockLost(f"{folder.parent}: the run's folder was renamed or removed while the job ran; a renamed one goes "
-                    "on with its new name as --logdir", resumable=False)  # the same command would begin a new run
+    if files.is_there(starts_folder(folder.parent)):
+        return LockLost(
+            f"{folder}: this job's lock was removed, or the run's folder was renamed for a while; no other "
+            "job has taken the run over"
+        )
+    return LockLost(
+        f"{folder.parent}: the run's folder was renamed or removed while the job ran; a renamed one goes "
+        "on with its new name as --logdir",
+        resumable=False,
+    )  # the same command would begin a new run
 
 
 def _create(path, text):

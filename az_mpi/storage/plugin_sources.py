@@ -2,7 +2,7 @@
 commands that look at the run later use the copies.
 
 RUN/sources/HASH/own_game.py is the file as it was loaded; HASH is the beginning of its SHA-256. The description of each
-start (attempts/NNN.json) lists the files under "sources".
+start (starts/NNN.json) lists the files under "sources".
 """
 
 from pathlib import Path
@@ -25,8 +25,14 @@ def describe(config: Config) -> list[dict[str, str]]:
         if name.place:
             _, source = registry.load(name.place)
             file = Path(source.path).name
-            rows.append({"key": key, "name": _plain(name), "sha256": source.sha256,
-                         "kept": f"{FOLDER}/{source.sha256[:DIGITS]}/{file}"})  # fmt: skip
+            rows.append(
+                {
+                    "key": key,
+                    "name": _plain(name),
+                    "sha256": source.sha256,
+                    "kept": f"{FOLDER}/{source.sha256[:DIGITS]}/{file}",
+                }
+            )
     return rows
 
 
@@ -49,12 +55,21 @@ def check(path: str | Path, config: Config, description: dict[str, Any], allowed
     for row in describe(config):
         old = before.get((row["key"], row["name"]), row)
         if old["sha256"] != row["sha256"]:
-            lines.append(f"  {row['key']}: {row['name']} has SHA-256 {row['sha256'][:DIGITS]}; that of the run is in "
-                         f"{Path(path) / old['kept']}")  # fmt: skip
+            lines.append(
+                f"  {row['key']}: {row['name']} has SHA-256 {row['sha256'][:DIGITS]}; that of the run is in "
+                f"{Path(path) / old['kept']}"
+            )
     if lines and not allowed:
-        raise Refusal("\n".join([f"{path} holds a run that was made with another source:", *lines,
-                                 "  put that one back, or give another --logdir for a new run;",
-                                 "  --allow_other_source goes on with the new one"]))
+        raise Refusal(
+            "\n".join(
+                [
+                    f"{path} holds a run that was made with another source:",
+                    *lines,
+                    "  put that one back, or give another --logdir for a new run;",
+                    "  --allow_other_source goes on with the new one",
+                ]
+            )
+        )
 
 
 def kept(path: str | Path, description: dict[str, Any]) -> dict[str, Any]:

@@ -20,22 +20,24 @@ from az_mpi.config import load as configuration
 from az_mpi.config.command_line import PROG, Arguments
 from az_mpi.config.schema import Config
 from az_mpi.core import files
+from az_mpi.core.earlier_names import starts_folder
 from az_mpi.core.files import claim_text, is_there, names, passes, read_json, remove_leftovers, set_aside, write_text
 from az_mpi.core.host_facts import package_versions
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.storage import lock, plugin_sources
 
-FOLDERS = ("checkpoints", "games", "best", "evaluations", "attempts")
-ALL_FOLDERS = (*FOLDERS, "logs", "lock", plugin_sources.FOLDER)
+FOLDERS = ("checkpoints", "games", "best", "evaluations")
+ALL_FOLDERS = (*FOLDERS, "starts", "attempts", "logs", "lock", plugin_sources.FOLDER)
 
 
 class RunFolderError(Refusal):
     """The folder cannot be used for this command; the text is one block for the user."""
 
 
-def look(path: str | Path, config: Config, fresh: bool, say: Callable[[str], None],
-         wait: Callable[[], None]) -> dict[str, str]:
+def look(
+    path: str | Path, config: Config, fresh: bool, say: Callable[[str], None], wait: Callable[[], None]
+) -> dict[str, str]:
     """Check the folder as `check` does, and return the dead locks in it as `lock.look` does. Writes nothing. Raises
     LockHeld, RunFolderError, NotNow."""
     path = Path(path)
@@ -44,15 +46,22 @@ def look(path: str | Path, config: Config, fresh: bool, say: Callable[[str], Non
         return lock.look(path, say, wait)
 
 
-def start(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, ranks: list[dict[str, Any]],
-          dead: dict[str, str], say: Callable[[str], None]) -> tuple[int, lock.Lock]:
-    """Take the lock of a run's folder and prepare the folder; return (the number of this attempt, the lock).
+def start(
+    path: str | Path,
+    config: Config,
+    hosts: Sequence[str],
+    fresh: bool,
+    ranks: list[dict[str, Any]],
+    dead: dict[str, str],
+    say: Callable[[str], None],
+) -> tuple[int, lock.Lock]:
+    """Take the lock of a run's folder and prepare the folder; return (the number of this start, the lock).
 
     For root alone, after `look`. ranks, dead: see `Lock.take`. Raises LockHeld, and what `prepare` raises.
     """
     path = Path(path)
     with usable(path):
-        held = lock.Lock.take(path, ranks, _next_attempt(path / "attempts"), dead, config.fault.hang_s)
+        held = lock.Lock.take(path, ranks, _next_start(starts_folder(path)), dead, config.fault.hang_s)
     try:
         return prepare(path, config, hosts, fresh, say), held
     except BaseException:
@@ -61,8 +70,7 @@ def start(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, r
 
 
 def check(path: Path, config: Config, fresh: bool) -> None:
-    """Raise RunFolderError if this command may not use the folder or resume the run in it. Also raises OSError, NotNow.
-    """
+    """Raise RunFolderError if this command may not use the folder or resume its run. Also raises OSError, NotNow."""
     check_folders(path)
     if path.exists() and os.geteuid() not in (0, path.stat().st_uid):
         raise RunFolderError(f"--logdir {path}: the folder is another user's\n  give a --logdir of your own")
@@ -80,12 +88,21 @@ def check_folders(path: str | Path, names: Iterable[str] = ALL_FOLDERS) -> None:
     Raises OSError if that cannot be known."""
     path = Path(path)
     if found := [place for place in (*path.parents, path, *(path / name for name in names)) if _is_no_folder(place)]:
-        raise RunFolderError("\n".join([
-            f"--logdir {path}: these paths must be folders, or not be there:",
-            *(f"  {place} is a link to {os.readlink(place)}, where there is no folder" if place.is_symlink() else
-              f"  {place} is a file" for place in found),
-            "  allowed are a folder, a link to a folder, or nothing (the folder is made then)",
-            "  move the file or the link away and put the run's own folder back; or give another --logdir"]))
+        raise RunFolderError(
+            "\n".join(
+                [
+                    f"--logdir {path}: these paths must be folders, or not be there:",
+                    *(
+                        f"  {place} is a link to {os.readlink(place)}, where there is no folder"
+                        if place.is_symlink()
+                        else f"  {place} is a file"
+                        for place in found
+                    ),
+                    "  allowed are a folder, a link to a folder, or nothing (the folder is made then)",
+                    "  move the file or the link away and put the run's own folder back; or give another --logdir",
+                ]
+            )
+        )
 
 
 def _is_no_folder(place):
@@ -100,9 +117,10 @@ def _is_no_folder(place):
         return os.path.islink(place)
 
 
-def prepare(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool,
-            say: Callable[[str], None] = lambda text: None) -> int:
-    """Create or reuse the folder of a run, and return the number of this attempt, from 1.
+def prepare(
+    path: str | Path, config: Config, hosts: Sequence[str], fresh: bool, say: Callable[[str], None] = lambda text: None
+) -> int:
+    """Create or reuse the folder of a run, and return the number of this start, from 1.
 
     For root alone. Damaged descriptions of the newest starts are set aside; `say` is called with a line about each.
     Raises RunFolderError before anything is written; NotNow if there is a run and its file system fails.
@@ -110,21 +128,21 @@ def prepare(path: str | Path, config: Config, hosts: Sequence[str], fresh: bool,
     path = Path(path)
     with usable(path):
         check(path, config, fresh)  # again after `look`: another job may have had the folder until now
-        for name in FOLDERS:
-            (path / name).mkdir(parents=True, exist_ok=True)
+        for folder in (*(path / name for name in FOLDERS), starts_folder(path)):
+            folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path)
-        next(_whole(reversed(attempts(path)), functools.partial(_set_aside, say)), None)
+        next(_whole(reversed(starts(path)), functools.partial(_set_aside, say)), None)
         plugin_sources.keep(path, config)
         text = json.dumps(describe(config, hosts), indent=2) + "\n"
-        attempt = _write_attempt(path / "attempts", text)
+        start = _write_start(starts_folder(path), text)
         if not is_there(path / "config.json"):
             write_text(path / "config.json", text)
-    return attempt
+    return start
 
 
-def note_attempt(path: str | Path, config: Config, hosts: Sequence[str]) -> int:
-    """Record that the run goes on with other ranks; return the number of this attempt. For root alone."""
-    return _write_attempt(Path(path) / "attempts", json.dumps(describe(config, hosts), indent=2) + "\n")
+def note_start(path: str | Path, config: Config, hosts: Sequence[str]) -> int:
+    """Record that the run goes on with other ranks; return the number of this start. For root alone."""
+    return _write_start(starts_folder(Path(path)), json.dumps(describe(config, hosts), indent=2) + "\n")
 
 
 @contextmanager
@@ -142,14 +160,14 @@ def usable(path: str | Path) -> Iterator[None]:
 def holds_run(path: str | Path) -> bool:
     """Return whether a folder holds a run; true if that cannot be known now."""
     try:
-        return is_there(Path(path) / "config.json") or bool(attempts(path))
+        return is_there(Path(path) / "config.json") or bool(starts(path))
     except OSError:
         return True
 
 
-def attempts(path: str | Path) -> list[Path]:
+def starts(path: str | Path) -> list[Path]:
     """Return the files that describe a run's starts, oldest first. Raises OSError."""
-    folder = Path(path) / "attempts"
+    folder = starts_folder(Path(path))
     stems = [name.removesuffix(".json") for name in names(folder) if name.endswith(".json")]
     return [folder / f"{stem}.json" for stem in sorted((stem for stem in stems if stem.isdecimal()), key=int)]
 
@@ -166,7 +184,7 @@ def newest_start(path: str | Path) -> tuple[dict[str, Any], Path]:
     """Return (the newest whole description of a start, its path). Raises RunFolderError, NotNow."""
     path = Path(path)
     with usable(path):
-        known = [path / "config.json", *attempts(path)]
+        known = [path / "config.json", *starts(path)]
         found = next(_whole(reversed(known)), None)
     if found:
         return found
@@ -198,17 +216,22 @@ def check_there(given: Arguments) -> None:
     the command that does."""
     if holds_run(given.logdir):
         return
-    settings = [word for key, value in given.overrides.items() for word in (
-        "--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]  # fmt: skip
+    settings = [
+        word
+        for key, value in given.overrides.items()
+        for word in ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")
+    ]
     file = str(given.config_file or "configs/smoke.json")
     command = shlex.join([*PROG.split(), "--config_file", file, "--logdir", str(given.logdir), *settings])
     if given.mode == "train":
         what, how = "a new run needs a configuration", "give one"
     else:
         what, how = f"--mode {given.mode} takes the network of a run that is there", "train one first"
-    raise RunFolderError(f"--logdir {given.logdir}: holds no run, and {what}\n"
-                         f"  {how}: {escape(command)}\n"
-                         "  or name the folder of a run with --logdir")
+    raise RunFolderError(
+        f"--logdir {given.logdir}: holds no run, and {what}\n"
+        f"  {how}: {escape(command)}\n"
+        "  or name the folder of a run with --logdir"
+    )
 
 
 def check_sources(path: str | Path, config: Config, allowed: bool) -> None:
@@ -260,8 +283,11 @@ def check_same_run(path: str | Path, config: Config) -> None:
     old = recorded_config(path)
     refused = [change for change in configuration.changes(old, config) if not change.may_change]
     if refused:
-        lines = [f"  {c.key}: {json.dumps(c.old)} in the run, {json.dumps(c.new)} now"
-                 + " (it may only rise)" * configuration.KEYS[c.key].may_rise for c in refused]  # fmt: skip
+        lines = [
+            f"  {c.key}: {json.dumps(c.old)} in the run, {json.dumps(c.new)} now"
+            + " (it may only rise)" * configuration.KEYS[c.key].may_rise
+            for c in refused
+        ]
         raise RunFolderError(
             f"{path} holds a run with another configuration; these keys may not change:\n"
             + "\n".join(lines)
@@ -286,9 +312,9 @@ def _set_aside(say, path, error):
     say(f"damaged: {path}: {error}; it is kept as {set_aside(path).name}")
 
 
-def _write_attempt(folder, text):
+def _write_start(folder, text):
     """Write the description of this start under the next free number; return the number."""
-    number = _next_attempt(folder)
+    number = _next_start(folder)
     while True:
         try:
             claim_text(folder / f"{number:03d}.json", text)
@@ -297,8 +323,8 @@ def _write_attempt(folder, text):
             number += 1
 
 
-def _next_attempt(folder):
-    # The number of a damaged one is not used again: ids of games contain the number of their attempt.
+def _next_start(folder):
+    # The number of a damaged one is not used again: ids of games contain the number of their start.
     found = [re.match(r"(\d+)\.json", name) for name in names(folder)]
     return 1 + max((int(match[1]) for match in found if match), default=0)
 

@@ -49,8 +49,8 @@ class Segment:
 
     path: Path
     iteration: int
-    games_num: int
-    positions_num: int
+    num_games: int
+    num_positions: int
 
 
 def next_path(folder: str | Path, iteration: int) -> Path:
@@ -60,8 +60,15 @@ def next_path(folder: str | Path, iteration: int) -> Path:
     return Path(folder) / f"{iteration:06d}-{index:03d}.h5"
 
 
-def write(folder: str | Path, iteration: int, game: Game, record: Record, provenance: dict[str, Any],
-          path: Path | None = None, before: Callable[[], None] | None = None) -> Segment:
+def write(
+    folder: str | Path,
+    iteration: int,
+    game: Game,
+    record: Record,
+    provenance: dict[str, Any],
+    path: Path | None = None,
+    before: Callable[[], None] | None = None,
+) -> Segment:
     """Write `record` as the next segment of `iteration`, or as `path`, and return the segment.
 
     provenance: further attributes of the file, text or numbers. before: see `files.whole_file`.
@@ -69,9 +76,12 @@ def write(folder: str | Path, iteration: int, game: Game, record: Record, proven
     path = path or next_path(folder, iteration)
     with _new_file(path, before) as file:
         file.attrs.update({"schema_version": SCHEMA_VERSION, "game": game.name, "iteration": iteration, **provenance})
-        file.attrs.update({"games_num": len(record.games), "positions_num": len(record.positions)})
-        for group, columns, rows in (("games", GAMES, record.games), ("positions", POSITIONS, record.positions),
-                                     ("policy", POLICIES, record.policy)):  # fmt: skip
+        file.attrs.update({"num_games": len(record.games), "num_positions": len(record.positions)})
+        for group, columns, rows in (
+            ("games", GAMES, record.games),
+            ("positions", POSITIONS, record.positions),
+            ("policy", POLICIES, record.policy),
+        ):
             for column in columns:
                 if column.name != "policy_count":
                     _store(file, group, column, rows[column.name])
@@ -85,7 +95,7 @@ def read(path: Path, game: Game) -> Record:
     """Return the record in a segment. Raises SegmentError if the file is damaged, or is not a segment of `game` with a
     known schema; OSError if its file system fails for a while."""
     content = _content(path)
-    body, mark, digest = content[:-_TRAILER_BYTES], content[-_TRAILER_BYTES : -64], content[-64:]
+    body, mark, digest = content[:-_TRAILER_BYTES], content[-_TRAILER_BYTES:-64], content[-64:]
     if mark == _MARK and hashlib.sha256(body).hexdigest().encode() != digest:
         raise SegmentError(f"{path}: its SHA-256 does not match")
     try:
@@ -107,8 +117,9 @@ def read(path: Path, game: Game) -> Record:
     return record
 
 
-def find(folder: str | Path, iteration: int | None = None,
-         on_damage: Callable[[Path, SegmentError], None] | None = None) -> list[Segment]:
+def find(
+    folder: str | Path, iteration: int | None = None, on_damage: Callable[[Path, SegmentError], None] | None = None
+) -> list[Segment]:
     """Return the segments in a folder, or those of one iteration, oldest first.
 
     on_damage: called with (path, SegmentError) for each one with a damaged header, which is left out; None: raise the
@@ -167,8 +178,10 @@ def _new_file(path, before):
     memory.seek(0, io.SEEK_END)
     memory.write(_MARK + digest.encode())
     if memory.tell() > files.DATA_BYTES_MAX:  # `read` would refuse it
-        raise SegmentError(f"{path}: it would have {memory.tell():,} bytes, {files.DATA_BYTES_MAX:,} are allowed\n"
-                           "  store games more often: lower exchange.every_s or selfplay.games_num")
+        raise SegmentError(
+            f"{path}: it would have {memory.tell():,} bytes, {files.DATA_BYTES_MAX:,} are allowed\n"
+            "  store games more often: lower exchange.every_s or selfplay.num_games"
+        )
     files.write_bytes(path, memory.getbuffer(), before=before)
 
 
@@ -209,7 +222,14 @@ def _counts(file, path, iteration):
     with h5py.File(file, "r") as content:  # a Python file: with a path HDF5 would hold the interpreter's lock
         if content.attrs["schema_version"] > 1 and mark != _MARK:
             raise ValueError("it does not end with its SHA-256")
-        return Segment(path, iteration, int(content.attrs["games_num"]), int(content.attrs["positions_num"]))
+        return Segment(path, iteration, *_said(content))
+
+
+def _said(file):
+    """Return (number of games, number of positions) as the attributes of a file say it. No other attribute is read, as
+    HDF5 can crash at one that is damaged."""
+    names = ("num_games", "num_positions") if "num_games" in file.attrs else ("games_num", "positions_num")
+    return tuple(int(file.attrs[name]) for name in names)
 
 
 def _check_origin(path, file, game):
@@ -237,8 +257,7 @@ def _column(file, name, n):
 
 
 def _dataset(file, name):
-    """Return a dataset. Raises ValueError if it lies in another file, or claims more than a file of this size can hold.
-    """
+    """Return a dataset. Raises ValueError if it lies in another file, or claims more than such a file can hold."""
     found = file[name]
     if found.external or found.is_virtual or found.file != file:
         raise ValueError(f"{name} lies in another file")
@@ -250,7 +269,7 @@ def _dataset(file, name):
 def _check_counts(file, record, game):
     """Raise ValueError if the parts of a segment do not fit each other."""
     games, positions, policy = record.games, record.positions, record.policy
-    if (int(file.attrs["games_num"]), int(file.attrs["positions_num"])) != (len(games), len(positions)):
+    if _said(file) != (len(games), len(positions)):
         raise ValueError("its attributes count other games or positions than it holds")
     if not np.array_equal(np.repeat(games["id"], np.maximum(games["length"], 0)), positions["game"]):
         raise ValueError("its positions are not those of its games")

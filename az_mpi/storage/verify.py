@@ -132,19 +132,29 @@ class Findings:
     def values(self) -> dict[str, Any]:
         """Return everything as JSON-able values."""
         problems = [{"path": str(path.relative_to(self.run)), "problem": text} for path, text in self.problems]
-        return {"run": str(self.run), "whole": not problems, "problems": problems, "notes": self.notes,
-                "repaired": self.repaired, **self.counts}
+        return {
+            "run": str(self.run),
+            "whole": not problems,
+            "problems": problems,
+            "notes": self.notes,
+            "repaired": self.repaired,
+            **self.counts,
+        }
 
     def lines(self) -> list[str]:
         """Return everything as lines for people."""
         count = self.counts
-        found = [counted(count[f"{noun}s_num"], noun) for noun in ("checkpoint", "segment", "game", "position")]
+        found = [counted(count[f"num_{noun}s"], noun) for noun in ("checkpoint", "segment", "game", "position")]
         lines = ["{}: {}, {} with {} and {} are whole".format(self.run, *found)]
         lines += [f"  fixed: {text}" for text in self.repaired]
         lines += [f"  note: {text}" for text in self.notes]
         lines += [f"  WRONG: {path.relative_to(self.run)}: {text}" for path, text in self.problems]
-        return lines + ["nothing is wrong" if not self.problems else f"{len(self.problems)} things are wrong" +
-                        ("" if self.repaired else f"; {PROG} {self.run} --repair fixes what can be")]
+        return lines + [
+            "nothing is wrong"
+            if not self.problems
+            else f"{len(self.problems)} things are wrong"
+            + ("" if self.repaired else f"; {PROG} {self.run} --repair fixes what can be")
+        ]
 
     def _wrong(self, path, text, damaged=False):
         self.problems.append((path, text.removeprefix(f"{path}: ")))
@@ -152,8 +162,7 @@ class Findings:
             self.damaged.append(path)
 
     def _unusable(self, path, error, damaged):
-        """Add the problem of a file that could not be read. It counts as `damaged` unless only its file system fails.
-        """
+        """Add the problem of a file that could not be read. It is `damaged` unless only its file system fails."""
         if files.unavailable(error):
             self._wrong(path, unreadable(error))
         else:
@@ -171,12 +180,14 @@ class Findings:
                 self._unusable(path, error, damaged=True)
                 readable = readable and not files.unavailable(error)
                 continue
-            self.counts["checkpoints_num"] += 1
+            self.counts["num_checkpoints"] += 1
             self.newest = self.newest or found.progress
         folder = self.run / "checkpoints"
         if self.newest is None and readable and (lines := checkpoint.traces(folder)):
-            self._wrong(folder, f"no checkpoint is whole ({lines[-1]}): put a copy of one there, or train on with "
-                        "--without_checkpoint")
+            self._wrong(
+                folder,
+                f"no checkpoint is whole ({lines[-1]}): put a copy of one there, or train on with --without_checkpoint",
+            )
         for path in _ending(self.run / "best", ".safetensors"):
             try:
                 checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
@@ -204,15 +215,17 @@ class Findings:
                 self._wrong(path, text, damaged=len(twice) == len(ids))
                 continue
             seen |= dict.fromkeys(ids, path)
-            self.counts["segments_num"] += 1
+            self.counts["num_segments"] += 1
             for counts in [self.counts] + [before] * (self._counted(iteration)):
-                counts["games_num"] += len(ids)
-                counts["positions_num"] += len(record.positions)
-        for name in ("games_num", "positions_num") if self.newest else ():
+                counts["num_games"] += len(ids)
+                counts["num_positions"] += len(record.positions)
+        for name in ("num_games", "num_positions") if self.newest else ():
             counted = getattr(self.newest, name)
             if before[name] != counted:
-                self.notes.append(f"the newest checkpoint counts {counted:,} {name[:-4]}, the whole segments before it "
-                                  f"hold {before[name]:,}; a resumed run goes on with these")
+                self.notes.append(
+                    f"the newest checkpoint counts {counted:,} {name[4:]}, the whole segments before it "
+                    f"hold {before[name]:,}; a resumed run goes on with these"
+                )
         self._links([path.stem for _, path in paths])
 
     def _links(self, stems):
@@ -239,7 +252,7 @@ class Findings:
     def _texts(self):
         from az_mpi.storage import run_folder
 
-        config, starts = self.run / "config.json", run_folder.attempts(self.run)
+        config, starts = self.run / "config.json", run_folder.starts(self.run)
         whole = [path for path in [config, *starts] if self._can_be_read(path, run_folder.description)]
         mendable = config in self.damaged or config in self.missing
         self.config_from = whole[0] if mendable and whole else None
@@ -260,8 +273,9 @@ class Findings:
             except ValueError:
                 bad += 1
         if bad:
-            self.notes.append(f"metrics.jsonl: {bad} of {len(lines)} lines are cut off or no records; readers leave "
-                              "them out")
+            self.notes.append(
+                f"metrics.jsonl: {bad} of {len(lines)} lines are cut off or no records; readers leave them out"
+            )
 
     def _can_be_read(self, path, read):
         try:

@@ -27,15 +27,18 @@ QUEUE_MAX = 4  # records in memory that are not yet on disk, including the one t
 RESCUE_S = 5.0  # how long a failing run waits for the file system
 STALL_S = 10.0  # after which a file system that does not answer is reported
 STOP_S = 3.0  # how long a run that was asked to stop waits for a file system that fails
-ADVICE = {"ENOSPC": "make room there", "EDQUOT": "remove files of yours there, or have your quota raised",
-          "EROFS": "have it mounted for writing again"}  # fmt: skip
+ADVICE = {
+    "ENOSPC": "make room there",
+    "EDQUOT": "remove files of yours there, or have your quota raised",
+    "EROFS": "have it mounted for writing again",
+}
 
 
 class _Job:
-    """Something to write. steps: (path, action), done in order. games_num: games that are lost if it is not written."""
+    """Something to write. steps: (path, action), done in order. num_games: games that are lost if it is not written."""
 
-    def __init__(self, steps: list[tuple[Path, Callable[[], Any]]], games_num: int = 0, what: str = "written"):
-        self.steps, self.games_num, self.what, self.waited = steps, games_num, what, False
+    def __init__(self, steps: list[tuple[Path, Callable[[], Any]]], num_games: int = 0, what: str = "written"):
+        self.steps, self.num_games, self.what, self.waited = steps, num_games, what, False
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -48,19 +51,20 @@ class Writer:
     of `submit`, `do` or `flush` raises it. All other work is still done if possible.
     """
 
-    def __init__(self, folder: Path, links: Path, game: Game, requests: Requests | None = None,
-                 give_up_s: float = 600.0):
+    def __init__(
+        self, folder: Path, links: Path, game: Game, requests: Requests | None = None, give_up_s: float = 600.0
+    ):
         """requests: of signals; the writer asks for a stop there when it gives up."""
         self.folder, self.links, self.game, self.give_up_s = folder, links, game, give_up_s
         self.requests = requests or Requests()
         self.may_appear: Callable[[], None] = lambda: None  # called right before a file appears; raises Forbidden
         self.ended = None  # why nothing is written any more, in words
         self.resumable = True  # then: whether the same command goes on later
-        self.lost_games_num = 0  # handed over and not written, since it has ended
+        self.num_lost_games = 0  # handed over and not written, since it has ended
         self._log = logging.getLogger("az_mpi")
         self._changed = threading.Condition()
         self._unwritten = deque()  # the first is being written
-        self._handed_num = self._written_num = 0  # records
+        self._num_handed = self._num_written = 0  # records
         self._error: BaseException | None = None  # the first of work that nobody waits for
         self._path = folder  # what the step under way writes
         self._failure: str | None = None  # why it failed
@@ -103,10 +107,10 @@ class Writer:
         return job.result
 
     @property
-    def unwritten_num(self) -> int:
+    def num_unwritten(self) -> int:
         """How many of the newest records may not be on disk yet."""
         with self._changed:
-            return self._handed_num - self._written_num
+            return self._num_handed - self._num_written
 
     def writing_s(self) -> float:
         """Return for how many seconds the present step has been under way, 0.0 if there is none. Any thread may call
@@ -127,9 +131,9 @@ class Writer:
             return len(self._unwritten)
 
     def _append(self, job):
-        self._handed_num += not job.waited
+        self._num_handed += not job.waited
         if self.ended is not None:
-            self.lost_games_num += job.games_num
+            self.num_lost_games += job.num_games
             return
         self._unwritten.append(job)
         self._changed.notify_all()
@@ -149,8 +153,11 @@ class Writer:
                 begun = time.monotonic()
                 continue
             if not paused:
-                self._log.warning("paused: %s; the run goes on by itself once this works, and stops after %.0f s "
-                                  "(storage.give_up_s)", trouble, self.give_up_s)
+                self._log.warning(
+                    "paused: %s; the run goes on by itself once this works, and stops after %.0f s (storage.give_up_s)",
+                    trouble,
+                    self.give_up_s,
+                )
                 paused = True
             if time.monotonic() - begun > (min(STOP_S, self.give_up_s) if self.requests.stop else self.give_up_s):
                 self._end(trouble)
@@ -171,7 +178,7 @@ class Writer:
     def _end(self, why):
         """Write nothing more and ask all ranks to stop. `_changed` is held."""
         self.ended = why
-        self.lost_games_num += sum(job.games_num for job in self._unwritten)
+        self.num_lost_games += sum(job.num_games for job in self._unwritten)
         self.requests.stop = True
         self._log.error("nothing is written any more: %s", why)
         self._changed.notify_all()
@@ -198,7 +205,7 @@ class Writer:
                     if job.error is not None:
                         self._log.error("%s: a segment could not be written: %s", self.folder, job.error)
                     self._error = self._error or job.error
-                    self._written_num += job.error is None and self.ended is None
+                    self._num_written += job.error is None and self.ended is None
                 self._unwritten.popleft()
                 self._changed.notify_all()
             del job
@@ -207,7 +214,7 @@ class Writer:
         """Call `action()` until the file system is available, and return its result; None if the writer ends."""
         self._path, self._begun = path, time.monotonic()
 
-        def attempt():
+        def once():
             if self.ended is not None:
                 return None
             try:
@@ -228,7 +235,7 @@ class Writer:
                 self._changed.wait_for(lambda: self.ended is not None, seconds)
 
         try:
-            result = retry_while_unavailable(attempt, math.inf, say, sleep=sleep)
+            result = retry_while_unavailable(once, math.inf, say, sleep=sleep)
         except Forbidden as error:
             with self._changed:
                 if self.ended is None:

@@ -67,8 +67,13 @@ class Learner:
         self.load_optimizer(tensors)
         self.good_until = progress.step - progress.bad_steps
 
-    def train(self, replay: Replay, progress: "Progress", on_summary: Callable[[int, dict[str, float]], object],
-              watch: Any = UNWATCHED) -> int:
+    def train(
+        self,
+        replay: Replay,
+        progress: "Progress",
+        on_summary: Callable[[int, dict[str, float]], object],
+        watch: Any = UNWATCHED,
+    ) -> int:
         """Train on the samples that are due; return the number of steps, skipped ones included. Collective over the
         trainers, which take the same steps even if a shard is empty.
 
@@ -81,7 +86,7 @@ class Learner:
         self._iteration[:], settings = 0, self.config.train
         share = schedule.done(self.config, progress)
         samples = schedule.batch_size(settings, share)
-        local = split_evenly(samples, self.world.size)[self.world.rank] if replay.positions_num else 0
+        local = split_evenly(samples, self.world.size)[self.world.rank] if replay.num_positions else 0
         batch_size = int(self.world.sum(np.array([local], np.int64))[0])
         steps = self._steps_due(progress, samples)
         if not batch_size or steps <= 0:
@@ -110,8 +115,7 @@ class Learner:
         return progress.step - first
 
     def _steps_due(self, progress, samples):
-        """Return the number of batches of so many samples that are due, as far as max_steps allows; it may be negative.
-        """
+        """Return the number of batches of so many samples that are due, within max_steps; it may be negative."""
         steps, limit = int(progress.samples_due // samples), self.config.train.max_steps
         return min(steps, limit - progress.step) if limit else steps
 
@@ -267,9 +271,11 @@ class Learner:
         if not starved:
             return False
         if self.micro_batch == 1:
-            self.failure = (f"out of memory on trainer {starved}: not even the gradient of one sample fits\n"
-                            "  leave these ranks out with --set train.ranks=..., or lower selfplay.parallel_games:\n"
-                            "  self-play uses the same memory")
+            self.failure = (
+                f"out of memory on trainer {starved}: not even the gradient of one sample fits\n"
+                "  leave these ranks out with --set train.ranks=..., or lower selfplay.parallel_games:\n"
+                "  self-play uses the same memory"
+            )
             return False
         self.micro_batch = -(-self.micro_batch // 2)
         if self.device.type == "cuda":

@@ -13,5 +13,7 @@ def losses(network: ResNet, batch: dict[str, torch.Tensor]) -> dict[str, torch.T
     """
     outputs = network(batch["planes"])
     targets = {name: batch[name if head.target_dtype is not None else "policy"] for name, head in network.heads.items()}
-    return {name: torch.dot(batch["weight"], head.loss(outputs[name], targets[name]))
-            for name, head in network.heads.items()}  # fmt: skip
+    return {
+        name: torch.dot(batch["weight"], head.loss(outputs[name], targets[name]))
+        for name, head in network.heads.items()
+    }

@@ -35,8 +35,15 @@ class AdamW(_Uncompiled, torch.optim.AdamW):
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
-    def __init__(self, params: Any, lr: float = 1e-3, weight_decay: float = 0.0,
-                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, fused: bool = True):
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        fused: bool = True,
+    ):
         super().__init__(params, lr, betas, eps, weight_decay, fused=fused)
 
 
@@ -53,8 +60,10 @@ class SGD(_Uncompiled, torch.optim.SGD):
         sparse = super()._init_group(group, params, grads, momentum_buffer_list)
         # torch wants all or none, and new blocks have none yet.
         if any(momentum is not None for momentum in momentum_buffer_list):
-            momentum_buffer_list[:] = [torch.zeros_like(grad) if momentum is None else momentum
-                                       for momentum, grad in zip(momentum_buffer_list, grads)]  # fmt: skip
+            momentum_buffer_list[:] = [
+                torch.zeros_like(grad) if momentum is None else momentum
+                for momentum, grad in zip(momentum_buffer_list, grads)
+            ]
         return sparse
 
 
@@ -68,8 +77,15 @@ class Muon(AdamW):
     may differ in their last bits, as those of the gradient's norm do.
     """
 
-    def __init__(self, params: Any, lr: float = 1e-3, weight_decay: float = 0.0, momentum: float = 0.95,
-                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        weight_decay: float = 0.0,
+        momentum: float = 0.95,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ):
         super().__init__(params, lr, weight_decay, betas, eps)
         for group in self.param_groups:
             group.setdefault("momentum", momentum)
@@ -122,8 +138,12 @@ def make(settings: "schema.Train", network: nn.Module) -> torch.optim.Optimizer:
     for name, parameter in network.named_parameters():
         kind = 2 if parameter.dim() <= 1 else 0 if name.startswith("tower.") else 1
         groups[kind]["params"].append(parameter)
-    return OPTIMIZERS.make(settings.optimizer, params=[group for group in groups if group["params"]],
-                           lr=settings.learning_rate, weight_decay=settings.weight_decay)  # fmt: skip
+    return OPTIMIZERS.make(
+        settings.optimizer,
+        params=[group for group in groups if group["params"]],
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+    )
 
 
 def check(settings: "schema.Train") -> None:
@@ -142,15 +162,20 @@ def check(settings: "schema.Train") -> None:
     shapes = {name: parameter.shape for name, parameter in network.named_parameters()}
     for name, tensor in state.items():
         if not torch.is_tensor(tensor) or tensor.shape not in ((), shapes[name.rpartition(".")[0]]):
-            raise Refusal(f"{text}\n  its state {name.rpartition('.')[2]} is neither of its parameter's shape nor a "
-                          "tensor of one number, so no checkpoint can hold it")
+            raise Refusal(
+                f"{text}\n  its state {name.rpartition('.')[2]} is neither of its parameter's shape nor a "
+                "tensor of one number, so no checkpoint can hold it"
+            )
 
 
 def state_by_name(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict[str, torch.Tensor]:
     """Return the optimiser's own tensors by the name of the parameter and their own; the next step changes them."""
     state = optimizer.state
-    return {f"{name}.{key}": tensor for name, parameter in network.named_parameters()
-            for key, tensor in state.get(parameter, {}).items()}  # fmt: skip
+    return {
+        f"{name}.{key}": tensor
+        for name, parameter in network.named_parameters()
+        for key, tensor in state.get(parameter, {}).items()
+    }
 
 
 def load_state(optimizer: torch.optim.Optimizer, network: nn.Module, tensors: dict[str, torch.Tensor]) -> None:

@@ -54,8 +54,9 @@ class Samples:
         return cls(rows, entries)
 
 
-def to_samples(record: Record, game: Game, heads: Mapping[str, "Head"], settings: "schema.Train",
-               first_index: int) -> Samples:
+def to_samples(
+    record: Record, game: Game, heads: Mapping[str, "Head"], settings: "schema.Train", first_index: int
+) -> Samples:
     """Return the positions of a record as `Samples`, numbered from `first_index`. settings: `config.train`."""
     rows = np.empty(len(record.positions), sample_dtype(game, heads))
     rows["index"] = first_index + np.arange(len(rows))
@@ -81,12 +82,12 @@ def window_size(settings: "schema.Replay", positions_made: int) -> int:
     return min(max(int(grown), least), settings.window_max)
 
 
-def deal(world: "World", trainers_num: int, samples: Samples, compress: bool = False) -> Samples:
+def deal(world: "World", num_trainers: int, samples: Samples, compress: bool = False) -> Samples:
     """Send each position to the trainer that holds its index; return those for this rank. Collective over world.
 
-    The trainers are the first `trainers_num` ranks of the world.
+    The trainers are the first `num_trainers` ranks of the world.
     """
-    trainer = samples.rows["index"] % trainers_num
+    trainer = samples.rows["index"] % num_trainers
     rows = world.exchange(samples.rows, trainer, compress)
     return Samples(rows, world.exchange(samples.policy, np.repeat(trainer, samples.rows["policy_count"]), compress))
 
@@ -133,7 +134,7 @@ class Replay:
         self._lands = np.argsort(game.symmetry_actions, axis=1)  # [k, a]: the action that symmetry k makes of action a
 
     @property
-    def positions_num(self) -> int:
+    def num_positions(self) -> int:
         """The number of positions in this shard."""
         return self._rows.end - self._rows.begin
 
@@ -180,7 +181,7 @@ class Replay:
 
     def _draw(self, rng, n):
         """Return the places of n positions that are drawn with replacement, int64 [n]."""
-        drawn = rng.integers(self.positions_num, size=n) if n else np.empty(0, np.int64)
+        drawn = rng.integers(self.num_positions, size=n) if n else np.empty(0, np.int64)
         return (self._rows.begin + drawn) % max(len(self._rows.array), 1)
 
     def sample(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
@@ -189,7 +190,7 @@ class Replay:
         Returns {"planes": the game's planes_dtype [n, C, H, W], "policy": float32 [n, A], "weight": float32 [n]} and
         the target of each other head under the head's name.
         """
-        n, rows, policy = n if self.positions_num else 0, self._rows, self._policy.array
+        n, rows, policy = n if self.num_positions else 0, self._rows, self._policy.array
         places = self._draw(rng, n)
         symmetry = rng.integers(len(self.game.symmetry_cells), size=n)
         # Fields, not rows: the dtype of a row depends on the game's states, and `_gather` would be compiled for each.

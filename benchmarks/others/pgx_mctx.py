@@ -35,8 +35,9 @@ def parameters(key, blocks, channels, dtype):
     shapes = [(3, 3, 2, channels), *[(3, 3, channels, channels)] * 2 * blocks, (1, 1, channels, 32)]
     shapes += [(32 * CELLS, 7), (1, 1, channels, 32), (32 * CELLS, 64), (64, 1)]
     keys = jax.random.split(key, len(shapes))
-    weights = [jax.random.normal(k, s) * (s[-2] * (s[0] if len(s) == 4 else 1) ** 2) ** -0.5
-               for k, s in zip(keys, shapes)]
+    weights = [
+        jax.random.normal(k, s) * (s[-2] * (s[0] if len(s) == 4 else 1) ** 2) ** -0.5 for k, s in zip(keys, shapes)
+    ]
     return [w.astype(dtype) for w in weights]
 
 
@@ -76,8 +77,14 @@ def move(weights, state, key, simulations):
     logits, value = network(weights, state.observation)
     root = mctx.RootFnOutput(prior_logits=logits, value=value, embedding=state)
     chosen = mctx.gumbel_muzero_policy(
-        weights, key, root, recurrent, simulations, invalid_actions=~state.legal_action_mask,
-        qtransform=mctx.qtransform_completed_by_mix_value, gumbel_scale=1.0,
+        weights,
+        key,
+        root,
+        recurrent,
+        simulations,
+        invalid_actions=~state.legal_action_mask,
+        qtransform=mctx.qtransform_completed_by_mix_value,
+        gumbel_scale=1.0,
     )
     keys = jax.random.split(key, len(logits))
     return jax.vmap(pgx.experimental.auto_reset(ENV.step, ENV.init))(state, chosen.action, keys)
@@ -99,8 +106,12 @@ def main():
     parser.add_argument("--batches", type=int, nargs="+", default=(16, 64, 256))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the network")
-    parser.add_argument("--counts", type=int, metavar="BATCH", help="play for ever, so many games at once, and print "
-                        "totals, for turns.py")
+    parser.add_argument(
+        "--counts",
+        type=int,
+        metavar="BATCH",
+        help="play for ever, so many games at once, and print totals, for turns.py",
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     key = jax.random.PRNGKey(0)
@@ -123,18 +134,37 @@ def main():
             jax.block_until_ready(evaluate(weights, state.observation))
             evaluations.append(batch / (time.perf_counter() - begun))
         positions = statistics.median(moves)
-        rows.append({"batch": batch, "positions_per_s": positions,
-                     "simulations_per_s": positions * arguments.simulations,
-                     "bare_evaluations_per_s": statistics.median(evaluations)})
+        rows.append(
+            {
+                "batch": batch,
+                "positions_per_s": positions,
+                "simulations_per_s": positions * arguments.simulations,
+                "bare_evaluations_per_s": statistics.median(evaluations),
+            }
+        )
     if arguments.json:
-        print(json.dumps({"benchmark": "pgx and mctx", "jax": jax.__version__, "pgx": pgx.__version__,
-                          "backend": jax.default_backend(), "dtype": arguments.dtype, "rows": rows}))
+        print(
+            json.dumps(
+                {
+                    "benchmark": "pgx and mctx",
+                    "jax": jax.__version__,
+                    "pgx": pgx.__version__,
+                    "backend": jax.default_backend(),
+                    "dtype": arguments.dtype,
+                    "rows": rows,
+                }
+            )
+        )
         return
-    print(f"pgx {pgx.__version__}, mctx, jax {jax.__version__} on {jax.default_backend()}, {arguments.dtype}, "
-          f"{arguments.simulations} simulations a move")
+    print(
+        f"pgx {pgx.__version__}, mctx, jax {jax.__version__} on {jax.default_backend()}, {arguments.dtype}, "
+        f"{arguments.simulations} simulations a move"
+    )
     for row in rows:
-        print("  batch {batch:>4}: {simulations_per_s:>8,.0f} simulations/s  {positions_per_s:>7,.1f} positions/s  "
-              "{bare_evaluations_per_s:>8,.0f} bare evaluations/s".format(**row))
+        print(
+            "  batch {batch:>4}: {simulations_per_s:>8,.0f} simulations/s  {positions_per_s:>7,.1f} positions/s  "
+            "{bare_evaluations_per_s:>8,.0f} bare evaluations/s".format(**row)
+        )
 
 
 if __name__ == "__main__":

@@ -42,8 +42,14 @@ class Side:
     def __init__(self, command, cores, pattern):
         self.command, self.pattern, self.lines = command, pattern, []  # (seconds, source, {name: total})
         # With "exit" the shell stays, and what it started is its child.
-        self.process = subprocess.Popen(f"{command}\nexit", shell=True, text=True, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+        self.process = subprocess.Popen(
+            f"{command}\nexit",
+            shell=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -115,8 +121,7 @@ def main():
     cores = set(sorted(os.sched_getaffinity(0))[: arguments.cores])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leaves no stopped processes
     with ExitStack() as stack:
-        sides = {"az_mpi": Side(ours(arguments), cores, None),
-                 "other": Side(arguments.other, cores, arguments.pattern)}  # fmt: skip
+        sides = {"az_mpi": Side(ours(arguments), cores, None), "other": Side(arguments.other, cores, arguments.pattern)}
         for side in sides.values():
             stack.callback(side.end)
             side.warm_up(arguments.warm_up)
@@ -129,8 +134,16 @@ def main():
 
 def ours(arguments):
     """Return the command of our side."""
-    words = [*mpirun(arguments.cores), sys.executable, ROOT / "benchmarks" / "selfplay.py", "--counts", "--seconds",
-             arguments.warm_up / 2, "--config_file", arguments.config_file]  # fmt: skip
+    words = [
+        *mpirun(arguments.cores),
+        sys.executable,
+        ROOT / "benchmarks" / "selfplay.py",
+        "--counts",
+        "--seconds",
+        arguments.warm_up / 2,
+        "--config_file",
+        arguments.config_file,
+    ]
     words += ["--run", arguments.run] if arguments.run else []
     for setting in arguments.set:
         words += ["--set", setting]
@@ -143,8 +156,11 @@ def figures(turns):
     for name in NAMES:
         if all(name in turn[side] for turn in turns for side in turn):
             one, other = ([turn[side][name] for turn in turns] for side in ("az_mpi", "other"))
-            rows |= {f"az_mpi {name}/s": spread(one), f"other {name}/s": spread(other),
-                     f"ratio of {name}/s": spread([a / b for a, b in zip(one, other)])}  # fmt: skip
+            rows |= {
+                f"az_mpi {name}/s": spread(one),
+                f"other {name}/s": spread(other),
+                f"ratio of {name}/s": spread([a / b for a, b in zip(one, other)]),
+            }
     return rows
 
 

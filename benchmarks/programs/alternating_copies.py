@@ -9,24 +9,24 @@ import sys
 import time
 
 import run_dist
-from az_mpi.run import learning
+from az_mpi.run import training_phase
 
 
-def learn(run, save, function=learning.learn):
+def learn(run, save, function=training_phase.learn):
     """Train, in even iterations without copies. No rank is lost here, so that nothing is asked of the older ones."""
     training, counters, copies = run.training, run.report.counters, run.progress.iteration % 2 == 1
-    partner, begun, before = training.partner, time.perf_counter(), counters.meanwhile_num
+    partner, begun, before = training.partner, time.perf_counter(), counters.num_meanwhile
     training.partner = partner if copies else None
     outcome = function(run, save)
     training.partner = partner
     took = time.perf_counter() - begun
-    if run.progress.iteration and run.world.rank < 2 and outcome.steps_num:
-        line = [copies, took / outcome.steps_num, (counters.meanwhile_num - before) / took]
+    if run.progress.iteration and run.world.rank < 2 and outcome.num_steps:
+        line = [copies, took / outcome.num_steps, (counters.num_meanwhile - before) / took]
         with open(f"{sys.argv[1]}.{run.world.rank}", "a") as file:
             file.write(json.dumps(line) + "\n")
     return outcome
 
 
 if __name__ == "__main__":
-    learning.learn = learn
+    training_phase.learn = learn
     sys.exit(run_dist.main(sys.argv[2:]))

@@ -19,8 +19,8 @@ from az_mpi.core.registry import ENGINES, EVALUATORS
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.network.resnet import ResNet
-from az_mpi.report.metrics import Timers
 from az_mpi.run import iteration_report
+from az_mpi.telemetry.metrics import Timers
 from az_mpi.train.learner import Learner
 
 FILE, BATCH_S, SAMPLE_S = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])

@@ -4,7 +4,7 @@
 # files included, which are in a /run of its own.
 #   hosts.sh N
 set -eu
-hosts_num=$1
+num_hosts=$1
 
 hostname head
 mount -t tmpfs none /run
@@ -15,7 +15,7 @@ ip address add 10.77.0.254/24 dev bridge
 ip link set bridge up
 
 { echo "127.0.0.1 localhost"; echo "10.77.0.254 head"; } >/run/names
-for k in $(seq "$hosts_num"); do echo "10.77.0.$k node$k"; done >>/run/names
+for k in $(seq "$num_hosts"); do echo "10.77.0.$k node$k"; done >>/run/names
 mount --bind /run/names /etc/hosts
 
 # One key for hosts and users, made for this occasion; nobody's own is looked at.
@@ -30,7 +30,7 @@ printf '%s\n' "HostKey $key" "AuthorizedKeysFile /etc/ssh/authorized_keys" "Pass
     "PermitRootLogin prohibit-password" "UsePAM no" "MaxStartups 100" "PidFile none" \
     "SetEnv OMP_WAIT_POLICY=passive" >/etc/ssh/sshd_config
 
-for k in $(seq "$hosts_num"); do
+for k in $(seq "$num_hosts"); do
     ip netns add "node$k"
     ip link add "veth$k" type veth peer name eth0 netns "node$k"
     ip link set "veth$k" master bridge up
@@ -41,7 +41,7 @@ for k in $(seq "$hosts_num"); do
         "node$k" "/run/ssh/node$k.log" &
     echo $! >"/run/hosts/node$k"
 done
-for k in $(seq "$hosts_num"); do
+for k in $(seq "$num_hosts"); do
     until ssh "node$k" true 2>/dev/null; do sleep 0.05; done
 done
 echo ready

@@ -8,10 +8,23 @@ from pathlib import Path
 import h5py
 
 ROOT = Path(__file__).resolve().parents[2]
-SMOKE = ["--", "--config_file", "configs/smoke.json", "--logdir", "run", "--set", "evaluate.opponents=[]", "--set",
-         "evaluate.solver_positions=0", "--set", "report.tensorboard=false", "--set", "train.replay_ratio=0.1"]
+SMOKE = [
+    "--",
+    "--config_file",
+    "configs/smoke.json",
+    "--logdir",
+    "run",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "train.replay_ratio=0.1",
+]
 # Far more games than are played before the run is told to stop; the same quota may be smaller on resume.
-LONG, SHORT = [*SMOKE, "--games_num", 200000, "--set", "exchange.every_s=0.5"], [*SMOKE, "--games_num", 40]
+LONG, SHORT = [*SMOKE, "--num_games", 200000, "--set", "exchange.every_s=0.5"], [*SMOKE, "--num_games", 40]
 
 
 class Launch:
@@ -23,11 +36,11 @@ class Launch:
         name = f"{host}-{len(list(checkout.parent.glob('*.out')))}"
         self.pid, self.output = checkout.parent / f"{name}.pid", checkout.parent / f"{name}.out"
         script = 'echo $$ >"$0.new" && mv "$0.new" "$0" && exec "$@"'
-        command = machine.command("sh", "-c", script, self.pid, "python", *program, *words,
-                                  host=host, cwd=checkout)
+        command = machine.command("sh", "-c", script, self.pid, "python", *program, *words, host=host, cwd=checkout)
         with open(self.output, "w") as file:
-            self.process = subprocess.Popen(command, env=machine.environment, stdin=subprocess.DEVNULL, stdout=file,
-                                            stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(
+                command, env=machine.environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+            )
         self.wait_for(self.pid.exists)
 
     def text(self):

@@ -13,8 +13,15 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 # What is run, and the Debian package that has it.
-FOR_HOSTS = {"setpriv": "util-linux", "unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2",
-             "sshd": "openssh-server", "ssh": "openssh-client", "bindfs": "bindfs"}
+FOR_HOSTS = {
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "ip": "iproute2",
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+    "bindfs": "bindfs",
+}
 FOR_SLURM = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 BRING_UP_S = 60
 NEW_NAMESPACES = ["unshare", "--mount", "--net", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]
@@ -35,12 +42,17 @@ def why_not(programs):
 class Machine:
     """The hosts node1 … nodeN at 10.77.0.1 …, and `head` at 10.77.0.254, which has no job's ranks."""
 
-    def __init__(self, hosts_num=3):
-        self.hosts = [f"node{k + 1}" for k in range(hosts_num)]
+    def __init__(self, num_hosts=3):
+        self.hosts = [f"node{k + 1}" for k in range(num_hosts)]
         environment = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "LANG": "C.UTF-8"}
         self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *NEW_NAMESPACES, "sh", HERE / "hosts.sh", str(hosts_num)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+            ["setpriv", "--pdeathsig", "KILL", *NEW_NAMESPACES, "sh", HERE / "hosts.sh", str(num_hosts)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
         said = []
         for line in self._process.stdout:
             said.append(line)
@@ -88,8 +100,14 @@ class Machine:
         # fails; and numbers come again in each machine. /run goes with the machine.
         # Each host believes that all cores are its own, so there are more threads than cores: they must not spin where
         # they wait for one another (hosts.sh says so to what ssh starts).
-        return dict(os.environ, PATH=path, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                    PRTE_MCA_prte_tmpdir_base="/run", OMP_WAIT_POLICY="passive")
+        return dict(
+            os.environ,
+            PATH=path,
+            OMPI_ALLOW_RUN_AS_ROOT="1",
+            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+            PRTE_MCA_prte_tmpdir_base="/run",
+            OMP_WAIT_POLICY="passive",
+        )
 
     def cut(self, host):
         """Take a host's link down: nothing reaches it or comes from it, and nobody is told."""

@@ -17,14 +17,22 @@ LAUNCH = 'python -m az_mpi launch --hosts "10.0.0.1:2,10.0.0.2:2"'
 MPIRUN = "mpirun -np 4 -H node1:2,node2:2 python run_dist.py"
 # Options that say who trains: what ranks 0 and 1 on node1, 2 and 3 on node2 do, and keys of the configuration.
 WHO_TRAINS = {
-    f"{LAUNCH} -- --games_num 100 --train_distributed_native": (
-        [TRAIN, TRAIN, PLAY, PLAY], {"train.ranks": "root_host", "selfplay.games_num": 100}),
-    f"{LAUNCH} -- --games_num 100 --train_distributed": (
-        [TRAIN] * 4, {"train.ranks": "all", "selfplay.games_num": 100, "train.backend": "auto"}),
+    f"{LAUNCH} -- --num_games 100 --train_distributed_native": (
+        [TRAIN, TRAIN, PLAY, PLAY],
+        {"train.ranks": "root_host", "selfplay.num_games": 100},
+    ),
+    f"{LAUNCH} -- --num_games 100 --train_distributed": (
+        [TRAIN] * 4,
+        {"train.ranks": "all", "selfplay.num_games": 100, "train.backend": "auto"},
+    ),
     f"{LAUNCH} --nodes 2 -- --batch_size 1024 --mixed_precision false --set train.backend=ddp": (
-        [TRAIN] * 4, {"train.backend": "ddp", "train.batch_size": 1024, "train.mixed_precision": False}),
+        [TRAIN] * 4,
+        {"train.backend": "ddp", "train.batch_size": 1024, "train.mixed_precision": False},
+    ),
     f"{MPIRUN} --summary_frequency=50 --max_steps=2000 --batch_size=256": (
-        [TRAIN] * 4, {"train.max_steps": 2000, "report.summary_frequency": 50, "train.batch_size": 256}),
+        [TRAIN] * 4,
+        {"train.max_steps": 2000, "report.summary_frequency": 50, "train.batch_size": 256},
+    ),
 }
 
 
@@ -41,8 +49,9 @@ def run(machine, checkout, tmp_path):
 
     def run(text, host="node1", status=0):
         script = f"set -euxo pipefail\n{localize(text, tmp_path)}"
-        done = machine.run("bash", "-c", script, host=host, cwd=checkout, timeout=1400, HOME=tmp_path / "home",
-                           USER="someone")
+        done = machine.run(
+            "bash", "-c", script, host=host, cwd=checkout, timeout=1400, HOME=tmp_path / "home", USER="someone"
+        )
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
         return done
 
@@ -109,7 +118,7 @@ def test_options_say_who_trains_on_two_hosts(run, tmp_path, text):
     assert keys == {key: config[key.split(".")[0]][key.split(".")[1]] for key in keys}
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     [record] = [record for record in records if record["kind"] == "iteration"]
-    assert record["steps_num"] > 0 and len(record["games_by_rank"]) == 4
+    assert record["num_steps"] > 0 and len(record["games_by_rank"]) == 4
     watched = run("python -m az_mpi status /shared/runs/asked --watch").stdout
     assert re.search(r"^asked: .* finished$", watched, re.MULTILINE) and "Workers active" in watched
 

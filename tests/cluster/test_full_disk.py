@@ -11,9 +11,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 PAGE = 4096  # bytes that a tmpfs gives at once
 # Checkpoints and segments every few seconds, for as long as the test takes.
-OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "disk/run", "--games_num", 60, "--set", "iterations=5000"]
-for setting in ("train.replay_ratio=0.1", "exchange.every_s=0.5", "evaluate.opponents=[]", "report.tensorboard=false",
-                "evaluate.solver_positions=0", "report.summary_frequency=1000"):  # fmt: skip
+OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "disk/run", "--num_games", 60, "--set", "iterations=5000"]
+for setting in (
+    "train.replay_ratio=0.1",
+    "exchange.every_s=0.5",
+    "evaluate.opponents=[]",
+    "report.tensorboard=false",
+    "evaluate.solver_positions=0",
+    "report.summary_frequency=1000",
+):
     OPTIONS += ["--set", setting]
 PAUSED, ON = "paused: ", "the files can be written again"
 
@@ -28,8 +34,13 @@ class Disk:
         self.do("mount -t tmpfs -o size=200m none disk")
         words = [*starter, *OPTIONS]
         with open(self.output, "w") as file:
-            self.process = subprocess.Popen(machine.command(*words, host="node1", cwd=checkout), stdout=file,
-                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=machine.environment)
+            self.process = subprocess.Popen(
+                machine.command(*words, host="node1", cwd=checkout),
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=machine.environment,
+            )
 
     def do(self, script):
         """Run a script in the checkout and return what it says."""

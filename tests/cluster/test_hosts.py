@@ -12,8 +12,20 @@ from marks import slow
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-SHORT = ["--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set", "report.tensorboard=false",
-         "--set", "selfplay.deterministic=true", "--games_num", 40, "--set", "train.replay_ratio=0.5"]
+SHORT = [
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "selfplay.deterministic=true",
+    "--num_games",
+    40,
+    "--set",
+    "train.replay_ratio=0.5",
+]
 
 
 @pytest.fixture
@@ -39,8 +51,21 @@ MODES = {"all": [0, 1, 2, 3], "root_host": [0, 1], "3": [0, 1, 2]}
 
 @pytest.mark.parametrize("mode", ["all", slow("root_host"), slow("3")])
 def test_three_hosts_train(mpirun, checkout, mode):
-    done = mpirun("-np", 4, "-H", "node1:2,node2:1,node3:1", "python", "run_dist.py", "--config_file",
-                  "configs/smoke.json", "--logdir", "run", "--set", f"train.ranks={mode}", *SHORT)
+    done = mpirun(
+        "-np",
+        4,
+        "-H",
+        "node1:2,node2:1,node3:1",
+        "python",
+        "run_dist.py",
+        "--config_file",
+        "configs/smoke.json",
+        "--logdir",
+        "run",
+        "--set",
+        f"train.ranks={mode}",
+        *SHORT,
+    )
     rows = table(done)
     assert [row[1] for row in rows] == ["node1", "node1", "node2", "node3"]
     assert [rank for rank, row in enumerate(rows) if row[-1] == "play, train"] == MODES[mode]
@@ -60,17 +85,36 @@ ONE_CORE = ["sh", "-c", 'exec taskset -c $((OMPI_COMM_WORLD_RANK % $(nproc))) "$
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", ["all", "root_host", "1"])
 def test_each_mode_learns_to_play_perfectly(mpirun, checkout, mode):
-    mpirun("--bind-to", "none", "-np", 3, "-H", "node1:1,node2:1,node3:1", *ONE_CORE, "python", "run_dist.py",
-           "--config_file", "configs/tictactoe.json", "--logdir", "run", "--set", f"train.ranks={mode}", timeout=1700)
+    mpirun(
+        "--bind-to",
+        "none",
+        "-np",
+        3,
+        "-H",
+        "node1:1,node2:1,node3:1",
+        *ONE_CORE,
+        "python",
+        "run_dist.py",
+        "--config_file",
+        "configs/tictactoe.json",
+        "--logdir",
+        "run",
+        "--set",
+        f"train.ranks={mode}",
+        timeout=1700,
+    )
     last = json.loads(max((checkout / "run/evaluations").glob("*.json")).read_text())
-    assert last["solver"]["positions_num"] == 4520 and last["solver"]["overall"] == 1.0
+    assert last["solver"]["num_positions"] == 4520 and last["solver"]["overall"] == 1.0
 
 
-@pytest.mark.parametrize("name, ranks", [
-    ("one_machine", {"node1": 2}),
-    ("two_machines", {"node1": 2, "node2": 2}),
-    slow("mixed_gpus", {"node1": 4, "node2": 2, "node3": 16}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, ranks",
+    [
+        ("one_machine", {"node1": 2}),
+        ("two_machines", {"node1": 2, "node2": 2}),
+        slow("mixed_gpus", {"node1": 4, "node2": 2, "node3": 16}),
+    ],
+)
 def test_a_hostfile_starts_what_it_says(mpirun, name, ranks):
     # Not `hostname`: after programs without MPI that end at once, mpirun 5.0.11 sometimes never ends.
     program = "from mpi4py import MPI; print(MPI.Get_processor_name())"
@@ -93,17 +137,31 @@ def test_each_hostfile_has_both_forms_and_its_command():
 HOSTFILE = "node2 slots=1\nnode1 slots=2\n"
 
 
-@pytest.mark.parametrize("options, order", [
-    (["-H", "node2:1,node1:2"], ["node2", "node1", "node1"]),
-    slow(["--hostfile", "hosts.txt"], ["node2", "node1", "node1"]),
-    slow(["--with-ft", "ulfm", "-H", "10.77.0.2:1,10.77.0.1:2"], ["node2", "node1", "node1"]),
-    slow(["-H", "node3:1,node1:1,node2:1"], ["node3", "node1", "node2"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options, order",
+    [
+        (["-H", "node2:1,node1:2"], ["node2", "node1", "node1"]),
+        slow(["--hostfile", "hosts.txt"], ["node2", "node1", "node1"]),
+        slow(["--with-ft", "ulfm", "-H", "10.77.0.2:1,10.77.0.1:2"], ["node2", "node1", "node1"]),
+        slow(["-H", "node3:1,node1:1,node2:1"], ["node3", "node1", "node2"]),
+    ],
+)
 def test_the_first_host_listed_is_root(mpirun, checkout, options, order):
     """Typed on node1, which Open MPI puts first."""
     (checkout / "hosts.txt").write_text(HOSTFILE)
-    done = mpirun("-np", 3, *options, "python", "run_dist.py", "--config_file", "configs/smoke.json", "--logdir", "run",
-                  "--train_distributed_native", *SHORT)
+    done = mpirun(
+        "-np",
+        3,
+        *options,
+        "python",
+        "run_dist.py",
+        "--config_file",
+        "configs/smoke.json",
+        "--logdir",
+        "run",
+        "--train_distributed_native",
+        *SHORT,
+    )
     rows = table(done)
     assert [row[1] for row in rows] == order
     assert [rank for rank, row in enumerate(rows) if row[-1] == "play, train"] == [0]
@@ -113,8 +171,20 @@ def test_the_first_host_listed_is_root(mpirun, checkout, options, order):
 
 
 def test_root_host_chooses_and_is_one_of_the_hosts(mpirun, checkout):
-    words = ["-np", 2, "-H", "node1:1,node2:1", "python", "run_dist.py", "--config_file", "configs/smoke.json",
-             "--logdir", "run", *SHORT, "--set"]
+    words = [
+        "-np",
+        2,
+        "-H",
+        "node1:1,node2:1",
+        "python",
+        "run_dist.py",
+        "--config_file",
+        "configs/smoke.json",
+        "--logdir",
+        "run",
+        *SHORT,
+        "--set",
+    ]
     done = mpirun(*words, "train.root_host=node3", status=2)
     assert done.stderr.count('"node3" is none of the hosts of this job: node1, node2') == 1
     assert not (checkout / "run").exists()

@@ -12,10 +12,24 @@ from marks import slow
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 HANG_S, ITERATIONS = 6.0, 20
-OPTIONS = ["--config_file", "configs/smoke.json", "--logdir", "shared/run", "--games_num", 60,
-           "--set", f"iterations={ITERATIONS}"]
-for setting in ("train.replay_ratio=0.1", "exchange.every_s=0.5", "evaluate.opponents=[]", "report.tensorboard=false",
-                "evaluate.solver_positions=0", f"fault.hang_s={HANG_S}"):  # fmt: skip
+OPTIONS = [
+    "--config_file",
+    "configs/smoke.json",
+    "--logdir",
+    "shared/run",
+    "--num_games",
+    60,
+    "--set",
+    f"iterations={ITERATIONS}",
+]
+for setting in (
+    "train.replay_ratio=0.1",
+    "exchange.every_s=0.5",
+    "evaluate.opponents=[]",
+    "report.tensorboard=false",
+    "evaluate.solver_positions=0",
+    f"fault.hang_s={HANG_S}",
+):
     OPTIONS += ["--set", setting]
 
 
@@ -32,8 +46,13 @@ class Job:
             own = ["unshare", "--mount", "sh", "-ec", 'mount --bind view shared; exec "$@"', "sh"] * (rank in behind)
             words += [":"] * (rank > 0) + ["-np", 1, "-H", "node1:3", *own, "python", "run_dist.py", *OPTIONS]
         with open(self.output, "w") as file:
-            self.process = subprocess.Popen(machine.command(*words, host="node1", cwd=checkout), stdout=file,
-                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=machine.environment)
+            self.process = subprocess.Popen(
+                machine.command(*words, host="node1", cwd=checkout),
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=machine.environment,
+            )
 
     def serve(self, source, place):
         server = subprocess.Popen(self.machine.command("bindfs", "-s", "-f", source, place, cwd=self.checkout))
@@ -90,7 +109,7 @@ class Job:
             with h5py.File(path) as file:
                 found += file["games/id"][:].tolist()
         state = json.loads((max((run / "checkpoints").iterdir()) / "state.json").read_text())
-        assert len(found) == len(set(found)) == state["games_num"] and state["iteration"] == ITERATIONS
+        assert len(found) == len(set(found)) == state["num_games"] and state["iteration"] == ITERATIONS
 
 
 @pytest.fixture

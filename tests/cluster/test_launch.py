@@ -23,8 +23,10 @@ def test_hostfiles_of_both_forms(launch, checkout):
     # The line that it prints starts the same job again.
     line = next(line for line in said.splitlines() if "/mpirun " in line)
     assert " -np 3 -H node1:2,node2:2 " in line and "btl_tcp_if_include 10.77.0.0/24" in line
-    lines = [launch("--dry_run", "--hostfile", f"hostfiles/{form}_two_machines", *SHORT).ends(0)
-             for form in ("mpich", "openmpi")]
+    lines = [
+        launch("--dry_run", "--hostfile", f"hostfiles/{form}_two_machines", *SHORT).ends(0)
+        for form in ("mpich", "openmpi")
+    ]
     assert lines[0] == lines[1] and " -np 4 -H node1:2,node2:2 " in lines[0]
 
 
@@ -100,7 +102,7 @@ def odd_machine(tmp_path_factory):
     """node1, which is right, and others of which each is wrong in its own way; its `shared` is for runs."""
     if reason := why_not(FOR_HOSTS):
         pytest.skip(reason)
-    odd, folder = Machine(hosts_num=6), tmp_path_factory.mktemp("odd")
+    odd, folder = Machine(num_hosts=6), tmp_path_factory.mktemp("odd")
     odd.shared = folder / "shared"
     (odd.shared / "runs").mkdir(parents=True)
     for host in WRONG:
@@ -108,9 +110,17 @@ def odd_machine(tmp_path_factory):
     for host, script in WRONG.items():
         if script:
             again = f'hostname "$0" && {script} && exec /usr/sbin/sshd -D'
-            done = odd.run("sh", "-c", 'nsenter --net="/run/netns/$0" unshare --uts --mount sh -c "$4" "$0" "$1" "$2" '
-                           '"$3" >/dev/null 2>&1 & echo $! >"/run/hosts/$0"; until ssh "$0" true; do sleep 0.1; done',
-                           host, folder, ROOT, odd.shared, again)
+            done = odd.run(
+                "sh",
+                "-c",
+                'nsenter --net="/run/netns/$0" unshare --uts --mount sh -c "$4" "$0" "$1" "$2" '
+                '"$3" >/dev/null 2>&1 & echo $! >"/run/hosts/$0"; until ssh "$0" true; do sleep 0.1; done',
+                host,
+                folder,
+                ROOT,
+                odd.shared,
+                again,
+            )
             assert done.returncode == 0, done.stderr
     assert odd.run("ip", "-n", "node6", "link", "set", "eth0", "down").returncode == 0
     yield odd
@@ -140,8 +150,17 @@ def test_hosts_that_cannot_take_part_are_named_in_one_block(refused, odd_machine
         assert words.format(root=ROOT) in part and len(part.splitlines()) == 2  # the problem and its cure
 
 
-@pytest.mark.parametrize("hosts", ["-oProxyCommand=touch${IFS}pwned:1", "node2;touch pwned:1", "$(touch pwned):1",
-                                   "node1:1,--tunnel:2", "node1 -oPort=1:1", "node1:1,node1:2"])
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        "-oProxyCommand=touch${IFS}pwned:1",
+        "node2;touch pwned:1",
+        "$(touch pwned):1",
+        "node1:1,--tunnel:2",
+        "node1 -oPort=1:1",
+        "node1:1,node1:2",
+    ],
+)
 def test_a_host_that_could_be_read_otherwise_is_refused(refused, hosts):
     said = refused(f"--hosts={hosts}", *SMOKE)
     assert "no host was contacted" in said

@@ -20,18 +20,29 @@ def ids(folder):
     return found
 
 
-def write_config(path, games_num):
+def write_config(path, num_games):
     """Write the smoke configuration with another quota, which may change on resume, and without what takes time."""
     config = json.loads((ROOT / "configs/smoke.json").read_text()) | {"iterations": 1, "exchange": {"every_s": 0.5}}
-    config["selfplay"]["games_num"], config["train"]["replay_ratio"] = games_num, 0.1
+    config["selfplay"]["num_games"], config["train"]["replay_ratio"] = num_games, 0.1
     config["evaluate"] |= {"opponents": [], "solver_positions": 0}
     path.write_text(json.dumps(config))
 
 
 def test_a_job_that_loses_a_node_comes_back_and_finishes(queue, checkout):
     write_config(checkout / "config.json", 200000)
-    job = queue.submit("--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=4", "--gres=none", "--mem=1G", "--time=30",
-                       "slurm/train_multinode.sh", "--config_file", "config.json", "--logdir", "run")
+    job = queue.submit(
+        "--nodes=3",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=4",
+        "--gres=none",
+        "--mem=1G",
+        "--time=30",
+        "slurm/train_multinode.sh",
+        "--config_file",
+        "config.json",
+        "--logdir",
+        "run",
+    )
     queue.wait_for_file(checkout / "run/games/000000-001.h5", job)
     before = set(ids(checkout / "run"))
     write_config(checkout / "config.json", 40)
@@ -49,8 +60,19 @@ def test_a_job_that_loses_the_node_of_mpirun_goes_on_on_others(own_queue, checko
     """Nobody is left to say anything. Slurm, once it is told or has seen it, puts the job back into its queue."""
     queue, machine = own_queue, own_queue.machine
     write_config(checkout / "config.json", 200000)
-    job = queue.submit("--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=4", "--gres=none", "--mem=1G", "--time=30",
-                       "slurm/train_multinode.sh", "--config_file", "config.json", "--logdir", "run")
+    job = queue.submit(
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=4",
+        "--gres=none",
+        "--mem=1G",
+        "--time=30",
+        "slurm/train_multinode.sh",
+        "--config_file",
+        "config.json",
+        "--logdir",
+        "run",
+    )
     queue.wait_for_file(checkout / "run/games/000000-001.h5", job)
     machine.lose("node1")
     before = set(ids(checkout / "run"))
@@ -69,11 +91,34 @@ def test_a_job_that_loses_the_node_of_mpirun_goes_on_on_others(own_queue, checko
 @pytest.mark.timeout(5000)
 def test_a_chain_of_short_jobs_does_what_an_unbroken_run_does(queue, checkout):
     """Two minutes each, of which Slurm leaves one to one and a half; in play, in training, in whatever comes."""
-    options = ["--config_file", "configs/smoke.json", "--set", "selfplay.deterministic=true", "--set", "iterations=10",
-               "--games_num", 20_000, "--set", "search.simulations=64", "--set", "train.replay_ratio=4.0", "--set",
-               "report.tensorboard=false"]
-    job = queue.submit("--ntasks=2", "--cpus-per-task=2", "--gres=none", "--mem=1G", "--time=2", "--signal=B:USR1@30",
-                       "slurm/train.sh", *options, "--logdir", "run")
+    options = [
+        "--config_file",
+        "configs/smoke.json",
+        "--set",
+        "selfplay.deterministic=true",
+        "--set",
+        "iterations=10",
+        "--num_games",
+        20_000,
+        "--set",
+        "search.simulations=64",
+        "--set",
+        "train.replay_ratio=4.0",
+        "--set",
+        "report.tensorboard=false",
+    ]
+    job = queue.submit(
+        "--ntasks=2",
+        "--cpus-per-task=2",
+        "--gres=none",
+        "--mem=1G",
+        "--time=2",
+        "--signal=B:USR1@30",
+        "slurm/train.sh",
+        *options,
+        "--logdir",
+        "run",
+    )
     [facts], said = queue.wait(job, seconds=3000), queue.output(job)
     print(f"{facts['Restarts']} restarts")
     assert facts["JobState"] == "COMPLETED" and int(facts["Restarts"]) >= 1, said

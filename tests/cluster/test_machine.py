@@ -31,7 +31,7 @@ def test_nothing_of_it_is_seen_outside(machine):
 
 
 def test_two_machines_at_once_and_the_loss_of_a_host(machine):
-    other = Machine(hosts_num=2)
+    other = Machine(num_hosts=2)
     try:
         assert other.hosts == ["node1", "node2"]
         other.lose("node2")
@@ -46,8 +46,13 @@ HOLD = "from machine import Machine; m = Machine(1); print(m._first, flush=True)
 
 
 def test_a_killed_session_takes_its_hosts_with_it(machine):
-    holder = subprocess.Popen([sys.executable, "-c", HOLD], cwd=Path(__file__).parent, text=True,
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD],
+        cwd=Path(__file__).parent,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     with holder:
         first = Path("/proc") / holder.stdout.readline().strip()
         identity = (first / "stat").read_text().split()[21]  # when it began: no other process that got its number
@@ -59,5 +64,8 @@ def test_a_killed_session_takes_its_hosts_with_it(machine):
 
 
 def test_what_is_missing_is_named():
-    assert "root" in why_not({"sh": "dash"}) if os.geteuid() else why_not({"no-such-program": "its-package"}).endswith(
-        "apt-get install its-package")
+    assert (
+        "root" in why_not({"sh": "dash"})
+        if os.geteuid()
+        else why_not({"no-such-program": "its-package"}).endswith("apt-get install its-package")
+    )

@@ -20,8 +20,18 @@ TEMPLATES = sorted(path.name for path in (ROOT / "slurm").glob("*.sh") if "#SBAT
 # core a task, all nodes would use the first.
 SMALL = ["--cpus-per-task=4", "--mem=1G", "--time=30"]
 SMOKE = ["--config_file", "configs/smoke.json"]
-SHORT = ["--set", "iterations=1", "--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0",
-         "--set", "report.tensorboard=false", "--set", "train.replay_ratio=0.5"]
+SHORT = [
+    "--set",
+    "iterations=1",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "train.replay_ratio=0.5",
+]
 
 
 def replace_run_dist(checkout, program):
@@ -74,8 +84,9 @@ def table(said):
 
 
 def test_train_multinode(queue, checkout):
-    _, said = queue.finish(*SMALL, "--nodes=2", "--ntasks-per-node=2", "slurm/train_multinode.sh", *SMOKE, *SHORT,
-                           "--logdir", "run")
+    _, said = queue.finish(
+        *SMALL, "--nodes=2", "--ntasks-per-node=2", "slurm/train_multinode.sh", *SMOKE, *SHORT, "--logdir", "run"
+    )
     assert [row[:2] for row in table(said)] == [("0", "node1"), ("1", "node1"), ("2", "node2"), ("3", "node2")]
     assert "complete: iteration 1 of 1" in said
 
@@ -99,8 +110,17 @@ def test_each_seed_of_an_array_has_its_run(queue, checkout):
 def test_cores_and_gpus_of_ranks(queue, checkout, tmp_path):
     """On the second node too a rank may use all cores that its tasks have there, not only one task's."""
     replace_run_dist(checkout, "say_cores.py")
-    queue.finish("--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2", "--gres=gpu:2", "--mem=1G", "--time=5",
-                 "slurm/train_multinode.sh", tmp_path, SRUN_CPUS_PER_TASK=1)
+    queue.finish(
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=2",
+        "--gres=gpu:2",
+        "--mem=1G",
+        "--time=5",
+        "slurm/train_multinode.sh",
+        tmp_path,
+        SRUN_CPUS_PER_TASK=1,
+    )
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
     assert [rank["host"] for rank in ranks] == ["node1", "node2"]
     for rank in ranks:
@@ -109,8 +129,16 @@ def test_cores_and_gpus_of_ranks(queue, checkout, tmp_path):
 
 def mixed(ranks, others):
     """Return sbatch's options for a small selfplay_cpu_train_gpu.sh: ranks with a GPU on one node, others on two."""
-    return [*SMALL, f"--ntasks={ranks}", "--gres=gpu:2", ":", *SMALL, "--nodes=2", f"--ntasks={others}",
-            "slurm/selfplay_cpu_train_gpu.sh"]
+    return [
+        *SMALL,
+        f"--ntasks={ranks}",
+        "--gres=gpu:2",
+        ":",
+        *SMALL,
+        "--nodes=2",
+        f"--ntasks={others}",
+        "slurm/selfplay_cpu_train_gpu.sh",
+    ]
 
 
 def test_cpu_and_gpu_nodes_are_one_mpi_job(queue, checkout, tmp_path):
@@ -126,11 +154,23 @@ def test_cpu_and_gpu_nodes_are_one_mpi_job(queue, checkout, tmp_path):
 
 def test_ranks_of_cpu_nodes_play_and_do_not_train(queue, checkout):
     """There is no GPU here: the first rank stands for those with one."""
-    _, said = queue.finish(*mixed(1, 2), *SMOKE, *SHORT, "--logdir", "run", "--set", "train.ranks=1",
-                           "--set", "selfplay.deterministic=true")
+    _, said = queue.finish(
+        *mixed(1, 2),
+        *SMOKE,
+        *SHORT,
+        "--logdir",
+        "run",
+        "--set",
+        "train.ranks=1",
+        "--set",
+        "selfplay.deterministic=true",
+    )
     assert table(said) == [("0", "node1", "play, train"), ("1", "node2", "play"), ("2", "node3", "play")]
-    [record] = [json.loads(line) for line in (checkout / "run/metrics.jsonl").read_text().splitlines()
-                if '"kind": "iteration"' in line]
+    [record] = [
+        json.loads(line)
+        for line in (checkout / "run/metrics.jsonl").read_text().splitlines()
+        if '"kind": "iteration"' in line
+    ]
     assert min(record["games_by_rank"]) > 0 and "complete: iteration 1 of 1" in said
 
 
@@ -164,16 +204,18 @@ def test_a_job_whose_mpirun_misses_a_daemon_comes_back(queue, checkout):
 
 
 def test_from_elsewhere_a_job_says_what_is_wrong(queue, checkout):
-    facts, said = queue.finish(*SMALL, f"--chdir={checkout.parent}", f"--output={checkout}/%x-%j.out",
-                               "slurm/train.sh", *SMOKE, status=2)
+    facts, said = queue.finish(
+        *SMALL, f"--chdir={checkout.parent}", f"--output={checkout}/%x-%j.out", "slurm/train.sh", *SMOKE, status=2
+    )
     assert "slurm/common.sh" in said
     (checkout / ".venv").unlink()
     facts, said = queue.finish(*SMALL, "slurm/train.sh", *SMOKE, status=2)
     assert "make setup" in said
 
 
-@pytest.mark.parametrize("options, ranks", [slow([*SMALL, "slurm/train.sh"], 2), (mixed(1, 2), 3)],
-                         ids=["one node", "mixed"])  # fmt: skip
+@pytest.mark.parametrize(
+    "options, ranks", [slow([*SMALL, "slurm/train.sh"], 2), (mixed(1, 2), 3)], ids=["one node", "mixed"]
+)
 def test_a_job_that_is_told_stops_and_comes_back(queue, checkout, options, ranks):
     replace_run_dist(checkout, "until_told.py")
     job = queue.submit(*options, 2, "starts")
@@ -191,13 +233,31 @@ def test_a_preempted_job_comes_back_with_every_game_once(own_queue, checkout, gr
     """grace: the signal that Slurm sends a minute before it kills the job. USR1 reaches the script; TERM only reaches
     what srun has started, MPI's daemons."""
     if grace == "USR1":
-        own_queue.machine.run("sh", "-c", "echo SlurmctldParameters=preempt_send_user_signal >>/etc/slurm/slurm.conf; "
-                              "scontrol reconfigure")  # fmt: skip
+        own_queue.machine.run(
+            "sh",
+            "-c",
+            "echo SlurmctldParameters=preempt_send_user_signal >>/etc/slurm/slurm.conf; scontrol reconfigure",
+        )
     own_queue.machine.run("scontrol", "update", "PartitionName=all", f"GraceTime={60 if grace else 0}")
-    games_num = 600
-    job = own_queue.submit(*SMALL, f"--nodes={nodes}", "--ntasks-per-node=1", "slurm/train_multinode.sh", *SMOKE,
-                           *SHORT, "--logdir", "run", "--set", "iterations=3", "--games_num", games_num,
-                           "--set", "selfplay.deterministic=true", "--set", "train.replay_ratio=0.1")
+    num_games = 600
+    job = own_queue.submit(
+        *SMALL,
+        f"--nodes={nodes}",
+        "--ntasks-per-node=1",
+        "slurm/train_multinode.sh",
+        *SMOKE,
+        *SHORT,
+        "--logdir",
+        "run",
+        "--set",
+        "iterations=3",
+        "--num_games",
+        num_games,
+        "--set",
+        "selfplay.deterministic=true",
+        "--set",
+        "train.replay_ratio=0.1",
+    )
     own_queue.wait_for_file(checkout / "run/games/000000-000.h5", job)
     own_queue.finish("--partition=urgent", "--nodes=3", "--exclusive", "--output=%x-%j.out", "--wrap=sleep 1")
     [facts], said = own_queue.wait(job), own_queue.output(job)
@@ -207,12 +267,12 @@ def test_a_preempted_job_comes_back_with_every_game_once(own_queue, checkout, gr
     assert "start 1 on node[1-2]: ended with status 75" in said or not grace
     found = ids(checkout / "run")
     assert len(set(found)) == len(found)
-    assert Counter(number >> 40 for number in found) == {iteration: games_num for iteration in range(3)}
+    assert Counter(number >> 40 for number in found) == {iteration: num_games for iteration in range(3)}
 
 
 def test_a_job_that_is_to_end_stays_away_and_the_next_ones_train_and_evaluate(queue, checkout):
     """Its games are durable at once."""
-    words = [*SMALL, "slurm/train.sh", *SMOKE, *SHORT, "--logdir", "run", "--games_num"]
+    words = [*SMALL, "slurm/train.sh", *SMOKE, *SHORT, "--logdir", "run", "--num_games"]
     job = queue.submit(*words, 200000, "--set", "exchange.every_s=0.5")
     queue.wait_for_file(checkout / "run/games/000000-001.h5", job)
     before, begun = set(ids(checkout / "run")), time.monotonic()
@@ -227,10 +287,19 @@ def test_a_job_that_is_to_end_stays_away_and_the_next_ones_train_and_evaluate(qu
     assert "complete: iteration 1 of 1" in said and "start 1 on node1: ended with status 0" in said
     found = ids(checkout / "run")
     assert before <= stopped <= set(found) and len(set(found)) == len(found)
-    _, said = queue.finish(*SMALL, "--ntasks=2", "slurm/eval.sh", "--logdir", "run",
-                           "--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=6")
+    _, said = queue.finish(
+        *SMALL,
+        "--ntasks=2",
+        "slurm/eval.sh",
+        "--logdir",
+        "run",
+        "--set",
+        'evaluate.opponents=["random"]',
+        "--set",
+        "evaluate.num_games=6",
+    )
     [result] = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    assert result["iteration"] == 1 and result["matches"]["random"]["games_num"] == 6
+    assert result["iteration"] == 1 and result["matches"]["random"]["num_games"] == 6
 
 
 @pytest.mark.slow

@@ -14,16 +14,16 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 def running_on(checkout, *hosts, after=0):
-    """Return whether an attempt later than `after` runs on exactly these hosts."""
+    """Return whether a start later than `after` runs on exactly these hosts."""
     try:
         values = json.loads((checkout / "run/status.json").read_text())
     except FileNotFoundError:
         return False
-    return values["attempt"] > after and status_hosts(checkout) == ("running", list(hosts))
+    return values["start"] > after and status_hosts(checkout) == ("running", list(hosts))
 
 
-def attempt(checkout):
-    return json.loads((checkout / "run/status.json").read_text())["attempt"]
+def start(checkout):
+    return json.loads((checkout / "run/status.json").read_text())["start"]
 
 
 def test_a_host_that_loses_its_power_and_comes_back(launch, machine, checkout):
@@ -75,7 +75,7 @@ def test_a_node_without_ssh_that_loses_its_power_and_comes_back(launch, machine,
 def test_a_killed_mpirun(launch, machine, checkout):
     job = launch("--hosts", "node1:1,node2:1", *LONG)
     job.wait_for_games()
-    before, first = ids(checkout), attempt(checkout)
+    before, first = ids(checkout), start(checkout)
     script = """pid=$(cat "$0"); kill -9 $(cat "/proc/$pid/task/$pid/children")"""
     assert machine.run("sh", "-c", script, job.pid, host="node1").returncode == 0
     begun = time.monotonic()
@@ -101,10 +101,10 @@ def test_hosts_are_added_and_removed(launch, machine, checkout):
     assert re.search(r"job: running, 2 of 2 ranks.* on node1, 0 restarts\n  node1:1: in the job\n", ask())
     assert "restarting on node1:1: 1 rank" in ask("--remove", "node2")
     job.wait_for(lambda: running_on(checkout, "node1"))
-    first = attempt(checkout)
+    first = start(checkout)
     assert "did not answer" in (said := ask("--add", "node2:1,10.77.0.77:1", status=2)) or "No route" in said
     assert "--remove node9: not among the hosts of this run: node1" in ask("--remove", "node9", status=2)
-    assert attempt(checkout) == first
+    assert start(checkout) == first
     assert "restarting on node1:1,node3:2: 3 ranks" in ask("--add", "node3:2")
     job.wait_for(lambda: running_on(checkout, "node1", "node3", "node3"))
     job.wait_for_games()
@@ -123,6 +123,7 @@ def test_survivors_on_other_hosts_go_on_and_all_ranks_come_back(launch, machine,
     """A rank on another host than root's is killed, then root: the last one goes on. All are started again half a
     minute after the first start (nightly): on a busy machine perhaps before root is killed, so the short test puts it
     off."""
+
     def kill_rank(rank, host):
         script = """for pid in $(ip netns pids "$0"); do
             tr '\\0' '\\n' <"/proc/$pid/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && kill -9 "$pid"
@@ -137,7 +138,7 @@ def test_survivors_on_other_hosts_go_on_and_all_ranks_come_back(launch, machine,
     job.wait_for(lambda: running_on(checkout, "node1", "node3"))
     kill_rank(0, "node1")
     job.wait_for(lambda: running_on(checkout, "node3"))
-    narrow = attempt(checkout)
+    narrow = start(checkout)
     if come_back:
         job.wait_for(lambda: running_on(checkout, "node1", "node2", "node3", after=narrow))
     job.kill("TERM")

@@ -19,17 +19,38 @@ from dataclasses import asdict, dataclass, field, replace
 # Phase: the highest passage that is drawn. A rank passes many times through what it does in a loop; what is passed once
 # an iteration is passed ITERATIONS times. "any" is no place in the program: the harness acts, this many tenths of a
 # second after the first iteration began.
-PHASES = {"start-up": 3, "play": 150, "exchange": 20, "train": 120, "broadcast": 6, "segment": 12, "checkpoint": 3,
-          "evaluate": 8, "end": 2, "any": 45}  # fmt: skip
+PHASES = {
+    "start-up": 3,
+    "play": 150,
+    "exchange": 20,
+    "train": 120,
+    "broadcast": 6,
+    "segment": 12,
+    "checkpoint": 3,
+    "evaluate": 8,
+    "end": 2,
+    "any": 45,
+}
 COPY = "copy"  # in place of "train" in half of the trials where one rank trains alone: between the steps of a copy
 RECOVERY = 8  # passages through the steps of a recovery
 AT_WORK = tuple(phase for phase in PHASES if phase != "start-up")
 ROOTS = ("segment", "checkpoint", "end")  # phases that only root passes through
 ITERATIONS = 3
-OPTIONS = {"iterations": ITERATIONS, "selfplay.games_num": 400, "search.simulations": 16, "exchange.every_s": 0.3,
-           "train.replay_ratio": 1.0, "train.bad_steps_max": 5, "network.engine": "torch", "evaluate.every": 1,
-           "evaluate.opponents": '["random"]', "evaluate.games_num": 16, "evaluate.solver_positions": 0,
-           "report.tensorboard": "false", "report.summary_frequency": 20}  # fmt: skip
+OPTIONS = {
+    "iterations": ITERATIONS,
+    "selfplay.num_games": 400,
+    "search.simulations": 16,
+    "exchange.every_s": 0.3,
+    "train.replay_ratio": 1.0,
+    "train.bad_steps_max": 5,
+    "network.engine": "torch",
+    "evaluate.every": 1,
+    "evaluate.opponents": '["random"]',
+    "evaluate.num_games": 16,
+    "evaluate.solver_positions": 0,
+    "report.tensorboard": "false",
+    "report.summary_frequency": 20,
+}
 
 
 @dataclass(frozen=True)
@@ -68,16 +89,23 @@ FAULTS = {
     "TERM to all ranks": _sent("all", signal.SIGTERM, 75, 0),
     "USR1 to one rank": _sent("self", signal.SIGUSR1, 0),
     "short pause": Fault(("stop", 3), phases=("play", "exchange", "train", "broadcast")),
-    "hang": Fault(("stop", 0), phases=("play", "exchange", "train", "broadcast", "evaluate"),
-                  options={"fault.hang_s": 5}),
+    "hang": Fault(
+        ("stop", 0), phases=("play", "exchange", "train", "broadcast", "evaluate"), options={"fault.hang_s": 5}
+    ),
     "no space for a second": Fault(("disk", errno.ENOSPC, 1.0), phases=("segment", "checkpoint")),
-    "EIO for good": Fault(("disk", errno.EIO, 0), (75,), phases=("segment", "checkpoint"), others_stay=False,
-                          options={"storage.give_up_s": 2}),
+    "EIO for good": Fault(
+        ("disk", errno.EIO, 0),
+        (75,),
+        phases=("segment", "checkpoint"),
+        others_stay=False,
+        options={"storage.give_up_s": 2},
+    ),
     "one gradient not finite": Fault(("nan", 1), phases=("train",)),
     "gradients not finite for good": Fault(("nan", 0), (70,), phases=("train",)),
-    "exception": Fault(("raise",), (70,), phases=("play", "exchange", "train", "broadcast", "evaluate"),
-                       others_stay=False),
-}  # fmt: skip
+    "exception": Fault(
+        ("raise",), (70,), phases=("play", "exchange", "train", "broadcast", "evaluate"), others_stay=False
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -108,8 +136,11 @@ class Trial:
     @property
     def victims(self):
         """The ranks that the faults take away, from their numbers at the start."""
-        kills = [i.action for i in self.injections if i.action[0] == "signal" and i.action[2] in
-                 (signal.SIGKILL, signal.SIGSEGV)]  # fmt: skip
+        kills = [
+            i.action
+            for i in self.injections
+            if i.action[0] == "signal" and i.action[2] in (signal.SIGKILL, signal.SIGSEGV)
+        ]
         hung = [i.rank for i in self.injections if i.action == ["stop", 0]]
         return sorted({target for action in kills for target in action[1] if target != "mpirun"} | set(hung))
 
@@ -139,8 +170,10 @@ def make(seed):
         details[0] = targets
     passage = rng.randint(1, PHASES[phase])
     if name == "kill all but one in turn":
-        injections = [Injection(r, phase, rng.randint(1, PHASES[phase] // 4), [kind, [r], details[1]], after=r)
-                      for r in range(ranks - 1)]  # fmt: skip
+        injections = [
+            Injection(r, phase, rng.randint(1, PHASES[phase] // 4), [kind, [r], details[1]], after=r)
+            for r in range(ranks - 1)
+        ]
         options["train.ranks"] = "all"  # each has to pass through each phase
     else:
         injections = [Injection(rank, phase, passage, [kind, *details])]

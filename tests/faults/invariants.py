@@ -58,8 +58,9 @@ def same_weights(outcome):
             if event["event"] == "weights":
                 hashes[json.dumps(event["key"])].add(event["hash"])
                 last[event["rank"]] = event["key"]
-        broken += [f"{name} job: {len(found)} different networks at {key}" for key, found in hashes.items()
-                   if len(found) > 1]  # fmt: skip
+        broken += [
+            f"{name} job: {len(found)} different networks at {key}" for key, found in hashes.items() if len(found) > 1
+        ]
         gone = set(outcome.trial.victims) if job is outcome.first else set()
         ends = {json.dumps(key) for rank, key in last.items() if rank not in gone}
         if job.status == 0 and len(ends) > 1:
@@ -73,8 +74,11 @@ def every_game_once(outcome):
     which live had begun to give to one."""
     there = Counter(stored(outcome.run))
     needed = {game for ids in outcome.last.visible.values() for game in ids or []}
-    broken = [f"{len(lost)} games that could be seen on disk are gone: {lost[:3]}"] if (
-        lost := sorted(needed - there.keys())) else []  # fmt: skip
+    broken = (
+        [f"{len(lost)} games that could be seen on disk are gone: {lost[:3]}"]
+        if (lost := sorted(needed - there.keys()))
+        else []
+    )
     if not outcome.injected or catalogue.FAULTS[outcome.trial.fault].others_stay:
         gone = excused(outcome)
         ranks = set(range(outcome.trial.ranks))
@@ -159,8 +163,12 @@ def stored(run):
 def ids_of(outcome, what, ranks):
     """Return the ids of the games that these ranks gave to exchanges which were completed ("given"), or had begun to
     give ("taken"), in the first job."""
-    return {game for event in outcome.first.events if event["event"] == what and event["rank"] in ranks
-            for game in event["ids"]}  # fmt: skip
+    return {
+        game
+        for event in outcome.first.events
+        if event["event"] == what and event["rank"] in ranks
+        for game in event["ids"]
+    }
 
 
 def excused(outcome):

@@ -1,6 +1,6 @@
 """Random trials for hours: their results as JSON lines, a summary by fault, and one row each in docs/fault_trials.csv.
 
-    python tests/faults/long.py --hours 8 --results results.jsonl
+python tests/faults/long.py --hours 8 --results results.jsonl
 """
 
 import argparse
@@ -51,8 +51,17 @@ def summary(results):
     rows = []
     for name, found in groups.items():
         broken = sum(bool(result["broken"]) for result in found)
-        rows.append((name, len(found), broken, upper_bound(broken, len(found)), point(found, "going_on_s", 0.5),
-                     point(found, "going_on_s", 0.99), point(found, "left_s", 0.99)))
+        rows.append(
+            (
+                name,
+                len(found),
+                broken,
+                upper_bound(broken, len(found)),
+                point(found, "going_on_s", 0.5),
+                point(found, "going_on_s", 0.99),
+                point(found, "left_s", 0.99),
+            )
+        )
     return rows
 
 
@@ -67,7 +76,8 @@ def append(rows, date, commit, table=TABLE):
         for name, trials, broken, bound, *times in rows:
             seconds = ["" if value is None else f"{value:.2f}" for value in times]
             csv.writer(file, lineterminator="\n").writerow(
-                [date, commit, name, trials, broken, f"{100 * bound:.2g}", *seconds])
+                [date, commit, name, trials, broken, f"{100 * bound:.2g}", *seconds]
+            )
 
 
 def commit():
@@ -77,15 +87,33 @@ def commit():
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="python tests/faults/long.py", allow_abbrev=False,
-                                     description="Run random trials and append their counts to docs/fault_trials.csv.")
+    parser = argparse.ArgumentParser(
+        prog="python tests/faults/long.py",
+        allow_abbrev=False,
+        description="Run random trials and append their counts to docs/fault_trials.csv.",
+    )
     parser.add_argument("--hours", type=float, required=True, help="no trial is begun after so long")
-    parser.add_argument("--faults", nargs="+", choices=catalogue.FAULTS, metavar="FAULT", default=catalogue.FAULTS,
-                        help="only seeds of these, by their names in catalogue.py (default: all)")
-    parser.add_argument("--first", type=int, metavar="SEED", help="seed of the first trial, the others follow it "
-                        "(default: a random one)")
-    parser.add_argument("--results", type=Path, default=Path("faults.jsonl"), metavar="FILE",
-                        help="one JSON object a trial is appended here (default: %(default)s)")
+    parser.add_argument(
+        "--faults",
+        nargs="+",
+        choices=catalogue.FAULTS,
+        metavar="FAULT",
+        default=catalogue.FAULTS,
+        help="only seeds of these, by their names in catalogue.py (default: all)",
+    )
+    parser.add_argument(
+        "--first",
+        type=int,
+        metavar="SEED",
+        help="seed of the first trial, the others follow it (default: a random one)",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("faults.jsonl"),
+        metavar="FILE",
+        help="one JSON object a trial is appended here (default: %(default)s)",
+    )
     given = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 32) if given.first is None else given.first
     append([], None, None)  # to fail now, and not after hours
@@ -107,8 +135,11 @@ def main(arguments):
 def say(results):
     newest, broken = results[-1], sum(bool(result["broken"]) for result in results)
     where = f"{newest['fault']}, {newest['phase']}, ranks {newest['victims'] or ''}"
-    print(f"{len(results)} trials, {broken} broken; seed {newest['seed']}: {where}: status {newest['status']}, "
-          f"{newest['seconds']:.0f} s" + ("" if newest["injected"] else ", over before the fault"), flush=True)
+    print(
+        f"{len(results)} trials, {broken} broken; seed {newest['seed']}: {where}: status {newest['status']}, "
+        f"{newest['seconds']:.0f} s" + ("" if newest["injected"] else ", over before the fault"),
+        flush=True,
+    )
     for text in newest["broken"]:
         print(f"  BROKEN {text}\n  {newest['replay']}", flush=True)
 

@@ -45,32 +45,45 @@ def test_one_rank_after_another_is_lost_in_different_phases(tmp_path):
 @pytest.mark.timeout(600)
 def test_a_recovery_undone_by_one_more_loss_leaves_nothing_that_beats(tmp_path):
     """One more dies when the others are ready to go on. Heartbeats that they left behind would end the job."""
-    faults = [Injection(rank, phase, passage, ["signal", [rank], 9])
-              for rank, phase, passage in ((3, "train", 20), (2, "recovery", catalogue.RECOVERY))]  # fmt: skip
+    faults = [
+        Injection(rank, phase, passage, ["signal", [rank], 9])
+        for rank, phase, passage in ((3, "train", 20), (2, "recovery", catalogue.RECOVERY))
+    ]
     faults.append(Injection(0, "train", 10, ["slow", 0.05]))  # 200 steps are twice fault.hang_s
-    longer = {"train.backend": "ddp", "train.replay_ratio": 60.0, "train.max_steps": 220, "iterations": 1,
-              "fault.hang_s": 5}
+    longer = {
+        "train.backend": "ddp",
+        "train.replay_ratio": 60.0,
+        "train.max_steps": 220,
+        "iterations": 1,
+        "fault.hang_s": 5,
+    }
     one = Trial(0, "kill one more in the recovery", 4, tuple(faults), catalogue.OPTIONS | longer)
     check(trial.perform(one, tmp_path), one)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("other, moment, passage, every, steps", [
-    (1, "recovery", 2, 1, {49, 50}),  # its partner, once all have what it held
-    (2, "rescue", 1, 3, {47, 48, 49, 50}),  # another one, in the middle of that
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "other, moment, passage, every, steps",
+    [
+        (1, "recovery", 2, 1, {49, 50}),  # its partner, once all have what it held
+        (2, "rescue", 1, 3, {47, 48, 49, 50}),  # another one, in the middle of that
+    ],
+)
 def test_what_a_lone_trainer_had_come_to_survives_it_and_one_more(tmp_path, other, moment, passage, every, steps):
     """Weights have gone back once, to the beginning; then the trainer dies with a copy under way."""
     copies = 100 if every == 1 else 50 + 50 // every  # passages: one before each step and one behind each copy
-    faults = [Injection(0, "train", 20, ["nan", 6]), Injection(0, "copy", copies, ["signal", [0], 9]),
-              Injection(other, moment, passage, ["signal", [other], 9])]  # fmt: skip
+    faults = [
+        Injection(0, "train", 20, ["nan", 6]),
+        Injection(0, "copy", copies, ["signal", [0], 9]),
+        Injection(other, moment, passage, ["signal", [other], 9]),
+    ]
     options = catalogue.OPTIONS | {"train.ranks": 1, "iterations": 1, "fault.copy_every": every}
     one = Trial(0, "kill one more in the recovery", 4, tuple(faults), options)
     outcome = trial.perform(one, tmp_path)
     check(outcome, one)
     assert {event["steps"] for event in outcome.first.events if event["event"] == "going on"} <= steps
     lines = (outcome.run / "metrics.jsonl").read_text().splitlines()
-    assert [record["rollbacks_num"] for record in map(json.loads, lines) if record["kind"] == "iteration"] == [1]
+    assert [record["num_rollbacks"] for record in map(json.loads, lines) if record["kind"] == "iteration"] == [1]
 
 
 @pytest.mark.timeout(600)

@@ -33,8 +33,8 @@ def event(name, rank, time=11.0, **values):
     return {"event": name, "rank": rank, "time": time, **values}
 
 
-def weights(rank, content, step=5, attempt=2):
-    return event("weights", rank, key=[attempt, 1, "play", step], hash=content)
+def weights(rank, content, step=5, start=2):
+    return event("weights", rank, key=[start, 1, "play", step], hash=content)
 
 
 def write(run, ids):
@@ -50,10 +50,11 @@ def well(tmp_path):
     run_folder.prepare(run, make_config(), ["node1"], fresh=False)
     written = write(run, range(20))
     segment.link_all(run / "games", run / "games.h5")
-    progress = Progress(1, games_num=20, positions_num=written.positions_num)
+    progress = Progress(1, num_games=20, num_positions=written.num_positions)
     checkpoint.save(run / "checkpoints", Checkpoint(progress, {"w": torch.ones(3)}, {"w": torch.ones(3)}), keep=3)
-    given = [event("given", rank, ids=list(range(10 * (rank > 0), 10 + 10 * (rank > 0))), root=rank == 0)
-             for rank in (0, 2)]  # fmt: skip
+    given = [
+        event("given", rank, ids=list(range(10 * (rank > 0), 10 + 10 * (rank > 0))), root=rank == 0) for rank in (0, 2)
+    ]
     seen = {"000000-000.h5": list(range(20))}
     going = [event("going on", rank, ranks=2, steps=5) for rank in (0, 2)]
     events = [FIRED, event("noticed", 0), *going, weights(0, "a"), weights(2, "a"), *given]
@@ -121,17 +122,33 @@ def test_every_game_once(well):
     assert "5 games are stored twice: [15, 16, 17]" in invariants.every_game_once(two)[0]
 
 
-@pytest.mark.parametrize("trainers, victims, every, lost, broken", [
-    ("all", "t", 1, 1, False), ("all", "t", 1, 2, True), (1, "t", 1, 1, False), (1, "t", 1, 2, True),
-    (1, "t", 3, 3, False), (1, "t", 3, 4, True), (1, "tt", 1, 2, False), (1, "tr", 1, 2, True), (1, "t t", 1, 2, True),
-    (1, " tt", 1, 2, True), (2, "t", 1, 2, True), (2, "tt", 1, 2, False), ("all", "tt", 1, 2, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "trainers, victims, every, lost, broken",
+    [
+        ("all", "t", 1, 1, False),
+        ("all", "t", 1, 2, True),
+        (1, "t", 1, 1, False),
+        (1, "t", 1, 2, True),
+        (1, "t", 3, 3, False),
+        (1, "t", 3, 4, True),
+        (1, "tt", 1, 2, False),
+        (1, "tr", 1, 2, True),
+        (1, "t t", 1, 2, True),
+        (1, " tt", 1, 2, True),
+        (2, "t", 1, 2, True),
+        (2, "tt", 1, 2, False),
+        ("all", "tt", 1, 2, True),
+    ],
+)
 def test_one_step_at_most(well, trainers, victims, every, lost, broken):
     """victims: in which phase each rank is killed, training or recovery, or not at all."""
     assert invariants.one_step_at_most(well) == []
     phases = {"t": "train", "r": "recovery"}
-    kills = tuple(Injection(rank, phases[letter], 5, ["signal", [rank], 9])
-                  for rank, letter in enumerate(victims) if letter in phases)  # fmt: skip
+    kills = tuple(
+        Injection(rank, phases[letter], 5, ["signal", [rank], 9])
+        for rank, letter in enumerate(victims)
+        if letter in phases
+    )
     well.trial = replace(KILL, injections=kills, options={"train.ranks": trainers, "fault.copy_every": every})
     steps = [event("step", 0, 9.0, number=number) for number in range(1, 6 + lost)]
     after = [event("step", 2, 12.0, number=number) for number in range(6, 20)]  # taken again
@@ -169,7 +186,10 @@ def test_nothing_left(well):
     (well.run / "lock" / "000001.json").unlink()
     well.first.orphans, well.first.left, well.first.files = ["12: python"], ["port 9 still listens"], ["ompi.12"]
     assert [text.partition(": ")[2] for text in invariants.nothing_left(well)] == [
-        "process 12: python is left", "port 9 still listens", "ompi.12 is left"]
+        "process 12: python is left",
+        "port 9 still listens",
+        "ompi.12 is left",
+    ]
     well.first.status = -9  # mpirun was killed, and with it whoever clears the last of these away
     assert len(invariants.nothing_left(well)) == 2
 
@@ -177,8 +197,12 @@ def test_nothing_left(well):
 def test_what_a_job_leaves_is_seen(tmp_path):
     """Processes by their environment, with their ports; files in memory and in TMPDIR; segments that are torn."""
     code = "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)"
-    child = subprocess.Popen([sys.executable, "-c", f"{code}; time.sleep(60)"], stdout=subprocess.PIPE, text=True,
-                             env=dict(os.environ, **{trial.MARK: str(tmp_path)}))
+    child = subprocess.Popen(
+        [sys.executable, "-c", f"{code}; time.sleep(60)"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ, **{trial.MARK: str(tmp_path)}),
+    )
     try:
         port, job = int(child.stdout.readline()), Job(status=0)
         assert [process.pid for process in trial.processes(tmp_path)] == [child.pid]

@@ -1,6 +1,6 @@
 """One trial: a job with a fault in it, watched from outside; then, where it did not end with 0, the same command again.
 
-    python tests/faults/trial.py SEED [--folder FOLDER]     what a failing trial tells you to run
+python tests/faults/trial.py SEED [--folder FOLDER]     what a failing trial tells you to run
 """
 
 import argparse
@@ -87,16 +87,46 @@ def watch(trial, folder, run, injections):
     temporary.mkdir()
     plan = folder / "plan.json"
     plan.write_text(json.dumps({"injections": [vars(i) for i in injections], "run": str(run), "events": str(events)}))
-    words = [LAUNCHER, "--with-ft", "ulfm", "-np", trial.ranks, "-H", f"localhost:{trial.ranks}", "--bind-to", "none",
-             sys.executable, PROGRAM, plan, "--config_file", ROOT / "configs" / "smoke.json", "--logdir", run]
+    words = [
+        LAUNCHER,
+        "--with-ft",
+        "ulfm",
+        "-np",
+        trial.ranks,
+        "-H",
+        f"localhost:{trial.ranks}",
+        "--bind-to",
+        "none",
+        sys.executable,
+        PROGRAM,
+        plan,
+        "--config_file",
+        ROOT / "configs" / "smoke.json",
+        "--logdir",
+        run,
+    ]
     for name, value in trial.options.items():
         words += ["--set", f"{name}={value}"]
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONPATH=str(ROOT),
-                       TMPDIR=str(temporary), TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"), **{MARK: str(folder)})
+    environment = dict(
+        os.environ,
+        OMPI_ALLOW_RUN_AS_ROOT="1",
+        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+        PYTHONPATH=str(ROOT),
+        TMPDIR=str(temporary),
+        TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"),
+        **{MARK: str(folder)},
+    )
     job, begun = Job(), time.monotonic()
     with open(folder / "output", "w+") as output:
-        process = subprocess.Popen([str(word) for word in words], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
-                                   stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            [str(word) for word in words],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         try:
             follow(job, process, folder, run, [i for i in injections if i.phase == "any"])
         finally:
@@ -239,17 +269,26 @@ def measure(outcome):
     trial, first = outcome.trial, outcome.first
     fired, going = first.times("fired"), first.times("going on")
     noticed = [time for time in first.times("noticed") if fired and time >= fired[0]]
-    result = {"seed": trial.seed, "fault": trial.fault, "phase": trial.phase, "ranks": trial.ranks,
-              "victims": trial.victims, "injected": outcome.injected, "status": first.status,
-              "again": outcome.again and outcome.again.status, "seconds": round(first.seconds, 2)}
+    result = {
+        "seed": trial.seed,
+        "fault": trial.fault,
+        "phase": trial.phase,
+        "ranks": trial.ranks,
+        "victims": trial.victims,
+        "injected": outcome.injected,
+        "status": first.status,
+        "again": outcome.again and outcome.again.status,
+        "seconds": round(first.seconds, 2),
+    }
     if fired and noticed and going and going[-1] >= fired[-1]:
         result["going_on_s"] = round(going[-1] - fired[-1], 3)  # from the last loss until its last survivor goes on
         result["noticed_s"] = round(min(noticed) - fired[0], 3)  # from the first loss until a rank knows of it
     if fired and first.status == 75:
         result["left_s"] = round(first.ended - fired[-1], 3)  # until all is durable, and a moment more
     result["stored"] = len(invariants.stored(outcome.run))
-    result["unstored_of_root"] = len(invariants.ids_of(outcome, "given", invariants.excused(outcome)) -
-                                     set(invariants.stored(outcome.run)))
+    result["unstored_of_root"] = len(
+        invariants.ids_of(outcome, "given", invariants.excused(outcome)) - set(invariants.stored(outcome.run))
+    )
     return result | {"broken": invariants.check(outcome)}
 
 
@@ -268,8 +307,11 @@ def try_seed(seed, folder=None):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="python tests/faults/trial.py", allow_abbrev=False,
-                                     description="Run the trial of one seed and print what came of it as JSON.")
+    parser = argparse.ArgumentParser(
+        prog="python tests/faults/trial.py",
+        allow_abbrev=False,
+        description="Run the trial of one seed and print what came of it as JSON.",
+    )
     parser.add_argument("seed", type=int, metavar="SEED")
     parser.add_argument("--folder", type=Path, help="an empty folder in which everything stays (default: nothing does)")
     parser.add_argument("--show", action="store_true", help="print what would be done, and do nothing")

@@ -44,8 +44,16 @@ def start_mpirun():
 
     def start(ranks, *arguments, options=(), prefix=()):
         words, environment = command(ranks, arguments, options)
-        started.append(subprocess.Popen([*prefix, *words], cwd=ROOT, env=environment, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True))
+        started.append(
+            subprocess.Popen(
+                [*prefix, *words],
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
         return started[-1]
 
     yield start

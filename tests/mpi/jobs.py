@@ -16,9 +16,18 @@ LAUNCHER = Path(sys.executable).parent / "mpirun"
 HYDRA = "HYDRA" in subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True, check=True).stdout
 SMOKE = "configs/smoke.json"
 # One small network, every part of a run, in seconds.
-SMALL = ["--set", "selfplay.deterministic=true", "--set", "evaluate.opponents=[]",
-         "--set", "evaluate.solver_positions=0", "--set", "report.summary_frequency=1000",
-         "--set", "report.tensorboard=false"]
+SMALL = [
+    "--set",
+    "selfplay.deterministic=true",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "report.summary_frequency=1000",
+    "--set",
+    "report.tensorboard=false",
+]
 BACKENDS = ["ddp"] if HYDRA else ["horovod", "ddp"]  # Horovod is built against .venv's MPI
 
 

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import psutil
 
-CALLS = ("connect sendto sendmsg sendmmsg open openat openat2 creat mkdir mkdirat rename renameat renameat2 link "
-         "linkat symlink symlinkat truncate mknod mknodat").split()
+CALLS = (
+    "connect sendto sendmsg sendmmsg open openat openat2 creat mkdir mkdirat rename renameat renameat2 link "
+    "linkat symlink symlinkat truncate mknod mknodat"
+).split()
 ADDRESS = re.compile(r'sa_family=AF_INET6?\b.*?(?:inet_addr\("|inet_pton\(AF_INET6, ")([^"]+)')
 LOOK_UP = re.compile(r"->\[?[0-9a-f.:]+\]?:53\]|sin6?_port=htons\(53\)")  # of a socket as -yy shows it, or of a call
 # A path, after the folder that it is relative to, if it has one: openat(AT_FDCWD</folder>, "name", …

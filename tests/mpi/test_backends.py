@@ -17,19 +17,24 @@ def needs_horovod(*values, marks=()):
     return pytest.param(*values, marks=[reason, *marks])
 
 
-
 MANY_BUCKETS = "gradient_checks ddp cpu 100"  # bytes: nearly every parameter in a bucket of its own
 
 
-@pytest.mark.parametrize("ranks, programs", [
-    (1, ["session_checks ddp", "gradient_checks ddp", "loss_checks"]),  # a single trainer sums nothing, by any backend
-    (2, ["optimizer_checks ddp", "loss_checks"]),
-    (4, ["session_checks ddp", "gradient_checks ddp", MANY_BUCKETS]),
-    slow(2, ["session_checks ddp", "gradient_checks ddp"]),
-    needs_horovod(2, ["optimizer_checks horovod"]),
-    needs_horovod(4, ["session_checks horovod", "gradient_checks horovod"]),
-    needs_horovod(2, ["session_checks horovod", "gradient_checks horovod"], marks=[pytest.mark.slow]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "ranks, programs",
+    [
+        (
+            1,
+            ["session_checks ddp", "gradient_checks ddp", "loss_checks"],
+        ),  # a single trainer sums nothing, by any backend
+        (2, ["optimizer_checks ddp", "loss_checks"]),
+        (4, ["session_checks ddp", "gradient_checks ddp", MANY_BUCKETS]),
+        slow(2, ["session_checks ddp", "gradient_checks ddp"]),
+        needs_horovod(2, ["optimizer_checks horovod"]),
+        needs_horovod(4, ["session_checks horovod", "gradient_checks horovod"]),
+        needs_horovod(2, ["session_checks horovod", "gradient_checks horovod"], marks=[pytest.mark.slow]),
+    ],
+)
 def test_sums_steps_and_losses_are_those_of_one_process(program, ranks, programs):
     """The gradient of a global batch, two steps with each optimiser, sessions that are repeated, also by fewer ranks,
     and the mean loss of an iteration."""
@@ -54,8 +59,12 @@ def test_a_subset_of_the_ranks_trains(mpirun, backend, tmp_path):
 def test_without_horovod_torchs_own_trains_and_horovod_is_refused(mpirun, tmp_path):
     (tmp_path / "horovod").mkdir()
     (tmp_path / "horovod" / "__init__.py").write_text("raise ImportError('libhorovod.so: not here')\n")
-    launch = ["-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import run_dist; "
-              "sys.exit(run_dist.main(sys.argv[1:]))", "--config_file", "configs/smoke.json"]
+    launch = [
+        "-c",
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import run_dist; sys.exit(run_dist.main(sys.argv[1:]))",
+        "--config_file",
+        "configs/smoke.json",
+    ]
     refused = mpirun(2, *launch, "--logdir", tmp_path / "refused", "--set", "train.backend=horovod", status=2)
     assert refused.stderr.count('train.backend: "horovod" cannot be used on rank [0, 1]: libhorovod.so') == 1
     assert "--set train.backend=ddp" in refused.stderr and "Traceback" not in refused.stderr

@@ -29,7 +29,7 @@ TINY = {
     "rules": "--games tictactoe othello(size=4) --blocks 1 --channels 8 --parallel_games 4 --seconds 0.2 --runs 1",
     "scaling": "--ranks 1,2 --games 4 --batch_s 0.01 --step_s 0.01 --runs 1",
     "search": "--game tictactoe --trees 4 --simulations 4 --runs 1",
-    "segments": "--games_num 20 --window 1000 --runs 1",
+    "segments": "--num_games 20 --window 1000 --runs 1",
     "selfplay": "--config_file configs/smoke.json --set search.algorithm=gumbel --seconds 0.3 --runs 2",
     "startup": "--cold_runs 1 --runs 1",
     "test_sets": "mpirun zoo:connect4 tests/data/connect4_positions.txt --simulations 8 --policy",
@@ -47,8 +47,14 @@ def test_every_benchmark_has_small_options():
 def test_every_benchmark_can_be_imported():
     lines = [f"import runpy, sys; sys.path.insert(0, {str(BENCHMARKS)!r})"]
     lines += [f"runpy.run_path({str(BENCHMARKS / f'{name}.py')!r})" for name in sorted(NAMES)]
-    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, env=command(1, [])[1],
-                          capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        cwd=ROOT,
+        env=command(1, [])[1],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -67,10 +73,28 @@ while True:
 def test_another_program_takes_turns_with_ours(tmp_path):
     (tmp_path / "other.py").write_text(OTHER)
     program = BENCHMARKS / "others" / "turns.py"
-    options = ["--config_file", "configs/smoke.json", "--warm_up", "1", "--turn_s", "3", "--turns", "2", "--json",
-               "--pattern", "so far (?P<simulations>[0-9,]+) simulations", f"{sys.executable} {tmp_path}/other.py"]
-    done = subprocess.run([sys.executable, program, *options], cwd=ROOT, env=command(1, [])[1], capture_output=True,
-                          text=True, timeout=240)
+    options = [
+        "--config_file",
+        "configs/smoke.json",
+        "--warm_up",
+        "1",
+        "--turn_s",
+        "3",
+        "--turns",
+        "2",
+        "--json",
+        "--pattern",
+        "so far (?P<simulations>[0-9,]+) simulations",
+        f"{sys.executable} {tmp_path}/other.py",
+    ]
+    done = subprocess.run(
+        [sys.executable, program, *options],
+        cwd=ROOT,
+        env=command(1, [])[1],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads(done.stdout)
     other, ours = rows["other simulations/s"]["median"], rows["az_mpi simulations/s"]["median"]
@@ -78,12 +102,15 @@ def test_another_program_takes_turns_with_ours(tmp_path):
     assert rows["ratio of simulations/s"]["min"] <= ours / other * 1.5
 
 
-@pytest.mark.parametrize("ply, score, to_go", [
-    (4, 18, 3),  # the player to move wins with the fourth stone and has two
-    (0, 1, 41),  # the empty board: the first player wins with stone 21
-    (1, -1, 40),  # after the best first move
-    (40, 0, 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "ply, score, to_go",
+    [
+        (4, 18, 3),  # the player to move wins with the fourth stone and has two
+        (0, 1, 41),  # the empty board: the first player wins with stone 21
+        (1, -1, 40),  # after the best first move
+        (40, 0, 2),
+    ],
+)
 def test_moves_to_go_in_perfect_play(ply, score, to_go, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     assert runpy.run_path(str(BENCHMARKS / "test_sets.py"))["plies_to_go"](ply, score) == to_go
@@ -97,8 +124,14 @@ def test_benchmark_runs(mpirun, name):
     if options[0] == "mpirun":
         said = mpirun(2, *program, *options[1:]).stdout
     else:
-        done = subprocess.run([sys.executable, *program, *options], cwd=ROOT, env=command(1, [])[1],
-                              capture_output=True, text=True, timeout=240)
+        done = subprocess.run(
+            [sys.executable, *program, *options],
+            cwd=ROOT,
+            env=command(1, [])[1],
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         said = done.stdout
     figures = []

@@ -51,5 +51,5 @@ def test_a_run_grows_and_goes_on(run_dist, tmp_path):
     assert [bool(record["matches"]) for record in evaluations] == [False, True, True]
     state = state_after(folder, 3)
     assert state.progress.iteration == 3 and state.model["tower.2.second.weight"].any()
-    first, _, last = (record["steps_num"] for record in records(folder, "iteration"))
+    first, _, last = (record["num_steps"] for record in records(folder, "iteration"))
     assert state.optimizer["stem.weight.step"] - state.optimizer["tower.2.first.weight.step"] == first > 0 < last

@@ -58,8 +58,12 @@ def test_where_a_run_would_start_the_status_is_0_and_nothing_stays(mpirun, tmp_p
     done = mpirun(ranks, *DOCTOR, "--logdir", tmp_path / "new" / "runs")
     said = words(done.stdout)
     assert said.endswith("0 problems: a run would start here") and "problem " not in said
-    for line in ("this job was started by mpirun", "Horovod's MPI is mpi4py's: one library is mapped",
-                 "every rank can write (fsync, rename, fsync", "a run starts: every rank played"):
+    for line in (
+        "this job was started by mpirun",
+        "Horovod's MPI is mpi4py's: one library is mapped",
+        "every rank can write (fsync, rename, fsync",
+        "a run starts: every rank played",
+    ):
         assert line in said
     assert f": {ranks} rank" in said and done.stdout.count("Shared folder") == 1
     # All in one stream: mpirun may join what it has of an unended line to the next line of another stream.
@@ -72,18 +76,18 @@ def test_where_a_run_would_start_the_status_is_0_and_nothing_stays(mpirun, tmp_p
 
 
 def test_a_configuration_gets_its_prediction(mpirun, tmp_path):
-    options = ["--config_file", "configs/smoke.json", "--set", "selfplay.games_num=2000", "--seconds", 0.5, "--json"]
+    options = ["--config_file", "configs/smoke.json", "--set", "selfplay.num_games=2000", "--seconds", 0.5, "--json"]
     options += ["--set", "train.ranks=1"]
     done = mpirun(2, *DOCTOR, *options, "--logdir", tmp_path / "runs")
     made = json.loads(done.stdout)
     assert "doctor: playing and training" in done.stderr
-    assert made["would_start"] and made["problems_num"] == 0 and list(tmp_path.iterdir()) == []
+    assert made["would_start"] and made["num_problems"] == 0 and list(tmp_path.iterdir()) == []
     said = made["prediction"]
     assert said["games_per_s"] == pytest.approx(sum(said["games_per_s_by_rank"]))
     assert min(said["games_per_s_by_rank"]) > 0
     assert 5 <= said["mean_length"] <= 9 and said["iterations"] == 2
-    assert said["steps_num"] == pytest.approx(2000 * said["mean_length"] * 4 / 32)
-    assert said["train_s"] == pytest.approx(said["steps_num"] * said["step_s"])
+    assert said["num_steps"] == pytest.approx(2000 * said["mean_length"] * 4 / 32)
+    assert said["train_s"] == pytest.approx(said["num_steps"] * said["step_s"])
     assert said["hours"] == pytest.approx(2 * (said["play_s"] + said["train_s"]) / 3600)
     assert [rank["az_mpi"] for rank in made["ranks"]] == [az_mpi.__version__] * 2
     assert {"exchange", "folder", "versions"} <= made.keys()
@@ -128,8 +132,17 @@ def test_a_rank_without_mpi_says_so_itself(different, sees):
 
 def test_without_mpi_anywhere_the_first_rank_reports(mpirun, sees, monkeypatch, tmp_path):
     prefix = sees("mpi4py", "raise ImportError('made up')")
-    done = mpirun(1, "-c", "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])", *prefix, sys.executable, *DOCTOR,
-                  "--logdir", tmp_path / "runs", status=1)
+    done = mpirun(
+        1,
+        "-c",
+        "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])",
+        *prefix,
+        sys.executable,
+        *DOCTOR,
+        "--logdir",
+        tmp_path / "runs",
+        status=1,
+    )
     said = words(done.stdout)
     assert "problem MPI cannot be started: ImportError: made up" in said and "would not start here" in said
     assert [path.name for path in tmp_path.iterdir()] == ["made_up"]
@@ -162,10 +175,13 @@ def can_mount():
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare") or not can_mount(), reason="mounts need root")
-@pytest.mark.parametrize("rank, script, said", [
-    (1, 'hostname node9; mount -t tmpfs none "$0"; exec "$@"', "problem rank 1 on node9 does not see the folder"),
-    (0, 'mount --bind "$0" "$0"; mount -o remount,ro,bind "$0"; exec "$@"', "written to: Read-only file system"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rank, script, said",
+    [
+        (1, 'hostname node9; mount -t tmpfs none "$0"; exec "$@"', "problem rank 1 on node9 does not see the folder"),
+        (0, 'mount --bind "$0" "$0"; mount -o remount,ro,bind "$0"; exec "$@"', "written to: Read-only file system"),
+    ],
+)
 def test_ranks_that_do_not_share_a_folder_or_may_not_write(different, tmp_path, rank, script, said):
     prefix = ["unshare", "--mount", "--uts", "sh", "-c", script, tmp_path]
     if rank == 0:  # root is the one that makes the folder

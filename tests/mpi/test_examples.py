@@ -32,8 +32,9 @@ def run_example(mpirun, tmp_path):
 
 
 def records(run, kind):
-    return [record for record in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-            if record["kind"] == kind]  # fmt: skip
+    return [
+        record for record in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if record["kind"] == kind
+    ]
 
 
 def hex_game(size):
@@ -47,21 +48,25 @@ def test_a_game_of_ones_own(run_example, mpirun):
     [evaluation] = [json.loads(path.read_text()) for path in (run / "evaluations").glob("*.json")]
     assert set(evaluation["matches"]) == {"random", "rollout"}  # there is no best network before the first evaluation
     assert all(match["draws"] == 0 for match in evaluation["matches"].values()), "Hex has no draws"
-    assert evaluation["solver"]["positions_num"] > 1000
+    assert evaluation["solver"]["num_positions"] > 1000
     mpirun(1, "-m", "az_mpi", "verify", run)
     assert "Hex(size=3)" in (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_hex_keeps_every_invariant(size):
-    games.check(hex_game(size), games_num=32)
+    games.check(hex_game(size), num_games=32)
 
 
 def test_hex_on_drawn_boards():
     """X (top to bottom) has b1 b2 a3, a line, and then a1 b2 a3, of which a1 and b2 do not touch; O (left to right) has
     a2 b2 c2 and, broken, a1 b2 c2 without a neighbour of a1."""
-    for moves, ended in (("b1 c1 b2 c2 a3", True), ("a1 c1 b2 a3 c3", False), ("c3 a2 c1 b2 b1 c2", True),
-                         ("c3 a1 c1 b2 b1 c2", False)):  # fmt: skip
+    for moves, ended in (
+        ("b1 c1 b2 c2 a3", True),
+        ("a1 c1 b2 a3 c3", False),
+        ("c3 a2 c1 b2 b1 c2", True),
+        ("c3 a1 c1 b2 b1 c2", False),
+    ):
         game, states = hex_game(3), hex_game(3).initial(1)
         for move in moves.split():
             assert not game.terminal(states)[0][0]
@@ -76,17 +81,17 @@ def test_planes_of_ones_own_are_what_the_network_sees(run_example, mpirun):
     assert "complete: iteration 2 of 2" in said
     assert checkpoint.load_newest(run / "checkpoints", False)[0].model["stem.weight"].shape == (8, 4, 3, 3)
     [evaluation] = records(run, "evaluation")
-    assert evaluation["solver"]["positions_num"] == 20
+    assert evaluation["solver"]["num_positions"] == 20
     options = ["--games", 4, "--simulations", 4, "--json"]
     match = json.loads(mpirun(1, "-m", "az_mpi", "match", run, "zoo:connect4", *options).stdout)
-    assert match["games_num"] == 4 and match["b"] == "zoo:connect4"
+    assert match["num_games"] == 4 and match["b"] == "zoo:connect4"
 
 
 def test_threats_on_drawn_boards():
     """O is to move. On the first board it has three on each other, and X has b1 c1 d1, open at both ends; on the second
     one X has the diagonal a1 b2 c3. Rows are counted from the top, columns from the left, both from 0."""
     game = games.make(f"{EXAMPLES}/own_planes.py:Threats")
-    assert games.check(game, games_num=32) == []
+    assert games.check(game, num_games=32) == []
     for columns, ours, theirs in (("2727374", [[2, 6]], [[5, 0], [5, 4]]), ("1223733", [], [[2, 3]])):
         states = game.initial(1)
         for column in columns:
@@ -108,8 +113,9 @@ def test_the_evaluator_sees_wins():
             return {"policy": np.zeros((len(planes), 7), np.float32), "value": np.zeros(len(planes), np.float32)}
 
     game = games.make("connect4")
-    evaluate = EVALUATORS.make(f"{EXAMPLES}/own_evaluator.py:Tactics(bonus=2.5)", game=game, engine=Flat(), seed=[1],
-                               settings=None)  # fmt: skip
+    evaluate = EVALUATORS.make(
+        f"{EXAMPLES}/own_evaluator.py:Tactics(bonus=2.5)", game=game, engine=Flat(), seed=[1], settings=None
+    )
     states = game.initial(1)
     for column in (3, 0, 3, 1, 3, 0):  # three of the first player's on each other
         states = game.play(states, np.array([column]))
@@ -119,13 +125,15 @@ def test_the_evaluator_sees_wins():
 
 def test_a_callback_of_ones_own_sees_everything(run_example):
     _, run = run_example("own_callback")
-    lines = {rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
-             for rank in (0, 1)}  # fmt: skip
+    lines = {
+        rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
+        for rank in (0, 1)
+    }
     seen = [line["game"] for rank in (0, 1) for line in lines[rank] if "game" in line]
     assert sorted(seen) == sorted(ids(run)), "each stored game once, on the rank that played it"
     assert all(len(line["opening"].split()) == 2 for rank in (0, 1) for line in lines[rank] if "game" in line)
-    told = [line for line in lines[0] if "games_num" in line]
-    assert [line["games_num"] for line in told] == [record["games_num"] for record in records(run, "iteration")]
+    told = [line for line in lines[0] if "num_games" in line]
+    assert [line["num_games"] for line in told] == [record["num_games"] for record in records(run, "iteration")]
     scores = [line["scores"] for line in lines[0] if "scores" in line]
     [evaluation] = records(run, "evaluation")
     assert scores == [{name: match["score"] for name, match in evaluation["matches"].items()}]
@@ -171,14 +179,33 @@ def test_no_compiled_code_indexes_outside_of_its_arrays(run_example, monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("game", ["connect4", "tictactoe", "gomoku(size=7)", "hex(size=4)", "breakthrough(size=5)",
-                                  "go(size=5)", "othello(size=6)", "openspiel:breakthrough(rows=6,columns=6)"])
+@pytest.mark.parametrize(
+    "game",
+    [
+        "connect4",
+        "tictactoe",
+        "gomoku(size=7)",
+        "hex(size=4)",
+        "breakthrough(size=5)",
+        "go(size=5)",
+        "othello(size=6)",
+        "openspiel:breakthrough(rows=6,columns=6)",
+    ],
+)
 @pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
 def test_no_game_indexes_outside_of_its_arrays(mpirun, monkeypatch, tmp_path, tmp_path_factory, game, algorithm):
     check_bounds(monkeypatch, tmp_path_factory)
     options = ["--set", f"game={game}", "--set", f"search.algorithm={algorithm}", "--logdir", tmp_path / "run"]
-    mpirun(2, "run_dist.py", "--config_file", "configs/smoke.json", *options, "--set", "evaluate.solver_positions=0",
-           timeout=1200)  # fmt: skip
+    mpirun(
+        2,
+        "run_dist.py",
+        "--config_file",
+        "configs/smoke.json",
+        *options,
+        "--set",
+        "evaluate.solver_positions=0",
+        timeout=1200,
+    )
 
 
 def check_bounds(monkeypatch, tmp_path_factory):

@@ -14,8 +14,16 @@ def test_one_rank_compiles_for_hosts_that_share_a_cache(mpirun, tmp_path, monkey
         of others, which are Numba's own."""
         counts = tmp_path / f"counts {name}"
         counts.mkdir()
-        done = mpirun(2, PROGRAMS / "compile_counts.py", counts, "--config_file", "configs/smoke.json", "--logdir",
-                      tmp_path / name, *options)
+        done = mpirun(
+            2,
+            PROGRAMS / "compile_counts.py",
+            counts,
+            "--config_file",
+            "configs/smoke.json",
+            "--logdir",
+            tmp_path / name,
+            *options,
+        )
         lines = [(counts / str(rank)).read_text().splitlines() for rank in range(2)]
         return done.stdout, [sum("<locals>" not in line for line in names) for names in lines]
 

@@ -13,7 +13,7 @@ from jobs import SMALL
 pytestmark = pytest.mark.mpi
 
 
-ROOMS = ("core", "games", "network", "search", "train")  # that have kernels
+PACKAGES = ("core", "games", "network", "search", "train")  # that have kernels
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def full_home(tmp_path, monkeypatch):
         pytest.skip("only root can mount a file system without room, and not in every container")
     kernels.mkdir()
     for folder in Path(os.environ["NUMBA_CACHE_DIR"]).glob("*_*/"):
-        if folder.name.partition("_")[0] in ROOMS:
+        if folder.name.partition("_")[0] in PACKAGES:
             shutil.copytree(folder, kernels / folder.name, ignore=shutil.ignore_patterns("mnk._play-*"))
     with suppress(OSError), open(home / "ballast", "wb", buffering=0) as file:
         while file.write(bytes(4096)):
@@ -36,8 +36,9 @@ def full_home(tmp_path, monkeypatch):
     subprocess.run(["umount", home], check=True)
 
 
-def test_a_run_with_a_full_home_is_complete_and_names_the_folder_and_the_cure_once(full_home, run_dist, mpirun,
-                                                                                   tmp_path):  # fmt: skip
+def test_a_run_with_a_full_home_is_complete_and_names_the_folder_and_the_cure_once(
+    full_home, run_dist, mpirun, tmp_path
+):
     done = run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=1")
     assert "complete: iteration 1 of 1" in done.stdout
     said = done.stdout + done.stderr

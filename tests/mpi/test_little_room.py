@@ -16,8 +16,9 @@ def can_mount():
     return done.returncode == 0
 
 
-needs_mounts = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare") or not can_mount(),
-                                  reason="mounts need root")  # fmt: skip
+needs_mounts = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare") or not can_mount(), reason="mounts need root"
+)
 
 
 def with_tmpfs(folder, size, words, environment=None, full=False):

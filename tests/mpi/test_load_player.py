@@ -24,8 +24,16 @@ TICTACTOE_MOVES = [column + row for column in "abc" for row in "123"]
 def run(tmp_path_factory):
     """The folder of a run of two iterations, without mpirun."""
     folder = tmp_path_factory.mktemp("player") / "run"
-    command = [sys.executable, "run_dist.py", "--config_file", "configs/smoke.json", "--logdir", folder,
-               "--set", "report.tensorboard=false"]  # fmt: skip
+    command = [
+        sys.executable,
+        "run_dist.py",
+        "--config_file",
+        "configs/smoke.json",
+        "--logdir",
+        folder,
+        "--set",
+        "report.tensorboard=false",
+    ]
     subprocess.run([str(word) for word in command], cwd=ROOT, check=True, capture_output=True, text=True)
     return folder
 

@@ -49,7 +49,7 @@ def test_two_ranks_play_the_games_of_one(run):
 
 def test_all_ranks_stop_a_sequential_test_together():
     result = match(3, "rollout", "random", "--game", "connect4", "--games", 600, "--simulations", 30, "--sprt", 0, 50)
-    assert result["sprt"]["accepted"] == "H1" and result["games_num"] < 600 and result["games_num"] % 24 == 0
+    assert result["sprt"]["accepted"] == "H1" and result["num_games"] < 600 and result["num_games"] % 24 == 0
 
 
 def test_an_engine_that_is_not_there_ends_all_ranks_with_one_message(run):
@@ -61,7 +61,7 @@ def test_an_engine_that_is_not_there_ends_all_ranks_with_one_message(run):
 
 def test_each_rank_has_an_engine_and_none_is_left(run, tmp_path):
     result = match(2, run, engine("dies", 3, tmp_path / "told"), "--games", 8)
-    assert result["games_num"] == 8 and result["forfeits_num"] > 0
+    assert result["num_games"] == 8 and result["num_forfeits"] > 0
     pids = [line for line in (tmp_path / "told").read_text().splitlines() if line.isdigit()]
     assert len(pids) >= 4  # one in each rank's check, and one at least in its games
     due = time.monotonic() + 5
@@ -100,22 +100,34 @@ def test_a_ladder_over_ranks_goes_on(run):
 
 def learn(folder, opponent, *more):
     """Start a run of two ranks with one opponent; return (status, standard error)."""
-    words, environment = command(2, ["run_dist.py", "--config_file", SMOKE, "--logdir", folder, *SMALL, "--set",
-                                     f"evaluate.opponents={json.dumps([opponent])}", *more])  # fmt: skip
+    words, environment = command(
+        2,
+        [
+            "run_dist.py",
+            "--config_file",
+            SMOKE,
+            "--logdir",
+            folder,
+            *SMALL,
+            "--set",
+            f"evaluate.opponents={json.dumps([opponent])}",
+            *more,
+        ],
+    )
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
     return done.returncode, done.stderr
 
 
 def test_a_run_is_measured_against_an_engine(tmp_path):
     name = f"gtp(command={engine('plays', 0, tmp_path / 'told').removeprefix('gtp:')!r})"
-    status, err = learn(tmp_path / "run", name, "--set", "evaluate.games_num=8")
+    status, err = learn(tmp_path / "run", name, "--set", "evaluate.num_games=8")
     assert status == 0, err
     results = [json.loads(path.read_text()) for path in sorted((tmp_path / "run/evaluations").iterdir())]
-    assert results and all(result["matches"][name]["games_num"] == 8 for result in results)
+    assert results and all(result["matches"][name]["num_games"] == 8 for result in results)
     pids = [line for line in (tmp_path / "told").read_text().splitlines() if line.isdigit()]
     assert len(pids) >= 4 and not any(map(is_there, pids))  # each rank's check, and its games
 
 
 def test_a_run_does_not_begin_without_its_engine(tmp_path):
     status, err = learn(tmp_path / "run", "uci(command='no_such_engine')")
-    assert status == 2 and err.count("there is no program") == 1 and not (tmp_path / "run/attempts").exists()
+    assert status == 2 and err.count("there is no program") == 1 and not (tmp_path / "run/starts").exists()

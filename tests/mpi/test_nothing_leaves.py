@@ -11,8 +11,11 @@ import pytest
 import system_calls
 from jobs import ROOT, SMOKE, command
 
-pytestmark = [pytest.mark.mpi, pytest.mark.skipif(bool(system_calls.missing()), reason=system_calls.missing() or "-"),
-              pytest.mark.xdist_group("system calls")]  # fmt: skip
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.skipif(bool(system_calls.missing()), reason=system_calls.missing() or "-"),
+    pytest.mark.xdist_group("system calls"),
+]
 
 
 @pytest.fixture
@@ -23,8 +26,15 @@ def trace(tmp_path):
         calls = Path(tempfile.mkdtemp(dir=tmp_path))
         home = tmp_path / "home"
         home.mkdir(exist_ok=True)
-        done = subprocess.run([*system_calls.tracer(calls), *words], cwd=ROOT, env=environment | {"HOME": str(home)},
-                              capture_output=True, text=True, timeout=280, **options)  # fmt: skip
+        done = subprocess.run(
+            [*system_calls.tracer(calls), *words],
+            cwd=ROOT,
+            env=environment | {"HOME": str(home)},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            **options,
+        )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
         return system_calls.read(calls)
 
@@ -73,9 +83,26 @@ import az_mpi
 for name in sys.argv[1:]:
     importlib.import_module(name)
 """
-LIBRARIES = ("torch", "torch.utils.tensorboard", "numba", "numpy", "h5py", "pydantic", "safetensors.torch", "psutil",
-             "tqdm", "matplotlib.pyplot", "mpi4py", "horovod.torch", "openvino", "onnxruntime", "pyspiel", "open_spiel",
-             "bitbully", "chess")  # fmt: skip
+LIBRARIES = (
+    "torch",
+    "torch.utils.tensorboard",
+    "numba",
+    "numpy",
+    "h5py",
+    "pydantic",
+    "safetensors.torch",
+    "psutil",
+    "tqdm",
+    "matplotlib.pyplot",
+    "mpi4py",
+    "horovod.torch",
+    "openvino",
+    "onnxruntime",
+    "pyspiel",
+    "open_spiel",
+    "bitbully",
+    "chess",
+)
 
 
 def test_no_library_reaches_another_host_or_writes_to_the_home_when_it_is_imported(trace, tmp_path):
@@ -100,6 +127,8 @@ def test_the_record_shows_other_addresses_look_ups_and_files(tmp_path):
     subprocess.run(words, cwd=tmp_path, env=os.environ | {"HOME": str(tmp_path)}, check=True)
     calls = system_calls.read(tmp_path)
     assert [(call.name, "192.0.2.77" in call.text) for call in system_calls.strangers(calls)] == [
-        ("connect", True), ("sendto", False)]  # fmt: skip
+        ("connect", True),
+        ("sendto", False),
+    ]
     written = {path for path in system_calls.written(calls, tmp_path) if "__pycache__" not in path}
     assert written == {"/dev/null", *(str(tmp_path / name) for name in "abc")}

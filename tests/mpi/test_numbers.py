@@ -14,8 +14,18 @@ from safetensors.numpy import load_file
 pytestmark = pytest.mark.mpi
 
 PROGRAM = Path(__file__).parent / "programs" / "bad_numbers.py"
-OPTIONS = ["--config_file", "configs/smoke.json", "--set", "selfplay.deterministic=true", "--set",
-           "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set", "report.tensorboard=false"]
+OPTIONS = [
+    "--config_file",
+    "configs/smoke.json",
+    "--set",
+    "selfplay.deterministic=true",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "report.tensorboard=false",
+]
 
 
 @pytest.fixture
@@ -23,8 +33,9 @@ def run_with_nan(mpirun, tmp_path):
     """Return run(ranks, rank, first, last, *options): train into tmp_path/run with a NaN on `rank` in these steps."""
 
     def run(ranks, rank, first, last, *options, status=0):
-        return mpirun(ranks, PROGRAM, rank, first, last, *OPTIONS, "--logdir", tmp_path / "run", *options,
-                      status=status)  # fmt: skip
+        return mpirun(
+            ranks, PROGRAM, rank, first, last, *OPTIONS, "--logdir", tmp_path / "run", *options, status=status
+        )
 
     return run
 
@@ -81,7 +92,7 @@ def test_a_step_that_is_not_finite_on_one_rank_is_skipped_by_all(mpirun, run_wit
     assert all(np.isfinite(tensor).all() for tensor in [*model.values(), *optimizer.values()])
     assert optimizer["stem.weight.step"] == state["step"] - 2
     [record] = records(tmp_path / "run", "iteration")
-    assert record["bad_steps_num"] == 2 and record["rollbacks_num"] == 0
+    assert record["num_bad_steps"] == 2 and record["num_rollbacks"] == 0
     assert [r["step"] for r in records(tmp_path / "run", "train")] == [*range(1, 6), *range(8, state["step"] + 1)]
 
 
@@ -91,11 +102,13 @@ def test_after_bad_steps_in_a_row_all_go_back_to_the_last_good_checkpoint(run_wi
     options = ["--set", f"train.backend={backend}", "--set", "train.bad_steps_max=2"]
     first = run_with_nan(2, 1, 0, 0, *options, "--set", "iterations=1")
     steps = content(tmp_path / "run", "000001")[2]["step"]
-    # The first step after the checkpoint is good; this attempt begins to draw at the step after it.
+    # The first step after the checkpoint is good; this start begins to draw at the step after it.
     done = run_with_nan(2, 1, 2, 3, *options, "--set", "iterations=2", "--max_steps", steps + 3)
     assert "is skipped" not in first.stdout and done.stdout.count("is skipped") == 2
-    assert ("2 steps in a row were not finite: back to the weights of checkpoint 000001; from now on the learning rate "
-            "is 0.5 of what is configured (1 of 3)") in done.stdout
+    assert (
+        "2 steps in a row were not finite: back to the weights of checkpoint 000001; from now on the learning rate "
+        "is 0.5 of what is configured (1 of 3)"
+    ) in done.stdout
     good, last = content(tmp_path / "run", "000001"), content(tmp_path / "run", "000002")
     assert same(good[0], last[0]) and same(good[1], last[1])
     assert last[2]["step"] == steps + 3 and last[2]["rollbacks"] == 1 and last[2]["bad_steps"] == 0
@@ -122,7 +135,7 @@ def test_a_run_that_never_is_finite_again_ends_with_70_and_can_be_resumed(mpirun
     assert done.stdout.count("is skipped") == 6
     mpirun(2, "run_dist.py", *OPTIONS, "--logdir", tmp_path / "run")
     after = content(tmp_path / "run", "000002")
-    assert after[2]["step"] > before[2]["step"] and after[2]["games_num"] == 32
+    assert after[2]["step"] > before[2]["step"] and after[2]["num_games"] == 32
 
 
 def test_weights_that_are_not_finite_are_never_stored(mpirun, tmp_path):
@@ -142,14 +155,39 @@ def test_weights_that_are_not_finite_are_never_stored(mpirun, tmp_path):
 def test_max_hours_stops_a_run_like_a_signal(mpirun, tmp_path):
     hours = 0.004
     begun = time.monotonic()
-    done = mpirun(2, "run_dist.py", *OPTIONS, "--set", "train.replay_ratio=1000000.0", "--set", "iterations=1",
-                  "--set", "train.hours=1.0", "--logdir", tmp_path / "run", "--max_hours", hours, status=75)
+    done = mpirun(
+        2,
+        "run_dist.py",
+        *OPTIONS,
+        "--set",
+        "train.replay_ratio=1000000.0",
+        "--set",
+        "iterations=1",
+        "--set",
+        "train.hours=1.0",
+        "--logdir",
+        tmp_path / "run",
+        "--max_hours",
+        hours,
+        status=75,
+    )
     assert time.monotonic() - begun > 0.99 * 3600 * hours
     assert "stopped after iteration 0 of 1" in done.stdout and "max_hours is nearly over; start the same" in done.stdout
     [name] = checkpoints(tmp_path / "run")
     assert content(tmp_path / "run", name)[2]["hours"] > 0.9 * hours  # of train.hours: those of all starts count
     # The next start has hours of its own, and may have others.
-    more = mpirun(2, "run_dist.py", *OPTIONS, "--set", "train.replay_ratio=1000000.0", "--set", "iterations=1",
-                  "--logdir", tmp_path / "run", "--max_steps", content(tmp_path / "run", name)[2]["step"] + 1)
+    more = mpirun(
+        2,
+        "run_dist.py",
+        *OPTIONS,
+        "--set",
+        "train.replay_ratio=1000000.0",
+        "--set",
+        "iterations=1",
+        "--logdir",
+        tmp_path / "run",
+        "--max_steps",
+        content(tmp_path / "run", name)[2]["step"] + 1,
+    )
     assert "complete: iteration 1 of 1" in more.stdout
-    assert content(tmp_path / "run", "000001")[2]["games_num"] == 16
+    assert content(tmp_path / "run", "000001")[2]["num_games"] == 16

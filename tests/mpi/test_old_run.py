@@ -39,18 +39,33 @@ def test_it_verifies_and_makes_a_report(old):
 
 def test_its_network_is_evaluated(old, mpirun):
     result = json.loads(mpirun(2, "run_dist.py", "--mode", "eval", "--logdir", old).stdout.splitlines()[-1])
-    assert result["iteration"] == 2 and result["matches"]["random"]["games_num"] == 4
+    assert result["iteration"] == 2 and result["matches"]["random"]["num_games"] == 4
     assert result["solver"]["overall"] > result["solver"]["random_overall"]
 
 
 def test_it_resumes_where_it_ended(old, mpirun):
     before = iterations(old)
-    mpirun(2, "run_dist.py", "--config_file", "configs/smoke.json", "--logdir", old, "--set", "iterations=3",
-           "--set", "selfplay.deterministic=true", "--set", "report.tensorboard=false")
+    mpirun(
+        2,
+        "run_dist.py",
+        "--config_file",
+        "configs/smoke.json",
+        "--logdir",
+        old,
+        "--set",
+        "iterations=3",
+        "--set",
+        "selfplay.deterministic=true",
+        "--set",
+        "report.tensorboard=false",
+    )
     told = iterations(old)
-    assert told[:2] == before and len(told) == 3 and told[2]["games_num"] == 16
+    assert told[:2] == before and len(told) == 3 and told[2]["num_games"] == 16
     assert told[2]["mean_length"] > 4 and {"policy_loss", "value_loss"} <= told[2].keys()
     state = json.loads((old / "checkpoints" / "000003" / "state.json").read_text())
-    assert state["games_num"] == 48 and state["step"] > json.loads(
-        (ROOT / "tests/data/run_of_0823929/checkpoints/000002/state.json").read_text())["step"]
+    assert (
+        state["num_games"] == 48
+        and state["step"]
+        > json.loads((ROOT / "tests/data/run_of_0823929/checkpoints/000002/state.json").read_text())["step"]
+    )
     assert "48 games" in az_mpi("verify", old)

@@ -13,9 +13,18 @@ from jobs import command
 pytestmark = pytest.mark.mpi
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = ["run_dist.py", "--config_file", "configs/smoke.json", "--set", "report.tensorboard=false", "--set",
-         "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0"]
-LONG = ["--games_num", "100000", "--set", "exchange.every_s=0.2"]
+QUICK = [
+    "run_dist.py",
+    "--config_file",
+    "configs/smoke.json",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+]
+LONG = ["--num_games", "100000", "--set", "exchange.every_s=0.2"]
 
 
 def begin(ranks, *arguments):
@@ -37,7 +46,7 @@ def test_of_jobs_that_start_at_once_one_runs(tmp_path):
             text = job.communicate()[1]
             assert job.returncode == 2 and f"another job runs here: process {winner.pid} on" in text
             assert "Traceback" not in text
-        assert winner.poll() is None and len(list((run / "attempts").iterdir())) == 1
+        assert winner.poll() is None and len(list((run / "starts").iterdir())) == 1
         winner.send_signal(signal.SIGTERM)
         assert "stopped after iteration" in winner.communicate(timeout=120)[0] and winner.returncode == 75
     finally:
@@ -50,8 +59,14 @@ def test_of_jobs_that_start_at_once_one_runs(tmp_path):
 def test_tasks_that_srun_started_without_mpi_are_refused(tmp_path):
     """Each would be a job of its own, and all but one would find the folder taken."""
     environment = os.environ | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}
-    done = subprocess.run([sys.executable, *QUICK, "--logdir", tmp_path / "run"], cwd=ROOT, env=environment,
-                          capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, *QUICK, "--logdir", tmp_path / "run"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 2 and "srun --mpi=pmix" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
 
@@ -62,10 +77,10 @@ def test_a_second_job_leaves_everything_as_it_is(tmp_path, mpirun):
     try:
         while not list(run.glob("games/000000-000.h5")):
             assert first.poll() is None
-        before = sorted(path.name for folder in ("attempts", "logs", "lock") for path in (run / folder).iterdir())
+        before = sorted(path.name for folder in ("starts", "logs", "lock") for path in (run / folder).iterdir())
         done = mpirun(2, *QUICK, "--logdir", run, status=2)
         assert done.stderr.count("another job runs here") == 1 and "Traceback" not in done.stderr
-        after = sorted(path.name for folder in ("attempts", "logs", "lock") for path in (run / folder).iterdir())
+        after = sorted(path.name for folder in ("starts", "logs", "lock") for path in (run / folder).iterdir())
         assert after == before
         [path] = (run / "lock").iterdir()
         assert len(json.loads(path.read_text())["ranks"]) == 2
@@ -85,7 +100,7 @@ def test_a_job_whose_folder_is_renamed_says_so_and_is_not_begun_anew(tmp_path):
     assert job.returncode == 70 and not run.exists()
     assert "folder was renamed or removed" in out and "another job" not in out + errors
     assert "Traceback" not in out + errors
-    again = begin(1, "--games_num", "100", "--logdir", renamed)
+    again = begin(1, "--num_games", "100", "--logdir", renamed)
     assert "complete" in again.communicate(timeout=240)[0] and again.returncode == 0
 
 

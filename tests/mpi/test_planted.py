@@ -14,10 +14,10 @@ def test_pipes_and_huge_files_in_a_runs_folder_hold_no_start_up(mpirun, tmp_path
     monkeypatch.setenv("PYTHONUTF8", "0")
     monkeypatch.setenv("PYTHONIOENCODING", "ascii:strict")
     run = tmp_path / "läuft 中文"
-    start = ["run_dist.py", "--config_file", SMOKE, "--logdir", run, *SMALL, "--games_num", 8]
+    start = ["run_dist.py", "--config_file", SMOKE, "--logdir", run, *SMALL, "--num_games", 8]
     done = mpirun(2, *start, "--set", "iterations=1", timeout=120)
     assert "Traceback" not in done.stdout + done.stderr and (run / "report.html").exists()
-    pipes = ["metrics.jsonl", "logs/run.log", "attempts/001.json", "games/000001-000.h5", "evaluations/000009.json"]
+    pipes = ["metrics.jsonl", "logs/run.log", "starts/001.json", "games/000001-000.h5", "evaluations/000009.json"]
     for name in pipes:
         (run / name).unlink(missing_ok=True)
         os.mkfifo(run / name)
@@ -28,5 +28,5 @@ def test_pipes_and_huge_files_in_a_runs_folder_hold_no_start_up(mpirun, tmp_path
     assert "complete: iteration 2 of 2, 16 games" in said and "Traceback" not in said
     for name in ("metrics.jsonl", "run.log"):
         assert f"{name}: not a plain file" in said
-    for name in ("games/000001-000.h5", "games/000000-001.h5", "attempts/001.json"):
+    for name in ("games/000001-000.h5", "games/000000-001.h5", "starts/001.json"):
         assert (run / f"{name}.damaged").exists(), name

@@ -21,8 +21,20 @@ class Rules(mnk.Rules):
         super().__init__()
         self.name = "own"
 """
-QUICK = ["--set", "evaluate.every=0", "--set", "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set",
-         "report.tensorboard=false", "--set", "iterations=1", "--games_num", "8"]  # fmt: skip
+QUICK = [
+    "--set",
+    "evaluate.every=0",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "iterations=1",
+    "--num_games",
+    "8",
+]
 
 
 @pytest.fixture
@@ -30,8 +42,19 @@ def run_dist(mpirun, tmp_path):
     """Return run(*options, status=0, game=...): train configs/smoke.json on two ranks."""
 
     def run(*options, status=0, game=f"{tmp_path}/own.py:Rules"):
-        return mpirun(2, "run_dist.py", "--config_file", "configs/smoke.json", "--logdir", tmp_path / "run", *QUICK,
-                      "--set", f"game={game}", *options, status=status)  # fmt: skip
+        return mpirun(
+            2,
+            "run_dist.py",
+            "--config_file",
+            "configs/smoke.json",
+            "--logdir",
+            tmp_path / "run",
+            *QUICK,
+            "--set",
+            f"game={game}",
+            *options,
+            status=status,
+        )
 
     return run
 
@@ -50,7 +73,8 @@ def test_a_module_that_a_rank_lacks_is_refused_before_play(mpirun, tmp_path, the
     (tmp_path / "start.py").write_text(
         "import os, runpy, sys\n"
         f"sys.path.insert(0, os.path.join({str(tmp_path)!r}, os.environ['OMPI_COMM_WORLD_RANK']))\n"
-        "runpy.run_path('run_dist.py', run_name='__main__')\n")
+        "runpy.run_path('run_dist.py', run_name='__main__')\n"
+    )
     options = ["--config_file", "configs/smoke.json", "--logdir", tmp_path / "run", *QUICK]
     done = mpirun(2, tmp_path / "start.py", *options, "--set", "game=own_rules:Rules", status=2)
     said = "own_rules is not the file that root has" if there else "No module named 'own_rules'"
@@ -67,12 +91,15 @@ def test_a_run_with_a_game_of_ones_own_is_resumed_and_looked_at(run_dist, mpirun
     own.write_text(OWN + "# changed")
     refused = run_dist("--set", "iterations=2", status=2)
     assert refused.stderr.count("holds a run that was made with another source") == 1
-    assert len(os.listdir(run / "attempts")) == 1
+    assert len(os.listdir(run / "starts")) == 1
     run_dist("--set", "iterations=2", "--allow_other_source")
     assert len(list(run.glob("sources/*/own.py"))) == 2 and (run / "checkpoints" / "000002").exists()
     own.unlink()
-    for words in (["run_dist.py", "--mode", "selfplay", "--logdir", run, "--games_num", "4"],
-                  ["-m", "az_mpi", "verify", run], ["-m", "az_mpi", "report", run]):  # fmt: skip
+    for words in (
+        ["run_dist.py", "--mode", "selfplay", "--logdir", run, "--num_games", "4"],
+        ["-m", "az_mpi", "verify", run],
+        ["-m", "az_mpi", "report", run],
+    ):
         mpirun(1, *words)
     mpirun(2, "run_dist.py", "--logdir", run, "--set", "iterations=3")  # by the run's own configuration and copies
     assert (run / "checkpoints" / "000003").exists() and len(list(run.glob("sources/*/own.py"))) == 2
@@ -88,8 +115,10 @@ def test_a_compiled_game_trains_by_its_file_then_as_a_module_and_from_the_runs_o
     path = tmp_path / "own_mnk.py"
     shutil.copy(ROOT / "az_mpi/games/mnk.py", path)
     # jobs.command sets PYTHONPATH.
-    (tmp_path / "start.py").write_text("import os, runpy, sys\nsys.path.insert(0, os.environ['OWN'])\n"
-                                       "runpy.run_path('run_dist.py', run_name='__main__')\n")
+    (tmp_path / "start.py").write_text(
+        "import os, runpy, sys\nsys.path.insert(0, os.environ['OWN'])\n"
+        "runpy.run_path('run_dist.py', run_name='__main__')\n"
+    )
     train = [tmp_path / "start.py", "--config_file", "configs/smoke.json", *QUICK]
     for number, game in enumerate([f"{path}:Rules", "own_mnk:Rules", f"{path}:Rules"]):
         mpirun(1, *train, "--logdir", tmp_path / str(number), "--set", f"game={game}")
@@ -99,8 +128,10 @@ def test_a_compiled_game_trains_by_its_file_then_as_a_module_and_from_the_runs_o
 
 
 def test_a_callback_or_sink_that_is_written_wrongly_is_refused_before_play(run_dist, tmp_path):
-    (tmp_path / "own.py").write_text("from az_mpi.report.callbacks import Callback\nclass Seen(Callback):\n"
-                                     "    def __init__(self, every):\n        pass\n")
+    (tmp_path / "own.py").write_text(
+        "from az_mpi.telemetry.callbacks import Callback\nclass Seen(Callback):\n"
+        "    def __init__(self, every):\n        pass\n"
+    )
     for arguments, said in (("", "Seen needs every"), ("(evry=3)", "did you mean every?")):
         done = run_dist("--set", f'callbacks=["{tmp_path}/own.py:Seen{arguments}"]', status=2, game="tictactoe")
         assert done.stderr.count(said) == 1 and not (tmp_path / "run").exists()
@@ -110,21 +141,42 @@ def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
     """The new root is told of iterations from then on; each rank of the games that it finishes."""
     run, callback, sink = tmp_path / "run", "own_callback.py:Openings", "own_sink.py:Csv"
     process = start_mpirun(
-        3, "run_dist.py", "--config_file", "configs/smoke.json", "--logdir", run, *QUICK, "--games_num", 3000,
-        "--set", "exchange.every_s=0.5", "--max_steps", 20, "--set", f'callbacks=["{ROOT}/examples/{callback}"]',
-        "--set", f'report.sinks=["{ROOT}/examples/{sink}"]', options=["--with-ft", "ulfm"])  # fmt: skip
+        3,
+        "run_dist.py",
+        "--config_file",
+        "configs/smoke.json",
+        "--logdir",
+        run,
+        *QUICK,
+        "--num_games",
+        3000,
+        "--set",
+        "exchange.every_s=0.5",
+        "--max_steps",
+        20,
+        "--set",
+        f'callbacks=["{ROOT}/examples/{callback}"]',
+        "--set",
+        f'report.sinks=["{ROOT}/examples/{sink}"]',
+        options=["--with-ft", "ulfm"],
+    )
     while not list(run.glob("games/*.h5")) or not (run / "openings-0.jsonl").exists():  # root has been told of a game
         assert process.poll() is None
         time.sleep(0.05)
-    [root] = [child for child in psutil.Process(process.pid).children(recursive=True)
-              if child.environ().get("OMPI_COMM_WORLD_RANK") == "0" and "run_dist.py" in child.cmdline()]
+    [root] = [
+        child
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if child.environ().get("OMPI_COMM_WORLD_RANK") == "0" and "run_dist.py" in child.cmdline()
+    ]
     root.kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0 and "going on after the loss of 1 of 3 ranks" in output, output
-    lines = {rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
-             for rank in range(3)}  # fmt: skip
+    lines = {
+        rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
+        for rank in range(3)
+    }
     assert set(ids(run)) <= {line["game"] for rank in range(3) for line in lines[rank] if "game" in line}
-    told = {rank: [line for line in lines[rank] if "games_num" in line] for rank in range(3)}
+    told = {rank: [line for line in lines[rank] if "num_games" in line] for rank in range(3)}
     assert [len(told[rank]) for rank in range(3)] == [0, 1, 0]
     assert len((run / "iterations.csv").read_text().splitlines()) == 2
 
@@ -151,9 +203,13 @@ class Rules(mnk.Rules):
 """
 
 
-@pytest.mark.parametrize("method, more, wrong, said", [
-    ("play", ", actions", "np.hstack([result, result])", "play returned uint16 ("),
-    ("legal", "", "result[9]", "IndexError")])  # fmt: skip
+@pytest.mark.parametrize(
+    "method, more, wrong, said",
+    [
+        ("play", ", actions", "np.hstack([result, result])", "play returned uint16 ("),
+        ("legal", "", "result[9]", "IndexError"),
+    ],
+)
 def test_rules_that_break_in_play_end_the_job_with_status_2(run_dist, tmp_path, method, more, wrong, said):
     """On the rank that meets it, while the other one plays: no traceback, nothing to resume."""
     (tmp_path / "own.py").write_text(WRONG_LATER.format(method=method, more=more, wrong=wrong))

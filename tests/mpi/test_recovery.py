@@ -13,14 +13,26 @@ from marks import OPENSPIEL, needs_openspiel, quick, slow
 
 pytestmark = pytest.mark.mpi
 
-BASE = ["--config_file", "configs/smoke.json", "--summary_frequency", "1", "--set", "report.tensorboard=false", "--set",
-        "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set", "exchange.every_s=0.5"]
+BASE = [
+    "--config_file",
+    "configs/smoke.json",
+    "--summary_frequency",
+    "1",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "exchange.every_s=0.5",
+]
 # So long that the kill comes in this phase, and no longer.
 PHASES = {
-    "play": ["--games_num", 4000, "--set", "iterations=1", "--max_steps", 20],
+    "play": ["--num_games", 4000, "--set", "iterations=1", "--max_steps", 20],
     "train": ["--set", "train.replay_ratio=40.0", "--set", "iterations=2"],
-    "evaluate": ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=3000", "--set", "iterations=1"],
-}  # fmt: skip
+    "evaluate": ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.num_games=3000", "--set", "iterations=1"],
+}
 
 
 @pytest.fixture
@@ -29,8 +41,9 @@ def start(start_mpirun, tmp_path):
     mpirun that outlives its ranks."""
 
     def start(ranks, *options):
-        return start_mpirun(ranks, "run_dist.py", *BASE, "--logdir", tmp_path / "run", *options,
-                            options=["--with-ft", "ulfm"])
+        return start_mpirun(
+            ranks, "run_dist.py", *BASE, "--logdir", tmp_path / "run", *options, options=["--with-ft", "ulfm"]
+        )
 
     return start
 
@@ -51,8 +64,11 @@ def said(folder, text):
 def ranks_of(process, program="run_dist.py"):
     """Return {rank at the start: process} of those that live."""
     children = psutil.Process(process.pid).children(recursive=True)
-    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE and
-             any(word.endswith(program) for word in child.cmdline())]  # fmt: skip
+    alive = [
+        child
+        for child in children
+        if child.status() != psutil.STATUS_ZOMBIE and any(word.endswith(program) for word in child.cmdline())
+    ]
     return {int(child.environ()["OMPI_COMM_WORLD_RANK"]): child for child in alive}
 
 
@@ -63,15 +79,24 @@ def state(folder):
 def check_whole(folder, iterations):
     """Assert that the run is complete, and that its last checkpoint counts just what lies in its segments."""
     found = ids(folder)
-    assert len(found) == len(set(found)) == state(folder)["games_num"]
+    assert len(found) == len(set(found)) == state(folder)["num_games"]
     assert state(folder)["iteration"] == iterations
     assert json.loads((folder / "status.json").read_text())["job"] == "finished"
 
 
-@pytest.mark.parametrize("phase, victim, backend", [
-    quick("play", 0, "horovod"), slow("play", 2, "horovod"), slow("train", 0, "horovod"), slow("train", 2, "horovod"),
-    ("train", 0, "ddp"), slow("train", 2, "ddp"), slow("evaluate", 0, "horovod"), slow("evaluate", 2, "horovod"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "phase, victim, backend",
+    [
+        quick("play", 0, "horovod"),
+        slow("play", 2, "horovod"),
+        slow("train", 0, "horovod"),
+        slow("train", 2, "horovod"),
+        ("train", 0, "ddp"),
+        slow("train", 2, "ddp"),
+        slow("evaluate", 0, "horovod"),
+        slow("evaluate", 2, "horovod"),
+    ],
+)
 def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, backend):
     folder = tmp_path / "run"
     process = start(3, *PHASES[phase], "--set", f"train.backend={backend}")
@@ -91,7 +116,7 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
 
 @pytest.mark.parametrize("game", ["go(size=4)", pytest.param(OPENSPIEL, marks=needs_openspiel)])
 def test_other_games_go_on_as_well(start, tmp_path, game):
-    process = start(3, *PHASES["play"], "--games_num", 600, "--set", f"game={game}")
+    process = start(3, *PHASES["play"], "--num_games", 600, "--set", f"game={game}")
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
@@ -100,19 +125,22 @@ def test_other_games_go_on_as_well(start, tmp_path, game):
     check_whole(tmp_path / "run", 1)
 
 
-@pytest.mark.parametrize("engine, games_num", [slow("auto", 3000), (f"{PROGRAMS}/pretend_gpu.py:PretendGpu", 1000)],
-                         ids=["processors", "gpus"])
-def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, games_num):
+@pytest.mark.parametrize(
+    "engine, num_games",
+    [slow("auto", 3000), (f"{PROGRAMS}/pretend_gpu.py:PretendGpu", 1000)],
+    ids=["processors", "gpus"],
+)
+def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, num_games):
     """Every game of it once, whoever was to play it, although simulations were under way: with a GPU in two groups."""
     folder = tmp_path / "run"
-    options = ["--set", "selfplay.deterministic=true", "--games_num", games_num, "--set", f"network.engine={engine}"]
+    options = ["--set", "selfplay.deterministic=true", "--num_games", num_games, "--set", f"network.engine={engine}"]
     process = start(3, *options, "--set", "iterations=1", "--max_steps", 20)
     wait_for(said(folder, "self-play: [0-9]{3} of"), process)
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
     assert "going on after the loss of 1 of 3 ranks" in output
-    assert sorted(ids(folder)) == list(range(games_num))
+    assert sorted(ids(folder)) == list(range(num_games))
     check_whole(folder, 1)
 
 
@@ -120,7 +148,7 @@ def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, games_
 def test_the_last_of_four_finishes_the_run(start, tmp_path):
     """All others are killed in turn, root first."""
     folder = tmp_path / "run"
-    process = start(4, "--games_num", 3000, "--set", "iterations=2", "--max_steps", 60)
+    process = start(4, "--num_games", 3000, "--set", "iterations=2", "--max_steps", 60)
     wait_for(said(folder, "iteration 1 of 2"), process)
     for victim in range(3):
         ranks_of(process)[victim].kill()
@@ -154,9 +182,23 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, sta
     alone, and what comes of it are the weights of a run that nothing has befallen, to the bit. An average of them
     plays: both have to survive."""
     folder = tmp_path / "run"
-    options = [*ONE_TRAINER, "--set", "selfplay.deterministic=true", "--set", "checkpoint.every=5", "--games_num", 100,
-               "--set", "train.replay_ratio=15.0", "--set", "search.simulations=100", "--set",
-               "selfplay.start_share=0.3", "--set", "train.ema_decay=0.9"]
+    options = [
+        *ONE_TRAINER,
+        "--set",
+        "selfplay.deterministic=true",
+        "--set",
+        "checkpoint.every=5",
+        "--num_games",
+        100,
+        "--set",
+        "train.replay_ratio=15.0",
+        "--set",
+        "search.simulations=100",
+        "--set",
+        "selfplay.start_share=0.3",
+        "--set",
+        "train.ema_decay=0.9",
+    ]
     process = start(4, *options)
     for victim, moment in enumerate(["step 30:", "iteration 2 of 2", "step 400:"]):
         wait_for(said(folder, moment), process)
@@ -179,8 +221,17 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, sta
     # One rank, with as many threads as each of the four.
     cores = sorted(os.sched_getaffinity(0))
     mine = ",".join(map(str, cores[: max(1, len(cores) // 4)]))
-    unbroken = start_mpirun(1, "run_dist.py", *BASE, *options, "--summary_frequency", 1000, "--logdir",
-                            tmp_path / "unbroken", prefix=["taskset", "-c", mine])
+    unbroken = start_mpirun(
+        1,
+        "run_dist.py",
+        *BASE,
+        *options,
+        "--summary_frequency",
+        1000,
+        "--logdir",
+        tmp_path / "unbroken",
+        prefix=["taskset", "-c", mine],
+    )
     output = unbroken.communicate(timeout=240)[0]  # all of it, more than a pipe holds
     assert unbroken.returncode == 0, output
     assert weights(tmp_path / "unbroken") == weights(folder)
@@ -222,8 +273,21 @@ def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, 
 def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):
     """The only trainer dies, of which there is no copy, and no checkpoint is whole: the run does not start again."""
     folder = tmp_path / "run"
-    process = start(3, "--games_num", 12_000, "--set", "iterations=2", "--max_steps", 9000, "--set", "train.ranks=1",
-                    "--set", "train.replay_ratio=0.1", "--set", "fault.copy_every=0")
+    process = start(
+        3,
+        "--num_games",
+        12_000,
+        "--set",
+        "iterations=2",
+        "--max_steps",
+        9000,
+        "--set",
+        "train.ranks=1",
+        "--set",
+        "train.replay_ratio=0.1",
+        "--set",
+        "fault.copy_every=0",
+    )
     wait_for(said(folder, "iteration 2 of 2"), process)
     wait_for(lambda: list((folder / "games").glob("000001*.h5")), process)
     for path in (folder / "checkpoints").glob("0*/model.safetensors"):

@@ -10,8 +10,18 @@ from jobs import ids
 
 pytestmark = pytest.mark.mpi
 
-OPTIONS = ["--config_file", "configs/smoke.json", "--set", "evaluate.opponents=[]", "--set",
-           "evaluate.solver_positions=0", "--set", "report.tensorboard=false", "--set", "selfplay.deterministic=true"]
+OPTIONS = [
+    "--config_file",
+    "configs/smoke.json",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "selfplay.deterministic=true",
+]
 
 
 @pytest.fixture

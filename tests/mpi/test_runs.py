@@ -34,8 +34,8 @@ def test_a_run_completes_and_then_has_nothing_to_do(run_dist, tmp_path, ranks):
     first = run_dist(ranks, tmp_path / "run")
     assert f"\n  {ranks - 1}     " in first.stdout  # the table has a row for the last rank
     [result] = [json.loads(p.read_text()) for p in (tmp_path / "run" / "evaluations").glob("*.json")]
-    assert result["iteration"] == 2 and result["matches"]["rollout"]["games_num"] == 4
-    assert result["solver"]["positions_num"] == 4520
+    assert result["iteration"] == 2 and result["matches"]["rollout"]["num_games"] == 4
+    assert result["solver"]["num_positions"] == 4520
     assert "Win rate" in (tmp_path / "run" / "report.html").read_text()
     before = {p: p.read_bytes() for p in (tmp_path / "run").glob("checkpoints/*/*")}
     again = run_dist(ranks, tmp_path / "run")
@@ -45,7 +45,7 @@ def test_a_run_completes_and_then_has_nothing_to_do(run_dist, tmp_path, ranks):
 
 
 def test_a_deterministic_quota_is_split_exactly(run_dist, tmp_path):
-    done = run_dist(3, tmp_path / "run", *SMALL, "--games_num", 100, "--set", "iterations=1", "--set", "train.ranks=2")
+    done = run_dist(3, tmp_path / "run", *SMALL, "--num_games", 100, "--set", "iterations=1", "--set", "train.ranks=2")
     assert done.stdout.count("play, train") == 2  # fewer may train than play
     rows = columns(tmp_path / "run")
     assert np.bincount(rows["games/rank"]).tolist() == [34, 33, 33]
@@ -60,16 +60,27 @@ FORCED = ["search.forced_playouts=2", "search.root_policy_temperature=1.2", "sel
 ELSEWHERE = ["selfplay.start_share=0.7", "selfplay.random_plies=2", "replay.window_min=30", "replay.window_growth=0.1"]
 
 
-@pytest.mark.parametrize("numbers, search", [
-    ((1, 2, 4), ["search.algorithm=gumbel", "search.full_share=0.5", "search.fast_simulations=3",
-                 "selfplay.resign_threshold=0.5"]),
-    ((1, 4), [*FORCED, *ELSEWHERE]),
-    slow((1, 2, 4), ["search.algorithm=puct"]),
-    slow((1, 2, 4), FORCED),
-    slow((1, 2, 4), ELSEWHERE),
-], ids=["gumbel", "all of puct", "puct", "forced", "elsewhere"])  # fmt: skip
+@pytest.mark.parametrize(
+    "numbers, search",
+    [
+        (
+            (1, 2, 4),
+            [
+                "search.algorithm=gumbel",
+                "search.full_share=0.5",
+                "search.fast_simulations=3",
+                "selfplay.resign_threshold=0.5",
+            ],
+        ),
+        ((1, 4), [*FORCED, *ELSEWHERE]),
+        slow((1, 2, 4), ["search.algorithm=puct"]),
+        slow((1, 2, 4), FORCED),
+        slow((1, 2, 4), ELSEWHERE),
+    ],
+    ids=["gumbel", "all of puct", "puct", "forced", "elsewhere"],
+)
 def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path, numbers, search):
-    options = [*SMALL, "--set", "network.engine=uniform", "--games_num", 21]
+    options = [*SMALL, "--set", "network.engine=uniform", "--num_games", 21]
     options += [word for setting in search for word in ("--set", setting)]
     for ranks in numbers:
         # Rounds of 1 KiB on four ranks: how messages are cut must not show either.
@@ -97,7 +108,7 @@ def test_int8_plays_the_same_games_on_any_number_of_ranks(run_dist, tmp_path):
     assert records(tmp_path / "run", "iteration")[-1]["int8_value_error"] > 0
     for ranks in (1, 3):
         shutil.copytree(tmp_path / "run", tmp_path / str(ranks))
-        run_dist(ranks, tmp_path / str(ranks), *options, "--mode", "selfplay", "--games_num", 21)
+        run_dist(ranks, tmp_path / str(ranks), *options, "--mode", "selfplay", "--num_games", 21)
     alone, rows = columns(tmp_path / "1", "selfplay"), columns(tmp_path / "3", "selfplay")
     assert len(alone["games/id"]) == 21
     for name in alone.keys() - {"games/rank"}:
@@ -107,17 +118,20 @@ def test_int8_plays_the_same_games_on_any_number_of_ranks(run_dist, tmp_path):
 HEADS = '["policy", "value", "moves_left", "opponent_reply", "short_term_value", "ownership", "score"]'
 
 
-@pytest.mark.parametrize("game, simulations, more", [
-    quick("tictactoe", 32, ["network.precision=auto"]),
-    pytest.param("tictactoe", 32, ["network.precision=int8"], marks=[pytest.mark.quick, needs_int8]),
-    ("go(size=4)", 4, ["selfplay.start_share=0.5", f"network.heads={HEADS}"]),
-    pytest.param(OPENSPIEL, 8, ["selfplay.random_plies=2"], marks=[needs_openspiel, pytest.mark.slow]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "game, simulations, more",
+    [
+        quick("tictactoe", 32, ["network.precision=auto"]),
+        pytest.param("tictactoe", 32, ["network.precision=int8"], marks=[pytest.mark.quick, needs_int8]),
+        ("go(size=4)", 4, ["selfplay.start_share=0.5", f"network.heads={HEADS}"]),
+        pytest.param(OPENSPIEL, 8, ["selfplay.random_plies=2"], marks=[needs_openspiel, pytest.mark.slow]),
+    ],
+)
 def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulations, more):
     """The window is filled again from the stored games: with their heads' targets, and with the positions on which
     int8's ranges are measured and those at which games begin."""
     settings = [f"game={game}", "iterations=6", f"search.simulations={simulations}", *more]
-    options = [*SMALL, "--games_num", max(simulations, 8), *(word for one in settings for word in ("--set", one))]
+    options = [*SMALL, "--num_games", max(simulations, 8), *(word for one in settings for word in ("--set", one))]
     run_dist(1, tmp_path / "whole", *options)
     broken = tmp_path / "broken"
     command = [sys.executable, "run_dist.py", "--config_file", SMOKE, "--logdir", str(broken), *map(str, options)]
@@ -142,28 +156,47 @@ def test_games_of_a_lost_iteration_are_used_not_played_again(run_dist, tmp_path)
     shutil.rmtree(newest(tmp_path / "broken"))  # killed after the segment was written, before the checkpoint
     run_dist(1, tmp_path / "broken", *options)
     assert_same_result(tmp_path / "whole", tmp_path / "broken")
-    assert records(tmp_path / "broken", "iteration")[-1]["games_num"] == 0
+    assert records(tmp_path / "broken", "iteration")[-1]["num_games"] == 0
 
 
 def test_a_run_goes_on_with_another_number_of_ranks(run_dist, tmp_path):
-    options = [*SMALL, "--games_num", 20]
+    options = [*SMALL, "--num_games", 20]
     for iterations, ranks in ((1, 2), (2, 3), (3, 1)):
         run_dist(ranks, tmp_path / "run", *options, "--set", f"iterations={iterations}")
     rows = columns(tmp_path / "run")
     assert len(np.unique(rows["games/id"])) == 60
     state = json.loads((newest(tmp_path / "run") / "state.json").read_text())
-    assert state["iteration"] == 3 and state["games_num"] == 60
-    assert state["positions_num"] == len(rows["positions/game"])
-    assert sorted(p.name for p in (tmp_path / "run" / "attempts").iterdir()) == ["001.json", "002.json", "003.json"]
+    assert state["iteration"] == 3 and state["num_games"] == 60
+    assert state["num_positions"] == len(rows["positions/game"])
+    assert sorted(p.name for p in (tmp_path / "run" / "starts").iterdir()) == ["001.json", "002.json", "003.json"]
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministic):
     """Two of three ranks wait for the third: all the time where each has its share, one step where they share all."""
     program, step_s = Path(__file__).parent / "programs" / "slow_rank.py", 0.15 if deterministic else 0.3
-    mpirun(3, program, step_s, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--games_num", 24,
-           "--set", f"selfplay.deterministic={str(deterministic).lower()}", "--set", "iterations=3",
-           "--set", "search.simulations=2", "--set", "selfplay.parallel_games=4", "--set", "train.replay_ratio=0.5")
+    mpirun(
+        3,
+        program,
+        step_s,
+        "--config_file",
+        SMOKE,
+        "--logdir",
+        tmp_path / "run",
+        *SMALL,
+        "--num_games",
+        24,
+        "--set",
+        f"selfplay.deterministic={str(deterministic).lower()}",
+        "--set",
+        "iterations=3",
+        "--set",
+        "search.simulations=2",
+        "--set",
+        "selfplay.parallel_games=4",
+        "--set",
+        "train.replay_ratio=0.5",
+    )
     for record in records(tmp_path / "run", "iteration")[1:]:  # kernels are compiled in the first
         for phase in ("play", "exchange", "train", "broadcast", "save"):
             assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
@@ -176,7 +209,7 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
             assert record["play_idle_s"] == pytest.approx(2 / 3 * record["play_idle_max_s"], rel=0.2)
         else:
             assert record["games_by_rank"][2] < min(record["games_by_rank"][:2])
-            assert 24 <= record["games_num"] == sum(record["games_by_rank"])
+            assert 24 <= record["num_games"] == sum(record["games_by_rank"])
             assert record["play_idle_max_s"] < 1.5 * step_s
         assert record["exchange_idle_max_s"] < 0.3  # nobody's play is counted here
     rows = columns(tmp_path / "run")
@@ -198,21 +231,21 @@ def test_an_iteration_says_what_share_of_it_is_overhead(run_dist, tmp_path):
 def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):
     run_dist(2, tmp_path / "run", *SMALL)
     before = sorted((tmp_path / "run" / "checkpoints").rglob("*"))
-    options = ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=6"]
+    options = ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.num_games=6"]
     done = mpirun(2, "run_dist.py", "--mode", "eval", "--logdir", tmp_path / "run", *options)
     result = json.loads(done.stdout)
-    assert result["iteration"] == 2 and result["matches"]["random"]["games_num"] == 6
+    assert result["iteration"] == 2 and result["matches"]["random"]["num_games"] == 6
     before_umask = os.umask(0)
-    done = mpirun(2, "run_dist.py", "--mode", "selfplay", "--logdir", tmp_path / "run", "--games_num", 30)
+    done = mpirun(2, "run_dist.py", "--mode", "selfplay", "--logdir", tmp_path / "run", "--num_games", 30)
     os.umask(before_umask)
     result = json.loads(done.stdout)
     assert os.stat(result["segment"]).st_mode & 0o027 == 0
     with h5py.File(result["segment"]) as file:
-        assert result["games_num"] == 30 == len(file["games/id"])
-        assert result["positions_num"] == len(file["positions/game"])
+        assert result["num_games"] == 30 == len(file["games/id"])
+        assert result["num_positions"] == len(file["positions/game"])
         ids = set(file["games/id"])
     os.rename(result["segment"], tmp_path / "elsewhere.h5")
-    done = mpirun(2, "run_dist.py", "--mode", "selfplay", "--logdir", tmp_path / "run", "--games_num", 30)
+    done = mpirun(2, "run_dist.py", "--mode", "selfplay", "--logdir", tmp_path / "run", "--num_games", 30)
     with h5py.File(json.loads(done.stdout)["segment"]) as file:
         ids |= set(file["games/id"])
     ids |= set(columns(tmp_path / "run")["games/id"])
@@ -220,8 +253,17 @@ def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):
     assert sorted((tmp_path / "run" / "checkpoints").rglob("*")) == before
     missing = mpirun(2, "run_dist.py", "--mode", "eval", "--logdir", tmp_path / "none", status=2)
     assert missing.stderr.count("holds no run") == 1
-    missing = mpirun(2, "run_dist.py", "--mode", "selfplay", "--config_file", "configs/smoke.json", "--logdir",
-                     tmp_path / "none", status=2)
+    missing = mpirun(
+        2,
+        "run_dist.py",
+        "--mode",
+        "selfplay",
+        "--config_file",
+        "configs/smoke.json",
+        "--logdir",
+        tmp_path / "none",
+        status=2,
+    )
     assert missing.stderr.count("holds no run") == 1 and "train one first: python run_dist.py" in missing.stderr
     assert not (tmp_path / "none").exists()
 

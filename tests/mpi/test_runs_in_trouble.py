@@ -67,11 +67,14 @@ def test_a_wrong_configuration_is_told_once_and_nothing_is_written(run_dist, tmp
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("fault, said, status", [
-    slow("exception", "ZeroDivisionError: a fault in the test", 70),
-    ("weights", "WeightsDiffer: after step", 70),
-    ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command goes on once it is over
-])
+@pytest.mark.parametrize(
+    "fault, said, status",
+    [
+        slow("exception", "ZeroDivisionError: a fault in the test", 70),
+        ("weights", "WeightsDiffer: after step", 70),
+        ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command goes on once it is over
+    ],
+)
 def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said, status):
     program = PROGRAMS / "failing_rank.py"
     begun = time.time()
@@ -99,15 +102,26 @@ def test_a_slow_disk_holds_up_checkpoints_only(mpirun, tmp_path):
     # Segments get their names before a checkpoint counts their positions.
     assert max(path.stat().st_ctime_ns for path in segments) < (newest(tmp_path / "run") / "sha256").stat().st_mtime_ns
     state = json.loads((newest(tmp_path / "run") / "state.json").read_text())
-    assert state["positions_num"] == len(columns(tmp_path / "run")["positions/game"])
+    assert state["num_positions"] == len(columns(tmp_path / "run")["positions/game"])
 
 
-@pytest.mark.parametrize("redirections, said_num", [(">/dev/full", 1), ("<&- >&- 2>&-", 0)])
-def test_a_run_whose_output_cannot_be_written_is_as_whole_as_any_other(tmp_path, redirections, said_num):
-    command = ["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, "run_dist.py", "--config_file", SMOKE,
-               "--logdir", tmp_path / "run", *SMALL]
+@pytest.mark.parametrize("redirections, num_said", [(">/dev/full", 1), ("<&- >&- 2>&-", 0)])
+def test_a_run_whose_output_cannot_be_written_is_as_whole_as_any_other(tmp_path, redirections, num_said):
+    command = [
+        "sh",
+        "-c",
+        f'exec "$@" {redirections}',
+        "sh",
+        sys.executable,
+        "run_dist.py",
+        "--config_file",
+        SMOKE,
+        "--logdir",
+        tmp_path / "run",
+        *SMALL,
+    ]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=240)
-    assert done.returncode == 0 and done.stderr.count("standard output cannot be written") == said_num
+    assert done.returncode == 0 and done.stderr.count("standard output cannot be written") == num_said
     assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
     assert newest(tmp_path / "run").name == "000002" and len(records(tmp_path / "run", "iteration")) == 2
     assert "complete: iteration 2 of 2" in (tmp_path / "run/logs/run.log").read_text()
@@ -117,8 +131,19 @@ def test_a_full_disk_pauses_the_run_and_then_stops_it(mpirun, run_dist, whole_ru
     """No checkpoint counts what is not there, and every rank leaves with 75."""
     program = PROGRAMS / "slow_disk.py"
     whole_runs(1, tmp_path / "run")
-    done = mpirun(2, program, "full", "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, "--set",
-                  "storage.give_up_s=2", status=75)
+    done = mpirun(
+        2,
+        program,
+        "full",
+        "--config_file",
+        SMOKE,
+        "--logdir",
+        tmp_path / "run",
+        *SMALL,
+        "--set",
+        "storage.give_up_s=2",
+        status=75,
+    )
     assert done.stdout.count("paused: ") == 1 and "No space left on device" in done.stdout
     assert "stopped after iteration" in done.stdout and "16 games among it" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
@@ -136,7 +161,7 @@ def test_a_failing_root_still_stores_the_games_it_has(mpirun, run_dist, tmp_path
     assert [path.name for path in (tmp_path / "run" / "games").iterdir()] == ["000000-000.h5"]
     run_dist(1, tmp_path / "run", *SMALL)
     [record, *_] = records(tmp_path / "run", "iteration")
-    assert record["games_num"] == record["positions_num"] == 0  # none of them is played again
+    assert record["num_games"] == record["num_positions"] == 0  # none of them is played again
 
 
 def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_dist, whole_runs, tmp_path):
@@ -146,8 +171,19 @@ def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_
     too_long = tmp_path / ("x" * 300)
     refused = run_dist(2, too_long, *SMALL, status=2)
     assert refused.stderr.count("File name too long") == 1
-    done = mpirun(3, PROGRAMS / "failing_rank.py", "exception", "--config_file", SMOKE, "--logdir", tmp_path / "run",
-                  *SMALL, "--set", "iterations=2", status=70)
+    done = mpirun(
+        3,
+        PROGRAMS / "failing_rank.py",
+        "exception",
+        "--config_file",
+        SMOKE,
+        "--logdir",
+        tmp_path / "run",
+        *SMALL,
+        "--set",
+        "iterations=2",
+        status=70,
+    )
     assert "rank 2 of 3 on" in done.stderr and "ZeroDivisionError" in done.stderr
 
 
@@ -175,7 +211,7 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, 
     assert sorted(path for path in (tmp_path / "run").rglob("*")) == before
     run_dist(2, tmp_path / "run", *SMALL, "--without_checkpoint")
     assert newest(tmp_path / "run").name == "000002"
-    assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
+    assert [record["num_games"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 
 def test_checkpoints_that_are_gone_or_of_another_network_do_not_start_a_run_again(run_dist, whole_runs, tmp_path):
@@ -191,7 +227,7 @@ def test_checkpoints_that_are_gone_or_of_another_network_do_not_start_a_run_agai
         assert "Traceback" not in refused.stderr and sorted((tmp_path / "run").rglob("*")) == before
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     run_dist(1, tmp_path / "run", *SMALL, "--without_checkpoint")
-    assert [record["games_num"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
+    assert [record["num_games"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 
 def test_only_a_whole_checkpoint_is_evaluated(mpirun, whole_runs, tmp_path):

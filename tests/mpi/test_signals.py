@@ -14,16 +14,28 @@ from marks import slow
 pytestmark = pytest.mark.mpi
 
 # Small enough to end in seconds, with one phase that would go on for minutes.
-BASE = ["--config_file", "configs/smoke.json", "--summary_frequency", "1", "--set", "report.tensorboard=false", "--set",
-        "evaluate.opponents=[]", "--set", "evaluate.solver_positions=0", "--set", "iterations=1"]
+BASE = [
+    "--config_file",
+    "configs/smoke.json",
+    "--summary_frequency",
+    "1",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "iterations=1",
+]
 LONG = {
-    "play": ["--games_num", "100000", "--set", "exchange.every_s=0.2"],
-    "share": ["--games_num", "100000", "--set", "selfplay.deterministic=true"],
+    "play": ["--num_games", "100000", "--set", "exchange.every_s=0.2"],
+    "share": ["--num_games", "100000", "--set", "selfplay.deterministic=true"],
     "train": ["--set", "train.replay_ratio=100000.0"],
     "meanwhile": ["--set", "train.replay_ratio=100000.0", "--set", "train.ranks=1"],
-    "evaluate": ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.games_num=20000"],
-}  # fmt: skip
-SHORT = ["--games_num", "16", "--set", "evaluate.games_num=4"]
+    "evaluate": ["--set", 'evaluate.opponents=["random"]', "--set", "evaluate.num_games=20000"],
+}
+SHORT = ["--num_games", "16", "--set", "evaluate.num_games=4"]
 
 
 def run_of(folder, phase):
@@ -47,7 +59,7 @@ def under_way(folder, phase):
 
     def games_finished():
         rows = json.loads((folder / "status.json").read_text())["ranks"]
-        return sum(row["games_num"] for row in rows)
+        return sum(row["num_games"] for row in rows)
 
     def begun():
         if not log.exists() or said not in log.read_text():
@@ -85,13 +97,22 @@ def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun,
         assert stored["step"] >= 5 and stored["samples_due"] > 1e5
     # It goes on where it was, here with less left to do, and on another number of ranks.
     keep = [word for word in LONG[phase] if "deterministic" in word or "replay_ratio" in word]
-    ended = mpirun(2, "run_dist.py", *BASE, *[word for one in keep for word in ("--set", one)], *SHORT,
-                   "--max_steps", stored["step"] + 1, "--logdir", folder)  # fmt: skip
+    ended = mpirun(
+        2,
+        "run_dist.py",
+        *BASE,
+        *[word for one in keep for word in ("--set", one)],
+        *SHORT,
+        "--max_steps",
+        stored["step"] + 1,
+        "--logdir",
+        folder,
+    )
     assert "resumed after iteration" in ended.stdout
     after = ids(folder)
     assert after[: len(before)] == before and len(after) == len(set(after))
     # What was played while others trained belongs to the iteration that did not come.
-    assert state(folder)["iteration"] == 1 and state(folder)["games_num"] == len(ids(folder, "000000-*.h5"))
+    assert state(folder)["iteration"] == 1 and state(folder)["num_games"] == len(ids(folder, "000000-*.h5"))
     assert (len(ids(folder, "000001-*.h5")) > 0) == (phase == "meanwhile")
 
 
@@ -144,7 +165,7 @@ def test_the_hours_of_a_start_that_is_stopped_in_play_count(start_mpirun, mpirun
 
 
 def test_usr1_in_play_makes_the_games_durable_and_the_run_goes_on(start_mpirun, tmp_path):
-    options = ["--games_num", "100000", "--set", "exchange.every_s=1000.0"]
+    options = ["--num_games", "100000", "--set", "exchange.every_s=1000.0"]
     folder = tmp_path / "run"
     process = start_mpirun(2, "run_dist.py", *BASE, *options, "--logdir", folder)
     log = folder / "logs" / "rank-000.log"
@@ -171,6 +192,7 @@ def test_usr1_in_play_makes_the_games_durable_and_the_run_goes_on(start_mpirun, 
 
 def load(process, ranks, library):
     """Wait until each rank has loaded a library."""
+
     def loaded():
         maps = []
         for rank in ranks_of(process):

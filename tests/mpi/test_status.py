@@ -17,17 +17,39 @@ pytestmark = pytest.mark.mpi
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "watched_rank.py"
 RANKS = 3
-OPTIONS = ["--config_file", "configs/smoke.json", "--set", "evaluate.every=0", "--set", "report.tensorboard=false",
-           "--set", "checkpoint.every=1000000"]
+OPTIONS = [
+    "--config_file",
+    "configs/smoke.json",
+    "--set",
+    "evaluate.every=0",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "checkpoint.every=1000000",
+]
 
 
 def start(folder, *options):
     """Start watched_rank.py on three ranks; return mpirun's process."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONPATH=str(ROOT))
-    command = [Path(sys.executable).parent / "mpirun", "-np", RANKS, "-H", f"localhost:{RANKS}", "--bind-to", "none",
-               sys.executable, PROGRAM, *OPTIONS, "--logdir", folder, *options]
-    return subprocess.Popen([str(word) for word in command], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.DEVNULL)
+    command = [
+        Path(sys.executable).parent / "mpirun",
+        "-np",
+        RANKS,
+        "-H",
+        f"localhost:{RANKS}",
+        "--bind-to",
+        "none",
+        sys.executable,
+        PROGRAM,
+        *OPTIONS,
+        "--logdir",
+        folder,
+        *options,
+    ]
+    return subprocess.Popen(
+        [str(word) for word in command], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def kill(job):
@@ -94,10 +116,10 @@ def test_every_state_of_a_rank_is_seen_and_a_killed_job_is_offline(tmp_path):
         totals = ("games_per_s", "model_sync_s", "network_mb_per_min", "staleness", "time_left_s")
         wait_until(lambda: None not in [now(folder)[name] for name in totals], job)  # known after some iterations
         text = status(folder)
-        assert "Workers active   3/3" in text and "attempt 1, running" in text
+        assert "Workers active   3/3" in text and "start 1, running" in text
         for name in ("Games/second", "Model sync time", "Network MB/min", "Staleness"):
             [line] = [line for line in text.splitlines() if line.startswith(name)]
-            assert float(line[len(name):].split()[0]) >= 0
+            assert float(line[len(name) :].split()[0]) >= 0
     finally:
         kill(job)
     killed = time.monotonic()
@@ -143,21 +165,25 @@ class Page(HTMLParser):
             self.cells[-1] += data
 
 
-def test_a_run_leaves_a_finished_status_a_report_and_one_board_an_attempt(mpirun, tmp_path):
+def test_a_run_leaves_a_finished_status_a_report_and_one_board_an_start(mpirun, tmp_path):
     folder = tmp_path / "run"
     for iterations in (1, 2):
         options = ["--config_file", "configs/smoke.json", "--logdir", folder, "--set", f"iterations={iterations}"]
         done = mpirun(2, "run_dist.py", *options)
         assert f"report in {folder / 'report.html'}" in done.stdout
-    assert "attempt 2, finished" in status(folder) == (folder / "status.txt").read_text() + "\n"
+    assert "start 2, finished" in status(folder) == (folder / "status.txt").read_text() + "\n"
     page = Page((folder / "report.html").read_text())
     assert page.addresses == []
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     played = [record for record in records if record["kind"] == "iteration"]
     for record in played:
-        place = next(i for i, cell in enumerate(page.cells) if page.cells[i : i + 3] == [
-            str(record["iteration"]), str(record["games_num"]), f"{record['positions_num']:,}"])
+        place = next(
+            i
+            for i, cell in enumerate(page.cells)
+            if page.cells[i : i + 3]
+            == [str(record["iteration"]), str(record["num_games"]), f"{record['num_positions']:,}"]
+        )
         assert page.cells[place + 3] == f"{record['mean_length']:.1f}"
     boards = sorted((folder / "tensorboard").iterdir())
-    assert [board.name for board in boards] == ["attempt-1", "attempt-2"]
+    assert [board.name for board in boards] == ["start-1", "start-2"]
     assert [len(list(board.iterdir())) for board in boards] == [1, 1]  # of root alone

@@ -18,8 +18,18 @@ from az_mpi.storage.run_folder import recorded_config
 
 pytestmark = pytest.mark.mpi
 
-OPTIONS = ["--config_file", "configs/smoke.json", "--set", "evaluate.opponents=[]", "--set",
-           "evaluate.solver_positions=0", "--set", "report.tensorboard=false", "--set", "train.replay_ratio=40.0"]
+OPTIONS = [
+    "--config_file",
+    "configs/smoke.json",
+    "--set",
+    "evaluate.opponents=[]",
+    "--set",
+    "evaluate.solver_positions=0",
+    "--set",
+    "report.tensorboard=false",
+    "--set",
+    "train.replay_ratio=40.0",
+]
 
 
 def iterations(folder, kind="iteration"):
@@ -48,8 +58,17 @@ def weights_after(folder, iteration):
 
 @pytest.mark.parametrize("ranks", [1, slow(2)])
 def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
-    options = [*OPTIONS, "--set", "iterations=4", "--set", "checkpoint.keep=4", "--set", f"train.ranks={ranks}",
-               "--logdir", tmp_path / "run"]
+    options = [
+        *OPTIONS,
+        "--set",
+        "iterations=4",
+        "--set",
+        "checkpoint.keep=4",
+        "--set",
+        f"train.ranks={ranks}",
+        "--logdir",
+        tmp_path / "run",
+    ]
     done = mpirun(3, "run_dist.py", *options)
     assert done.stdout.count("play, also while others train") == 3 - ranks
     assert done.stdout.count("play, train") == ranks
@@ -61,15 +80,15 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
     assert (stale >= 0).all() and (stale > 0).any()
     for record in records:
         mine = rows["segment"] == record["iteration"] - 1
-        assert record["games_num"] == mine.sum() >= 16
+        assert record["num_games"] == mine.sum() >= 16
         assert record["mean_staleness"] == pytest.approx(stale[mine].mean())
         assert np.bincount(rows["rank"][mine], minlength=3).tolist() == record["games_by_rank"]
         # Seconds of self-play: of the last rank also those in which others trained.
         searching_s, whole_s = record["playing_s_by_rank"], record["play_s"] + record["train_s"]
         assert 0 < searching_s[0] <= record["play_s"] + 0.05 and 0.5 * whole_s < searching_s[2] <= whole_s + 0.05
         # Games beyond the quota are not trained on, so that the ratio of what is made and trained stays bounded.
-        expected = 40 * record["positions_num"] * min(1, 16 / record["games_num"]) / 32
-        assert abs(record["steps_num"] - expected) <= 1
+        expected = 40 * record["num_positions"] * min(1, 16 / record["num_games"]) / 32
+        assert abs(record["num_steps"] - expected) <= 1
     # A segment names the weights that played in its games: the newest, and those since the oldest game was begun.
     hashes = [weights_after(tmp_path / "run", iteration) for iteration in range(4)]
     for path in (tmp_path / "run" / "games").glob("*.h5"):
@@ -79,15 +98,15 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
     # The mean loss of an iteration is that of its batches, each of which has a summary here; every rank's log has it.
     batches, end = iterations(tmp_path / "run", "train"), 0
     for record in records:
-        end += record["steps_num"]
-        mine = [batch for batch in batches if end - record["steps_num"] < batch["step"] <= end]
+        end += record["num_steps"]
+        mine = [batch for batch in batches if end - record["num_steps"] < batch["step"] <= end]
         for name in ("policy_loss", "value_loss"):
             assert record[name] == pytest.approx(np.mean([batch[name] for batch in mine]), rel=1e-9)
             said = f"{name.replace('_', ' ')} {record[name]:.3f}"
-            assert f"{record['steps_num']} steps, policy loss" in done.stdout and said in done.stdout
+            assert f"{record['num_steps']} steps, policy loss" in done.stdout and said in done.stdout
             assert said in (tmp_path / "run" / "logs" / "rank-002.log").read_text()
     state = json.loads((tmp_path / "run" / "checkpoints" / "000004" / "state.json").read_text())
-    assert state["games_num"] == len(rows["id"]) and state["phase"] == "play"
+    assert state["num_games"] == len(rows["id"]) and state["phase"] == "play"
     # Another mode goes on with it.
     again = mpirun(2, "run_dist.py", *options, "--set", "iterations=5", "--train_distributed")
     assert again.stdout.count("play, train") == 2 and "resumed after iteration 4" in again.stdout
@@ -100,8 +119,9 @@ def test_weights_reach_those_that_play_and_only_them(program):
 
 @pytest.mark.slow
 def test_root_host_is_every_rank_of_one_host(mpirun, tmp_path):
-    done = mpirun(2, "run_dist.py", *OPTIONS, "--train_distributed_native", "--set", "iterations=1", "--logdir",
-                  tmp_path / "run")  # fmt: skip
+    done = mpirun(
+        2, "run_dist.py", *OPTIONS, "--train_distributed_native", "--set", "iterations=1", "--logdir", tmp_path / "run"
+    )
     assert done.stdout.count("play, train") == 2
 
 
@@ -113,8 +133,9 @@ def test_a_deterministic_quota_is_split_by_weight_and_the_others_wait(mpirun, tm
         assert record["games_by_rank"] == [6, 5, 5] and record["mean_staleness"] == 0
         assert "meanwhile_simulations_per_s" not in record
     wrong = json.dumps({socket.gethostname(): 3.0, "elsewhere": 2})
-    done = mpirun(3, "run_dist.py", *options, "--set", f"selfplay.weights={wrong}", "--logdir", tmp_path / "new",
-                  status=2)
+    done = mpirun(
+        3, "run_dist.py", *options, "--set", f"selfplay.weights={wrong}", "--logdir", tmp_path / "new", status=2
+    )
     assert done.stderr.count('selfplay.weights: "elsewhere" is none of the hosts of this job') == 1
     assert not (tmp_path / "new").exists()
 
@@ -124,15 +145,30 @@ def test_games_travel_as_they_are_finished(mpirun, tmp_path):
     counts = {}
     for every_s, compress in ((0.05, True), (0.0, True), (0.0, False)):
         folder = tmp_path / f"{every_s}-{compress}"
-        mpirun(2, "run_dist.py", *OPTIONS, "--games_num", 1000, "--set", "iterations=1", "--max_steps", 1, "--set",
-               f"exchange.every_s={every_s}", "--set", f"exchange.compress={json.dumps(compress)}", "--logdir", folder)
+        mpirun(
+            2,
+            "run_dist.py",
+            *OPTIONS,
+            "--num_games",
+            1000,
+            "--set",
+            "iterations=1",
+            "--max_steps",
+            1,
+            "--set",
+            f"exchange.every_s={every_s}",
+            "--set",
+            f"exchange.compress={json.dumps(compress)}",
+            "--logdir",
+            folder,
+        )
         [record] = iterations(folder)
         rows = games(folder)
         # An exchange that has no games to store, as while kernels are compiled, makes no segment.
-        assert 1 + 2 * bool(every_s) <= len(list((folder / "games").glob("*.h5"))) <= record["exchanges_num"]
-        assert record["games_num"] == len(rows["id"]) == len(np.unique(rows["id"]))
+        assert 1 + 2 * bool(every_s) <= len(list((folder / "games").glob("*.h5"))) <= record["num_exchanges"]
+        assert record["num_games"] == len(rows["id"]) == len(np.unique(rows["id"]))
         counts[every_s, compress] = record
-    assert counts[0.0, True]["exchanges_num"] == 1
+    assert counts[0.0, True]["num_exchanges"] == 1
     by_game = [record["exchange_bytes"] / record["games_by_rank"][1] for record in counts.values()]
     assert by_game[1] < 0.5 * by_game[2]
 
@@ -150,10 +186,22 @@ def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tm
 @pytest.mark.usefixtures("without_gpus")
 def test_the_table_says_what_self_play_and_training_compute_in(mpirun, tmp_path):
     options = [*OPTIONS, "--set", "iterations=1", "--set", "network.engine=torch", "--logdir", tmp_path / "run"]
-    done = mpirun(2, "run_dist.py", *options, "--set", "network.precision=fp32", "--mixed_precision", "true", "--set",
-                  "train.ranks=1")  # fmt: skip
-    head, *rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if "torch cpu" in line
-                   or "training" in line and "roles" in line]
+    done = mpirun(
+        2,
+        "run_dist.py",
+        *options,
+        "--set",
+        "network.precision=fp32",
+        "--mixed_precision",
+        "true",
+        "--set",
+        "train.ranks=1",
+    )
+    head, *rows = [
+        re.split(r"  +", line.strip())
+        for line in done.stdout.splitlines()
+        if "torch cpu" in line or "training" in line and "roles" in line
+    ]
     engine, training = head.index("self-play engine"), head.index("training")
     assert [row[engine].split(" (")[0] for row in rows] == ["torch cpu fp32"] * 2
     assert [row[training] for row in rows] == ["bf16", "-"]
@@ -165,4 +213,4 @@ def test_the_table_says_what_self_play_and_training_compute_in(mpirun, tmp_path)
         refused = mpirun(2, "run_dist.py", *options, status=2)
         assert refused.stderr.count('network.precision = "bf16"') == refused.stderr.count("on rank 0, 1 of 2") == 1
         assert "--set network.precision=auto" in refused.stderr and "Traceback" not in refused.stderr
-        assert not (tmp_path / "run" / "attempts" / "002.json").exists()
+        assert not (tmp_path / "run" / "starts" / "002.json").exists()

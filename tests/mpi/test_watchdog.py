@@ -14,15 +14,24 @@ from az_mpi.liveness import watchdog
 pytestmark = pytest.mark.mpi
 
 HANG_S = 5.0
-PLAY = ["--games_num", 2000, "--set", "iterations=1", "--max_steps", 20]
+PLAY = ["--num_games", 2000, "--set", "iterations=1", "--max_steps", 20]
 TRAIN = ["--set", "train.replay_ratio=40.0", "--set", "iterations=2"]
 
 
 @pytest.fixture
 def start(start_mpirun, tmp_path):
     def start(*options, mpirun=("--with-ft", "ulfm"), hang_s=HANG_S):
-        return start_mpirun(3, "run_dist.py", *BASE, "--set", f"fault.hang_s={hang_s}", *options, "--logdir",
-                            tmp_path / "run", options=list(mpirun))
+        return start_mpirun(
+            3,
+            "run_dist.py",
+            *BASE,
+            "--set",
+            f"fault.hang_s={hang_s}",
+            *options,
+            "--logdir",
+            tmp_path / "run",
+            options=list(mpirun),
+        )
 
     return start
 
@@ -49,8 +58,13 @@ def start_hanging(start_mpirun, folder, where, *mpirun):
 
 
 # Where steps are slow, as on a crowded machine, a rank may be found asleep before ten of its steps are over.
-@pytest.mark.parametrize("where, why", [("step", r"(no sign of life for \d+ s in a step|asleep for \d+ s)"),
-                                        ("broadcast", r"asleep for \d+ s, though the run's folder answers")])
+@pytest.mark.parametrize(
+    "where, why",
+    [
+        ("step", r"(no sign of life for \d+ s in a step|asleep for \d+ s)"),
+        ("broadcast", r"asleep for \d+ s, though the run's folder answers"),
+    ],
+)
 def test_a_rank_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_mpirun, tmp_path, where, why):
     process = start_hanging(start_mpirun, tmp_path / "run", where, "--with-ft", "ulfm")
     output = process.communicate(timeout=240)[0]
@@ -91,8 +105,9 @@ def test_without_ulfm_a_hang_ends_the_job_and_the_run_can_be_resumed(start, tmp_
     check_whole(tmp_path / "run", 1)
 
 
-@pytest.mark.parametrize("victim, mpirun", [slow(1, ("--with-ft", "ulfm")), slow(0, ("--with-ft", "ulfm")), slow(1, ()),
-                                            (0, ())])
+@pytest.mark.parametrize(
+    "victim, mpirun", [slow(1, ("--with-ft", "ulfm")), slow(0, ("--with-ft", "ulfm")), slow(1, ()), (0, ())]
+)
 def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_path, victim, mpirun):
     """As on a host that fails without a word: nobody is there who would kill the rank."""
     process = start(*PLAY, mpirun=mpirun)
@@ -113,8 +128,9 @@ def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_pa
 
 def test_a_rank_killed_before_all_have_joined_ends_the_job(start_mpirun, tmp_path):
     """MPI tells of lost ranks only later: under ULFM mpirun would let the others wait in MPI_Init."""
-    process = start_mpirun(3, PROGRAMS / "early_death.py", *BASE, "--logdir", tmp_path / "run",
-                           options=["--with-ft", "ulfm"])  # fmt: skip
+    process = start_mpirun(
+        3, PROGRAMS / "early_death.py", *BASE, "--logdir", tmp_path / "run", options=["--with-ft", "ulfm"]
+    )
     output = process.communicate(timeout=60)[0]
     assert process.returncode == 1 and output.count(f"{watchdog.ENDED_EARLY}: the job ends") == 1
     assert not (tmp_path / "run").exists()

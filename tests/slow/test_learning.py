@@ -22,7 +22,7 @@ def last_evaluation(config, tmp_path, ranks=2):
 @pytest.mark.timeout(1200)
 def test_tictactoe_is_played_perfectly_from_every_position(tmp_path):
     solver = last_evaluation("tictactoe", tmp_path)["solver"]
-    assert solver["positions_num"] == 4520
+    assert solver["num_positions"] == 4520
     assert solver["overall"] == 1.0
 
 
@@ -32,4 +32,4 @@ def test_connect4_quick_beats_rollout_search(tmp_path):
     result = last_evaluation("connect4_quick", tmp_path)
     assert result["simulations"] == 100
     match = result["matches"]["rollout"]
-    assert match["games_num"] == 100 and match["win_rate"] >= 0.8
+    assert match["num_games"] == 100 and match["win_rate"] >= 0.8

@@ -21,8 +21,17 @@ class Browser:
     def __init__(self, folder, size=(1100, 800)):
         to_read, self._to = os.pipe()
         self._from, to_write = os.pipe()
-        command = [PROGRAM, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
-                   f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}", "about:blank"]  # fmt: skip
+        command = [
+            PROGRAM,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--remote-debugging-pipe",
+            "--no-first-run",
+            f"--user-data-dir={folder}",
+            f"--window-size={size[0]},{size[1]}",
+            "about:blank",
+        ]
 
         def place():  # where Chromium expects them
             high = [os.dup(to_read), os.dup(to_write)]
@@ -31,8 +40,9 @@ class Browser:
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
 
-        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                         preexec_fn=place, close_fds=False)  # fmt: skip
+        self._process = subprocess.Popen(
+            command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=place, close_fds=False
+        )
         os.close(to_read)
         os.close(to_write)
         self._numbers, self._buffer, self.problems = itertools.count(1), b"", []
@@ -60,7 +70,7 @@ class Browser:
         message = {"id": number, "method": method, "params": parameters} | ({"sessionId": session} if session else {})
         content = json.dumps(message).encode() + b"\0"
         while content:
-            content = content[os.write(self._to, content):]
+            content = content[os.write(self._to, content) :]
         while True:
             answer = self._hear()
             if answer.get("id") == number:

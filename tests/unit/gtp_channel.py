@@ -5,10 +5,10 @@ import os
 from helpers import loaded_player
 
 from az_mpi.play import gtp
-from az_mpi.play.limits import Limit
 from az_mpi.play.line_engine import Serving
 from az_mpi.play.lines import Lines
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 
 GO = "go(size=5,komi=7)"
 QUICK = Limit(simulations=8)

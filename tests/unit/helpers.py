@@ -16,7 +16,7 @@ from az_mpi.games.base import Game
 from az_mpi.network import resnet
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluator
-from az_mpi.play.loaded_player import LoadedPlayer
+from az_mpi.player.loaded_player import LoadedPlayer
 from az_mpi.search import make_search
 from az_mpi.storage import checkpoint, run_folder
 
@@ -384,6 +384,12 @@ def engine_process(*command):
     """Return a process with pipes that a test talks to.
 
     A job in the background of a shell, as tests may be, ignores SIGINT, and so would what it starts."""
-    return subprocess.Popen([str(word) for word in command], cwd=Path(__file__).parents[2], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    return subprocess.Popen(
+        [str(word) for word in command],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )

@@ -65,8 +65,11 @@ def searched(name, moves, simulations, considered, c_visit, c_scale):
         assert not game.terminal(after)[0].any(), "too near the end"
         return after, *numbers(after)
 
-    shapes = (jax.ShapeDtypeStruct(root.shape, root.dtype), jax.ShapeDtypeStruct((1, width), np.float32),
-              jax.ShapeDtypeStruct((1,), np.float32))  # fmt: skip
+    shapes = (
+        jax.ShapeDtypeStruct(root.shape, root.dtype),
+        jax.ShapeDtypeStruct((1, width), np.float32),
+        jax.ShapeDtypeStruct((1,), np.float32),
+    )
 
     def recurrent(_, key, action, states):
         after, logits, value = jax.pure_callback(play, shapes, states, action)
@@ -76,15 +79,28 @@ def searched(name, moves, simulations, considered, c_visit, c_scale):
     logits, value = numbers(root)
     begin = mctx.RootFnOutput(prior_logits=jnp.array(logits), value=jnp.array(value), embedding=jnp.array(root))
     found = mctx.gumbel_muzero_policy(
-        None, jax.random.PRNGKey(0), begin, recurrent, simulations, invalid_actions=jnp.array(~game.legal(root)),
-        max_num_considered_actions=considered, gumbel_scale=0.0,
+        None,
+        jax.random.PRNGKey(0),
+        begin,
+        recurrent,
+        simulations,
+        invalid_actions=jnp.array(~game.legal(root)),
+        max_num_considered_actions=considered,
+        gumbel_scale=0.0,
         qtransform=lambda *tree: mctx.qtransform_completed_by_mix_value(
-            *tree, value_scale=c_scale / 2, maxvisit_init=c_visit, rescale_values=False))  # fmt: skip
+            *tree, value_scale=c_scale / 2, maxvisit_init=c_visit, rescale_values=False
+        ),
+    )
     tree = jax.tree.map(np.asarray, found.search_tree)
-    below = [tree.children_visits[0, child].tolist() if child >= 0 else [0] * width
-             for child in tree.children_index[0, 0]]  # fmt: skip
-    return {"visits": tree.children_visits[0, 0].tolist(), "below": below,
-            "policy": np.asarray(found.action_weights)[0].tolist(), "action": int(found.action[0])}  # fmt: skip
+    below = [
+        tree.children_visits[0, child].tolist() if child >= 0 else [0] * width for child in tree.children_index[0, 0]
+    ]
+    return {
+        "visits": tree.children_visits[0, 0].tolist(),
+        "below": below,
+        "policy": np.asarray(found.action_weights)[0].tolist(),
+        "action": int(found.action[0]),
+    }
 
 
 def main():

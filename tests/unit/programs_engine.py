@@ -28,7 +28,7 @@ def fail(how, taken):
 
 
 def main(protocol, how="plays", at=0, file=os.devnull):
-    notes, taken, asked_num = open(file, "a", buffering=1), [], 0
+    notes, taken, num_asked = open(file, "a", buffering=1), [], 0
     notes.write(f"{os.getpid()}\n")
     for line in sys.stdin:
         words = line.split()
@@ -42,9 +42,9 @@ def main(protocol, how="plays", at=0, file=os.devnull):
         answer = ""
         if words[0] in ("genmove", "go"):
             answer = next(cell for cell in CELLS if cell not in taken)
-            if how != "plays" and asked_num >= int(at):
+            if how != "plays" and num_asked >= int(at):
                 answer = fail(how, taken)
-            asked_num += 1
+            num_asked += 1
             taken.append(answer)
         if protocol == "gtp":
             if words[0] == "list_commands":
@@ -52,8 +52,11 @@ def main(protocol, how="plays", at=0, file=os.devnull):
             refused = how == "refuses" and words[0] == "boardsize"
             print(f"{'?' if refused else '='} {'unacceptable size' if refused else answer}\n", flush=True)
         elif words[0] == "uci":
-            print("id name own\noption name Skill type spin default 1 min 0 max 9\n"
-                  "option name UCI_Variant type combo default chess var chess var tictactoe\nuciok", flush=True)
+            print(
+                "id name own\noption name Skill type spin default 1 min 0 max 9\n"
+                "option name UCI_Variant type combo default chess var chess var tictactoe\nuciok",
+                flush=True,
+            )
         elif words[0] == "isready":
             print("readyok", flush=True)
         elif words[0] == "go":

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 
-def agree(game, name, theirs, games_num, seed=0, legal_there=lambda other, ours: other.legal_actions()):
+def agree(game, name, theirs, num_games, seed=0, legal_there=lambda other, ours: other.legal_actions()):
     """Play random games beside OpenSpiel's game `name`, and compare who moves, the legal moves and the results at every
     position. theirs(state, player, actions, their state) returns the numbers there of some actions, int [n].
     legal_there(their state, numbers of our legal actions) returns the legal ones there."""
     pyspiel = pytest.importorskip("pyspiel")
     rules, rng, plies = pyspiel.load_game(name), np.random.default_rng(seed), 0
-    others, states = [rules.new_initial_state() for _ in range(games_num)], game.initial(games_num)
+    others, states = [rules.new_initial_state() for _ in range(num_games)], game.initial(num_games)
     while len(states):
         legal, player, (ended, value) = game.legal(states), game.to_play(states), game.terminal(states)
         actions = np.argmax((1 - rng.random(legal.shape)) * legal, axis=1)
@@ -30,7 +30,7 @@ def agree(game, name, theirs, games_num, seed=0, legal_there=lambda other, ours:
 
 
 # Some games in `make test`, a thousand in `make test-long`.
-GAMES_NUM = pytest.mark.parametrize("games_num", [32, pytest.param(1000, marks=pytest.mark.slow)])
+NUM_GAMES = pytest.mark.parametrize("num_games", [32, pytest.param(1000, marks=pytest.mark.slow)])
 
 
 def same(state, player, actions, other):

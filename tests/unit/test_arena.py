@@ -115,7 +115,7 @@ def test_scripted_match(world):
     """X takes cells 0 1 2 and has a line before O has 8 7 6; then the other begins and has 8 7 6 first."""
     result = play_match(world, TICTACTOE, Scripted(False, []), Scripted(True, []), 6, 0, seed=1)
     assert result == arena.MatchResult(as_first=(3, 0, 0), as_second=(0, 0, 3))
-    assert (result.wins, result.draws, result.losses, result.games_num) == (3, 0, 3, 6)
+    assert (result.wins, result.draws, result.losses, result.num_games) == (3, 0, 3, 6)
 
 
 def test_each_opening_is_played_with_both_colours(world):
@@ -128,7 +128,7 @@ def test_each_opening_is_played_with_both_colours(world):
 
     ours, theirs = Noting(False, []), Scripted(True, [])
     play_match(world, CONNECT4, ours, theirs, 20, 3, seed=2)
-    (states, indices), = seen
+    ((states, indices),) = seen
     assert indices.tolist() == list(range(20))
     assert (states[0::2] == states[1::2]).all() and len(set(CONNECT4.key(states).tolist())) == 10
     assert set(ours.moves) == {(i, i % 2) for i in range(20)}
@@ -143,7 +143,7 @@ def test_same_games_on_any_number_of_ranks(ranks):
     parts = [play_match(Part(rank, ranks), CONNECT4, *players, 10, 2, seed=4) for rank in range(ranks)]
     assert whole.as_first == tuple(np.sum([part.as_first for part in parts], axis=0))
     assert whole.as_second == tuple(np.sum([part.as_second for part in parts], axis=0))
-    assert whole.games_num == 10 and all(part.games_num % 2 == 0 for part in parts)
+    assert whole.num_games == 10 and all(part.num_games % 2 == 0 for part in parts)
 
 
 def test_more_games_than_are_played_at_once(world, monkeypatch):
@@ -195,7 +195,7 @@ def test_any_result_above_zero_is_a_win(world):
 
 
 def settings(game="tictactoe", **more):
-    section = {"games_num": 6, "simulations": 8, "rollout_simulations": 16, "solver_positions": 20} | more
+    section = {"num_games": 6, "simulations": 8, "rollout_simulations": 16, "solver_positions": 20} | more
     return load.validate({"game": game, "evaluate": section}, "test")
 
 
@@ -216,8 +216,8 @@ def test_evaluation(world):
     report = evaluate(world, settings(), TICTACTOE, uniform, uniform, 3, shown)
     assert report["iteration"] == 3 and report["simulations"] == 8
     assert list(report["matches"]) == ["best", "random", "rollout"]
-    assert report["matches"]["best"]["score"] == 0.5 and report["matches"]["random"]["games_num"] == 6
-    assert report["solver"]["positions_num"] == 4520
+    assert report["matches"]["best"]["score"] == 0.5 and report["matches"]["random"]["num_games"] == 6
+    assert report["solver"]["num_positions"] == 4520
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     assert [told[-1] for told in shown.told if told] == [
         *((f"match against {name}", 6, 6, "games") for name in ("best", "random", "rollout")),
@@ -265,7 +265,7 @@ class First(Opponent):
         return legal.shape[1] - 1 - legal[:, ::-1].argmax(axis=1) if self.last else legal.argmax(axis=1)
 
 class Start(Solver):
-    def solve(self, positions_num, rank, size, on_progress):
+    def solve(self, num_positions, rank, size, on_progress):
         states = self.game.initial(1)[rank::size]
         legal = self.game.legal(states)
         return Solved(states, legal, np.where(legal, 0, np.nan).astype(np.float32))
@@ -279,8 +279,8 @@ def test_an_opponent_and_a_solver_of_ones_own(world, tmp_path):
     chosen = settings(opponents=[f"{own}:First", "random", f"{own}:First(last=True)"], solver=f"{own}:Start")
     report = evaluate(world, chosen, TICTACTOE, uniform, None, 0, Shown())
     assert list(report["matches"]) == ["own.py:First", "random", "own.py:First(last=True)"]
-    assert all(match["games_num"] == 6 for match in report["matches"].values())
-    assert report["solver"]["positions_num"] == 1 and report["solver"]["overall"] == 1.0
+    assert all(match["num_games"] == 6 for match in report["matches"].values())
+    assert report["solver"]["num_positions"] == 1 and report["solver"]["overall"] == 1.0
     first = OPPONENTS.find(f"{own}:First")()
     assert play_match(world, TICTACTOE, first, first, 2, 0, (1,)) == arena.MatchResult((1, 0, 0), (0, 0, 1))
     assert "solver" in evaluate(world, settings(opponents=[], solver="enumerate"), TICTACTOE, uniform, None, 0, Shown())

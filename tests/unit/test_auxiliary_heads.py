@@ -183,9 +183,12 @@ def test_ownership_turns_with_the_board():
 
 def test_targets_of_resigned_and_truncated_games_of_self_play():
     """Unknown exactly where a game's last move did not end it."""
-    config = make_config(GO.name, network={"heads": ALL, "blocks": 1, "channels": 8}, search={"simulations": 4},
-                         selfplay={"parallel_games": 8, "resign_threshold": 0.5, "resign_play_on": 0.5,
-                                   "max_plies": 25})  # fmt: skip
+    config = make_config(
+        GO.name,
+        network={"heads": ALL, "blocks": 1, "channels": 8},
+        search={"simulations": 4},
+        selfplay={"parallel_games": 8, "resign_threshold": 0.5, "resign_play_on": 0.5, "max_plies": 25},
+    )
     record = play_games(Player(config, GO, Hashed(GO), 0), range(40))
     states = record.positions["state"][np.cumsum(record.games["length"]) - 1]
     actions = record.positions["action"][np.cumsum(record.games["length"]) - 1]
@@ -211,6 +214,7 @@ def test_an_empty_record_has_targets_too(name):
 
 def test_losses_by_hand():
     """Zero outputs: Huber's 0.5 (1 - 0.25) and 0.5 - 0.125, ln 2 a cell, ln 9, and squares."""
+
     def loss(name, target, shape, game=TICTACTOE):
         return head(name, game).loss(torch.zeros(len(target), *shape), torch.tensor(target)).tolist()
 
@@ -224,10 +228,14 @@ def test_losses_by_hand():
 
 @pytest.fixture
 def configured():
-    return make_config(GO.name, network={"heads": ALL, "blocks": 1, "channels": 8}, search={"simulations": 4},
-                       selfplay={"parallel_games": 8}, report={"summary_frequency": 1},
-                       train={"batch_size": 32, "mixed_precision": False, "warmup_steps": 0,
-                              "learning_rate": 0.01})  # fmt: skip
+    return make_config(
+        GO.name,
+        network={"heads": ALL, "blocks": 1, "channels": 8},
+        search={"simulations": 4},
+        selfplay={"parallel_games": 8},
+        report={"summary_frequency": 1},
+        train={"batch_size": 32, "mixed_precision": False, "warmup_steps": 0, "learning_rate": 0.01},
+    )
 
 
 def batch_of(config, network, record):
@@ -256,8 +264,13 @@ def test_all_heads_learn_together(configured, world):
     learner, summaries = Learner(configured, GO, network, backends.make("ddp", world, world, "cpu"), "cpu"), []
     learner.train(replay, Progress(samples_due=60 * 32), lambda step, values: summaries.append(values))
     names = [f"{name}_loss" for name in network.heads]
-    assert names[2:] == ["moves_left_loss", "opponent_reply_loss", "short_term_value_3_loss", "ownership_loss",
-                         "score_loss"]  # fmt: skip
+    assert names[2:] == [
+        "moves_left_loss",
+        "opponent_reply_loss",
+        "short_term_value_3_loss",
+        "ownership_loss",
+        "score_loss",
+    ]
     for name in names:
         first, last = (np.mean([values[name] for values in part]) for part in (summaries[:10], summaries[-10:]))
         assert last < first, name
@@ -285,11 +298,17 @@ def test_engines_do_not_evaluate_heads_that_only_train(configured, engine):
     assert np.abs(seen[0] - seen[1]).max() > 0.01
 
 
-@pytest.mark.parametrize("name, game, why", [
-    ("ownership", "connect4", "does not say who owns"), ("score", "connect4", "does not count points"),
-    ("moves_left(weight=0)", "connect4", "weight is 0"), ("score(weight='much')", "go", "weight is 'much'"),
-    ("short_term_value(horizon=0)", "connect4", "horizon is 0"), ("moves_left(factor=2)", "connect4", "no argument"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, game, why",
+    [
+        ("ownership", "connect4", "does not say who owns"),
+        ("score", "connect4", "does not count points"),
+        ("moves_left(weight=0)", "connect4", "weight is 0"),
+        ("score(weight='much')", "go", "weight is 'much'"),
+        ("short_term_value(horizon=0)", "connect4", "horizon is 0"),
+        ("moves_left(factor=2)", "connect4", "no argument"),
+    ],
+)
 def test_what_a_head_cannot_do_is_refused(name, game, why):
     with pytest.raises(Refusal, match=f"network.heads.*{why}|network.heads(.|\n)*{why}"):
         resnet.build(games.make(game), make_config(game, network={"heads": ("policy", "value", name)}).network, 1)

@@ -21,8 +21,12 @@ def replay():
 @pytest.fixture
 def make_learner(world):
     def make(decay):
-        config = make_config("connect4", seed=3, network={"blocks": 1, "channels": 8}, train={
-            "batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False, "ema_decay": decay})  # fmt: skip
+        config = make_config(
+            "connect4",
+            seed=3,
+            network={"blocks": 1, "channels": 8},
+            train={"batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False, "ema_decay": decay},
+        )
         network = resnet.build(CONNECT4, config.network, 3)
         learner = Learner(config, CONNECT4, network, backends.make("ddp", world, world, "cpu"), "cpu")
         learner.progress = Progress()  # of the test

@@ -86,7 +86,8 @@ def test_auto_is_horovod_or_torchs_own_where_a_rank_cannot_use_that(world, monke
     assert isinstance(made, HorovodBackend) and made.remark == ""
     monkeypatch.setattr("az_mpi.train.backends.horovod_backend._problem", lambda gpus: "of this test\n  a cure")
     assert backends.make("auto", world, two, "cpu").remark == (
-        'ddp sums the gradients: "horovod" cannot be used on rank [0]: of this test')
+        'ddp sums the gradients: "horovod" cannot be used on rank [0]: of this test'
+    )
     monkeypatch.setattr("az_mpi.train.backends.horovod_backend._problem", lambda gpus: f"{MIXED}: of this test")
     with pytest.raises(Refusal, match=f'"horovod" cannot be used on rank .0.: {MIXED}'):
         backends.make("auto", world, two, "cpu")  # two MPI libraries are loaded

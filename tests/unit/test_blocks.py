@@ -1,5 +1,4 @@
-"""The kinds of the tower's blocks: by their definitions, at the start, in every engine and in files for other programs.
-"""
+"""The kinds of the tower's blocks: by their definitions, at the start, in every engine and in exported files."""
 
 import io
 
@@ -13,11 +12,11 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.core.problems import ConfigError, Refusal
 from az_mpi.core.registry import BLOCKS
+from az_mpi.export import export_command
 from az_mpi.network import engines, resnet
 from az_mpi.network.engines import int8
 from az_mpi.network.engines.openvino_engine import Int8Engine
-from az_mpi.play import trained_network
-from az_mpi.play.export import export_command
+from az_mpi.player import trained_network
 
 KINDS = BLOCKS.names
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -55,8 +54,9 @@ def test_every_parameter_learns(kind):
 
 
 @each_kind
-@pytest.mark.parametrize("name, device", [("torch", "cpu"), ("openvino", "cpu"),
-                                          pytest.param("torch", "cuda:0", marks=needs_gpu)])
+@pytest.mark.parametrize(
+    "name, device", [("torch", "cpu"), ("openvino", "cpu"), pytest.param("torch", "cuda:0", marks=needs_gpu)]
+)
 def test_engines_agree_with_the_fp32_network(kind, name, device):
     if name == "openvino":
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
@@ -86,8 +86,15 @@ def test_int8_is_for_layers_of_the_board_alone(kind):
     graph = torch.fx.Tracer().trace(network)
     found = {node.target.split(".", 2)[2] for node in int8.convolutions(graph, network)}
     inner = {f"inner.{k}.{name}" for k in (0, 1) for name in ("first", "second")}
-    assert found == {"residual": {"first", "second"}, "squeeze_excitation": {"first", "second"},
-                     "global_pooling": {"first", "second", "pool"}, "bottleneck": {"reduce", "expand"} | inner}[kind]
+    assert (
+        found
+        == {
+            "residual": {"first", "second"},
+            "squeeze_excitation": {"first", "second"},
+            "global_pooling": {"first", "second", "pool"},
+            "bottleneck": {"reduce", "expand"} | inner,
+        }[kind]
+    )
 
 
 def found(kind, game="connect4"):
@@ -164,8 +171,10 @@ def test_bottleneck_by_its_formula():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind, far", [("residual", False), ("bottleneck", False), ("global_pooling(every=1)", True),
-                                       ("squeeze_excitation", True)])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, far",
+    [("residual", False), ("bottleneck", False), ("global_pooling(every=1)", True), ("squeeze_excitation", True)],
+)
 def test_blocks_with_pooling_see_the_other_side_of_a_large_board(kind, far):
     block, x = trained(settings=settings(kind, blocks=1)).tower[0], torch.rand(1, 16, 19, 19)
     other = x.clone()
@@ -174,8 +183,10 @@ def test_blocks_with_pooling_see_the_other_side_of_a_large_board(kind, far):
     assert changed[18, 18] and bool(changed[0].any()) == far
 
 
-@pytest.mark.parametrize("kind, blocks, pooled", [("global_pooling", 5, [1, 3]), ("global_pooling(every=3)", 7, [2, 5]),
-                                                  ("global_pooling(every=1)", 2, [0, 1])])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, blocks, pooled",
+    [("global_pooling", 5, [1, 3]), ("global_pooling(every=3)", 7, [2, 5]), ("global_pooling(every=1)", 2, [0, 1])],
+)
 def test_every_so_many_blocks_pool(kind, blocks, pooled):
     tower = untrained(settings=settings(kind, blocks)).tower
     assert [k for k, block in enumerate(tower) if any("pool" in name for name, _ in block.named_parameters())] == pooled
@@ -184,10 +195,14 @@ def test_every_so_many_blocks_pool(kind, blocks, pooled):
 def test_weights_by_hand():
     """16 channels: residual 2 (16 x 16 x 9 + 16) = 4640. Pooled 4: 9 x 16 x 16 + 16, 9 x 12 x 16 + 16, 8 x 12 + 12.
     Squeezed to 4: 4640, 16 x 4 + 4, 2 (4 x 16 + 16). Bottleneck: 16 x 8 + 8, 4 (8 x 8 x 9 + 8), 8 x 16 + 16."""
-    expected = {"residual": 4640, "global_pooling(every=1)": 2320 + 1744 + 108, "squeeze_excitation": 4640 + 68 + 160,
-                "bottleneck": 136 + 4 * 584 + 144}  # fmt: skip
+    expected = {
+        "residual": 4640,
+        "global_pooling(every=1)": 2320 + 1744 + 108,
+        "squeeze_excitation": 4640 + 68 + 160,
+        "bottleneck": 136 + 4 * 584 + 144,
+    }
     for kind, num in expected.items():
-        assert resnet.parameters_num(untrained(settings=settings(kind, blocks=1)).tower) == num
+        assert resnet.num_parameters(untrained(settings=settings(kind, blocks=1)).tower) == num
 
 
 # names
@@ -214,13 +229,17 @@ def test_a_block_of_ones_own(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     config = make_config(network={"blocks": 3, "channels": 8, "block": f"{tmp_path}/own.py:OneCell(factor=2.0)"})
     network = resnet.build(games.make("tictactoe"), config.network, 1)
-    assert [(block.factor, resnet.parameters_num(block)) for block in network.tower] == [(2, 72), (3, 72), (4, 72)]
+    assert [(block.factor, resnet.num_parameters(block)) for block in network.tower] == [(2, 72), (3, 72), (4, 72)]
 
 
 def test_names_and_arguments_are_refused_in_one_block():
     with pytest.raises(ConfigError, match="did you mean bottleneck"):
         make_config(network={"block": "botleneck"})
-    for kind, text in (("global_pooling(every=0)", "at least 1"), ("squeeze_excitation(ratio=99)", "from 1 to 16"),
-                       ("residual(every=2)", "takes no argument every"), ("az_mpi.network.heads.value:Value", "Block")):
+    for kind, text in (
+        ("global_pooling(every=0)", "at least 1"),
+        ("squeeze_excitation(ratio=99)", "from 1 to 16"),
+        ("residual(every=2)", "takes no argument every"),
+        ("az_mpi.network.heads.value:Value", "Block"),
+    ):
         with pytest.raises(Refusal, match="network.block = .*\n.*" + text):
             untrained(settings=settings(kind))

@@ -99,7 +99,7 @@ def test_each_position_is_asked_for_once_whatever_its_image(game):
     cached(states)
     cached(states[::-1])
     assert sum(map(len, engine.asked)) == len(distinct) < 400
-    assert cached.positions_num == 1050 and cached.evaluations_num == len(distinct)
+    assert cached.num_positions == 1050 and cached.num_evaluations == len(distinct)
 
 
 def test_what_was_cleared_is_asked_for_again():
@@ -210,10 +210,10 @@ def test_a_table_takes_the_memory_it_is_given_and_uses_it(num_bytes):
     states = states[np.unique(CONNECT4.canonical_key(states)[0], return_index=True)[1]]
     np.random.default_rng(1).shuffle(states)
     cached(states)
-    before = cached.evaluations_num
+    before = cached.num_evaluations
     newest = states[-int(num_bytes / 74 / 4) :]
     cached(newest)
-    assert cached.evaluations_num - before < 0.1 * len(newest)
+    assert cached.num_evaluations - before < 0.1 * len(newest)
 
 
 def test_a_position_of_a_game_with_many_actions_takes_memory_for_its_legal_ones():
@@ -234,7 +234,7 @@ def test_a_position_of_a_game_with_many_actions_takes_memory_for_its_legal_ones(
     engine = Counting(game)
     cached = CachedEvaluator(game, engine, 100_000)
     before = cached(states)
-    after, asked = cached(states), cached.evaluations_num
+    after, asked = cached(states), cached.num_evaluations
     assert 100 < len(states) <= asked < 1.1 * len(states) and (after[1] == before[1]).all()
     assert (legal_only(game, states, after[0]) == legal_only(game, states, before[0])).all()
 

@@ -6,12 +6,12 @@ from helpers import make_config, play_games
 from az_mpi import games
 from az_mpi.core import registry
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.report.callbacks import Callbacks
 from az_mpi.selfplay.player import Player
+from az_mpi.telemetry.callbacks import Callbacks
 
 TICTACTOE = games.make("tictactoe")
 OWN = """
-from az_mpi.report.callbacks import Callback
+from az_mpi.telemetry.callbacks import Callback
 
 class Notes(Callback):
     heard = []
@@ -42,7 +42,7 @@ def test_each_callback_hears_of_everything_until_it_fails(tmp_path, caplog):
     settings = make_config(selfplay={"parallel_games": 4}, search={"simulations": 5})
     record = play_games(Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 3), range(6), iteration=2)
     callbacks.games(record)
-    callbacks.iteration({"games_num": 6})
+    callbacks.iteration({"num_games": 6})
     callbacks.evaluation({"matches": {}})
     heard = registry.load(f"{tmp_path}/own.py")[0].Notes.heard
     assert [what for who, _, what, _ in heard if not who] == ["game"] * 6 + ["iteration", "evaluation"]

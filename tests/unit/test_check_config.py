@@ -15,8 +15,12 @@ from az_mpi.core.problems import Refusal
 from az_mpi.network import engines
 
 ROOT = Path(__file__).parents[2]
-SMALL = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}, "search": {"simulations": 4},
-         "evaluate": {"opponents": ["random"]}}
+SMALL = {
+    "game": "tictactoe",
+    "network": {"blocks": 1, "channels": 8},
+    "search": {"simulations": 4},
+    "evaluate": {"opponents": ["random"]},
+}
 
 
 def config(**changes):
@@ -29,24 +33,27 @@ def test_a_configuration_that_a_start_takes_has_no_remark():
     assert modes.check(config(selfplay__deterministic=True, selfplay__weights={"node9": 2.0})) == []
 
 
-@pytest.mark.parametrize("changes, said", [
-    ({"game": "openspiel:backgammon"}, "backgammon cannot be played"),
-    ({"game": "mnk(rows=3)"}, "takes no argument rows"),
-    ({"network__heads": ["policy"]}, "network.heads"),
-    ({"network__heads": ["policy", "value", "ownership"]}, "does not say who owns its cells"),
-    ({"network__block": "residual(depth=3)"}, "takes no argument depth"),
-    ({"network__engine": "torch", "network__precision": "int8"}, "only OpenVINO on a processor has it"),
-    ({"search__algorithm": "no.such.module:Search"}, "search.algorithm"),
-    ({"selfplay__evaluator": "math:sqrt"}, "selfplay.evaluator"),
-    ({"selfplay__weights": {"node1": 2.0}}, "count only with selfplay.deterministic"),
-    ({"train__optimizer": "torch.optim:LBFGS"}, "train.optimizer"),
-    ({"train__optimizer": "sgd(momentun=0.9)"}, "did you mean momentum?"),
-    ({"evaluate__solver": "bitbully"}, "solves Connect Four"),
-    ({"evaluate__opponents": ["mcts_bot"]}, "plays games of OpenSpiel"),
-    ({"evaluate__opponents": ["zoo:hex7"]}, "hex7"),
-    ({"report__sinks": ["no.such.module:Sink"]}, "report.sinks"),
-    ({"callbacks": ["json:JSONDecoder"]}, "callbacks"),
-])
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"game": "openspiel:backgammon"}, "backgammon cannot be played"),
+        ({"game": "mnk(rows=3)"}, "takes no argument rows"),
+        ({"network__heads": ["policy"]}, "network.heads"),
+        ({"network__heads": ["policy", "value", "ownership"]}, "does not say who owns its cells"),
+        ({"network__block": "residual(depth=3)"}, "takes no argument depth"),
+        ({"network__engine": "torch", "network__precision": "int8"}, "only OpenVINO on a processor has it"),
+        ({"search__algorithm": "no.such.module:Search"}, "search.algorithm"),
+        ({"selfplay__evaluator": "math:sqrt"}, "selfplay.evaluator"),
+        ({"selfplay__weights": {"node1": 2.0}}, "count only with selfplay.deterministic"),
+        ({"train__optimizer": "torch.optim:LBFGS"}, "train.optimizer"),
+        ({"train__optimizer": "sgd(momentun=0.9)"}, "did you mean momentum?"),
+        ({"evaluate__solver": "bitbully"}, "solves Connect Four"),
+        ({"evaluate__opponents": ["mcts_bot"]}, "plays games of OpenSpiel"),
+        ({"evaluate__opponents": ["zoo:hex7"]}, "hex7"),
+        ({"report__sinks": ["no.such.module:Sink"]}, "report.sinks"),
+        ({"callbacks": ["json:JSONDecoder"]}, "callbacks"),
+    ],
+)
 def test_what_the_start_refuses_is_refused_by_the_check(changes, said):
     with pytest.raises(Refusal) as caught:
         modes.check(config(**changes))
@@ -70,8 +77,10 @@ def test_a_program_that_only_this_host_lacks_is_a_remark():
 def test_callbacks_are_loaded_but_not_made(tmp_path):
     """Their constructors may begin something that belongs to a run."""
     file = tmp_path / "mine.py"
-    file.write_text("from az_mpi.report.callbacks import Callback\n\n\nclass Mine(Callback):\n"
-                    "    def __init__(self):\n        raise SystemExit('made')\n")
+    file.write_text(
+        "from az_mpi.telemetry.callbacks import Callback\n\n\nclass Mine(Callback):\n"
+        "    def __init__(self):\n        raise SystemExit('made')\n"
+    )
     assert modes.check(config(callbacks=[f"{file}:Mine"])) == []
     with pytest.raises(Refusal, match="Other is no class there|Other is no subclass"):
         modes.check(config(callbacks=[f"{file}:Other"]))
@@ -79,8 +88,13 @@ def test_callbacks_are_loaded_but_not_made(tmp_path):
 
 def run(*words):
     """Run run_dist.py --check_config and return the finished process."""
-    return subprocess.run([sys.executable, ROOT / "run_dist.py", *words, "--check_config"], cwd=ROOT, text=True,
-                          capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    return subprocess.run(
+        [sys.executable, ROOT / "run_dist.py", *words, "--check_config"],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
 
 
 @pytest.mark.process

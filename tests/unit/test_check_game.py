@@ -6,8 +6,8 @@ from helpers import Ways
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
-from az_mpi.doctor import check_game
 from az_mpi.games.base import after
+from az_mpi.plan import check_game
 
 BROKEN = """
 from az_mpi.games import connect4
@@ -21,8 +21,15 @@ def test_a_game_is_checked_timed_drawn_and_its_cost_told(capsys):
     assert check_game.main(["tictactoe"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("tictactoe: 9 actions, 2 planes of 3 x 3, 8 symmetries, at most 9 plies, 4 bytes a state")
-    for word in ("rules hold", "the player who began", "canonical_key", "parameters (policy ", "trees", "window",
-                 "self-play"):
+    for word in (
+        "rules hold",
+        "the player who began",
+        "canonical_key",
+        "parameters (policy ",
+        "trees",
+        "window",
+        "self-play",
+    ):
         assert word in said
 
 
@@ -37,9 +44,14 @@ def test_broken_rules_and_wrong_names_are_told(capsys, tmp_path):
             check_game.main([name])
 
 
-@pytest.mark.parametrize("mistake,told", [
-    ("max_plies = property()", "own.py: AttributeError"), ("planes_shape = None", "own.py: TypeError"),
-    ("def play(self, states, actions):\n        return states[99]", "own.py, line 6: IndexError")])
+@pytest.mark.parametrize(
+    "mistake,told",
+    [
+        ("max_plies = property()", "own.py: AttributeError"),
+        ("planes_shape = None", "own.py: TypeError"),
+        ("def play(self, states, actions):\n        return states[99]", "own.py, line 6: IndexError"),
+    ],
+)
 def test_mistakes_in_a_game_are_told_in_a_line(capsys, tmp_path, mistake, told):
     (tmp_path / "own.py").write_text(BROKEN.replace("max_plies = 7", mistake))
     assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 1
@@ -50,7 +62,7 @@ def test_mistakes_in_a_game_are_told_in_a_line(capsys, tmp_path, mistake, told):
 def test_random_positions_are_in_play():
     game = games.make("connect4")
     states, mean_plies = check_game.random_positions(game, np.random.default_rng(0))
-    assert not game.terminal(states)[0].any() and len(states) == mean_plies * check_game.GAMES_NUM
+    assert not game.terminal(states)[0].any() and len(states) == mean_plies * check_game.NUM_GAMES
     assert 15 < mean_plies < 30  # 21 to 22 on average
 
 
@@ -90,7 +102,7 @@ def test_a_draw_is_drawn_where_nobody_wins_and_a_result_that_never_comes_is_name
 def test_the_actions_of_random_games_lead_to_their_results():
     game = Ways(4, twice=True)
     played = check_game.played_games(game, np.random.default_rng(0))
-    assert len(played) == check_game.GAMES_NUM
+    assert len(played) == check_game.NUM_GAMES
     for actions, result in played:
         end = after(game, actions)[None]
         value = game.terminal(end)[1][0]

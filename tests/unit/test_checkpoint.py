@@ -55,10 +55,17 @@ def test_an_optimizer_that_has_not_stepped_yet(tmp_path):
 
 def test_the_hours_of_a_stop_that_made_no_checkpoint(tmp_path):
     """Those of the state that is resumed, and of no other; lines that are no records are passed over."""
-    lines = [{"iteration": 3, "step": 9, "hours": 2.5}, {"iteration": 3, "step": 12, "hours": 1.5},
-             {"iteration": 3, "step": 12, "hours": "no"}, {"iteration": 3, "step": math.inf},
-             {"iteration": 3, "step": 12, "hours": math.inf}, {"iteration": 3, "step": 12, "hours": math.nan},
-             {"iteration": 3, "step": 12}, [[[]]], {"iteration": 2, "step": 12, "hours": 9.0}]  # fmt: skip
+    lines = [
+        {"iteration": 3, "step": 9, "hours": 2.5},
+        {"iteration": 3, "step": 12, "hours": 1.5},
+        {"iteration": 3, "step": 12, "hours": "no"},
+        {"iteration": 3, "step": math.inf},
+        {"iteration": 3, "step": 12, "hours": math.inf},
+        {"iteration": 3, "step": 12, "hours": math.nan},
+        {"iteration": 3, "step": 12},
+        [[[]]],
+        {"iteration": 2, "step": 12, "hours": 9.0},
+    ]
     rows = [{"kind": "checkpoint"} | line if isinstance(line, dict) else line for line in lines]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     text += '{"kind": "checkpoint", "iteration": 3, "step": 12, "hours": 1e9999}\n' + "[" * 100_000 + '"checkpoint"\n'

@@ -40,6 +40,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_refused_until_told_to_begin_
 def record(kind, iteration, step, **values):
     return json.dumps({"kind": kind, "step": step, "iteration": iteration, **values}) + "\n"
 
+
 # What metrics.jsonl says, and whether there must have been a checkpoint.
 TOLD = {
     "nothing": ("", False),
@@ -84,9 +85,11 @@ def test_a_whole_checkpoint_of_another_network_is_refused_and_left_where_it_is(t
     other = make(2)
     other.model["stem.weight"] = torch.zeros(16, 2, 3, 3)
     checkpoint.save(folder, other, keep=3)
-    for look in (lambda: checkpoint.refuse_unusable(folder, False, ours.model),
-                 lambda: checkpoint.refuse_unusable(folder, True, ours.model),
-                 lambda: checkpoint.load_newest(folder, True, ours.model)):
+    for look in (
+        lambda: checkpoint.refuse_unusable(folder, False, ours.model),
+        lambda: checkpoint.refuse_unusable(folder, True, ours.model),
+        lambda: checkpoint.load_newest(folder, True, ours.model),
+    ):
         with pytest.raises(Refusal, match=r"stem.weight is float32 \[16, .* float32 \[8, 2, 3, 3\]") as caught:
             look()
         assert "000002" in str(caught.value) and sorted(path.name for path in folder.iterdir()) == ["000001", "000002"]
@@ -103,9 +106,13 @@ def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, capl
     world = SimpleNamespace(is_root=True, share=lambda values: values)
     learner, logger = SimpleNamespace(good_until=60, world=world, failure=None), logging.getLogger("test")
     run = SimpleNamespace(
-        world=world, setup=SimpleNamespace(folder=tmp_path), files=RunFiles(tmp_path, None, 600.0),
-        training=SimpleNamespace(learner=learner, network=network), progress=Progress(step=60),
-        report=SimpleNamespace(warn=logger.warning))  # fmt: skip
+        world=world,
+        setup=SimpleNamespace(folder=tmp_path),
+        files=RunFiles(tmp_path, None, 600.0),
+        training=SimpleNamespace(learner=learner, network=network),
+        progress=Progress(step=60),
+        report=SimpleNamespace(warn=logger.warning),
+    )
     bad_steps.roll_back(run, "6 steps in a row were not finite")
     assert "training cannot go on" in learner.failure and "another network's" in caplog.text
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000002"]
@@ -117,9 +124,14 @@ def test_games_that_were_under_way_are_told_of(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(resume.archive, "renew", lambda run: None)
     logger = logging.getLogger("test")
     logger.setLevel(logging.INFO)
-    run = SimpleNamespace(world=SimpleNamespace(is_root=True, share=lambda values: values), progress=make(2).progress,
-                          files=RunFiles(tmp_path, None, 600.0), attempt=2,
-                          report=SimpleNamespace(say=logger.info), how_far=lambda: "2 iterations")  # fmt: skip
+    run = SimpleNamespace(
+        world=SimpleNamespace(is_root=True, share=lambda values: values),
+        progress=make(2).progress,
+        files=RunFiles(tmp_path, None, 600.0),
+        start=2,
+        report=SimpleNamespace(say=logger.info),
+        how_far=lambda: "2 iterations",
+    )
     resume.resume(run)
     assert "lost: 3 games" in caplog.text
 
@@ -139,13 +151,14 @@ def test_all_that_differs_between_networks_is_told_of(tmp_path):
     with pytest.raises(Refusal, match=r"stem.bias.exp_avg is float32 \[3\]"):
         checkpoint.load_newest(tmp_path, True, ours)
 
+
 FOREIGN = {
     "list": "[]",
     "no version": "{}",
     "unknown": '{"schema_version": 1, "iteration": 1, "evil": 2}',
     "text": '{"schema_version": 1, "iteration": "1"}',
     "negative": '{"schema_version": 1, "iteration": -1}',
-    "huge": '{"schema_version": 1, "positions_num": 1e300}',
+    "huge": '{"schema_version": 1, "num_positions": 1e300}',
     "nan": '{"schema_version": 1, "samples_due": NaN}',
     "deep": "[" * 100_000,
 }

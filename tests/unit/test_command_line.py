@@ -49,18 +49,21 @@ def test_a_shortcut_is_the_same_as_set():
         assert parse([*FILE, option, value]).sources == {key: option}
 
 
-@pytest.mark.parametrize("text, key, value", [
-    ("game=tictactoe", "game", "tictactoe"),
-    ('game="tictactoe"', "game", "tictactoe"),
-    ("search.c_puct=2e0", "search.c_puct", 2.0),
-    ("train.mixed_precision=auto", "train.mixed_precision", "auto"),
-    ("search.reuse_tree=false", "search.reuse_tree", False),
-    ('evaluate.opponents=["random"]', "evaluate.opponents", ["random"]),
-    ("a.b=c=d", "a.b", "c=d"),
-    ("seed=", "seed", ""),
-    ("seed=[1", "seed", "[1"),
-    ("seed=" + "[" * 100_000, "seed", "[" * 100_000),
-])
+@pytest.mark.parametrize(
+    "text, key, value",
+    [
+        ("game=tictactoe", "game", "tictactoe"),
+        ('game="tictactoe"', "game", "tictactoe"),
+        ("search.c_puct=2e0", "search.c_puct", 2.0),
+        ("train.mixed_precision=auto", "train.mixed_precision", "auto"),
+        ("search.reuse_tree=false", "search.reuse_tree", False),
+        ('evaluate.opponents=["random"]', "evaluate.opponents", ["random"]),
+        ("a.b=c=d", "a.b", "c=d"),
+        ("seed=", "seed", ""),
+        ("seed=[1", "seed", "[1"),
+        ("seed=" + "[" * 100_000, "seed", "[" * 100_000),
+    ],
+)
 def test_the_value_of_set_is_json_or_else_a_word(text, key, value):
     overrides = parse([*FILE, "--set", text]).overrides
     assert overrides == {key: value} and type(overrides[key]) is type(value)
@@ -123,22 +126,25 @@ def test_all_unknown_options_are_told_at_once():
     assert "--confg_file" in str(caught.value) and "did you mean --logdir?" in str(caught.value)
 
 
-@pytest.mark.parametrize("options, key, value, source", [
-    (["--batch_size", "0"], "train.batch_size", "0", "from --batch_size"),
-    (["--batch_size", "many"], "train.batch_size", '"many"', "from --batch_size"),
-    (["--max_steps", "-5"], "train.max_steps", "-5", "from --max_steps"),
-    (["--max_steps", "[]"], "train.max_steps", "[]", "from --max_steps"),
-    (["--games_num=1e3"], "selfplay.games_num", "1000.0", "from --games_num"),
-    (["--learning_rate", "nan"], "train.learning_rate", '"nan"', "from --learning_rate"),
-    (["--learning_rate", "NaN"], "train.learning_rate", "NaN", "from --learning_rate"),
-    (["--mixed_precision", "bf16"], "train.mixed_precision", '"bf16"', "from --mixed_precision"),
-    (["--checkpoint_frequency", "0"], "checkpoint.every", "0", "from --checkpoint_frequency"),
-    (["--summary_frequency", "null"], "report.summary_frequency", "null", "from --summary_frequency"),
-    (["--set", "batch_size=4"], "batch_size", "4", "from --set"),
-    (["--set", "train={}"], "train", "{}", "from --set"),
-    (["--set", "seed=" + "9" * 5000], "seed", "Infinity", "from --set"),
-    (["--set", "game=\udcff"], "game", '"\\udcff"', "from --set"),
-])
+@pytest.mark.parametrize(
+    "options, key, value, source",
+    [
+        (["--batch_size", "0"], "train.batch_size", "0", "from --batch_size"),
+        (["--batch_size", "many"], "train.batch_size", '"many"', "from --batch_size"),
+        (["--max_steps", "-5"], "train.max_steps", "-5", "from --max_steps"),
+        (["--max_steps", "[]"], "train.max_steps", "[]", "from --max_steps"),
+        (["--num_games=1e3"], "selfplay.num_games", "1000.0", "from --num_games"),
+        (["--learning_rate", "nan"], "train.learning_rate", '"nan"', "from --learning_rate"),
+        (["--learning_rate", "NaN"], "train.learning_rate", "NaN", "from --learning_rate"),
+        (["--mixed_precision", "bf16"], "train.mixed_precision", '"bf16"', "from --mixed_precision"),
+        (["--checkpoint_frequency", "0"], "checkpoint.every", "0", "from --checkpoint_frequency"),
+        (["--summary_frequency", "null"], "report.summary_frequency", "null", "from --summary_frequency"),
+        (["--set", "batch_size=4"], "batch_size", "4", "from --set"),
+        (["--set", "train={}"], "train", "{}", "from --set"),
+        (["--set", "seed=" + "9" * 5000], "seed", "Infinity", "from --set"),
+        (["--set", "game=\udcff"], "game", '"\\udcff"', "from --set"),
+    ],
+)
 def test_a_value_of_an_option_is_checked_like_the_files(options, key, value, source):
     with pytest.raises(ConfigError) as caught:
         resolve(*options)
@@ -154,10 +160,23 @@ def text_of(*arguments):
 
 def test_help_has_every_option_and_exit_code():
     text = " ".join(text_of("--help").split())
-    for option in [*SHORTCUTS, "--config_file FILE", "--logdir DIR", "--mode {train,eval,selfplay}", "--fresh",
-                   "--check_config", "--help_config", "--set KEY=VALUE", "--version", "mpirun -n 4",
-                   "0 done", "2 usage or configuration", "70 internal error",
-                   "130 interrupted", "batch_size and selfplay.games_num are totals over all ranks"]:
+    for option in [
+        *SHORTCUTS,
+        "--config_file FILE",
+        "--logdir DIR",
+        "--mode {train,eval,selfplay}",
+        "--fresh",
+        "--check_config",
+        "--help_config",
+        "--set KEY=VALUE",
+        "--version",
+        "mpirun -n 4",
+        "0 done",
+        "2 usage or configuration",
+        "70 internal error",
+        "130 interrupted",
+        "batch_size and selfplay.num_games are totals over all ranks",
+    ]:
         assert option in text
     assert text_of("-h") == text_of("--help", "--mode", "nonsense") == text_of("--help")
 
@@ -174,14 +193,17 @@ def test_version():
     assert text_of("--version") == f"az_mpi {az_mpi.__version__}\n"
 
 
-@pytest.mark.parametrize("variables, rank", [
-    ({}, 0),
-    ({"SLURM_PROCID": "3"}, 3),
-    ({"PMI_RANK": "2", "SLURM_PROCID": "0"}, 2),
-    ({"OMPI_COMM_WORLD_RANK": "5", "PMIX_RANK": "1", "SLURM_PROCID": "0"}, 5),
-    ({"PMIX_RANK": "-1", "SLURM_PROCID": "4"}, 4),
-    ({"OMPI_COMM_WORLD_RANK": "x"}, 0),
-])
+@pytest.mark.parametrize(
+    "variables, rank",
+    [
+        ({}, 0),
+        ({"SLURM_PROCID": "3"}, 3),
+        ({"PMI_RANK": "2", "SLURM_PROCID": "0"}, 2),
+        ({"OMPI_COMM_WORLD_RANK": "5", "PMIX_RANK": "1", "SLURM_PROCID": "0"}, 5),
+        ({"PMIX_RANK": "-1", "SLURM_PROCID": "4"}, 4),
+        ({"OMPI_COMM_WORLD_RANK": "x"}, 0),
+    ],
+)
 def test_the_rank_from_the_environment(monkeypatch, variables, rank):
     for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from az_mpi.compare import compare_command, figures, jobs, variants
-from az_mpi.compare.compare_command import main
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate import rating
 from az_mpi.evaluate.arena import MatchResult
 from az_mpi.launch import hosts
+from az_mpi.plan import compare_command, figures, jobs, variants
+from az_mpi.plan.compare_command import main
 
 
 @pytest.fixture
@@ -43,16 +43,19 @@ def test_many_changes_make_a_folder_that_file_systems_take(file, tmp_path):
         (tmp_path / name).mkdir()
 
 
-@pytest.mark.parametrize("wrong", [
-    ["a.json"],  # alone
-    ["a.json", "a.json"],
-    ["a.json", "a.json iterations"],
-    ["a.json", "a.json iterations=x"],
-    ["a.json", "a.json no.such_key=1"],
-    ["a.json", "a.json game=connect4"],
-    ["a.json", "missing.json"],
-    ["a.json", "a.json 'iterations=1"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["a.json"],  # alone
+        ["a.json", "a.json"],
+        ["a.json", "a.json iterations"],
+        ["a.json", "a.json iterations=x"],
+        ["a.json", "a.json no.such_key=1"],
+        ["a.json", "a.json game=connect4"],
+        ["a.json", "missing.json"],
+        ["a.json", "a.json 'iterations=1"],
+    ],
+)
 def test_mistakes_are_refused_before_anything_is_written(wrong, file, tmp_path, monkeypatch):
     file("a")
     monkeypatch.chdir(tmp_path)
@@ -61,9 +64,16 @@ def test_mistakes_are_refused_before_anything_is_written(wrong, file, tmp_path, 
     assert not (tmp_path / "comparison").exists()
 
 
-@pytest.mark.parametrize("options", [["--minutes", "0"], ["--minutes", "nan"], ["--minutes", "1", "--games", "3"],
-                                     ["--minutes", "1", "--seeds", "0"], ["--minutes", "1", "--np", "4", "--hosts",
-                                                                          "localhost:2"]])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--minutes", "0"],
+        ["--minutes", "nan"],
+        ["--minutes", "1", "--games", "3"],
+        ["--minutes", "1", "--seeds", "0"],
+        ["--minutes", "1", "--np", "4", "--hosts", "localhost:2"],
+    ],
+)
 def test_options_are_checked_before_anything_is_written(options, file, tmp_path):
     with pytest.raises(Refusal):
         main([file("a"), file("b"), *options, "--logdir", str(tmp_path / "comparison")])
@@ -83,8 +93,9 @@ def test_a_folder_with_matches_against_another_configuration_is_refused(file, tm
     given = [file("a"), file("b"), file("c")]
     configurations = {variant.label: variant.config.model_dump(mode="json") for variant in variants.read(given, [])}
     options = {"minutes": 1.0, "points": 4, "games": 100, "simulations": 100}
-    (tmp_path / "compare.json").write_text(json.dumps({"options": options, "configurations": configurations, "warm": [],
-                                                       "runs": {}, "matches": {}}))  # fmt: skip
+    (tmp_path / "compare.json").write_text(
+        json.dumps({"options": options, "configurations": configurations, "warm": [], "runs": {}, "matches": {}})
+    )
     for wrong in (given[1:], [given[1], given[0]]):
         with pytest.raises(Refusal, match="with a, its first configuration"):
             main([*wrong, "--minutes", "1", "--logdir", str(tmp_path)])
@@ -102,17 +113,28 @@ def test_elo_is_of_the_games_of_all_seeds():
 
 def measured(iteration, share):
     wins = round(10 * share)
-    return {"minutes": 2.0, "iteration": iteration, "games": 100 * iteration, "simulations": 1e6, "complete": False,
-            "matches": {"random": rating.summary(MatchResult((wins, 0, 10 - wins), (0, 0, 0)))},
-            "solver": {"overall": share, "where_moves_differ": None, "positions_num": 100}}  # fmt: skip
+    return {
+        "minutes": 2.0,
+        "iteration": iteration,
+        "games": 100 * iteration,
+        "simulations": 1e6,
+        "complete": False,
+        "matches": {"random": rating.summary(MatchResult((wins, 0, 10 - wins), (0, 0, 0)))},
+        "solver": {"overall": share, "where_moves_differ": None, "num_positions": 100},
+    }
 
 
 def test_a_row_has_means_over_the_seeds_and_elo_against_the_first(file):
     a, b = variants.read([file("a"), file("b")], [])
-    state = {"runs": {"a-seed1": {"points": [measured(1, 0.1), measured(4, 0.5)]},
-                      "a-seed2": {"points": [measured(6, 0.7)]},
-                      "b-seed1": {"points": [measured(2, 0.9)]}, "b-seed2": {"points": [measured(2, 0.9)]}},
-             "matches": {"b-seed1": match([5, 0, 0], [5, 0, 0]), "b-seed2": match([0, 0, 5], [0, 0, 5])}}  # fmt: skip
+    state = {
+        "runs": {
+            "a-seed1": {"points": [measured(1, 0.1), measured(4, 0.5)]},
+            "a-seed2": {"points": [measured(6, 0.7)]},
+            "b-seed1": {"points": [measured(2, 0.9)]},
+            "b-seed2": {"points": [measured(2, 0.9)]},
+        },
+        "matches": {"b-seed1": match([5, 0, 0], [5, 0, 0]), "b-seed2": match([0, 0, 5], [0, 0, 5])},
+    }
     first, second = figures.rows(state, [a, b], 2)
     assert first["iterations"] == "5 [4, 6]" and first["games"] == "500 [400, 600]"
     assert first["score against random"] == "0.600 [0.500, 0.700]"
@@ -125,8 +147,13 @@ def test_a_row_has_means_over_the_seeds_and_elo_against_the_first(file):
 def test_with_one_seed_a_row_and_its_curves_have_95_percent_intervals(file):
     """Wilson: 50 of 100 positions are 0.404 to 0.596, 5 of 10 games 0.237 to 0.763."""
     a, b = variants.read([file("a"), file("b")], [])
-    state = {"runs": {"a-seed1": {"points": [measured(1, 0.1), measured(4, 0.5)]},
-                      "b-seed1": {"points": [measured(2, 0.9)]}}, "matches": {}}  # fmt: skip
+    state = {
+        "runs": {
+            "a-seed1": {"points": [measured(1, 0.1), measured(4, 0.5)]},
+            "b-seed1": {"points": [measured(2, 0.9)]},
+        },
+        "matches": {},
+    }
     row = figures.rows(state, [a, b], 1)[0]
     assert row["moves that keep the exact value"] == "0.500 [0.404, 0.596]"
     assert row["score against random"] == "0.500 [0.237, 0.763]"
@@ -170,7 +197,7 @@ class FakeJobs:
     def __init__(self, where, folder):
         pass
 
-    def ranks_num(self):
+    def num_ranks(self):
         return 1
 
     def train(self, variant, run, seed, settings, least_s=0.0):
@@ -182,14 +209,34 @@ class FakeJobs:
                 (run / "metrics.jsonl").write_text(json.dumps({"kind": "step", "time": time.time() + self.recorded_s}))
             raise SystemExit(75)
         run.mkdir(exist_ok=True)
-        row = {"kind": "iteration", "iteration": 0, "games_num": 5, "simulations_per_s": 10, "play_s": 3,
-               "meanwhile_simulations_per_s": 7, "train_s": 2, "time": 0}  # fmt: skip
+        row = {
+            "kind": "iteration",
+            "iteration": 0,
+            "num_games": 5,
+            "simulations_per_s": 10,
+            "play_s": 3,
+            "meanwhile_simulations_per_s": 7,
+            "train_s": 2,
+            "time": 0,
+        }
         (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
         return 60.0, True
 
     def measure(self, variant, run):
-        found = {"games_num": 2, "as_first": [0, 1, 0], "as_second": [0, 1, 0], "wins": 0, "draws": 2, "losses": 0,
-                 "score": 0.5, "score_low": 0.1, "score_high": 0.9, "elo": 0.0, "elo_low": -9.0, "elo_high": 9.0}
+        found = {
+            "num_games": 2,
+            "as_first": [0, 1, 0],
+            "as_second": [0, 1, 0],
+            "wins": 0,
+            "draws": 2,
+            "losses": 0,
+            "score": 0.5,
+            "score_low": 0.1,
+            "score_high": 0.9,
+            "elo": 0.0,
+            "elo_low": -9.0,
+            "elo_high": 9.0,
+        }
         return {"matches": {name: found for name in variant.config.evaluate.opponents}}
 
     def match(self, first, second):
@@ -233,8 +280,13 @@ def test_what_a_killed_training_had_recorded_counts_as_its_time(file, tmp_path, 
     with pytest.raises(SystemExit):
         main(command)
     assert main(command) == 0
-    hours = [float(setting.removeprefix("max_hours=")) for name, settings in FakeJobs.asked if name == "a-seed1"
-             for setting in settings if setting.startswith("max_hours=")]  # fmt: skip
+    hours = [
+        float(setting.removeprefix("max_hours="))
+        for name, settings in FakeJobs.asked
+        if name == "a-seed1"
+        for setting in settings
+        if setting.startswith("max_hours=")
+    ]
     assert [3600 * each for each in hours] == pytest.approx([60, 40], abs=1)
 
 

@@ -28,8 +28,9 @@ def assert_exact(game, solved):
         np.testing.assert_array_equal(values, rows[state.tobytes()])
 
 
-@pytest.mark.parametrize("name, empty", [
-    ("othello(size=4)", (10, 2)), ("othello(size=6)", (8, 3)), ("othello", (7, 3))])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, empty", [("othello(size=4)", (10, 2)), ("othello(size=6)", (8, 3)), ("othello", (7, 3))]
+)
 def test_endings_of_othello(name, empty, monkeypatch):
     """With passes, and with games that end before the board is full."""
     monkeypatch.setattr(compiled_solvers, "EMPTY", empty)
@@ -73,8 +74,9 @@ def test_ranks_share_the_positions():
     np.testing.assert_array_equal(whole.action_values[::2], parts[0].action_values)
 
 
-@pytest.mark.parametrize("solver, name", [("othello", "connect4"), ("hex", "hex(size=5)"), ("hex", "othello"),
-                                          ("bitbully", "othello")])  # fmt: skip
+@pytest.mark.parametrize(
+    "solver, name", [("othello", "connect4"), ("hex", "hex(size=5)"), ("hex", "othello"), ("bitbully", "othello")]
+)
 def test_other_games_are_refused(solver, name):
     with pytest.raises(Refusal, match="evaluate.solver"):
         SOLVERS.make(solver, game=games.make(name))
@@ -83,12 +85,16 @@ def test_other_games_are_refused(solver, name):
 @pytest.mark.process
 def test_a_second_process_solves_too(tmp_path):
     """It takes kernels from the cache that the first one filled. One that calls itself crashed there (Numba 0.68)."""
-    program = ("from az_mpi import games; from az_mpi.core.registry import SOLVERS; from az_mpi.evaluate import arena\n"
-               "for name, solver in ('othello(size=4)', 'othello'), ('hex(size=3)', 'hex'):\n"
-               "    solved = SOLVERS.make(solver, game=games.make(name)).solve(20, 0, 1, arena.silent)\n"
-               "    print(solved.action_values.tobytes().hex())")  # fmt: skip
+    program = (
+        "from az_mpi import games; from az_mpi.core.registry import SOLVERS; from az_mpi.evaluate import arena\n"
+        "for name, solver in ('othello(size=4)', 'othello'), ('hex(size=3)', 'hex'):\n"
+        "    solved = SOLVERS.make(solver, game=games.make(name)).solve(20, 0, 1, arena.silent)\n"
+        "    print(solved.action_values.tobytes().hex())"
+    )
     environment = dict(os.environ, NUMBA_CACHE_DIR=str(tmp_path))
-    first, second = (subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-                     for _ in range(2))  # fmt: skip
+    first, second = (
+        subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        for _ in range(2)
+    )
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert first.stdout == second.stdout

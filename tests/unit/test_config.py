@@ -41,8 +41,13 @@ BAD_VALUES = [
     ("network", "blocks", 81, "a whole number from 1 to 80"),
     ("network", "channels", 60, "a whole number from 8 to 1024, a multiple of 8"),
     ("network", "channels", 1032, "a whole number from 8 to 1024, a multiple of 8"),
-    ("network", "engine", "Torch", 'allowed: "auto" or "openvino" or "torch", or a class of your own, '
-     "package.module:Class or path/file.py:Class; did you mean torch?"),
+    (
+        "network",
+        "engine",
+        "Torch",
+        'allowed: "auto" or "openvino" or "torch", or a class of your own, '
+        "package.module:Class or path/file.py:Class; did you mean torch?",
+    ),
     ("selfplay", "evaluator", "unifrom", "did you mean uniform?"),
     ("search", "simulations", 100_001, "a whole number from 1 to 100000"),
     ("search", "c_puct", 0, "a finite number above 0"),
@@ -62,16 +67,16 @@ BAD_VALUES = [
     ("exchange", "chunk_bytes", 2**31, "a whole number from 1024 to 2^31-1"),
     ("replay", "window_growth", 1.01, "a finite number from 0 to 1"),
     ("train", "ranks", 0, '"auto" or "all" or "root_host" or "gpu" or a whole number from 1 to 2^63-1'),
-    ("train", "ranks", "al", 'whole number from 1 to 2^63-1; did you mean all?'),
+    ("train", "ranks", "al", "whole number from 1 to 2^63-1; did you mean all?"),
     ("train", "backend", "mpi", 'allowed: "auto" or "horovod" or "ddp"'),
     ("train", "learning_rate", False, "a finite number above 0"),
     ("train", "schedule", "cosin", 'allowed: "constant" or "cosine"; did you mean cosine?'),
     ("train", "mixed_precision", "TRUE", 'allowed: "auto" or true or false; did you mean true?'),
     ("train", "mixed_precision", 1, '"auto" or true or false'),
     ("train", "gradient_clip", 0.0, "a finite number above 0"),
-    ("evaluate", "games_num", 7, "a whole number from 2 to 2^63-1, even"),
-    ("evaluate", "games_num", 0, "a whole number from 2 to 2^63-1, even"),
-    ("evaluate", "opponents", "best", 'allowed: a list of names, each at most once (files by'),
+    ("evaluate", "num_games", 7, "a whole number from 2 to 2^63-1, even"),
+    ("evaluate", "num_games", 0, "a whole number from 2 to 2^63-1, even"),
+    ("evaluate", "opponents", "best", "allowed: a list of names, each at most once (files by"),
     ("evaluate", "opponents", ["best", "ramdom"], "did you mean random?"),
     ("evaluate", "opponents", ["best", "best"], 'at most once (files by their names alone): "best" or "gtp"'),
     ("evaluate", "opponents", ["best", 3], 'at most once (files by their names alone): "best" or "gtp"'),
@@ -124,11 +129,22 @@ def test_two_files_of_one_name_are_refused_for_they_could_not_be_told_apart():
 
 
 def test_all_problems_are_told_at_once():
-    text = ('{"game": "connect4", "trian": {}, "search": [], "replay": {"window_min": 9, "window_max": 3, '
-            '"window_growth": 7, "windw_min": 3}, "train": {"ranks": 3, "backend": 0, "backend": "horovod"}}')
+    text = (
+        '{"game": "connect4", "trian": {}, "search": [], "replay": {"window_min": 9, "window_max": 3, '
+        '"window_growth": 7, "windw_min": 3}, "train": {"ranks": 3, "backend": 0, "backend": "horovod"}}'
+    )
     found = problems(text, overrides={"train.batch_size": 2, "chekpoint.keep": 1, "seed": -4})
-    assert set(found) == {"trian", "search", "replay.window_growth", "replay.windw_min", "replay.window_min",
-                          "train.ranks", "train.backend", "chekpoint.keep", "seed"}
+    assert set(found) == {
+        "trian",
+        "search",
+        "replay.window_growth",
+        "replay.windw_min",
+        "replay.window_min",
+        "train.ranks",
+        "train.backend",
+        "chekpoint.keep",
+        "seed",
+    }
     assert found["replay.window_min"].message == "must not be more than replay.window_max, which is 3"
     assert found["train.ranks"].message == "must not be more than train.batch_size, which is 2"
     assert found["train.backend"].message.startswith("written more than once")
@@ -151,11 +167,19 @@ def test_the_block_names_file_count_key_value_and_help():
 
 def test_a_contradiction_names_both_sides_and_where_they_come_from():
     (problem,) = problems({"replay": {"window_max": 500}}).values()
-    assert problem == ("replay.window_min", "20000", "must not be more than replay.window_max, which is 500",
-                       "the default")
+    assert problem == (
+        "replay.window_min",
+        "20000",
+        "must not be more than replay.window_max, which is 500",
+        "the default",
+    )
     (problem,) = problems({}, overrides={"train.ranks": 1025}).values()
-    assert problem == ("train.ranks", "1025", "must not be more than train.batch_size, which is 1024 by default",
-                       "from --set")
+    assert problem == (
+        "train.ranks",
+        "1025",
+        "must not be more than train.batch_size, which is 1024 by default",
+        "from --set",
+    )
     for data in ({"replay": {"window_min": 7, "window_max": 7}}, {"train": {"ranks": 7, "batch_size": 7}}):
         validate({"game": "connect4"} | data, "equal is allowed")
 
@@ -170,20 +194,26 @@ def test_the_game_must_be_given():
     assert (problem.key, problem.value) == ("game", "(missing)")
 
 
-@pytest.mark.parametrize("text, said", [
-    ("", "the file is empty"),
-    (" \n\t", "the file is empty"),
-    ("[1]", "not an object"),
-    ("null", "not an object"),
-    ('"game"', "not an object"),
-    ('{"game": "connect4"\n "seed": 1}', 'line 2, column 2: Expecting \',\' delimiter\n       "seed": 1}\n       ^'),
-    ('{"game": "connect4",}', "line 1, column "),
-    ('{"game": "connect4"} x', "line 1, column 22: Extra data"),
-    ("{'game': 1}", "line 1, column 2: "),
-    ('{\n// why\n"game": "connect4"}', "line 2, column 1: "),
-    ('{"game": "a\tb"}', "line 1, column 12: "),
-    ('{"game": ' + "[" * 200_000, "nested too deeply"),
-])
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "the file is empty"),
+        (" \n\t", "the file is empty"),
+        ("[1]", "not an object"),
+        ("null", "not an object"),
+        ('"game"', "not an object"),
+        (
+            '{"game": "connect4"\n "seed": 1}',
+            "line 2, column 2: Expecting ',' delimiter\n       \"seed\": 1}\n       ^",
+        ),
+        ('{"game": "connect4",}', "line 1, column "),
+        ('{"game": "connect4"} x', "line 1, column 22: Extra data"),
+        ("{'game': 1}", "line 1, column 2: "),
+        ('{\n// why\n"game": "connect4"}', "line 2, column 1: "),
+        ('{"game": "a\tb"}', "line 1, column 12: "),
+        ('{"game": ' + "[" * 200_000, "nested too deeply"),
+    ],
+)
 def test_a_text_that_is_no_object(text, said):
     (problem,) = problems(text).values()
     assert problem.key == "" and said in problem.message
@@ -192,7 +222,7 @@ def test_a_text_that_is_no_object(text, said):
 def test_a_syntax_error_in_a_long_line_is_shown_around_its_place():
     (problem,) = problems('{"game": "' + "x" * 5000 + '" "seed": 1}').values()
     _, line, mark = problem.message.split("\n")
-    assert line[mark.index("^"):] == '"seed": 1}' and len(line) < 120
+    assert line[mark.index("^") :] == '"seed": 1}' and len(line) < 120
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "1e999", "NaN", "-Infinity", "1" * 350])
@@ -220,10 +250,16 @@ def test_thousands_of_problems_are_cut_short():
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.json").write_bytes(b'{"game": "\xe9"}')
     (tmp_path / "large.json").write_bytes(b" " * 70_000 + LEAST.encode())
-    for path, said in [(tmp_path / "none.json", "No such file"), (tmp_path, "Is a directory"),
-                       (tmp_path / "latin.json", "byte 11 is 0xe9"), (tmp_path / "large.json", "larger than"),
-                       ("/dev/zero", "larger than"), ("", "No such file"), ("a\0b", "null"),
-                       (tmp_path / "latin.json" / "x", "Not a directory")]:
+    for path, said in [
+        (tmp_path / "none.json", "No such file"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / "latin.json", "byte 11 is 0xe9"),
+        (tmp_path / "large.json", "larger than"),
+        ("/dev/zero", "larger than"),
+        ("", "No such file"),
+        ("a\0b", "null"),
+        (tmp_path / "latin.json" / "x", "Not a directory"),
+    ]:
         with pytest.raises(ConfigError) as caught:
             load(path)
         (problem,) = caught.value.problems
@@ -243,7 +279,8 @@ def test_overrides_take_the_place_of_the_files_values(tmp_path):
     assert config.evaluate.opponents == ("random",)
     found = problems({}, overrides={"train": 4, "train.bach_size": 3, "train.ranks.x": 1, "seed": "x"})
     assert {key: problem.source for key, problem in found.items()} == dict.fromkeys(
-        ["train", "train.bach_size", "train.ranks.x", "seed"], "from --set")
+        ["train", "train.bach_size", "train.ranks.x", "seed"], "from --set"
+    )
     assert "did you mean train.batch_size?" in found["train.bach_size"].message
 
 
@@ -257,8 +294,9 @@ def test_a_whole_number_is_a_number_and_choices_of_two_types_stay_apart():
 def test_shipped_configurations_are_valid_say_only_what_differs_and_round_trip(path):
     config = load(path)
     defaults = flat(loads(json.dumps({"game": config.game})))
-    written = {f"{name}.{key}" for name, part in json.loads(path.read_text()).items() if isinstance(part, dict)
-               for key in part}
+    written = {
+        f"{name}.{key}" for name, part in json.loads(path.read_text()).items() if isinstance(part, dict) for key in part
+    }
     assert written == {key for key, value in flat(config).items() if value != defaults[key] and "." in key}
     assert loads(to_json(config)) == config
     assert to_json(loads(to_json(config))) == to_json(config)
@@ -270,8 +308,11 @@ def test_four_configurations_are_shipped():
 
 def test_the_resolved_json_has_every_key():
     resolved = json.loads(to_json(loads(LEAST)))
-    assert {f"{name}.{key}" if isinstance(part, dict) else name for name, part in resolved.items()
-            for key in (part if isinstance(part, dict) else [""])} == set(KEYS)
+    assert {
+        f"{name}.{key}" if isinstance(part, dict) else name
+        for name, part in resolved.items()
+        for key in (part if isinstance(part, dict) else [""])
+    } == set(KEYS)
 
 
 def test_a_configuration_does_not_change():
@@ -289,12 +330,29 @@ def test_every_key_says_what_it_is():
 
 def test_the_keys_that_may_change_when_a_run_is_resumed():
     sections = ("exchange", "evaluate", "checkpoint", "storage", "fault", "report")
-    single = {"iterations", "max_hours", "callbacks", "selfplay.evaluator", "network.engine", "network.precision",
-              "network.cache_bytes", "selfplay.games_num", "selfplay.parallel_games", "selfplay.max_plies",
-              "selfplay.weights", "train.ranks", "train.root_host", "train.backend", "train.batch_size",
-              "train.learning_rate", "train.mixed_precision", "train.bad_steps_max", "train.max_steps",
-              "train.hours",
-              "train.ema_decay"}
+    single = {
+        "iterations",
+        "max_hours",
+        "callbacks",
+        "selfplay.evaluator",
+        "network.engine",
+        "network.precision",
+        "network.cache_bytes",
+        "selfplay.num_games",
+        "selfplay.parallel_games",
+        "selfplay.max_plies",
+        "selfplay.weights",
+        "train.ranks",
+        "train.root_host",
+        "train.backend",
+        "train.batch_size",
+        "train.learning_rate",
+        "train.mixed_precision",
+        "train.bad_steps_max",
+        "train.max_steps",
+        "train.hours",
+        "train.ema_decay",
+    }
     for name, key in KEYS.items():
         assert key.may_change == (name in single or name.partition(".")[0] in sections), name
 
@@ -343,8 +401,11 @@ def test_a_file_of_ones_own_is_looked_for_beside_the_configuration_then_here(tmp
     (here / "here.py").touch()
     monkeypatch.chdir(here)
     path = beside / "my.json"
-    for written, found in (("both.py:Rules", beside / "both.py"), ("here.py:Rules", here / "here.py"),
-                           ("../here/both.py:Rules", beside / "../here/both.py")):
+    for written, found in (
+        ("both.py:Rules", beside / "both.py"),
+        ("here.py:Rules", here / "here.py"),
+        ("../here/both.py:Rules", beside / "../here/both.py"),
+    ):
         path.write_text(json.dumps({"game": f"{written}(n=3, text='a:b')"}))
         assert load(path).game == f"{found}:Rules(n=3, text='a:b')"
     path.write_text('{"game": "none.py:Rules"}')
@@ -363,6 +424,7 @@ def test_a_file_that_has_moved_is_no_change_of_the_configuration():
 
 def test_a_file_that_cannot_be_read_now_is_no_wrong_one(tmp_path, monkeypatch):
     """A job that is started again while its file server is away is to be tried again."""
+
     def fail(*_):
         raise OSError(116, "Stale file handle")
 

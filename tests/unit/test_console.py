@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from az_mpi.report import console, summary
+from az_mpi.telemetry import console, summary
 
 
 class Lines(logging.Handler):
@@ -49,7 +49,10 @@ def test_only_root_shows_progress():
 
 def test_a_table_has_aligned_columns():
     assert console.table([("rank", "host"), (0, "node-with-a-name"), (10, "b")]) == [
-        "rank  host", "0     node-with-a-name", "10    b"]
+        "rank  host",
+        "0     node-with-a-name",
+        "10    b",
+    ]
 
 
 def said(program, launched, output):
@@ -69,7 +72,7 @@ def said(program, launched, output):
 
 @pytest.mark.parametrize("launched", [True, False])
 def test_the_launchers_output_decides_whether_there_is_a_terminal(launched):
-    program = "import sys; from az_mpi.report import console; sys.stderr.write(str(console.on_terminal()))"
+    program = "import sys; from az_mpi.telemetry import console; sys.stderr.write(str(console.on_terminal()))"
     ours, theirs = pty.openpty()
     assert said(program, launched, theirs) == b"True"
     assert said(program, launched, subprocess.DEVNULL) == b"False"
@@ -79,7 +82,7 @@ def test_the_launchers_output_decides_whether_there_is_a_terminal(launched):
 
 def test_a_bar_is_drawn_on_a_terminal_even_of_unknown_size():
     program = (
-        "import logging; from az_mpi.report.console import ProgressBar\n"
+        "import logging; from az_mpi.telemetry.console import ProgressBar\n"
         "bar = ProgressBar(logging.Logger('test'), True, 'self-play', 'games'); bar.update(0, 8); bar.update(4, 8)\n"
         "bar.bar.refresh()"
     )
@@ -95,8 +98,13 @@ def test_evaluation_lines_name_every_figure():
     match = {"wins": 77, "draws": 5, "losses": 18, "score": 0.795, "score_low": 0.706, "score_high": 0.862}
     bounded = match | {"elo": 235.4, "elo_low": 152.2, "elo_high": 319.0}
     open_ended = match | {"elo": None, "elo_low": None, "elo_high": None}
-    solver = {"positions_num": 4520, "overall": 0.875, "random_overall": 0.5, "where_moves_differ": None,
-              "random_where_moves_differ": None}
+    solver = {
+        "num_positions": 4520,
+        "overall": 0.875,
+        "random_overall": 0.5,
+        "where_moves_differ": None,
+        "random_where_moves_differ": None,
+    }
     assert summary.evaluation_lines({"matches": {"rollout": bounded, "random": open_ended}, "solver": solver}) == [
         "  against rollout: 77 won, 5 drawn, 18 lost; score 0.795 [0.706, 0.862], Elo +235 [+152, +319]",
         "  against random: 77 won, 5 drawn, 18 lost; score 0.795 [0.706, 0.862]",

@@ -11,6 +11,7 @@ EIGHT = list(range(8))
 @pytest.fixture
 def tree(tmp_path):
     """Return a function that makes files of a tree of cgroups and returns the quotas of a process in it."""
+
     def quotas(own, **files):
         (tmp_path / "own").write_text(own)
         for path, text in files.items():
@@ -23,8 +24,17 @@ def tree(tmp_path):
 
 
 def test_quotas_of_version_2_are_those_of_the_group_and_of_all_above_it(tree):
-    assert sorted(tree("0::/pod/box\n", cpu_dot_max="max 100000\n", pod__cpu_dot_max="250000 100000\n",
-                       pod__box__cpu_dot_max="20000 40000\n")) != []
+    assert (
+        sorted(
+            tree(
+                "0::/pod/box\n",
+                cpu_dot_max="max 100000\n",
+                pod__cpu_dot_max="250000 100000\n",
+                pod__box__cpu_dot_max="20000 40000\n",
+            )
+        )
+        != []
+    )
     found = tree("0::/pod/box\n")
     assert sorted(found.values()) == [0.5, 2.5]
     assert tree("0::/pod/other\n").items() < found.items(), "a group has the same key for all of its processes"
@@ -38,9 +48,14 @@ def test_a_container_sees_its_own_group_as_the_top(tree):
 
 def test_quotas_of_version_1_are_those_of_the_group_and_of_all_above_it(tree):
     own = "4:cpu,cpuacct:/pod/box\n3:memory:/pod\n1:name=systemd:/x\n0::/pod\n"
-    files = {"cpu__cpu_dot_cfs_quota_us": "-1\n", "cpu__cpu_dot_cfs_period_us": "100000\n",
-             "cpu__pod__cpu_dot_cfs_quota_us": "300000\n", "cpu__pod__cpu_dot_cfs_period_us": "100000\n",
-             "cpu__pod__box__cpu_dot_cfs_quota_us": "25000\n", "cpu__pod__box__cpu_dot_cfs_period_us": "50000\n"}
+    files = {
+        "cpu__cpu_dot_cfs_quota_us": "-1\n",
+        "cpu__cpu_dot_cfs_period_us": "100000\n",
+        "cpu__pod__cpu_dot_cfs_quota_us": "300000\n",
+        "cpu__pod__cpu_dot_cfs_period_us": "100000\n",
+        "cpu__pod__box__cpu_dot_cfs_quota_us": "25000\n",
+        "cpu__pod__box__cpu_dot_cfs_period_us": "50000\n",
+    }
     assert sorted(tree(own, **files).values()) == [0.5, 3.0]
 
 

@@ -10,8 +10,10 @@ from az_mpi.core.printing import counted
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("number, noun, text", [
-    (0, "step", "0 steps"), (1, "step", "1 step"), (2, "step", "2 steps"), (1234567, "game", "1,234,567 games")])
+@pytest.mark.parametrize(
+    "number, noun, text",
+    [(0, "step", "0 steps"), (1, "step", "1 step"), (2, "step", "2 steps"), (1234567, "game", "1,234,567 games")],
+)
 def test_a_noun_is_in_the_singular_after_one_alone(number, noun, text):
     assert counted(number, noun) == text
 

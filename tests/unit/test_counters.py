@@ -3,8 +3,8 @@
 import numpy as np
 
 from az_mpi import games
-from az_mpi.report.counters import Counters
 from az_mpi.selfplay.record import Record
+from az_mpi.telemetry.counters import Counters
 
 TICTACTOE = games.make("tictactoe")
 
@@ -22,12 +22,12 @@ def test_the_games_of_a_record_are_counted():
     counters = Counters()
     counters.add_games(record_of([5, 9, 6], [1, 0, -1], [False, True, False], [2, 3, 3]), iteration=3)
     counters.add_games(record_of([7], [1], [False], [3]), iteration=4)
-    assert counters.games_num == 4 and counters.positions_num == 27
-    assert counters.outcome == 1.0 and counters.truncated_num == 1 and counters.staleness == 2
+    assert counters.num_games == 4 and counters.num_positions == 27
+    assert counters.outcome == 1.0 and counters.num_truncated == 1 and counters.staleness == 2
 
 
 def test_counts_are_taken_by_rank_and_begin_again(world):
-    counters = Counters(games_num=3, playing_s=0.5)
+    counters = Counters(num_games=3, playing_s=0.5)
     taken = counters.take(world)
-    assert taken["games_num"].tolist() == [3.0] and taken["playing_s"].tolist() == [0.5]
+    assert taken["num_games"].tolist() == [3.0] and taken["playing_s"].tolist() == [0.5]
     assert counters == Counters() and taken.keys() == vars(counters).keys()

@@ -18,9 +18,12 @@ from az_mpi.storage import segment
 GAME = games.make("tictactoe")
 PAGE = (Path(__file__).parents[2] / "docs/data.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-COLUMNS = {f"{group}/{column.name}": column
-           for group, columns in (("games", GAMES), ("positions", POSITIONS), ("policy", (*POLICIES, OFFSET)))
-           for column in columns if column.name != "policy_count"}  # fmt: skip
+COLUMNS = {
+    f"{group}/{column.name}": column
+    for group, columns in (("games", GAMES), ("positions", POSITIONS), ("policy", (*POLICIES, OFFSET)))
+    for column in columns
+    if column.name != "policy_count"
+}
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +88,10 @@ def test_the_policies_of_positions_are_where_the_offsets_say(file):
 
 def test_the_page_lists_every_column_as_the_files_do():
     rows = [line for line in PAGE.splitlines() if re.match(r"\| `(games|positions|policy)/", line)]
-    assert rows == [f"| `{name}` | {column.description} | {column.unit} | {column.perspective} |"
-                    for name, column in COLUMNS.items()]
+    assert rows == [
+        f"| `{name}` | {column.description} | {column.unit} | {column.perspective} |"
+        for name, column in COLUMNS.items()
+    ]
 
 
 @pytest.mark.process
@@ -94,10 +99,13 @@ def test_the_page_lists_every_column_as_the_files_do():
 def test_the_programs_of_the_page_do_what_it_says(folder, number):
     if "pandas" in PROGRAMS[number]:
         pytest.importorskip("pandas", reason="optional; it could not be installed here")
-    done = subprocess.run([sys.executable, "-W", "error", "-c", PROGRAMS[number]], cwd=folder, capture_output=True,
-                          text=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAMS[number]], cwd=folder, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    expected = [["^000001-000 ", "/games - finished games", "perspective"],
-                ["value is the outcome for the player to move: True"],
-                ["score_of_player_0", "difference of the search's value"]]
+    expected = [
+        ["^000001-000 ", "/games - finished games", "perspective"],
+        ["value is the outcome for the player to move: True"],
+        ["score_of_player_0", "difference of the search's value"],
+    ]
     assert all(re.search(text, done.stdout) for text in expected[number]), done.stdout

@@ -27,17 +27,36 @@ GPU = {"name": "H200", "uuid": "a", "memory_bytes": 150 * 2**30, "capability": "
 def rank(host="node1", **changes):
     """Return the facts of a rank on which all is well; a key such as torch__bf16 changes one deep within."""
     made = {
-        "host": host, "az_mpi": "1.0", "sources": "abc", "folder": "/az_mpi", "python": "3.11.7", "libc": "glibc 2.36",
-        "executable": "/venv/bin/python", "kernel": "6.1", "processor": "EPYC", "gpu_files": False, "mps": False,
-        "threads": {}, "kernels": {"folder": "/az_mpi/numba", "error": None},
+        "host": host,
+        "az_mpi": "1.0",
+        "sources": "abc",
+        "folder": "/az_mpi",
+        "python": "3.11.7",
+        "libc": "glibc 2.36",
+        "executable": "/venv/bin/python",
+        "kernel": "6.1",
+        "processor": "EPYC",
+        "gpu_files": False,
+        "mps": False,
+        "threads": {},
+        "kernels": {"folder": "/az_mpi/numba", "error": None},
         "libraries": {name: {"version": "1.0", "import_s": 1.0} for name in facts.probe.LIBRARIES},
         "mpirun": {"path": "/venv/bin/mpirun", "version": OPEN_MPI},
-        "cores": list(range(8)), "cores_num": 8, "quotas": {}, "load": 0.1,
+        "cores": list(range(8)),
+        "num_cores": 8,
+        "quotas": {},
+        "load": 0.1,
         "memory": {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": None},
     }
-    made["libraries"]["mpi4py"] |= {"vendor": "Open MPI", "mpi_version": "5.0.9", "standard": "3.1",
-                                    "libraries": [MPI], "thread_level": "THREAD_MULTIPLE", "ulfm": True,
-                                    "ulfm_on": False}
+    made["libraries"]["mpi4py"] |= {
+        "vendor": "Open MPI",
+        "mpi_version": "5.0.9",
+        "standard": "3.1",
+        "libraries": [MPI],
+        "thread_level": "THREAD_MULTIPLE",
+        "ulfm": True,
+        "ulfm_on": False,
+    }
     made["libraries"]["torch"] |= {"cuda_build": None, "devices": [], "bf16": True}
     made["libraries"]["horovod"] |= {"built": ["mpi"], "libraries": [MPI]}
     for key, value in changes.items():
@@ -63,12 +82,23 @@ def test_ranks_where_all_is_well_have_no_warning():
     found += diagnosis.horovod(ranks, "horovod") + diagnosis.versions(ranks, "auto")[0] + machine.devices(ranks)[0]
     found += machine.cores(ranks) + machine.memory(ranks) + machine.kernels(ranks)
     assert set(levels(found).values()) == {OK}
-    assert {"mpi", "thread_level", "ulfm", "mpirun", "horovod_mpi", "versions", "devices", "cores", "memory",
-            "kernels"} <= set(levels(found))  # fmt: skip
+    assert {
+        "mpi",
+        "thread_level",
+        "ulfm",
+        "mpirun",
+        "horovod_mpi",
+        "versions",
+        "devices",
+        "cores",
+        "memory",
+        "kernels",
+    } <= set(levels(found))
 
 
-@pytest.mark.parametrize("ulfm, on, said", [(False, False, "no ULFM"), (True, False, "there but off"),
-                                            (True, True, "ULFM is on")])
+@pytest.mark.parametrize(
+    "ulfm, on, said", [(False, False, "no ULFM"), (True, False, "there but off"), (True, True, "ULFM is on")]
+)
 def test_ulfm_is_told_and_is_no_problem(ulfm, on, said):
     [_, _, check] = diagnosis.mpi([rank(mpi4py__ulfm=ulfm, mpi4py__ulfm_on=on)], None)
     assert check.level == OK and said in check.text
@@ -86,29 +116,35 @@ def test_a_low_thread_level_is_a_problem_of_the_ranks_that_have_it():
     assert "rank 1 only THREAD_SERIALIZED" in said and "MPI4PY_RC_THREAD_LEVEL" in said
 
 
-@pytest.mark.parametrize("vendor, version, said, same", [
-    ("Open MPI", "5.0.9", OPEN_MPI, True),
-    ("Open MPI", "5.0.9", "mpirun (Open MPI) 4.1.4 Report bugs", False),
-    ("Open MPI", "5.0.9", "HYDRA build details: Version: 4.2.0 Release Date: ...", False),
-    ("MPICH", "4.2.0", "HYDRA build details: Version: 4.2.0 Release Date: ...", True),
-    ("MPICH", "4.1.2", "HYDRA build details: Version: 4.2.0 Release Date: ...", False),
-    ("MPICH", "4.2.0", OPEN_MPI, False),
-    ("Intel MPI", "2021.10.0", "Intel(R) MPI Library for Linux* OS, Version 2021.10 Build 20230619", True),
-    ("MVAPICH", "3.0", "HYDRA build details: Version: 3.4.3 Release Date: ...", None),
-    ("Open MPI", "5.0.9", "a site's own script", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "vendor, version, said, same",
+    [
+        ("Open MPI", "5.0.9", OPEN_MPI, True),
+        ("Open MPI", "5.0.9", "mpirun (Open MPI) 4.1.4 Report bugs", False),
+        ("Open MPI", "5.0.9", "HYDRA build details: Version: 4.2.0 Release Date: ...", False),
+        ("MPICH", "4.2.0", "HYDRA build details: Version: 4.2.0 Release Date: ...", True),
+        ("MPICH", "4.1.2", "HYDRA build details: Version: 4.2.0 Release Date: ...", False),
+        ("MPICH", "4.2.0", OPEN_MPI, False),
+        ("Intel MPI", "2021.10.0", "Intel(R) MPI Library for Linux* OS, Version 2021.10 Build 20230619", True),
+        ("MVAPICH", "3.0", "HYDRA build details: Version: 3.4.3 Release Date: ...", None),
+        ("Open MPI", "5.0.9", "a site's own script", None),
+    ],
+)
 def test_whether_a_launcher_is_of_this_mpi(vendor, version, said, same):
     assert diagnosis.same_mpi(vendor, version, said) is same
 
 
-@pytest.mark.parametrize("tool, started_by, level", [
-    ({"path": "/p/mpirun", "version": OPEN_MPI}, None, OK),
-    ({"path": "/p/mpirun", "version": "HYDRA build details: Version: 4.2.0"}, None, PROBLEM),
-    ({"path": "/p/mpirun", "version": "HYDRA build details: Version: 4.2.0"}, "mpirun", WARNING),
-    ({"path": "/p/mpirun", "version": "mpirun (Open MPI) 4.1.4"}, None, WARNING),
-    ({"path": "/p/mpirun", "error": "status 127: libpmix.so.2 is missing"}, None, PROBLEM),
-    (None, None, WARNING),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "tool, started_by, level",
+    [
+        ({"path": "/p/mpirun", "version": OPEN_MPI}, None, OK),
+        ({"path": "/p/mpirun", "version": "HYDRA build details: Version: 4.2.0"}, None, PROBLEM),
+        ({"path": "/p/mpirun", "version": "HYDRA build details: Version: 4.2.0"}, "mpirun", WARNING),
+        ({"path": "/p/mpirun", "version": "mpirun (Open MPI) 4.1.4"}, None, WARNING),
+        ({"path": "/p/mpirun", "error": "status 127: libpmix.so.2 is missing"}, None, PROBLEM),
+        (None, None, WARNING),
+    ],
+)
 def test_the_mpirun_on_path_is_judged(tool, started_by, level):
     found = diagnosis.launcher([rank(mpirun=tool)], started_by)
     assert levels(found)["mpirun"] == level
@@ -160,8 +196,10 @@ def test_differing_versions_are_marked_in_a_table_of_groups():
     assert check.level == PROBLEM and "numba" in check.text
 
 
-@pytest.mark.parametrize("backend, other, level", [("auto", None, WARNING), ("ddp", None, WARNING),
-                                                   ("horovod", None, PROBLEM), ("auto", "0.27", PROBLEM)])  # fmt: skip
+@pytest.mark.parametrize(
+    "backend, other, level",
+    [("auto", None, WARNING), ("ddp", None, WARNING), ("horovod", None, PROBLEM), ("auto", "0.27", PROBLEM)],
+)
 def test_ranks_may_lack_horovod_where_another_library_would_do(backend, other, level):
     second = rank("node2")
     second["libraries"]["horovod"] = {"version": other} if other else {"error": "ImportError: none here"}
@@ -190,14 +228,17 @@ def test_devices_are_tables_and_broken_or_shared_ones_are_told():
     assert "torch sees no GPU (it is built without CUDA)" in words(found, WARNING)
 
 
-@pytest.mark.parametrize("cores, ranks_num, said", [
-    ({"cores": [3]}, 1, "may run on 1 of 8 cores"),
-    ({"cores": [0, 1]}, 3, "fewer than ranks"),
-    ({"quotas": {"a": 2.5}}, 3, "cgroup quota of 2.5, fewer than ranks"),
-    ({"cores_num": 2, "cores": [0, 1], "load": 5.0}, 1, "a load of 5.0 on 2 cores"),
-])  # fmt: skip
-def test_cores_that_ranks_cannot_use_are_told(cores, ranks_num, said):
-    found = machine.cores([rank(**cores) for _ in range(ranks_num)])
+@pytest.mark.parametrize(
+    "cores, num_ranks, said",
+    [
+        ({"cores": [3]}, 1, "may run on 1 of 8 cores"),
+        ({"cores": [0, 1]}, 3, "fewer than ranks"),
+        ({"quotas": {"a": 2.5}}, 3, "cgroup quota of 2.5, fewer than ranks"),
+        ({"num_cores": 2, "cores": [0, 1], "load": 5.0}, 1, "a load of 5.0 on 2 cores"),
+    ],
+)
+def test_cores_that_ranks_cannot_use_are_told(cores, num_ranks, said):
+    found = machine.cores([rank(**cores) for _ in range(num_ranks)])
     assert said in words(found, WARNING)
 
 
@@ -264,11 +305,12 @@ def test_folders_made_on_the_way_are_removed_and_others_stay(tmp_path):
 def test_what_a_file_system_cannot_do_is_told(tmp_path):
     folder.write_twice(tmp_path, 0)
     assert (tmp_path / "rank-0").read_text() == "0"
-    assert "No such file" in checks.attempt(folder.write_twice, Path("/proc"), 0)[1]
+    assert "No such file" in checks.tried(folder.write_twice, Path("/proc"), 0)[1]
 
 
 def test_a_file_system_without_locks_and_hard_links_will_do(tmp_path, monkeypatch):
     """A run takes its lock by O_EXCL and a beat (lock.py), and makes do without links (files.claim_text)."""
+
     def not_here(*_, **__):
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
@@ -289,8 +331,9 @@ def test_a_file_system_without_locks_and_hard_links_will_do(tmp_path, monkeypatc
 
 def test_mounts_are_found_by_the_longest_point(tmp_path):
     mounts = tmp_path / "mounts"
-    mounts.write_text("/dev/sda / ext4 rw 0 0\nnode1:/x /shared nfs4 rw,soft,nolock 0 0\n"
-                      "none /my\\040disk xfs rw 0 0\n")
+    mounts.write_text(
+        "/dev/sda / ext4 rw 0 0\nnode1:/x /shared nfs4 rw,soft,nolock 0 0\nnone /my\\040disk xfs rw 0 0\n"
+    )
     assert folder.mount_of("/shared/runs", mounts) == ["/shared", "nfs4", "rw,soft,nolock"]
     mounts.write_text(f"systemd-1 /shared autofs rw 0 0\n{mounts.read_text()}")  # below it, and therefore before it
     assert folder.mount_of("/shared/runs", mounts) == ["/shared", "nfs4", "rw,soft,nolock"]
@@ -314,21 +357,32 @@ def test_one_rank_alone_tries_the_whole_folder(tmp_path):
     assert figures["folder"]["write_mb_per_s"] > 0 and figures["folder"]["read_mb_per_s"] > 0
 
 
-FIGURES = {"hosts": ["node1", "node2"], "weights": [1.0, 1.0], "moves_per_s": [30.0, 60.0],
-           "simulations_per_s": [300.0, 600.0], "mean_length": 10.0, "length_from": "test",
-           "step_s": 0.5, "trainers": [True, True], "peak_bytes": [2**30, 2**30]}
+FIGURES = {
+    "hosts": ["node1", "node2"],
+    "weights": [1.0, 1.0],
+    "moves_per_s": [30.0, 60.0],
+    "simulations_per_s": [300.0, 600.0],
+    "mean_length": 10.0,
+    "length_from": "test",
+    "step_s": 0.5,
+    "trainers": [True, True],
+    "peak_bytes": [2**30, 2**30],
+}
 
 
 def settings(**overrides):
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    return configuration.validate({"game": "tictactoe"}, "test", {
-        "iterations": 36, "selfplay.games_num": 90, "train.batch_size": 100, "train.replay_ratio": 2.0, **dotted})
+    return configuration.validate(
+        {"game": "tictactoe"},
+        "test",
+        {"iterations": 36, "selfplay.num_games": 90, "train.batch_size": 100, "train.replay_ratio": 2.0, **dotted},
+    )
 
 
 def test_predictions_by_hand():
     # 9 games/s: 10 s of play; 90 games of 10 moves, twice each: 1,800 samples, 18 steps, 9 s.
     said = trial.predict(settings(), FIGURES)
-    assert said["games_per_s"] == 9 and said["play_s"] == 10 and said["train_s"] == 9 and said["steps_num"] == 18
+    assert said["games_per_s"] == 9 and said["play_s"] == 10 and said["train_s"] == 9 and said["num_steps"] == 18
     assert said["hours"] == pytest.approx(36 * 19 / 3600)
     # Even shares: two ranks of 3 games/s.
     assert trial.predict(settings(selfplay__deterministic=True), FIGURES)["play_s"] == 15
@@ -379,9 +433,9 @@ def test_a_network_that_tells_draws_apart_is_tried_too():
 
 def test_ranks_and_errors_in_words():
     assert checks.ranks_in_words([3]) == "rank 3" and checks.ranks_in_words([5, 0, 1, 2]) == "ranks 0-2, 5"
-    assert checks.attempt(lambda: 3) == (3, None)
-    assert checks.attempt(open, "/nowhere/x")[1] == "No such file or directory: /nowhere/x"
-    assert checks.attempt(int, "x")[1].startswith("ValueError: invalid literal")
+    assert checks.tried(lambda: 3) == (3, None)
+    assert checks.tried(open, "/nowhere/x")[1] == "No such file or directory: /nowhere/x"
+    assert checks.tried(int, "x")[1].startswith("ValueError: invalid literal")
 
 
 def test_reports_show_cures_and_give_one_verdict(capsys):
@@ -395,5 +449,5 @@ def test_reports_show_cures_and_give_one_verdict(capsys):
     report.add("Second", [Check("c", WARNING, "slow")], rate=3)
     report.finish()
     made = json.loads(capsys.readouterr().out)
-    assert made["would_start"] and made["warnings_num"] == 1 and made["rate"] == 3
+    assert made["would_start"] and made["num_warnings"] == 1 and made["rate"] == 3
     assert made["checks"] == [{"section": "Second", "name": "c", "level": "warning", "text": "slow", "cure": ""}]

@@ -27,22 +27,27 @@ def test_what_hangs_ends_the_process_and_says_where():
 def test_what_was_written_is_removed_also_when_the_process_is_killed(tmp_path):
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/file").write_text("")
-    program = "import os\nfrom az_mpi.doctor.scratch import removed_at_end\n" \
-              f"with removed_at_end({str(tmp_path / 'a/b')!r}, " \
-              f"[{str(tmp_path / 'a')!r}]):\n    os.kill(os.getpid(), 9)\n"
+    program = (
+        "import os\nfrom az_mpi.doctor.scratch import removed_at_end\n"
+        f"with removed_at_end({str(tmp_path / 'a/b')!r}, "
+        f"[{str(tmp_path / 'a')!r}]):\n    os.kill(os.getpid(), 9)\n"
+    )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=50).returncode == -9
     folder.wait_for(lambda: not (tmp_path / "a").exists())
     assert tmp_path.exists()
 
 
-@pytest.mark.parametrize("options, said", [
-    (["--jason"], "there is no option --jason; did you mean --json?"),
-    (["--seconds", "0"], "no number above 0"),
-    (["--seconds", "nan"], "no number above 0"),
-    (["--logdir", ""], "the name is empty"),
-    (["--set", "seed=1"], "give --config_file"),
-    (["--config_file", "x.json", "--set", "seed"], "is not KEY=VALUE"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["--jason"], "there is no option --jason; did you mean --json?"),
+        (["--seconds", "0"], "no number above 0"),
+        (["--seconds", "nan"], "no number above 0"),
+        (["--logdir", ""], "the name is empty"),
+        (["--set", "seed=1"], "give --config_file"),
+        (["--config_file", "x.json", "--set", "seed"], "is not KEY=VALUE"),
+    ],
+)
 def test_wrong_options_are_refused(options, said):
     with pytest.raises(Refusal, match=said):
         command.parse(options)
@@ -97,12 +102,19 @@ def test_without_mpi_and_torch_the_rest_is_still_told(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-@pytest.mark.parametrize("variables, said", [
-    ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
-     "2 ranks were started, MPI sees 1: the launcher is of another MPI"),
-    ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"},
-     "srun started 2 tasks, MPI sees one rank: each would be a job of its own srun --mpi=pmix joins them"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "variables, said",
+    [
+        (
+            {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
+            "2 ranks were started, MPI sees 1: the launcher is of another MPI",
+        ),
+        (
+            {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"},
+            "srun started 2 tasks, MPI sees one rank: each would be a job of its own srun --mpi=pmix joins them",
+        ),
+    ],
+)
 def test_a_launcher_of_another_mpi_is_told_by_its_first_rank(variables, said):
     done = doctor("--logdir", "/proc/runs", **variables)
     assert done.returncode == 1 and said in " ".join(done.stdout.split())

@@ -63,8 +63,13 @@ def test_documents_are_read_as_they_are_written(tmp_path):
     path = tmp_path / "a.md"
     path.write_text(WRITTEN.replace("FENCE", "```"))
     found = [(command.block, command.text, command.marked) for command in commands(path)]
-    assert found == [(1, "a \\\n  --x", False), (1, "b 1", True), (2, "for k in 1; do\n  d\ndone", False),
-                     (3, "e", True), (4, "f", False)]
+    assert found == [
+        (1, "a \\\n  --x", False),
+        (1, "b 1", True),
+        (2, "for k in 1; do\n  d\ndone", False),
+        (3, "e", True),
+        (4, "f", False),
+    ]
     assert is_marked("a", "(*needs a GPU* of its own)") and not is_marked("a", "it needs nothing and is not run")
     assert join(["a", "", "b"]) == ["a", "b"]
 
@@ -87,8 +92,12 @@ def test_anchors_are_made_as_github_makes_them():
     assert anchors("# A `b`: c-d (*e*)\n## Same\n```\n# no\n```\n## Same\n") == ["a-b-c-d-e", "same", "same-1"]
 
 
-LINKING = sorted({*NAMES, *(str(path.relative_to(ROOT)) for pattern in ("*.md", "docs/results/**/*.md")
-                            for path in ROOT.glob(pattern))})
+LINKING = sorted(
+    {
+        *NAMES,
+        *(str(path.relative_to(ROOT)) for pattern in ("*.md", "docs/results/**/*.md") for path in ROOT.glob(pattern)),
+    }
+)
 
 
 @pytest.mark.parametrize("name", LINKING)
@@ -131,12 +140,12 @@ def test_the_newest_release_has_the_version_of_the_sources():
     assert released[0] == (__version__, citation["date-released"]) and citation["version"] == __version__
 
 
-def test_the_readme_is_short_and_leads_to_every_page_and_room():
+def test_the_readme_is_short_and_leads_to_every_page_and_package():
     text = (ROOT / "README.md").read_text()
-    assert text.count("\n") <= 120
+    assert len(text) <= 9000 and all(len(line) <= 160 for line in text.splitlines())
     assert {*NAMES} - {"README.md", *RESULTS} <= set(re.findall(r"\]\(([^)#]+)", text))
-    rooms = {path.parent.name for path in (ROOT / "az_mpi").glob("*/__init__.py")}
-    assert set(re.findall(r"^  (\w+)/ ", text, re.MULTILINE)) == rooms
+    packages = {path.parent.name for path in (ROOT / "az_mpi").glob("*/__init__.py")}
+    assert set(re.findall(r"^  (\w+)/ ", text, re.MULTILINE)) == packages
     assert all((ROOT / name).exists() for name in re.findall(r"^([\w.]+)/? {2,}", text, re.MULTILINE))
 
 
@@ -146,10 +155,36 @@ def test_the_index_of_results_leads_to_every_page_of_results():
     assert len(pages) > 4 and pages <= set(re.findall(r"\]\(([^)#/]+)", text))
 
 
-# Pages that are written one sentence a line; the others are to follow.
-BY_SENTENCES = [*RESULTS, "docker/README.md", *(f"docs/{name}.md" for name in (
-    "methods", "performance", "reliability", "games", "hosts", "site", "trouble", "coming-from", "architecture")),
-    "CONTRIBUTING.md", "docs/results/log/README.md", "docs/results/log/2026-11.md"]
+# Pages that are written one sentence a line.
+BY_SENTENCES = [
+    *RESULTS,
+    "docker/README.md",
+    *(
+        f"docs/{name}.md"
+        for name in (
+            "methods",
+            "performance",
+            "reliability",
+            "games",
+            "hosts",
+            "site",
+            "trouble",
+            "coming-from",
+            "operations",
+            "play",
+            "gpus",
+            "data",
+            "architecture",
+            "results/log/README",
+            "results/log/2026-11",
+        )
+    ),
+    "README.md",
+    "INSTALL.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "slurm/README.md",
+]
 
 
 @pytest.mark.parametrize("name", BY_SENTENCES)
@@ -161,9 +196,17 @@ def test_a_line_is_short_and_a_cell_has_one_sentence(name):
         assert not several, f"{name} has a cell of several sentences, which should be a list: {several}"
 
 
-SOURCES = [*(path for folder in ("az_mpi", "tests", "benchmarks", "tools", "slurm", "docker")
-             for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")), ROOT / "Makefile",
-           ROOT / "run_dist.py", *(ROOT / "docker").glob("Dockerfile")]
+SOURCES = [
+    *(
+        path
+        for folder in ("az_mpi", "tests", "benchmarks", "tools", "slurm", "docker")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".sh")
+    ),
+    ROOT / "Makefile",
+    ROOT / "run_dist.py",
+    *(ROOT / "docker").glob("Dockerfile"),
+]
 
 
 def test_pages_that_the_sources_name_are_there():
@@ -175,8 +218,11 @@ def test_pages_that_the_sources_name_are_there():
 
 def test_sections_that_the_sources_name_are_there():
     """Such as (INSTALL.md, By hand) in a message."""
-    named = {(name, section, path) for path in SOURCES for name, section in re.findall(
-        r"\(((?:docs/|slurm/)?[\w-]+\.md), ([A-Z][\w ]*)\)", path.read_text())}
+    named = {
+        (name, section, path)
+        for path in SOURCES
+        for name, section in re.findall(r"\(((?:docs/|slurm/)?[\w-]+\.md), ([A-Z][\w ]*)\)", path.read_text())
+    }
     assert {name for name, *_ in named} >= {"INSTALL.md", "docs/hosts.md"}
     for name, section, path in named:
         assert anchors(f"# {section}")[0] in anchors((ROOT / name).read_text()), f"{path} names {section} of {name}"
@@ -194,8 +240,11 @@ def test_the_page_of_the_configuration_is_what_the_schema_says():
 
 def test_keys_of_the_table_of_other_trainers_exist():
     """In docs/coming-from.md, the last column."""
-    rows = [line.strip("| ").split(" | ") for line in (ROOT / "docs/coming-from.md").read_text().splitlines()
-            if line.startswith("| ")]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in (ROOT / "docs/coming-from.md").read_text().splitlines()
+        if line.startswith("| ")
+    ]
     ours = [re.findall(r"`([^`]+)`", row[-1]) for row in rows[1:]]
     assert rows[0][-1] == "az_mpi" and len(ours) > 12 and all(ours)
     named = {key for keys in ours for key in keys}
@@ -207,8 +256,12 @@ def test_the_examples_page_runs_every_example_and_lists_what_is_built_in():
     text = (examples / "README.md").read_text()
     plugged_in = {path.stem for path in examples.glob("own_*.py")}
     assert set(re.findall(r"--config_file examples/(\w+)\.json", text)) == plugged_in
-    rows = {key: (offers.split(), re.findall(r"`(\w+)`", names)) for key, offers, names in re.findall(
-        r"^\| `([\w.]+)`[^|]*\|[^|]*\| ?`?([\w ]*?)`? ?\|([^|]*)\|$", text, re.MULTILINE)}
+    rows = {
+        key: (offers.split(), re.findall(r"`(\w+)`", names))
+        for key, offers, names in re.findall(
+            r"^\| `([\w.]+)`[^|]*\|[^|]*\| ?`?([\w ]*?)`? ?\|([^|]*)\|$", text, re.MULTILINE
+        )
+    }
     offers, names = rows.pop("game")  # its names are in docs/games.md
     games_page = (ROOT / "docs" / "games.md").read_text()
     listed = re.findall(r"`([a-z]\w+)[`(]", "".join(re.findall(r"^\| (`.*?) \|", games_page, re.MULTILINE)))

@@ -27,8 +27,9 @@ pytestmark = pytest.mark.process
 
 TICTACTOE = games.make("tictactoe")
 PROGRAM = Path(__file__).parent / "programs_engine.py"
-GNUGO, RHINO, STOCKFISH = (shutil.which(name, path=f"{os.environ['PATH']}:/usr/games")
-                           for name in ("gnugo", "gtp-rhino", "stockfish"))  # fmt: skip
+GNUGO, RHINO, STOCKFISH = (
+    shutil.which(name, path=f"{os.environ['PATH']}:/usr/games") for name in ("gnugo", "gtp-rhino", "stockfish")
+)
 
 
 def command(*words):
@@ -42,9 +43,9 @@ def make(protocol, *words, game=TICTACTOE, **more):
     return OPPONENTS.make(f"{protocol}({arguments})", **offers)
 
 
-def play(engine, games_num=2, plies=0, other=None):
-    starts = openings(TICTACTOE, games_num // 2, plies, (1,))
-    return play_games(TICTACTOE, other or Scripted(True, []), engine, starts, np.arange(games_num))
+def play(engine, num_games=2, plies=0, other=None):
+    starts = openings(TICTACTOE, num_games // 2, plies, (1,))
+    return play_games(TICTACTOE, other or Scripted(True, []), engine, starts, np.arange(num_games))
 
 
 def words(moves):
@@ -102,13 +103,23 @@ def test_uci_is_told_the_whole_line_each_time(tmp_path):
     engine = make("uci", "plays", 0, tmp_path / "told", options={"Skill": 3}, seconds=0, nodes=7)
     [first, _] = play(engine, 2, 2)
     said = told(tmp_path / "told")
-    assert said[1:6] == ["uci", "setoption name Skill value 3", "setoption name UCI_Variant value tictactoe",
-                         "ucinewgame", "isready"]  # fmt: skip
+    assert said[1:6] == [
+        "uci",
+        "setoption name Skill value 3",
+        "setoption name UCI_Variant value tictactoe",
+        "ucinewgame",
+        "isready",
+    ]
     assert said[6] == f"position startpos moves {' '.join(words(first.moves)[:3])}" and said[7] == "go nodes 7"
 
 
-BAD = [("dies", "has ended (status 3): out of ideas"), ("is_silent", "has not answered"), ("cheats", "no legal move"),
-       ("babbles", "without an end"), ("eats", "has ended")]  # fmt: skip
+BAD = [
+    ("dies", "has ended (status 3): out of ideas"),
+    ("is_silent", "has not answered"),
+    ("cheats", "no legal move"),
+    ("babbles", "without an end"),
+    ("eats", "has ended"),
+]
 
 
 @pytest.mark.parametrize("protocol", ["gtp", "uci"])
@@ -147,14 +158,17 @@ def test_a_program_may_answer_after_its_time():
 def test_what_cannot_play_is_refused_at_the_start(tmp_path):
     own = command("gtp", "refuses")
     for name, why in (
-            ("gtp(command='no_such_engine --fast')", "no program 'no_such_engine'"),
-            (f"gtp(command={own!r})", "unacceptable size"),
-            (f"gtp(command={command('gtp', 'dies')!r})", "out of ideas"),
-            (f"gtp(command={command('gtp', 'plays')!r}, answer_s=-1)", "answer_s"),
-            ("gtp(command='')", "no program"), ("gtp()", "needs command"), ("gtp(command=7)", "allowed: a text"),
-            (f"uci(command={command('uci', 'plays')!r}, options={{'Skil': 3}})", "did you mean Skill"),
-            (f"uci(command={command('uci', 'plays')!r}, options={{'Skill': 30}})", "from 0 to 9"),
-            (f"uci(command={command('uci', 'plays')!r}, seconds=0)", "above 0 if seconds is 0")):  # fmt: skip
+        ("gtp(command='no_such_engine --fast')", "no program 'no_such_engine'"),
+        (f"gtp(command={own!r})", "unacceptable size"),
+        (f"gtp(command={command('gtp', 'dies')!r})", "out of ideas"),
+        (f"gtp(command={command('gtp', 'plays')!r}, answer_s=-1)", "answer_s"),
+        ("gtp(command='')", "no program"),
+        ("gtp()", "needs command"),
+        ("gtp(command=7)", "allowed: a text"),
+        (f"uci(command={command('uci', 'plays')!r}, options={{'Skil': 3}})", "did you mean Skill"),
+        (f"uci(command={command('uci', 'plays')!r}, options={{'Skill': 30}})", "from 0 to 9"),
+        (f"uci(command={command('uci', 'plays')!r}, seconds=0)", "above 0 if seconds is 0"),
+    ):
         config = load.validate({"game": "tictactoe", "evaluate": {"opponents": [name]}}, "test")
         with pytest.raises(Refusal, match=why.replace("(", r"\(")):
             evaluation.check_opponents(config, TICTACTOE)
@@ -178,9 +192,11 @@ def test_a_program_ends_with_its_opponent(tmp_path):
 
 def test_a_program_ends_with_a_rank_that_is_killed(tmp_path):
     """With SIGKILL, of which nothing is told."""
-    code = ("import subprocess, sys, time; from az_mpi.core.processes import limited\n"
-            "process = subprocess.Popen(limited(['sleep', '60'], 0), start_new_session=True)\n"
-            "print(process.pid, flush=True); time.sleep(60)")
+    code = (
+        "import subprocess, sys, time; from az_mpi.core.processes import limited\n"
+        "process = subprocess.Popen(limited(['sleep', '60'], 0), start_new_session=True)\n"
+        "print(process.pid, flush=True); time.sleep(60)"
+    )
     rank = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=PROGRAM.parents[2])
     pid = rank.stdout.readline()
     time.sleep(0.3)  # until it is `sleep`

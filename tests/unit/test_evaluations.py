@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from az_mpi.core import files
 from az_mpi.network import resnet
 from az_mpi.network.engines.engine import Engine
-from az_mpi.run import evaluations
+from az_mpi.run import evaluation_phase
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing
 
@@ -25,9 +25,9 @@ def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
     save_file({"w": torch.ones(3)}, tmp_path / "best" / "000005.safetensors")  # of another network
     save_file({"w": torch.ones(2)}, tmp_path / "best" / "copy of 000006.safetensors")  # a user's
     network, logger = SimpleNamespace(state_dict=lambda: {"w": torch.zeros(2)}), logging.getLogger("az_mpi")
-    assert evaluations._newest_best(tmp_path / "best", 7, network, logger)["w"].tolist() == [2.0, 2.0]
+    assert evaluation_phase._newest_best(tmp_path / "best", 7, network, logger)["w"].tolist() == [2.0, 2.0]
     assert [text.split(".safetensors")[0][-6:] for text in caplog.messages] == ["000005", "000004", "000003"]
-    assert evaluations._newest_best(tmp_path / "best", 1, network, logger) is None
+    assert evaluation_phase._newest_best(tmp_path / "best", 1, network, logger) is None
 
 
 @pytest.mark.parametrize("where", ["listdir", "open"])
@@ -48,8 +48,8 @@ def test_a_best_network_that_cannot_be_read_now_is_none_to_pass_over(tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(os, where, fail)
         with pytest.raises(OSError, match="Input/output"):
-            evaluations._newest_best(tmp_path / "best", 3, network, None)
-    assert evaluations._newest_best(tmp_path / "best", 3, network, None)["w"].tolist() == [2.0, 2.0]
+            evaluation_phase._newest_best(tmp_path / "best", 3, network, None)
+    assert evaluation_phase._newest_best(tmp_path / "best", 3, network, None)["w"].tolist() == [2.0, 2.0]
 
 
 def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
@@ -68,12 +68,16 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
 
     logger = logging.getLogger("az_mpi")
     run = SimpleNamespace(
-        world=world, setup=SimpleNamespace(folder=tmp_path, game=None, make_engine=make_engine),
-        playing=Playing(SimpleNamespace(batch_max=8), None, None), training=SimpleNamespace(network=network),
-        files=RunFiles(tmp_path, None, 600.0), report=SimpleNamespace(logger=logger))  # fmt: skip
+        world=world,
+        setup=SimpleNamespace(folder=tmp_path, game=None, make_engine=make_engine),
+        playing=Playing(SimpleNamespace(batch_max=8), None, None),
+        training=SimpleNamespace(network=network),
+        files=RunFiles(tmp_path, None, 600.0),
+        report=SimpleNamespace(logger=logger),
+    )
     for number in (1, 2, 3):
         save_file({"weight": torch.full((1, 1), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
-        assert evaluations.load_best(run, before=number + 1).engine.weight == number
+        assert evaluation_phase.load_best(run, before=number + 1).engine.weight == number
     assert len(made) == 1
 
 
@@ -82,18 +86,22 @@ def test_a_network_that_was_lost_and_trained_again_is_evaluated_again(tmp_path, 
     (tmp_path / "evaluations").mkdir()
     network = torch.nn.ModuleDict({"stem": torch.nn.Linear(1, 1), "tower": torch.nn.Linear(1, 1)})
     network.stem = network["stem"]
-    run = SimpleNamespace(world=world, files=SimpleNamespace(read=lambda path, look: look()),
-                          setup=SimpleNamespace(folder=tmp_path), training=SimpleNamespace(network=network),
-                          progress=SimpleNamespace(iteration=3))  # fmt: skip
+    run = SimpleNamespace(
+        world=world,
+        files=SimpleNamespace(read=lambda path, look: look()),
+        setup=SimpleNamespace(folder=tmp_path),
+        training=SimpleNamespace(network=network),
+        progress=SimpleNamespace(iteration=3),
+    )
     file = tmp_path / "evaluations" / "000003.json"
-    assert not evaluations.is_done(run)
+    assert not evaluation_phase.is_done(run)
     file.write_text(json.dumps({"stem": resnet.weights_hash(network.stem)}))
     torch.nn.init.zeros_(network["tower"].weight)
-    assert evaluations.is_done(run)
+    assert evaluation_phase.is_done(run)
     torch.nn.init.ones_(network.stem.bias)
-    assert not evaluations.is_done(run)
+    assert not evaluation_phase.is_done(run)
     file.write_text("{}")  # of a version that kept nothing of the kind
-    assert evaluations.is_done(run)
+    assert evaluation_phase.is_done(run)
     for damaged in ("{", "[]"):
         file.write_text(damaged)
-        assert not evaluations.is_done(run)
+        assert not evaluation_phase.is_done(run)

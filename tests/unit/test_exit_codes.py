@@ -24,12 +24,17 @@ def test_the_batch_scripts_know_the_same_code():
     assert int(re.search(r"^RESUMABLE=(\d+)", SCRIPT, re.MULTILINE)[1]) == exit_codes.RESUMABLE
 
 
-@pytest.mark.parametrize("text, codes", [
-    (command_line.EPILOG.partition("exit codes:")[2].partition("signals,")[0], OF_RUN_DIST),
-    (verify.EPILOG.partition("exit codes:")[2], {exit_codes.DONE, exit_codes.PROBLEMS, exit_codes.USAGE,
-                                                 exit_codes.RESUMABLE}),
-    ((ROOT / "docs/trouble.md").read_text().partition("## Exit codes")[2].partition("\n## ")[0], OF_RUN_DIST),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, codes",
+    [
+        (command_line.EPILOG.partition("exit codes:")[2].partition("signals,")[0], OF_RUN_DIST),
+        (
+            verify.EPILOG.partition("exit codes:")[2],
+            {exit_codes.DONE, exit_codes.PROBLEMS, exit_codes.USAGE, exit_codes.RESUMABLE},
+        ),
+        ((ROOT / "docs/trouble.md").read_text().partition("## Exit codes")[2].partition("\n## ")[0], OF_RUN_DIST),
+    ],
+)
 def test_help_and_pages_list_them(text, codes):
     assert {int(code) for code in re.findall(r"^(?:\| |  )(\d+)\b(?! \+)", text, re.MULTILINE)} == codes
 

@@ -20,9 +20,9 @@ from helpers import (
 
 from az_mpi import games
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.report.counters import resign_tests
 from az_mpi.search import streams
 from az_mpi.selfplay.player import Player, weights_by_surprise
+from az_mpi.telemetry.counters import resign_tests
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 CAPS = {"simulations": 30, "fast_simulations": 6, "full_share": 0.25}
@@ -59,14 +59,17 @@ def test_matches_have_no_fast_searches():
     assert (visits_of(search, slots).sum(axis=1) == 30).all() and (policy_of(search, slots).sum(axis=1) > 0.99).all()
 
 
-@pytest.mark.parametrize("settings", [
-    CAPS, CAPS | {"algorithm": "gumbel"}, {"forced_playouts": 2.0, "root_policy_temperature": 1.3},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [CAPS, CAPS | {"algorithm": "gumbel"}, {"forced_playouts": 2.0, "root_policy_temperature": 1.3}],
+    ids=str,
+)
 def test_games_do_not_depend_on_the_games_beside_them_and_fast_moves_have_a_value_target(settings):
     found = []
     for parallel_games in (1, 5):
-        config = make_config("connect4", search={"simulations": 20, **settings},
-                             selfplay={"parallel_games": parallel_games})  # fmt: skip
+        config = make_config(
+            "connect4", search={"simulations": 20, **settings}, selfplay={"parallel_games": parallel_games}
+        )
         record = play_games(Player(config, CONNECT4, Hashed(CONNECT4), 0), range(7))
         found.append(by_id(record))
     assert found[0] == found[1]
@@ -124,8 +127,16 @@ def test_forced_visits_are_taken_off_the_target_by_hand():
 
 
 def forced_example(priors, visits, sums):
-    search, slots = searching(TICTACTOE, UniformEvaluator(TICTACTOE), TICTACTOE.initial(1), True, simulations=200,
-                              forced_playouts=2.0, c_puct=1.0, c_puct_base=1e12)  # fmt: skip
+    search, slots = searching(
+        TICTACTOE,
+        UniformEvaluator(TICTACTOE),
+        TICTACTOE.initial(1),
+        True,
+        simulations=200,
+        forced_playouts=2.0,
+        c_puct=1.0,
+        c_puct_base=1e12,
+    )
     search.step(slots)
     trees = search.trees
     trees.node["visits"][0, 0] = 1 + sum(visits)

@@ -11,24 +11,41 @@ from helpers import loaded_player, make_config, trained, untrained
 from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import BLOCKS
+from az_mpi.export import export_command, standalone_page
 from az_mpi.network import graph
 from az_mpi.network.engines.torch_engine import TorchEngine
-from az_mpi.play import trained_network
-from az_mpi.play.export import export_command, web_page
-from az_mpi.play.limits import Limit
-from az_mpi.play.loaded_player import LoadedPlayer
-from az_mpi.play.session import Session
+from az_mpi.player import trained_network
+from az_mpi.player.limits import Limit
+from az_mpi.player.loaded_player import LoadedPlayer
+from az_mpi.player.session import Session
 
 pytestmark = [needs_browser, pytest.mark.process]
 
 NETWORK = {"blocks": 2, "channels": 16}
-NAMES = ("connect4", "tictactoe", "mnk(m=7,n=6,k=4)", "othello(size=6)", "othello", "hex(size=5)",
-         "hex(size=4,swap=True)", "breakthrough(rows=6,columns=5)", "breakthrough", "go(size=5,komi=0.5)",
-         "go(size=3,komi=0,max_plies=60)", "go(size=9,komi=7)")  # fmt: skip
+NAMES = (
+    "connect4",
+    "tictactoe",
+    "mnk(m=7,n=6,k=4)",
+    "othello(size=6)",
+    "othello",
+    "hex(size=5)",
+    "hex(size=4,swap=True)",
+    "breakthrough(rows=6,columns=5)",
+    "breakthrough",
+    "go(size=5,komi=0.5)",
+    "go(size=3,komi=0,max_plies=60)",
+    "go(size=9,komi=7)",
+)
 
 
-SMALL = ("connect4", "tictactoe", "othello(size=6)", "hex(size=4,swap=True)", "go(size=5,komi=7)",
-         "breakthrough(rows=6,columns=5)")  # fmt: skip
+SMALL = (
+    "connect4",
+    "tictactoe",
+    "othello(size=6)",
+    "hex(size=4,swap=True)",
+    "go(size=5,komi=7)",
+    "breakthrough(rows=6,columns=5)",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -56,13 +73,13 @@ def found(game, heads=("policy", "value"), make=trained, simulations=40, seed=3,
 
 
 def packed(network):
-    return web_page.pack(network, *graph.operations(network.network))
+    return standalone_page.pack(network, *graph.operations(network.network))
 
 
 def in_worker(browser, rules, script, **values):
     """Return what a function body returns that sees what the page's worker sees, and these values."""
     given = "".join(f"const {name} = {json.dumps(value)};" for name, value in values.items())
-    body = f"{web_page.script(rules)}\n{given}\nreturn JSON.stringify((() => {{ {script} }})());"
+    body = f"{standalone_page.script(rules)}\n{given}\nreturn JSON.stringify((() => {{ {script} }})());"
     return json.loads(browser.run(f"(() => {{ {body} }})()"))
 
 
@@ -74,12 +91,22 @@ def random_game(game, rng):
         ended, value = game.terminal(states)
         legal = np.flatnonzero(game.legal(states)[0]).tolist() if not ended[0] else []
         board = game.board(states[0])
-        rows.append({
-            "action": action, "legal": legal, "words": [game.action_to_text(states[0], each) for each in legal],
-            "result": float(value[0]) if ended[0] else None, "player": int(game.to_play(states)[0]),
-            "players": board.players.tolist(), "columns": list(board.columns), "rows": list(board.rows),
-            "shape": board.shape, "edges": list(board.edges), "won": [list(cell) for cell in board.won],
-            "planes": game.planes(states)[0].reshape(-1).tolist()})  # fmt: skip
+        rows.append(
+            {
+                "action": action,
+                "legal": legal,
+                "words": [game.action_to_text(states[0], each) for each in legal],
+                "result": float(value[0]) if ended[0] else None,
+                "player": int(game.to_play(states)[0]),
+                "players": board.players.tolist(),
+                "columns": list(board.columns),
+                "rows": list(board.rows),
+                "shape": board.shape,
+                "edges": list(board.edges),
+                "won": [list(cell) for cell in board.won],
+                "planes": game.planes(states)[0].reshape(-1).tolist(),
+            }
+        )
         if ended[0]:
             return rows
         action = int(rng.choice(legal))
@@ -107,7 +134,8 @@ def test_the_rules_are_those_in_python(browser, name):
     game, rng = games.make(name), np.random.default_rng(5)
     expected = [random_game(game, rng) for _ in range(3 if game.max_plies > 100 else 12)]
     actions = [[row["action"] for row in rows[1:]] for rows in expected]
-    rules = in_worker(browser, web_page.spec(game)["rules"], RULES, spec=web_page.spec(game), actions=actions)
+    spec = standalone_page.spec(game)
+    rules = in_worker(browser, spec["rules"], RULES, spec=spec, actions=actions)
     for mine, theirs in zip(expected, rules):
         for ply, (row, other) in enumerate(zip(mine, theirs)):
             for key in row:
@@ -154,8 +182,8 @@ def test_searches_with_equal_evaluations_are_equal_visit_by_visit(browser, name)
     """A new network says 0 for all: every choice of the search is then a tie, or by exact numbers."""
     network, rng = found(name, make=untrained), np.random.default_rng(1)
     moves, states = openings(network.game, 4, rng)
-    rows = in_worker(browser, web_page.spec(network.game)["rules"], SEARCHES, packed=packed(network), actions=moves,
-                     simulations=300)  # fmt: skip
+    spec = standalone_page.spec(network.game)
+    rows = in_worker(browser, spec["rules"], SEARCHES, packed=packed(network), actions=moves, simulations=300)
     player = loaded_player(name)  # its evaluations are all 0, too
     for state, row in zip(states, rows):
         result = player.search(state, 300)
@@ -165,15 +193,22 @@ def test_searches_with_equal_evaluations_are_equal_visit_by_visit(browser, name)
         assert row["searched"] == pytest.approx(result.value, abs=1e-7)
 
 
-@pytest.mark.parametrize("name, heads", [
-    ("connect4", ("policy", "value")), ("tictactoe", ("policy", "wdl")), ("othello", ("policy", "wdl")),
-    ("breakthrough", ("policy", "value")), ("go(size=9,komi=7)", ("policy", "value", "examples/own_head.py:MovesLeft")),
-    ("hex(size=5,swap=True)", ("policy", "value"))])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, heads",
+    [
+        ("connect4", ("policy", "value")),
+        ("tictactoe", ("policy", "wdl")),
+        ("othello", ("policy", "wdl")),
+        ("breakthrough", ("policy", "value")),
+        ("go(size=9,komi=7)", ("policy", "value", "examples/own_head.py:MovesLeft")),
+        ("hex(size=5,swap=True)", ("policy", "value")),
+    ],
+)
 def test_the_network_and_its_moves_are_those_of_the_python_player(browser, name, heads):
     network, rng = found(name, heads), np.random.default_rng(2)
     game, player = network.game, player_of(network)
     moves, states = openings(game, 4, rng)
-    rules = web_page.spec(game)["rules"]
+    rules = standalone_page.spec(game)["rules"]
     rows = in_worker(browser, rules, SEARCHES, packed=packed(network), actions=moves, simulations=60)
     with torch.inference_mode():
         outputs = network.network(torch.from_numpy(game.planes(states)).float())
@@ -240,8 +275,10 @@ def test_a_whole_game_is_played_by_clicks(browser, opened, name):
             break
         move = legal[rng.integers(len(legal))]
         if move["to"] is None:
-            browser.run("[...document.querySelectorAll('#buttons button')]"
-                        f".find((one) => one.textContent === {json.dumps(move['move'])}).click()")
+            browser.run(
+                "[...document.querySelectorAll('#buttons button')]"
+                f".find((one) => one.textContent === {json.dumps(move['move'])}).click()"
+            )
         else:
             for cell in (move["from"], move["to"]):
                 if cell:
@@ -258,8 +295,10 @@ def test_a_whole_game_is_played_by_clicks(browser, opened, name):
 
 def test_a_click_during_which_the_page_is_told_more_counts(browser, opened):
     opened(found("connect4", simulations=4))
-    x, y = browser.run("(() => { const box = document.querySelector('[data-cell=\"0,3\"]').getBoundingClientRect();"
-                       " return [box.x + box.width / 2, box.y + box.height / 2]; })()")
+    x, y = browser.run(
+        "(() => { const box = document.querySelector('[data-cell=\"0,3\"]').getBoundingClientRect();"
+        " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+    )
     for kind in ("mousePressed", "mouseReleased"):
         version = browser.run("state.version")
         browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
@@ -342,4 +381,4 @@ def test_a_page_is_one_file_that_loads_nothing(opened, browser):
 def test_games_without_rules_in_javascript_are_refused():
     for name in ("openspiel:oware", "examples/own_game.py:Hex(size=4)"):
         with pytest.raises(Refusal, match="no rules in JavaScript"):
-            web_page.spec(games.make(name))
+            standalone_page.spec(games.make(name))

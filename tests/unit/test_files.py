@@ -89,6 +89,7 @@ def test_a_folder_that_is_there_is_never_replaced(tmp_path):
 
 def test_a_folder_that_cannot_be_removed_again_does_not_hide_why(tmp_path, monkeypatch):
     """Such as on a file system that is read-only from one moment to the next, and then no more."""
+
     def refuse(*arguments, **options):
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -224,9 +225,11 @@ def test_a_file_that_is_larger_than_its_kind_may_be_is_not_read(tmp_path):
 
 def test_a_file_that_memory_does_not_hold_is_no_file_of_ours(tmp_path):
     """A limit on this process stands for a small machine."""
-    code = ("import resource, sys; from az_mpi.core import files\n"
-            "resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
-            "try: files.read(sys.argv[1], 2**33)\nexcept files.Foreign as error: print(error.strerror)")
+    code = (
+        "import resource, sys; from az_mpi.core import files\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
+        "try: files.read(sys.argv[1], 2**33)\nexcept files.Foreign as error: print(error.strerror)"
+    )
     (tmp_path / "a").write_bytes(b"")
     os.truncate(tmp_path / "a", 2**32)
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "a"], capture_output=True, text=True)
@@ -269,8 +272,9 @@ class Clock:
         return answer
 
     def retry(self, give_up_s, **how):
-        return files.retry_while_unavailable(self.act, give_up_s, self.said.append, sleep=self.sleep,
-                                             clock=lambda: self.now, **how)  # fmt: skip
+        return files.retry_while_unavailable(
+            self.act, give_up_s, self.said.append, sleep=self.sleep, clock=lambda: self.now, **how
+        )
 
 
 FULL, AWAY, NO_ACCESS, DAMAGED = (OSError(n, "") for n in (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EFBIG))

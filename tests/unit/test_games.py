@@ -1,6 +1,5 @@
 """The rules: drawn boards, numbers known from elsewhere, and a second implementation on lists."""
 
-
 import numpy as np
 import pytest
 from helpers import after, board, stones
@@ -147,8 +146,12 @@ def test_a_games_own_canonical_keys_tell_the_same_boards_apart_as_the_usual_ones
 
 
 def test_the_canonical_key_of_a_game_without_symmetries_is_its_key():
-    one = type("One", (type(CONNECT4),), {name: getattr(CONNECT4, name)[:1] for name in (
-        "symmetry_cells", "symmetry_actions")} | {"canonical_key": Game.canonical_key})()
+    one = type(
+        "One",
+        (type(CONNECT4),),
+        {name: getattr(CONNECT4, name)[:1] for name in ("symmetry_cells", "symmetry_actions")}
+        | {"canonical_key": Game.canonical_key},
+    )()
     states = np.concatenate([_played(moves) for moves in ([], [0], [6], [0, 1, 2])])
     keys, symmetry = one.canonical_key(states)
     assert (keys == one.key(states)).all() and (symmetry == 0).all() and len(set(keys.tolist())) == 4

@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: g
 
 @BOTH
 def test_check_accepts_the_games(game):
-    assert games.check(game, games_num=32, seed=3) == []
+    assert games.check(game, num_games=32, seed=3) == []
 
 
 def _broken(base, **members):
@@ -151,11 +151,7 @@ BROKEN = {
         {"ownership": lambda self, s, player: othello.Rules.ownership(self, s, player)[:, ::-1]},
         "does not map owners",
     ),
-    "points of the loser": (
-        othello.Rules,
-        {"lead": lambda self, s: -othello.Rules.lead(self, s)},
-        "different winners",
-    ),
+    "points of the loser": (othello.Rules, {"lead": lambda self, s: -othello.Rules.lead(self, s)}, "different winners"),
     "players counted from 1": (
         mnk.Rules,
         {"to_play": lambda self, s: mnk.Rules.to_play(self, s) + np.int8(1)},
@@ -250,23 +246,26 @@ def _message(game):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("method, wrong, came", [
-    ("legal", lambda self, s: mnk.Rules.legal(self, s).tolist(), "list"),
-    ("planes", lambda self, s: None, "NoneType"),
-    ("to_play", lambda self, s: mnk.Rules.to_play(self, s).tolist(), "list"),
-    ("terminal", lambda self, s: mnk.Rules.terminal(self, s)[0], "bool (64,)"),
-    ("terminal", lambda self, s: tuple(part.tolist() for part in mnk.Rules.terminal(self, s)), "list"),
-    ("play", lambda self, s, a: list(mnk.Rules.play(self, s, a)), "list"),
-    ("initial", lambda self, n: [[0, 0]] * n, "list"),
-    ("show", lambda self, s: 7, "int"),
-    ("action_to_text", lambda self, s, a: int(a), "int"),
-    ("text_to_action", lambda self, s, text: text, "'a3'"),
-    ("key", lambda self, s: s.tolist(), "list"),
-    ("canonical_key", lambda self, s: mnk.Rules.key(self, s), "uint64 (64,)"),
-    ("lead", lambda self, s: 0.0, "float"),
-    ("ownership", lambda self, s, player: [], "list"),
-    ("board", lambda self, s: "X", "str"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "method, wrong, came",
+    [
+        ("legal", lambda self, s: mnk.Rules.legal(self, s).tolist(), "list"),
+        ("planes", lambda self, s: None, "NoneType"),
+        ("to_play", lambda self, s: mnk.Rules.to_play(self, s).tolist(), "list"),
+        ("terminal", lambda self, s: mnk.Rules.terminal(self, s)[0], "bool (64,)"),
+        ("terminal", lambda self, s: tuple(part.tolist() for part in mnk.Rules.terminal(self, s)), "list"),
+        ("play", lambda self, s, a: list(mnk.Rules.play(self, s, a)), "list"),
+        ("initial", lambda self, n: [[0, 0]] * n, "list"),
+        ("show", lambda self, s: 7, "int"),
+        ("action_to_text", lambda self, s, a: int(a), "int"),
+        ("text_to_action", lambda self, s, text: text, "'a3'"),
+        ("key", lambda self, s: s.tolist(), "list"),
+        ("canonical_key", lambda self, s: mnk.Rules.key(self, s), "uint64 (64,)"),
+        ("lead", lambda self, s: 0.0, "float"),
+        ("ownership", lambda self, s, player: [], "list"),
+        ("board", lambda self, s: "X", "str"),
+    ],
+)
 def test_another_type_is_told_with_its_method(method, wrong, came):
     text = _message(_broken(mnk.Rules, **{method: wrong}))
     first, second, *_ = text.splitlines()
@@ -280,8 +279,24 @@ def test_an_exception_is_told_with_its_method_and_the_state_that_raises_it():
     assert sum("".join(rest[1:]).count(stone) for stone in "XO") == 2
 
 
-@pytest.mark.parametrize("method", ["initial", "play", "terminal", "to_play", "planes", "show", "board", "lead", "key",
-                                    "ownership", "canonical_key", "action_to_text", "text_to_action"])  # fmt: skip
+@pytest.mark.parametrize(
+    "method",
+    [
+        "initial",
+        "play",
+        "terminal",
+        "to_play",
+        "planes",
+        "show",
+        "board",
+        "lead",
+        "key",
+        "ownership",
+        "canonical_key",
+        "action_to_text",
+        "text_to_action",
+    ],
+)
 def test_an_exception_in_any_method_is_told_with_its_name(method):
     def fails(self, *given):
         raise IndexError("out of the board")

@@ -117,13 +117,16 @@ def test_of_all_sets_of_four_cells_just_the_69_lines_win():
 
 
 def test_full_column_is_illegal():
-    state = board(CONNECT4, """
+    state = board(
+        CONNECT4,
+        """
         . . X . . . O
         . . O . . . X
         . . X . . . O
         . . O X . . X
         . . X O . . O
-        . O O X . . X""")
+        . O O X . . X""",
+    )
     assert CONNECT4.legal(state)[0].tolist() == [True, True, False, True, True, True, False]
 
 
@@ -140,10 +143,13 @@ def test_full_board_without_a_line_is_a_draw():
 
 
 def test_the_last_stone_can_win():
-    ninth = board(TICTACTOE, """
+    ninth = board(
+        TICTACTOE,
+        """
         X O X
         O X O
-        O X X""")
+        O X X""",
+    )
     assert [part.tolist() for part in TICTACTOE.terminal(ninth)] == [[True], [-1.0]]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers import stones
-from referee import GAMES_NUM, agree
+from referee import NUM_GAMES, agree
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -42,16 +42,19 @@ def may(states, word):
 
 @pytest.mark.parametrize("name", ["go(size=1)", "go(size=2)", "go(size=5)", "go", "go(size=13,komi=7.5,max_plies=60)"])
 def test_check_accepts_many_sizes(name):
-    assert games.check(games.make(name), games_num=8) == []
+    assert games.check(games.make(name), num_games=8) == []
 
 
 def test_stones_without_liberties_are_taken_off_several_groups_at_once():
-    before = drawn("""
+    before = drawn(
+        """
         . X O . .
         X O O . .
         O . . . .
         . . . . .
-        . . . . .""", player=1)
+        . . . . .""",
+        player=1,
+    )
     assert shown(played(FIVE, "A5", before)) == "O.O.." + ".OO.." + "O...." + "....." + "....."
     before = drawn("""
         . O X . .
@@ -161,8 +164,11 @@ class Slow:
         self.size, self.board, self.player, self.history = size, {}, 0, [frozenset()]
 
     def beside(self, p):
-        return [q for q in ((p[0] + d, p[1] + e) for d, e in ((0, 1), (1, 0), (0, -1), (-1, 0)))
-                if 0 <= q[0] < self.size and 0 <= q[1] < self.size]  # fmt: skip
+        return [
+            q
+            for q in ((p[0] + d, p[1] + e) for d, e in ((0, 1), (1, 0), (0, -1), (-1, 0)))
+            if 0 <= q[0] < self.size and 0 <= q[1] < self.size
+        ]
 
     def group(self, board, p):
         found, todo = {p}, [p]
@@ -198,9 +204,9 @@ class Slow:
 def test_a_slow_implementation_agrees_and_superko_reaches_as_far_as_it_says():
     """On tiny boards positions come back all the time: those of the last 16 never, older ones at times."""
     rng, longer_cycles, by_superko = np.random.default_rng(0), 0, 0
-    for size, games_num in ((2, 24), (3, 12), (5, 3)):
+    for size, num_games in ((2, 24), (3, 12), (5, 3)):
         game = games.make(f"go(size={size},{LONG})")
-        for _ in range(games_num):
+        for _ in range(num_games):
             states, slow, passed = game.initial(1), Slow(size), False
             for _ in range(20 * size):
                 legal = np.flatnonzero(game.legal(states)[0, :-1])
@@ -220,8 +226,8 @@ def test_a_slow_implementation_agrees_and_superko_reaches_as_far_as_it_says():
 
 
 @pytest.mark.parametrize("size, komi", [(9, 7.0), (5, 0.5), (19, 7.5)])
-@GAMES_NUM
-def test_openspiel_agrees(size, komi, games_num):
+@NUM_GAMES
+def test_openspiel_agrees(size, komi, num_games):
     """There points are numbered from the bottom row, and who repeats a position draws: such moves are left out."""
     number = np.append(np.arange(size * size).reshape(size, size)[::-1].reshape(-1), size * size)
 
@@ -233,8 +239,8 @@ def test_openspiel_agrees(size, komi, games_num):
         return [a for a in other.legal_actions() if a not in repeats]
 
     game = games.make(f"go(size={size},komi={komi})")
-    games_num //= 16 if size == 19 else 1
-    agree(game, f"go(board_size={size},komi={komi})", theirs, games_num, legal_there=legal)
+    num_games //= 16 if size == 19 else 1
+    agree(game, f"go(board_size={size},komi={komi})", theirs, num_games, legal_there=legal)
 
 
 def test_names_and_what_is_refused():
@@ -243,9 +249,13 @@ def test_names_and_what_is_refused():
     game = games.make("go")
     assert game.name == "go(size=9,komi=7)" and game.state_size * game.state_dtype.itemsize == 184
     assert [game.action_to_text(None, a) for a in (0, 8, 72, 80, 81)] == ["A9", "J9", "A1", "J1", "pass"]
-    refused = {"size=20": "size is 20; allowed: a whole number from 1 to 19", "komi=6.7": "komi is 6.7",
-               "komi='7'": "komi is '7'; allowed: a multiple of 0.5", "max_plies=-1": "max_plies is -1",
-               "superko=8": "takes no argument superko"}  # fmt: skip
+    refused = {
+        "size=20": "size is 20; allowed: a whole number from 1 to 19",
+        "komi=6.7": "komi is 6.7",
+        "komi='7'": "komi is '7'; allowed: a multiple of 0.5",
+        "max_plies=-1": "max_plies is -1",
+        "superko=8": "takes no argument superko",
+    }
     for arguments, said in refused.items():
         with pytest.raises(Refusal, match=said):
             games.make(f"go({arguments})")

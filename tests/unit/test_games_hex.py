@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from referee import GAMES_NUM, agree, perft
+from referee import NUM_GAMES, agree, perft
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -22,7 +22,7 @@ def played(game, words):
 
 @pytest.mark.parametrize("name", ["hex(size=2)", "hex(size=3,swap=True)", "hex(size=5)", "hex", "hex(swap=True)"])
 def test_check_accepts_many_sizes(name):
-    assert games.check(games.make(name), games_num=8) == []
+    assert games.check(games.make(name), num_games=8) == []
 
 
 def test_a_chain_from_top_to_bottom_wins_for_who_began():
@@ -100,14 +100,16 @@ def test_winning_openings_of_four_by_four_are_the_short_diagonal():
     assert won == {"d1", "c2", "b3", "a4"}
 
 
-@pytest.mark.parametrize("name, theirs", [
-    ("hex(size=4)", "hex(board_size=4)"), ("hex", "hex"), ("hex(size=5,swap=True)", "hex(board_size=5,swap=true)")])
-@GAMES_NUM
-def test_openspiel_agrees(name, theirs, games_num):
+@pytest.mark.parametrize(
+    "name, theirs",
+    [("hex(size=4)", "hex(board_size=4)"), ("hex", "hex"), ("hex(size=5,swap=True)", "hex(board_size=5,swap=true)")],
+)
+@NUM_GAMES
+def test_openspiel_agrees(name, theirs, num_games):
     game = games.make(name)
     actions = np.tile(np.arange(game.num_actions), (2, 1))
     actions[:, : game.cells] = game.order
-    agree(game, theirs, lambda state, player, ours, other: actions[player, ours], games_num)
+    agree(game, theirs, lambda state, player, ours, other: actions[player, ours], num_games)
 
 
 def test_names_and_cells():
@@ -119,11 +121,14 @@ def test_names_and_cells():
     assert board.shape == "hex" and board.columns[-1] == "k" and board.rows == tuple(str(k) for k in range(1, 12))
 
 
-@pytest.mark.parametrize("arguments, said", [
-    ("size=20", "size is 20; allowed: a whole number from 2 to 19"),
-    ("size=1", "size is 1; allowed"),
-    ("swap=1", "swap is 1; allowed: True or False"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ("size=20", "size is 20; allowed: a whole number from 2 to 19"),
+        ("size=1", "size is 1; allowed"),
+        ("swap=1", "swap is 1; allowed: True or False"),
+    ],
+)
 def test_what_it_does_not_take_is_refused(arguments, said):
     with pytest.raises(Refusal, match=said):
         games.make(f"hex({arguments})")

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from helpers import after
-from referee import GAMES_NUM, agree, perft, same
+from referee import NUM_GAMES, agree, perft, same
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -24,13 +24,16 @@ def with_stones(game, sets):
 
 def lines(m, n, k):
     starts = [(c, r, dc, dr) for c in range(m) for r in range(n) for dc, dr in ((1, 0), (0, 1), (1, 1), (-1, 1))]
-    return {frozenset((r + i * dr) * m + c + i * dc for i in range(k)) for c, r, dc, dr in starts
-            if 0 <= c + (k - 1) * dc < m and r + (k - 1) * dr < n}  # fmt: skip
+    return {
+        frozenset((r + i * dr) * m + c + i * dc for i in range(k))
+        for c, r, dc, dr in starts
+        if 0 <= c + (k - 1) * dc < m and r + (k - 1) * dr < n
+    }
 
 
 @pytest.mark.parametrize("name", ["gomoku", "mnk(m=5,n=4,k=3)", "mnk(m=4,n=4,k=4)", "mnk(m=7,n=9,k=4)"])
 def test_check_accepts_many_sizes(name):
-    assert games.check(games.make(name), games_num=8) == []
+    assert games.check(games.make(name), num_games=8) == []
 
 
 def test_of_all_sets_of_three_cells_just_the_lines_win():
@@ -62,11 +65,17 @@ def test_a_full_board_without_a_line_is_a_draw():
     assert [part.tolist() for part in game.terminal(states)] == [[True], [0.0]] and not game.legal(states).any()
 
 
-@pytest.mark.parametrize("name, theirs", [("tictactoe", "tic_tac_toe"), ("gomoku", "gomoku"), *(2 * [name] for name in (
-    "mnk(m=5,n=4,k=3)", "mnk(m=4,n=7,k=4)"))])
-@GAMES_NUM
-def test_openspiel_agrees(name, theirs, games_num):
-    agree(games.make(name), theirs, same, games_num)
+@pytest.mark.parametrize(
+    "name, theirs",
+    [
+        ("tictactoe", "tic_tac_toe"),
+        ("gomoku", "gomoku"),
+        *(2 * [name] for name in ("mnk(m=5,n=4,k=3)", "mnk(m=4,n=7,k=4)")),
+    ],
+)
+@NUM_GAMES
+def test_openspiel_agrees(name, theirs, num_games):
+    agree(games.make(name), theirs, same, num_games)
 
 
 def test_tictactoe_is_played_as_before():
@@ -79,19 +88,25 @@ def test_tictactoe_is_played_as_before():
 
 def test_names_and_cells():
     assert [games.make(f"mnk(m={m},n={n},k={k})").name for m, n, k in ((3, 3, 3), (15, 15, 5), (5, 4, 3))] == [
-        "tictactoe", "gomoku", "mnk(m=5,n=4,k=3)"]
+        "tictactoe",
+        "gomoku",
+        "mnk(m=5,n=4,k=3)",
+    ]
     assert [GOMOKU.action_to_text(None, cell) for cell in (0, 14, 112, 224)] == ["a15", "o15", "h8", "o1"]
     assert [SMALL.action_to_text(None, cell) for cell in (0, 4, 19)] == ["a4", "e4", "e1"]
     assert SMALL.show(after(SMALL, [1, 19])[0]) == ". X . . .\n. . . . .\n. . . . .\n. . . . O"
 
 
-@pytest.mark.parametrize("arguments, said", [
-    ("m=2", "m is 2; allowed: a whole number from 3 to 19"),
-    ("m=4,n=4,k=5", "k is 5; allowed: a whole number from 3 to 4"),
-    ("n=True", "n is True"),
-    ("k=3.0", "k is 3.0"),
-    ("rows=3", "takes no argument rows"),
-])
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ("m=2", "m is 2; allowed: a whole number from 3 to 19"),
+        ("m=4,n=4,k=5", "k is 5; allowed: a whole number from 3 to 4"),
+        ("n=True", "n is True"),
+        ("k=3.0", "k is 3.0"),
+        ("rows=3", "takes no argument rows"),
+    ],
+)
 def test_what_it_does_not_take_is_refused(arguments, said):
     with pytest.raises(Refusal, match=said):
         games.make(f"mnk({arguments})")

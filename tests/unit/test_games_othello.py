@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers import after, stones
-from referee import GAMES_NUM, agree, perft, same
+from referee import NUM_GAMES, agree, perft, same
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
@@ -28,7 +28,7 @@ def played(game, words):
 
 @pytest.mark.parametrize("size", [4, 6, 8])
 def test_check_accepts_every_size(size):
-    assert games.check(games.make(f"othello(size={size})"), games_num=16) == []
+    assert games.check(games.make(f"othello(size={size})"), num_games=16) == []
 
 
 def test_the_number_of_games_is_as_known():
@@ -40,9 +40,9 @@ def test_the_number_of_longer_games_is_as_known():
     assert perft(OTHELLO, 9) == [*PERFT, 3005288]
 
 
-@GAMES_NUM
-def test_openspiel_agrees(games_num):
-    assert agree(OTHELLO, "othello", same, games_num) > 58
+@NUM_GAMES
+def test_openspiel_agrees(num_games):
+    assert agree(OTHELLO, "othello", same, num_games) > 58
 
 
 def test_the_start_and_the_first_move():
@@ -56,13 +56,17 @@ def test_the_start_and_the_first_move():
         . . . . . . . .
         . . . . . . . ."""
     assert OTHELLO.show(OTHELLO.initial(1)[0]).split() == start.split()
-    assert OTHELLO.show(played(OTHELLO, "d3")[0]).split() == start.replace(
-        ". . . . . . . .\n        . . . O X", ". . . X . . . .\n        . . . X X").split()
+    assert (
+        OTHELLO.show(played(OTHELLO, "d3")[0]).split()
+        == start.replace(". . . . . . . .\n        . . . O X", ". . . X . . . .\n        . . . X X").split()
+    )
 
 
 def test_a_stone_turns_enclosed_stones_in_all_eight_directions():
     """The run to the left ends at the edge, the one to the lower left at an empty cell: these do not turn."""
-    before = drawn(OTHELLO, """
+    before = drawn(
+        OTHELLO,
+        """
         X . . X . . X .
         . O . O . O . .
         . . O O O . . .
@@ -70,9 +74,12 @@ def test_a_stone_turns_enclosed_stones_in_all_eight_directions():
         . . O O O . . .
         . O . O . O . .
         . . . X . . X .
-        . . . . . . . .""")
+        . . . . . . . .""",
+    )
     after_it = OTHELLO.play(before, np.array([OTHELLO.text_to_action(before[0], "d4")]))
-    assert OTHELLO.show(after_it[0]).split() == """
+    assert (
+        OTHELLO.show(after_it[0]).split()
+        == """
         X . . X . . X .
         . X . X . X . .
         . . X X X . . .
@@ -81,15 +88,19 @@ def test_a_stone_turns_enclosed_stones_in_all_eight_directions():
         . O . X . X . .
         . . . X . . X .
         . . . . . . . .""".split()
+    )
 
 
 def test_no_run_goes_over_the_edge():
     """Row by row, O's stones at the right edge are followed by X's at the left one."""
-    states = drawn(FOUR, """
+    states = drawn(
+        FOUR,
+        """
         . O X .
         . . . O
         X . . .
-        . . . .""")
+        . . . .""",
+    )
     assert [FOUR.action_to_text(states[0], a) for a in np.flatnonzero(FOUR.legal(states)[0])] == ["a1"]
 
 
@@ -108,12 +119,15 @@ def test_who_has_no_move_passes_and_only_then():
     assert [FOUR.action_to_text(passed[0], a) for a in np.flatnonzero(FOUR.legal(passed)[0])] == ["d1", "a3"]
 
 
-@pytest.mark.parametrize("board, first", [
-    ("X X X X  X X X X  X X . .  . . . .", 1),  # O has no stone left
-    ("X X X X  O O O O  X X X X  O O O O", 0),
-    ("X X X X  O O O O  X X X O  O O O O", -1),
-    ("O O O .  O O O .  O O O .  . . . X", -1),  # empty cells, and no stone encloses another
-])
+@pytest.mark.parametrize(
+    "board, first",
+    [
+        ("X X X X  X X X X  X X . .  . . . .", 1),  # O has no stone left
+        ("X X X X  O O O O  X X X X  O O O O", 0),
+        ("X X X X  O O O O  X X X O  O O O O", -1),
+        ("O O O .  O O O .  O O O .  . . . X", -1),  # empty cells, and no stone encloses another
+    ],
+)
 def test_where_nobody_can_move_the_majority_wins(board, first):
     cells = np.array(board.split()).reshape(4, 4)
     drawing = "\n".join(" ".join(row) for row in cells)

@@ -8,8 +8,9 @@ from az_mpi import games
 from az_mpi.games.perspective import Seen
 
 
-@pytest.mark.parametrize("game", [
-    Boxes(), Boxes(planes="board"), Boxes(n=3), Boxes(n=12), Kalah()], ids=lambda game: game.name)  # fmt: skip
+@pytest.mark.parametrize(
+    "game", [Boxes(), Boxes(planes="board"), Boxes(n=3), Boxes(n=12), Kalah()], ids=lambda game: game.name
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_right_games_have_no_warning(game, seed):
     assert games.check(game, seed=seed) == []
@@ -68,8 +69,11 @@ for method in ("legal", "to_play", "terminal", "planes"):
     setattr(Solid, method, lambda self, s, method=method: getattr(Boxes, method)(self, self._plain(s)))
 
 
-@pytest.mark.parametrize("game", [Relative(value="first"), Solid(value="first"), Kalah(value="first")],
-                         ids=["relative states", "hidden mover", "no end for the other player"])
+@pytest.mark.parametrize(
+    "game",
+    [Relative(value="first"), Solid(value="first"), Kalah(value="first")],
+    ids=["relative states", "hidden mover", "no end for the other player"],
+)
 def test_where_no_state_can_be_turned_the_value_of_player_0_is_a_warning_with_two_ends(game):
     [warning] = games.check(game)
     assert warning.startswith("terminal seems to give the value for one and the same player")

@@ -6,14 +6,24 @@ import numpy as np
 import pytest
 
 from az_mpi import games
-from az_mpi.doctor.check_game import planes_of
 from az_mpi.games import connect4
 from az_mpi.games.base import NOT_DESCRIBED, after, described_planes
 from az_mpi.games.random_games import random_games
+from az_mpi.plan.check_game import planes_of
 
 PAGE = Path(__file__).parents[2] / "docs/games.md"
-NATIVE = ("connect4", "tictactoe", "mnk(m=4,n=3,k=3)", "othello", "hex(size=5)", "hex(size=5,swap=True)",
-          "breakthrough", "go", "examples/own_game.py:Hex(size=4)", "examples/own_planes.py:Threats")  # fmt: skip
+NATIVE = (
+    "connect4",
+    "tictactoe",
+    "mnk(m=4,n=3,k=3)",
+    "othello",
+    "hex(size=5)",
+    "hex(size=5,swap=True)",
+    "breakthrough",
+    "go",
+    "examples/own_game.py:Hex(size=4)",
+    "examples/own_planes.py:Threats",
+)
 ON_PAGE = ("connect4", "gomoku", "othello", "hex", "hex(size=11,swap=True)", "breakthrough", "go(size=9)")
 
 
@@ -96,8 +106,10 @@ def test_a_class_with_other_planes_does_not_inherit_their_description():
     assert described_planes(Other()) == ([NOT_DESCRIBED] * 2, NOT_DESCRIBED)
     assert planes_of(Other()).startswith("planes: not described")
     assert described_planes(Short())[0] == [NOT_DESCRIBED] * 2 and "1 texts for 2 planes" in planes_of(Short())
-    assert described_planes(Described()) == (["empty or the other player's", "empty or the mover's"],
-                                             "row 0 is the top one")  # fmt: skip
+    assert described_planes(Described()) == (
+        ["empty or the other player's", "empty or the mover's"],
+        "row 0 is the top one",
+    )
 
 
 def test_check_game_shows_the_planes_of_a_game_and_shortens_many():

@@ -14,7 +14,7 @@ from az_mpi.config.load import changes
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import BLOCKS
 from az_mpi.network import resnet
-from az_mpi.play import trained_network
+from az_mpi.player import trained_network
 from az_mpi.run.weights import check_growth, grown
 from az_mpi.storage import checkpoint, run_folder
 from az_mpi.train import backends
@@ -74,11 +74,27 @@ def test_only_missing_blocks_at_the_end_are_no_difference():
 def test_training_goes_on_and_new_tensors_begin_without_moments(world, tmp_path, decay, optimizer):
     replay, learners = filled(Replay(CONNECT4, HEADS)), []
     for blocks in (1, 3):
-        config = make_config("connect4", seed=7, network={"blocks": blocks, "channels": 16}, train={
-            "batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False, "ema_decay": decay,
-            "optimizer": optimizer})  # fmt: skip
-        learners.append(Learner(config, CONNECT4, resnet.build(CONNECT4, config.network, config.seed),
-                                backends.make("ddp", world, world, "cpu"), "cpu"))
+        config = make_config(
+            "connect4",
+            seed=7,
+            network={"blocks": blocks, "channels": 16},
+            train={
+                "batch_size": BATCH,
+                "replay_ratio": 1.0,
+                "mixed_precision": False,
+                "ema_decay": decay,
+                "optimizer": optimizer,
+            },
+        )
+        learners.append(
+            Learner(
+                config,
+                CONNECT4,
+                resnet.build(CONNECT4, config.network, config.seed),
+                backends.make("ddp", world, world, "cpu"),
+                "cpu",
+            )
+        )
         learners[-1].progress = checkpoint.Progress()
     small, large = learners
     train(small, replay, 2)
@@ -117,8 +133,8 @@ def test_older_networks_of_a_grown_run_are_played(tmp_path):
     before = [trained_network.read(folder / name) for name in ("checkpoints/000001", "best/000002.safetensors")]
     described = json.loads((folder / "config.json").read_text())
     described["config"]["network"]["blocks"] = 3
-    (folder / "attempts").mkdir()
-    (folder / "attempts" / "002.json").write_text(json.dumps(described))
+    (folder / "starts").mkdir()
+    (folder / "starts" / "002.json").write_text(json.dumps(described))
     after = [trained_network.read(folder / name) for name in ("checkpoints/000001", "best/000002.safetensors")]
     for one, other in zip(before, [*after, trained_network.read(folder)]):
         planes = float_planes(positions(9, one.game), one.game)

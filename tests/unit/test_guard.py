@@ -27,16 +27,22 @@ def returns(name, change):
 
 STATES = mnk.Rules().initial(3)
 WRONG = {  # name of the case: (method, change, what the error says)
-    "wider states": ("play", lambda x: np.hstack([x, x]),
-                     r"play returned uint16 \(3, 4\)\n  expected: uint16 \(3, 2\)"),
+    "wider states": (
+        "play",
+        lambda x: np.hstack([x, x]),
+        r"play returned uint16 \(3, 4\)\n  expected: uint16 \(3, 2\)",
+    ),
     "a row too few": ("play", lambda x: x[1:], r"play returned uint16 \(2, 2\)"),
     "fewer actions": ("legal", lambda x: x[:, 1:], r"legal returned bool \(3, 8\)\n  expected: bool \(3, 9\)"),
     "no legal action": ("legal", lambda x: x & False, "legal returned no legal action\n  expected: at least one"),
     "a list of lists": ("legal", lambda x: [[True], [True, False], []], "legal returned list"),
     "one array": ("terminal", lambda x: x[0], r"terminal returned bool \(3,\)\n  expected: two arrays"),
     "a value that is not a number": ("terminal", lambda x: (x[0] | True, x[1] * np.nan), "returned nan"),
-    "a value above 1": ("terminal", lambda x: (x[0] | True, x[1] + 2),
-                        r"returned 2.0\n  expected: a number in \[-1, 1\]"),
+    "a value above 1": (
+        "terminal",
+        lambda x: (x[0] | True, x[1] + 2),
+        r"returned 2.0\n  expected: a number in \[-1, 1\]",
+    ),
     "a third player": ("to_play", lambda x: x + 2, "to_play returned 2\n  expected: 0 or 1"),
     "half a player": ("to_play", lambda x: x + 0.5, "to_play returned float64, with values that int8 cannot hold"),
     "a plane too many": ("planes", lambda x: np.repeat(x, 2, axis=1), r"planes returned uint8 \(3, 4, 3, 3\)"),
@@ -68,18 +74,33 @@ def test_planes_that_are_not_finite_are_refused_with_their_place():
         game.planes(STATES)
 
 
-@pytest.mark.parametrize("size, value", [
-    ("num_actions", 0), ("num_actions", 2.0), ("max_plies", 0), ("state_size", True), ("planes_shape", (2, 3)),
-    ("planes_dtype", np.dtype(np.float64)), ("symmetry_cells", np.zeros((8, 9), np.int32)), ("symmetry_cells", None),
-    ("symmetry_actions", np.zeros((0, 9), np.int32)), ("other_view", np.arange(8)), ("action_kinds", 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    "size, value",
+    [
+        ("num_actions", 0),
+        ("num_actions", 2.0),
+        ("max_plies", 0),
+        ("state_size", True),
+        ("planes_shape", (2, 3)),
+        ("planes_dtype", np.dtype(np.float64)),
+        ("symmetry_cells", np.zeros((8, 9), np.int32)),
+        ("symmetry_cells", None),
+        ("symmetry_actions", np.zeros((0, 9), np.int32)),
+        ("other_view", np.arange(8)),
+        ("action_kinds", 2),
+    ],
+)
 def test_a_wrong_size_or_table_is_refused_when_the_game_is_made(size, value):
     with pytest.raises(OwnCodeError, match=size):
         changed(**{size: value})
 
 
 def test_results_of_another_dtype_are_converted_where_no_value_changes():
-    game = changed(**returns("to_play", lambda x: x.astype(np.int64)), **returns("legal", lambda x: x.astype(np.int32)),
-                   **returns("terminal", lambda x: (x[0].tolist(), x[1].astype(np.float64))))
+    game = changed(
+        **returns("to_play", lambda x: x.astype(np.int64)),
+        **returns("legal", lambda x: x.astype(np.int32)),
+        **returns("terminal", lambda x: (x[0].tolist(), x[1].astype(np.float64))),
+    )
     assert game.to_play(STATES).dtype == np.int8 and game.legal(STATES).dtype == bool
     ended, value = game.terminal(STATES)
     assert ended.dtype == bool and value.dtype == np.float32
@@ -127,6 +148,7 @@ class Watched(mnk.Rules):
 
 
 for method in ("initial", "play", "legal", "terminal", "to_play", "planes", "key", "canonical_key"):
+
     def watched(self, states, *more, method=method):
         self.sizes.add(states if method == "initial" else len(states))
         return getattr(super(Watched, self), method)(states, *more)
@@ -149,7 +171,7 @@ def test_a_guarded_game_stays_one_of_its_class():
     game = changed(key=mnk.Rules.key)
     assert isinstance(game, mnk.Rules) and type(game).__name__ == "Own" and type(game).__module__ == __name__
     assert guarded(game) is game and isinstance(game.untruncated(), type(game))
-    games.check(game, games_num=8)
+    games.check(game, num_games=8)
 
 
 def test_only_games_of_a_users_own_are_guarded(tmp_path):

@@ -36,15 +36,18 @@ def gumbel(game, evaluate, states, noise=False, words=None, **settings):
 # the rules, by hand
 
 
-@pytest.mark.parametrize("m, simulations, visits", [
-    (16, 32, [4, 4, 4, 4, 2, 2, 2, 2, *[1] * 8]),  # 16, 8, 2 x 4: the budget ends before 2 are left
-    (16, 2, [1, 1]),
-    (4, 8, [3, 3, 1, 1]),  # 4, then 2 x 2
-    (8, 24, [7, 7, 3, 3, 1, 1, 1, 1]),  # 8, 2 x 4, 4 x 2
-    (3, 7, [3, 3, 1]),
-    (2, 5, [3, 2]),
-    (1, 5, [5]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "m, simulations, visits",
+    [
+        (16, 32, [4, 4, 4, 4, 2, 2, 2, 2, *[1] * 8]),  # 16, 8, 2 x 4: the budget ends before 2 are left
+        (16, 2, [1, 1]),
+        (4, 8, [3, 3, 1, 1]),  # 4, then 2 x 2
+        (8, 24, [7, 7, 3, 3, 1, 1, 1, 1]),  # 8, 2 x 4, 4 x 2
+        (3, 7, [3, 3, 1]),
+        (2, 5, [3, 2]),
+        (1, 5, [5]),
+    ],
+)
 def test_sequential_halving_visits_by_hand(m, simulations, visits):
     """All moves are alike, so that of equals the first ones stay. A width of w gets n // (ceil(log2 m) w) sweeps."""
     search, slots = gumbel(WIDE, UniformEvaluator(WIDE), WIDE.initial(1), simulations=simulations, gumbel_actions=m)
@@ -111,8 +114,11 @@ class Reference:
             mean = sum(node.priors[a] * q for a, q in tried.items()) / sum(node.priors[a] for a in tried)
             value = (node.own + visits * mean) / (1 + visits)
         scale = (self.c_visit + max((child.n for child in node.children.values()), default=0)) * self.c_scale
-        return {a: math.log(p) + scale * (tried.get(a, value) + 1) / 2 for a, p in node.priors.items()
-                if not (a in tried and node.children[a].exact is not None and tried[a] == -1)}  # fmt: skip
+        return {
+            a: math.log(p) + scale * (tried.get(a, value) + 1) / 2
+            for a, p in node.priors.items()
+            if not (a in tried and node.children[a].exact is not None and tried[a] == -1)
+        }
 
     def policy(self, node):
         scores = self.scores(node)
@@ -126,8 +132,10 @@ class Reference:
 
     def begin_round(self, node, simulations):
         """Draw the actions and write down which visit count is due in each simulation."""
-        self.gumbel = {a: 0.0 if self.stream is None else -math.log(-math.log(streams.uniform(self.stream, 0)))
-                       for a in node.priors}  # fmt: skip
+        self.gumbel = {
+            a: 0.0 if self.stream is None else -math.log(-math.log(streams.uniform(self.stream, 0)))
+            for a in node.priors
+        }
         score = {a: self.gumbel[a] + s for a, s in self.scores(node).items()}
         self.considered = dict.fromkeys(sorted(sorted(score, key=score.get, reverse=True)[: self.m]), 0)
         width = num = len(self.considered)
@@ -196,15 +204,33 @@ def assert_same_tree(found, node):
 
 
 @pytest.mark.parametrize("noise", [False, True])
-@pytest.mark.parametrize("game, moves, m, simulations", [
-    (TICTACTOE, [], 16, 150), (TICTACTOE, [4, 0, 8], 4, 60), (CONNECT4, [3, 3, 3, 3, 3], 4, 100), (CONNECT4, [], 16, 2),
-    (WIDE, [], 8, 80), (Ways(5), [], 2, 30), (Ways(7, twice=True), [1], 2, 100),
-], ids=lambda value: getattr(value, "name", str(value)))  # fmt: skip
+@pytest.mark.parametrize(
+    "game, moves, m, simulations",
+    [
+        (TICTACTOE, [], 16, 150),
+        (TICTACTOE, [4, 0, 8], 4, 60),
+        (CONNECT4, [3, 3, 3, 3, 3], 4, 100),
+        (CONNECT4, [], 16, 2),
+        (WIDE, [], 8, 80),
+        (Ways(5), [], 2, 30),
+        (Ways(7, twice=True), [1], 2, 100),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
 def test_the_whole_tree_equals_that_of_a_search_on_objects(game, moves, m, simulations, noise):
     """Priors and values that look random: every node, visit count and value sum, then the policy and the choice."""
     state, word = after(game, moves), np.array([77], np.uint64)
-    search, slots = gumbel(game, Hashed(game), state, noise, word.copy(), simulations=simulations, gumbel_actions=m,
-                           gumbel_c_visit=20.0, gumbel_c_scale=0.3)  # fmt: skip
+    search, slots = gumbel(
+        game,
+        Hashed(game),
+        state,
+        noise,
+        word.copy(),
+        simulations=simulations,
+        gumbel_actions=m,
+        gumbel_c_visit=20.0,
+        gumbel_c_scale=0.3,
+    )
     search.run(slots)
     reference = Reference(game, Hashed(game), m, 20.0, 0.3, word[0] if noise else None)
     root = reference.run(state, simulations)
@@ -223,8 +249,15 @@ def test_mctx_searches_alike(case, theirs):
     """The program of the paper's authors: its visits of the root's actions and of theirs, its target and its choice."""
     name, moves, simulations, considered, c_visit, c_scale = case
     game = games.make(name)
-    search, slots = gumbel(game, mctx_cases.Waves(game), after(game, moves), simulations=simulations,
-                           gumbel_actions=considered, gumbel_c_visit=c_visit, gumbel_c_scale=c_scale)  # fmt: skip
+    search, slots = gumbel(
+        game,
+        mctx_cases.Waves(game),
+        after(game, moves),
+        simulations=simulations,
+        gumbel_actions=considered,
+        gumbel_c_visit=c_visit,
+        gumbel_c_scale=c_scale,
+    )
     search.run(slots)
     assert visits_of(search, slots)[0].tolist() == theirs["visits"]
     below = np.zeros((game.num_actions, game.num_actions), int)
@@ -245,13 +278,17 @@ def test_actions_are_drawn_without_replacement_as_the_priors_say():
     priors = [0.5, 0.25, 0.25, *[1e-9] * 6]
     evaluate, words = Table(TICTACTOE, {(0, 0): (priors, 0.0)}), streams.keyed(5, np.arange(6000, dtype=np.uint64))
     for m, expected in ((1, [1 / 2, 1 / 4, 1 / 4]), (2, [5 / 12, 5 / 12, 1 / 6])):
-        search, slots = gumbel(TICTACTOE, evaluate, TICTACTOE.initial(6000), True, words.copy(), simulations=m,
-                               gumbel_actions=m)  # fmt: skip
+        search, slots = gumbel(
+            TICTACTOE, evaluate, TICTACTOE.initial(6000), True, words.copy(), simulations=m, gumbel_actions=m
+        )
         search.run(slots)
         visits = visits_of(search, slots)[:, :3]
         assert (visits.sum(axis=1) == m).all() and visits.max() == 1
-        drawn = visits.sum(axis=0) if m == 1 else [(visits[:, [a, b]].all(axis=1)).sum() for a, b in
-                                                   ((0, 1), (0, 2), (1, 2))]  # fmt: skip
+        drawn = (
+            visits.sum(axis=0)
+            if m == 1
+            else [(visits[:, [a, b]].all(axis=1)).sum() for a, b in ((0, 1), (0, 2), (1, 2))]
+        )
         assert ((drawn - np.array(expected) * 6000) ** 2 / (np.array(expected) * 6000)).sum() < 20
 
 
@@ -323,10 +360,13 @@ def test_what_is_proven_is_the_exact_result():
 
 def test_a_move_proven_to_lose_is_tried_no_more_though_the_round_considers_it():
     """O must take the lower left corner at once. Two moves are considered at a time, then others."""
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X . .
         X O .
-        . . .""")
+        . . .""",
+    )
     search, slots = gumbel(TICTACTOE, UniformEvaluator(TICTACTOE), state, simulations=200, gumbel_actions=2)
     steps(search, slots, 120)
     tree = tree_as_dict(search.trees, 0)
@@ -341,10 +381,13 @@ def test_a_move_proven_to_lose_is_tried_no_more_though_the_round_considers_it():
 
 
 def test_an_immediate_win_ends_the_search():
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X X .
         O O .
-        . . .""")
+        . . .""",
+    )
     search, slots = gumbel(TICTACTOE, UniformEvaluator(TICTACTOE), state, simulations=400)
     search.run(slots)
     assert search.value(slots).tolist() == [1] and policy_of(search, slots).tolist() == [[0, 0, 1, 0, 0, 0, 0, 0, 0]]

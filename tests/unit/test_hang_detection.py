@@ -53,10 +53,18 @@ acts[sys.argv[1]]()
 """
 
 
-@pytest.mark.parametrize("act, asleep", [
-    ("sleep", True), ("read", True), ("lock", True),
-    ("work", False), ("tick", False), ("waiting", False), ("beside", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "act, asleep",
+    [
+        ("sleep", True),
+        ("read", True),
+        ("lock", True),
+        ("work", False),
+        ("tick", False),
+        ("waiting", False),
+        ("beside", False),
+    ],
+)
 def test_asleep_is_who_waits_in_one_place_while_nobody_works(act, asleep):
     said = subprocess.run([sys.executable, "-c", PROGRAM, act], cwd=ROOT, capture_output=True, text=True, check=True)
     seconds = float(said.stdout)
@@ -85,7 +93,7 @@ class Rank:
         """Return what it tells root, and do what `FolderProbe` does in its thread."""
         facts = self.detector.facts()
         if self.answers and is_asked(self):
-            self.detector.folder.attempt()
+            self.detector.folder.try_once()
         return facts
 
 
@@ -254,8 +262,8 @@ def test_what_a_file_system_says_that_is_gone_is_no_answer(tmp_path, clock, monk
     probe = FolderProbe(tmp_path / ".probe.tmp", 0.01, clock)
     probe.want(True)
     clock.now += 3
-    probe.attempt()
+    probe.start()
     assert probe.silent_s() == 3 and not probe.answered_within(1e9)
     said[0] = errno.ENOSPC
-    probe.attempt()
+    probe.start()
     assert probe.silent_s() == 0 and probe.answered_within(1.0)

@@ -69,9 +69,13 @@ def configured(tmp_path):
     """A configuration of tic-tac-toe with a third head, in a file of the user's own."""
     (tmp_path / "own.py").write_text(OWNERS)
     heads = ("policy", "value", f"{tmp_path}/own.py:Owners(factor=3.0)")
-    return make_config(network={"blocks": 1, "channels": 8, "heads": heads}, search={"simulations": 20},
-                       selfplay={"parallel_games": 8}, train={"batch_size": 16, "mixed_precision": False},
-                       report={"summary_frequency": 1})  # fmt: skip
+    return make_config(
+        network={"blocks": 1, "channels": 8, "heads": heads},
+        search={"simulations": 20},
+        selfplay={"parallel_games": 8},
+        train={"batch_size": 16, "mixed_precision": False},
+        report={"summary_frequency": 1},
+    )
 
 
 def played(config, num=24):
@@ -82,15 +86,20 @@ def test_the_heads_are_the_outputs_in_their_order(configured):
     network = resnet.build(TICTACTOE, configured.network, 1)
     outputs = network(float_planes(positions(5, TICTACTOE), TICTACTOE))
     assert {name: tuple(output.shape) for name, output in outputs.items()} == {
-        "policy": (5, 9), "value": (5,), "owners": (5, 3, 3)}  # fmt: skip
+        "policy": (5, 9),
+        "value": (5,),
+        "owners": (5, 3, 3),
+    }
     names = [name for name, _ in network.named_parameters()]
     assert names[-2:] == ["heads.owners.conv.weight", "heads.owners.conv.bias"]
 
 
 def test_a_head_without_a_name_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("bare.py").write_text("from az_mpi.network.heads.head import Head\nclass Bare(Head):\n"
-                               "    def __init__(self, game, channels):\n        super().__init__()\n")
+    Path("bare.py").write_text(
+        "from az_mpi.network.heads.head import Head\nclass Bare(Head):\n"
+        "    def __init__(self, game, channels):\n        super().__init__()\n"
+    )
     config = make_config(network={"heads": ("policy", "value", "bare.py:Bare")})
     with pytest.raises(Refusal, match="bare.py:Bare has no name"):
         resnet.build(TICTACTOE, config.network, 1)
@@ -223,8 +232,12 @@ class Again(Policy):
 def test_a_head_of_any_name_may_learn_the_policy_and_have_single_numbers(tmp_path, world):
     (tmp_path / "own.py").write_text(AGAIN)
     heads = ("policy", "value", f"{tmp_path}/own.py:Again")
-    config = make_config(network={"blocks": 1, "channels": 8, "heads": heads}, selfplay={"parallel_games": 8},
-                         search={"simulations": 20}, train={"batch_size": 16, "warmup_steps": 0})  # fmt: skip
+    config = make_config(
+        network={"blocks": 1, "channels": 8, "heads": heads},
+        selfplay={"parallel_games": 8},
+        search={"simulations": 20},
+        train={"batch_size": 16, "warmup_steps": 0},
+    )
     record, network = played(config), resnet.build(TICTACTOE, config.network, 1)
     with torch.no_grad():
         network.heads["again"].out.weight.fill_(0.1)
@@ -244,10 +257,17 @@ def test_outputs_are_not_called_as_other_parts_of_a_sample_are(tmp_path, name):
         resnet.build(TICTACTOE, config.network, 1)
 
 
-@pytest.mark.parametrize("layer, forward, why", [
-    ("None", "tower.cumsum(dim=1)", "cumsum is not among Conv2d"),
-    ("nn.Conv2d(channels, 1, 3, padding=1, padding_mode='circular')", "self.layer(tower)", "other padding than zeros"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "layer, forward, why",
+    [
+        ("None", "tower.cumsum(dim=1)", "cumsum is not among Conv2d"),
+        (
+            "nn.Conv2d(channels, 1, 3, padding=1, padding_mode='circular')",
+            "self.layer(tower)",
+            "other padding than zeros",
+        ),
+    ],
+)
 def test_a_head_that_openvino_cannot_run_is_run_by_torch_and_the_choice_says_why(tmp_path, layer, forward, why):
     pytest.importorskip("openvino", reason="optional; it could not be installed here")
     (tmp_path / "own.py").write_text(STRANGE % (layer, forward))
@@ -267,8 +287,10 @@ def wdl_network(seed=1):
 def test_targets_of_win_draw_and_loss():
     """Half of the outcome, half of the search's value, by hand."""
     head = wdl_network().heads["value"]
-    columns = {"value": np.array([1, -1, 0, 0, 1], np.float32),
-               "root_value": np.array([0.5, -1, 0, -0.5, -1], np.float32)}  # fmt: skip
+    columns = {
+        "value": np.array([1, -1, 0, 0, 1], np.float32),
+        "root_value": np.array([0.5, -1, 0, -0.5, -1], np.float32),
+    }
     record = SimpleNamespace(positions=columns)
     target = head.target(record, TICTACTOE, SimpleNamespace(root_value_share=0.5))
     assert target.tolist() == [[0.875, 0, 0.125], [0, 0, 1], [0, 1, 0], [0, 0.75, 0.25], [0.5, 0, 0.5]]
@@ -323,11 +345,14 @@ def test_pooling_and_rows_by_hand_with_their_gradients(mode, layout):
         torch.set_deterministic_debug_mode("default")
 
 
-@pytest.mark.parametrize("heads, bias, wanted", [
-    (("policy", "value"), [5.0], [-1.0]),  # tanh(5) is 1 in bf16, where its gradient is 0
-    (("policy", "value", "short_term_value"), [5.0], [-1.0]),
-    (("policy", "wdl"), [60.0, 0.0, 0.0], [[0.0, 0.0, 1.0]]),
-])
+@pytest.mark.parametrize(
+    "heads, bias, wanted",
+    [
+        (("policy", "value"), [5.0], [-1.0]),  # tanh(5) is 1 in bf16, where its gradient is 0
+        (("policy", "value", "short_term_value"), [5.0], [-1.0]),
+        (("policy", "wdl"), [60.0, 0.0, 0.0], [[0.0, 0.0, 1.0]]),
+    ],
+)
 @pytest.mark.parametrize("bf16", [True, False])
 def test_a_sure_but_wrong_value_learns(heads, bias, wanted, bf16):
     network = trained(3, make_config(network={"blocks": 1, "channels": 8, "heads": heads}).network, TICTACTOE)

@@ -17,8 +17,17 @@ from az_mpi.network.heads.policy import Policy
 from az_mpi.network.heads.value import Value
 
 SETTINGS = models.Network(blocks=1, channels=16)
-LARGE = ["go", "go(size=19)", "hex", "hex(size=11,swap=True)", "gomoku", "othello", "breakthrough",
-         "breakthrough(rows=6,columns=7)", "mnk(m=13,n=9,k=5)"]  # fmt: skip
+LARGE = [
+    "go",
+    "go(size=19)",
+    "hex",
+    "hex(size=11,swap=True)",
+    "gomoku",
+    "othello",
+    "breakthrough",
+    "breakthrough(rows=6,columns=7)",
+    "mnk(m=13,n=9,k=5)",
+]
 # Their heads, and so their checkpoints, are those of earlier versions.
 FLAT = ["connect4", "tictactoe", "othello(size=6)", "hex(size=7)", "go(size=7)", "breakthrough(rows=5,columns=5)"]
 
@@ -52,8 +61,7 @@ def test_outputs_of_all_games(name):
 
 
 def test_weights_of_the_heads_by_hand():
-    """Go 19 x 19, 64 channels. Policy: convolutions 64*32+32 and 32*1+1, pass 64*1+1. Value: 64*32+32, 64*64+64, 64+1.
-    """
+    """Go 19 x 19, 64 channels. Policy: 64*32+32 and 32*1+1, pass 64*1+1. Value: 64*32+32, 64*64+64, 64+1."""
     heads = untrained(settings=make_config().network, game=games.make("go(size=19)")).heads
     found = {name: sum(p.numel() for p in head.parameters()) for name, head in heads.items()}
     assert found == {"policy": 2080 + 33 + 65, "value": 2080 + 4160 + 65}

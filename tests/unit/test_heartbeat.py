@@ -43,8 +43,14 @@ def say(listener):
 
 
 def message(count, rank=1, content=None, urgent=False, last=False):
-    return {"rank": rank, "count": count, "urgent": urgent, "last": last, "route": 0,
-            "content": content or {"count": count}}
+    return {
+        "rank": rank,
+        "count": count,
+        "urgent": urgent,
+        "last": last,
+        "route": 0,
+        "content": content or {"count": count},
+    }
 
 
 def heard(listener, rank=1):
@@ -70,11 +76,22 @@ def test_beats_arrive_by_rank_and_the_unheard_stay_unheard(listener):
     assert listener.beats()[2].silent_s < listener.beats()[0].silent_s
 
 
-@pytest.mark.parametrize("datagram", [
-    b"", b"x", b"\0" * 16, b"garbage" * 10, os.urandom(1400), b"\0" * 60_000,
-    pack("wrong", message(9)), pack(TOKEN, message(9))[:-1], pack(TOKEN, message(9)) + b" " * 2000,
-    pack(TOKEN, {"heard": 9, "route": 0}),  # one of root's own answers, sent back to it
-], ids=["empty", "one byte", "zeros", "garbage", "random", "huge", "token", "cut", "padded", "reflected"])  # fmt: skip
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        b"",
+        b"x",
+        b"\0" * 16,
+        b"garbage" * 10,
+        os.urandom(1400),
+        b"\0" * 60_000,
+        pack("wrong", message(9)),
+        pack(TOKEN, message(9))[:-1],
+        pack(TOKEN, message(9)) + b" " * 2000,
+        pack(TOKEN, {"heard": 9, "route": 0}),  # one of root's own answers, sent back to it
+    ],
+    ids=["empty", "one byte", "zeros", "garbage", "random", "huge", "token", "cut", "padded", "reflected"],
+)
 def test_what_is_not_a_beat_of_this_run_changes_nothing(listener, say, datagram):
     say(datagram)
     say(pack(TOKEN, message(1, rank=0)))
@@ -136,8 +153,16 @@ def test_each_rank_hears_what_root_says_to_all(monkeypatch):
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.05)
     said, heard_by = {"news": 1}, {1: [], 2: []}
     listener = Listener(TOKEN, 3, reply=lambda: said)
-    senders = [Sender([("127.0.0.1", listener.port)], TOKEN, rank, dict, on_reply=lambda told, rank=rank:
-                      heard_by[rank].append(told["news"])) for rank in heard_by]  # fmt: skip
+    senders = [
+        Sender(
+            [("127.0.0.1", listener.port)],
+            TOKEN,
+            rank,
+            dict,
+            on_reply=lambda told, rank=rank: heard_by[rank].append(told["news"]),
+        )
+        for rank in heard_by
+    ]
     for news in (1, 2):
         said["news"] = news
         wait_until(lambda news=news: all(news in heard for heard in heard_by.values()))
@@ -200,10 +225,14 @@ def test_last_words_to_nobody_end_in_a_bounded_time(monkeypatch):
 def test_own_addresses_are_ipv4_and_none_is_the_loopback(monkeypatch):
     import psutil
 
-    rows = {"lo": [SimpleNamespace(family=socket.AF_INET, address="127.0.0.1")],
-            "eth0": [SimpleNamespace(family=socket.AF_INET6, address="fd00::1"),
-                     SimpleNamespace(family=socket.AF_INET, address="192.168.7.7")],
-            "ib0": [SimpleNamespace(family=socket.AF_INET, address="10.9.0.1")]}
+    rows = {
+        "lo": [SimpleNamespace(family=socket.AF_INET, address="127.0.0.1")],
+        "eth0": [
+            SimpleNamespace(family=socket.AF_INET6, address="fd00::1"),
+            SimpleNamespace(family=socket.AF_INET, address="192.168.7.7"),
+        ],
+        "ib0": [SimpleNamespace(family=socket.AF_INET, address="10.9.0.1")],
+    }
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: rows)
     monkeypatch.setattr(socket, "gethostbyname_ex", lambda name: (name, [], ["127.0.1.1", "10.9.0.1"]))
     assert heartbeat.own_addresses() == ["10.9.0.1", "192.168.7.7"]  # first what the host's name stands for

@@ -40,10 +40,15 @@ def test_widths(host_pool):
     assert width("a", "b", "c") == ("a:4,b:2,c:2", 8)
 
 
-@pytest.mark.parametrize("add, remove, says", [
-    ("", ["c"], "not among the hosts of this run: a, b"), ("", ["a", "b"], "no host would be left"),
-    ("a:2", [], "among the hosts already"), ("a", [], "among the hosts already"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "add, remove, says",
+    [
+        ("", ["c"], "not among the hosts of this run: a, b"),
+        ("", ["a", "b"], "no host would be left"),
+        ("a:2", [], "among the hosts already"),
+        ("a", [], "among the hosts already"),
+    ],
+)
 def test_changes_that_cannot_be(host_pool, add, remove, says):
     with pytest.raises(Refusal, match=says):
         host_pool.check(hosts.parse(add) if add else [], remove)

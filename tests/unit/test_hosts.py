@@ -11,34 +11,108 @@ from az_mpi.launch import hosts
 from az_mpi.launch.hosts import Host
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("node1", [Host("node1")]),
-    ("10.0.0.1:2,node2:2", [Host("10.0.0.1", 2), Host("node2", 2)]),
-    ("a-b_c.Example.org:1024", [Host("a-b_c.Example.org", 1024)]),
-    ("localhost:1,127.0.0.1:01", [Host("localhost", 1), Host("127.0.0.1", 1)]),
-    ("1node:3,n0de.1a:2", [Host("1node", 3), Host("n0de.1a", 2)]),
-    ("a" * 63 + "." + "b" * 63, [Host("a" * 63 + "." + "b" * 63)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("node1", [Host("node1")]),
+        ("10.0.0.1:2,node2:2", [Host("10.0.0.1", 2), Host("node2", 2)]),
+        ("a-b_c.Example.org:1024", [Host("a-b_c.Example.org", 1024)]),
+        ("localhost:1,127.0.0.1:01", [Host("localhost", 1), Host("127.0.0.1", 1)]),
+        ("1node:3,n0de.1a:2", [Host("1node", 3), Host("n0de.1a", 2)]),
+        ("a" * 63 + "." + "b" * 63, [Host("a" * 63 + "." + "b" * 63)]),
+    ],
+)
 def test_good_lists(text, expected):
     assert hosts.parse(text) == expected
 
 
 # (entry, what the refusal must say)
 BAD_SLOTS = [
-    "0", "-1", "+1", "1025", "2.5", "two", "", " 2", "2 ", "0x2", "1e1", "\u0662", "\u00b2", "1_0", "9999999999999",
-    "2;reboot", "2\n", "2\x00", "2:3", ":"]  # fmt: skip
+    "0",
+    "-1",
+    "+1",
+    "1025",
+    "2.5",
+    "two",
+    "",
+    " 2",
+    "2 ",
+    "0x2",
+    "1e1",
+    "\u0662",
+    "\u00b2",
+    "1_0",
+    "9999999999999",
+    "2;reboot",
+    "2\n",
+    "2\x00",
+    "2:3",
+    ":",
+]
 BAD_NAMES = [
-    "", ":2", "-node1:2", "-oProxyCommand=x", "--", "-", "root@node1:2", "@node1", "node1@", "::", "::1", "[::1]:2",
-    "[fe80::1%eth0]:4", "[2001:db8::7]", "[node1]:2", "node[1-3]:2", "n\u00f6de1", "nod\u0435", "node\u20281",
-    "node1\u200b", "\uff4eode1", "\ud83d", "node1.", ".node1", "node..1", "node-:1", "node1.-a", "a" * 64,
-    "a." * 200 + "b", "x" * 100_000, *(f"node{char}1" for char in string.punctuation if char not in ".-_,:"),
-    *(f"node{chr(code)}1" for code in (*range(0, 33), 127, 0x85, 0xa0)),
-    "$(id)", "`id`", "node1;id", "node1|id", "node1&", "'node1'", '"node1"', "node1>x", "~root", "*", "?", "a b",
-    "node1 -oProxyCommand=id", "node1\tb", "!1", "{a", "node1\\", "%h", "a=b", "#node1", "../etc", "a/b"]  # fmt: skip
+    "",
+    ":2",
+    "-node1:2",
+    "-oProxyCommand=x",
+    "--",
+    "-",
+    "root@node1:2",
+    "@node1",
+    "node1@",
+    "::",
+    "::1",
+    "[::1]:2",
+    "[fe80::1%eth0]:4",
+    "[2001:db8::7]",
+    "[node1]:2",
+    "node[1-3]:2",
+    "n\u00f6de1",
+    "nod\u0435",
+    "node\u20281",
+    "node1\u200b",
+    "\uff4eode1",
+    "\ud83d",
+    "node1.",
+    ".node1",
+    "node..1",
+    "node-:1",
+    "node1.-a",
+    "a" * 64,
+    "a." * 200 + "b",
+    "x" * 100_000,
+    *(f"node{char}1" for char in string.punctuation if char not in ".-_,:"),
+    *(f"node{chr(code)}1" for code in (*range(0, 33), 127, 0x85, 0xA0)),
+    "$(id)",
+    "`id`",
+    "node1;id",
+    "node1|id",
+    "node1&",
+    "'node1'",
+    '"node1"',
+    "node1>x",
+    "~root",
+    "*",
+    "?",
+    "a b",
+    "node1 -oProxyCommand=id",
+    "node1\tb",
+    "!1",
+    "{a",
+    "node1\\",
+    "%h",
+    "a=b",
+    "#node1",
+    "../etc",
+    "a/b",
+]
 BAD_ADDRESSES = ["10.0.0", "10.0.0.256", "10.0.0.1.2", "1234", "0x7f000001", "0x7f.1", "010.0.0.1", "node.7", "2001:2"]
-BAD = [*((f"node1:{slots}", "from 1 to 1024") for slots in BAD_SLOTS), ("fe80::1%eth0", "from 1 to 1024"),
-       *((name, "is no host's name") for name in BAD_NAMES), *((name, "is no IPv4") for name in BAD_ADDRESSES),
-       *((name, "not the address") for name in ("0.0.0.0", "224.0.0.1", "255.255.255.255"))]
+BAD = [
+    *((f"node1:{slots}", "from 1 to 1024") for slots in BAD_SLOTS),
+    ("fe80::1%eth0", "from 1 to 1024"),
+    *((name, "is no host's name") for name in BAD_NAMES),
+    *((name, "is no IPv4") for name in BAD_ADDRESSES),
+    *((name, "not the address") for name in ("0.0.0.0", "224.0.0.1", "255.255.255.255")),
+]
 
 
 @pytest.mark.parametrize("entry, says", BAD, ids=lambda value: ascii(value)[:40])
@@ -76,33 +150,55 @@ def write(folder, content):
     return path
 
 
-@pytest.mark.parametrize("content, expected", [
-    ("node1 slots=2\nnode2 slots=4 max_slots=4\n", [Host("node1", 2), Host("node2", 4)]),
-    ("node1:2\nnode2:3", [Host("node1", 2), Host("node2", 3)]),
-    ("# ours\n\n  node1\tslots=2   # the fast one\r\n\t\n#node9\n10.0.0.2 max-slots=8",
-     [Host("node1", 2), Host("10.0.0.2")]),
-    (b"\xef\xbb\xbfnode1\n", [Host("node1")]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        ("node1 slots=2\nnode2 slots=4 max_slots=4\n", [Host("node1", 2), Host("node2", 4)]),
+        ("node1:2\nnode2:3", [Host("node1", 2), Host("node2", 3)]),
+        (
+            "# ours\n\n  node1\tslots=2   # the fast one\r\n\t\n#node9\n10.0.0.2 max-slots=8",
+            [Host("node1", 2), Host("10.0.0.2")],
+        ),
+        (b"\xef\xbb\xbfnode1\n", [Host("node1")]),
+    ],
+)
 def test_good_hostfiles(tmp_path, content, expected):
     assert hosts.read(write(tmp_path, content)) == expected
 
 
-@pytest.mark.parametrize("content, says", [
-    ("", "names no host"), ("# only words\n\n", "names no host"), ("node1 slots=0", "line 1: .*from 1 to 1024"),
-    ("node1\n\nnode2 slots=x", "line 3: .*from 1 to 1024"), ("node1 slots=", "from 1 to 1024"),
-    ("node1 slots = 2", "'slots' is not understood"), ("node1 2", "'2' is not understood"),
-    ("node1:2 slots=2", "the slots are there twice"), ("node1 slots=2 slots=3", "the slots are there twice"),
-    ("node1 slots=4 max_slots=2", "slots is 4, max_slots 2"), ("node1 cpu=2", "'cpu=2' is not understood"),
-    ("node1:2 ifname=eth0", "is not understood"), ("node1 SLOTS=2", "is not understood"),
-    ("node1 slots=2 -oProxyCommand=id", "is not understood"), ("node1;id", "no host's name"),
-    ("-node1 slots=2", "no host's name"), ("root@node1 slots=2", "~/.ssh/config"),
-    ("node1\nnode1\n", "line 2: .*twice"),
-    ("node1, node2", "no host's name"), ("node1\x0bnode2", "no host's name"),
-    ("node1\x00", "no host's name"), ("[::1] slots=2", "no host's name"), (b"node\xff1 slots=2", "not text: byte 5"),
-    (b"\x7fELF\x02\x01\x01" + bytes(100), "no host's name"), (b"node1\n" * 200_000, "larger than"),
-    ("{\"hosts\": [\"node1\"]}", "no host's name"), ("node1\u2028node2", "no host's name"),
-    ("node1 slots=\u0664", "from 1 to 1024"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content, says",
+    [
+        ("", "names no host"),
+        ("# only words\n\n", "names no host"),
+        ("node1 slots=0", "line 1: .*from 1 to 1024"),
+        ("node1\n\nnode2 slots=x", "line 3: .*from 1 to 1024"),
+        ("node1 slots=", "from 1 to 1024"),
+        ("node1 slots = 2", "'slots' is not understood"),
+        ("node1 2", "'2' is not understood"),
+        ("node1:2 slots=2", "the slots are there twice"),
+        ("node1 slots=2 slots=3", "the slots are there twice"),
+        ("node1 slots=4 max_slots=2", "slots is 4, max_slots 2"),
+        ("node1 cpu=2", "'cpu=2' is not understood"),
+        ("node1:2 ifname=eth0", "is not understood"),
+        ("node1 SLOTS=2", "is not understood"),
+        ("node1 slots=2 -oProxyCommand=id", "is not understood"),
+        ("node1;id", "no host's name"),
+        ("-node1 slots=2", "no host's name"),
+        ("root@node1 slots=2", "~/.ssh/config"),
+        ("node1\nnode1\n", "line 2: .*twice"),
+        ("node1, node2", "no host's name"),
+        ("node1\x0bnode2", "no host's name"),
+        ("node1\x00", "no host's name"),
+        ("[::1] slots=2", "no host's name"),
+        (b"node\xff1 slots=2", "not text: byte 5"),
+        (b"\x7fELF\x02\x01\x01" + bytes(100), "no host's name"),
+        (b"node1\n" * 200_000, "larger than"),
+        ('{"hosts": ["node1"]}', "no host's name"),
+        ("node1\u2028node2", "no host's name"),
+        ("node1 slots=\u0664", "from 1 to 1024"),
+    ],
+)
 def test_bad_hostfiles_are_refused(tmp_path, content, says):
     with pytest.raises(Refusal, match=says) as refused:
         hosts.read(write(tmp_path, content))
@@ -124,13 +220,16 @@ def test_what_is_no_file_is_refused(tmp_path):
             hosts.read(path)
 
 
-@pytest.mark.parametrize("nodes, tasks, expected", [
-    ("node[1-3,07],login.b", "2(x3),1,4", "node1:2,node2:2,node3:2,node07:1,login.b:4"),
-    ("node[08-11]", "1(x4)", "node08:1,node09:1,node10:1,node11:1"),
-    ("r[1-2]n[3-4]-ib", "", "r1n3-ib,r1n4-ib,r2n3-ib,r2n4-ib"),
-    ("a,b", "2", "a,b"),
-    ("", "2", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "nodes, tasks, expected",
+    [
+        ("node[1-3,07],login.b", "2(x3),1,4", "node1:2,node2:2,node3:2,node07:1,login.b:4"),
+        ("node[08-11]", "1(x4)", "node08:1,node09:1,node10:1,node11:1"),
+        ("r[1-2]n[3-4]-ib", "", "r1n3-ib,r1n4-ib,r2n3-ib,r2n4-ib"),
+        ("a,b", "2", "a,b"),
+        ("", "2", ""),
+    ],
+)
 def test_the_nodes_of_a_slurm_job(nodes, tasks, expected):
     found = hosts.from_slurm({"SLURM_JOB_NODELIST": nodes, "SLURM_TASKS_PER_NODE": tasks})
     assert ",".join(map(str, found)) == expected
@@ -162,29 +261,35 @@ def test_what_is_no_list_of_slurm_nodes(nodes):
         hosts.from_slurm({"SLURM_JOB_NODELIST": nodes})
 
 
-@pytest.mark.parametrize("given, options, chosen, ranks", [
-    ("", {}, "localhost:1", 1),
-    ("", {"np": 3}, "localhost:3", 3),
-    ("", {"gpus": 4, "nodes": 1}, "localhost:4", 4),
-    ("", {"gpus": 4, "np": 2}, "localhost:4", 2),
-    ("a:2,b:3", {}, "a:2,b:3", 5),
-    ("a:2,b:3", {"np": 4}, "a:2,b:3", 4),
-    ("a,b:3", {}, "a:1,b:3", 4),
-    ("a,b,c", {"nodes": 2, "gpus": 4}, "a:4,b:4", 8),
-    ("a:4,b", {"gpus": 4}, "a:4,b:4", 8),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, options, chosen, ranks",
+    [
+        ("", {}, "localhost:1", 1),
+        ("", {"np": 3}, "localhost:3", 3),
+        ("", {"gpus": 4, "nodes": 1}, "localhost:4", 4),
+        ("", {"gpus": 4, "np": 2}, "localhost:4", 2),
+        ("a:2,b:3", {}, "a:2,b:3", 5),
+        ("a:2,b:3", {"np": 4}, "a:2,b:3", 4),
+        ("a,b:3", {}, "a:1,b:3", 4),
+        ("a,b,c", {"nodes": 2, "gpus": 4}, "a:4,b:4", 8),
+        ("a:4,b", {"gpus": 4}, "a:4,b:4", 8),
+    ],
+)
 def test_the_hosts_of_a_job(given, options, chosen, ranks):
     found, np = hosts.choose(hosts.parse(given) if given else [], **options)
     assert (",".join(map(str, found)), np) == (chosen, ranks)
 
 
-@pytest.mark.parametrize("given, options, says", [
-    ("", {"nodes": 2}, "--nodes 2: the hosts are not known"),
-    ("", {"gpus": 2, "np": 3}, "--np 3: the hosts have 2 slots"),
-    ("a,b", {"nodes": 3}, "--nodes 3: only 2 hosts given"),
-    ("a:2,b:3", {"np": 6}, "--np 6: the hosts have 5 slots: a:2,b:3"),
-    ("a:2,b:4,c", {"gpus": 4}, "--gpus 4 asks for 4 ranks on each host, the list says a:2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, options, says",
+    [
+        ("", {"nodes": 2}, "--nodes 2: the hosts are not known"),
+        ("", {"gpus": 2, "np": 3}, "--np 3: the hosts have 2 slots"),
+        ("a,b", {"nodes": 3}, "--nodes 3: only 2 hosts given"),
+        ("a:2,b:3", {"np": 6}, "--np 6: the hosts have 5 slots: a:2,b:3"),
+        ("a:2,b:4,c", {"gpus": 4}, "--gpus 4 asks for 4 ranks on each host, the list says a:2"),
+    ],
+)
 def test_jobs_that_cannot_be(given, options, says):
     with pytest.raises(Refusal, match=says):
         hosts.choose(hosts.parse(given) if given else [], **options)

@@ -12,12 +12,43 @@ from az_mpi.__main__ import main as program
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
-STATUS = {"schema_version": 1, "run": "r", "game": "connect4", "attempt": 1, "job": "running", "count": 1,
-          "written": "2026-01-01 00:00:00", "elapsed_s": 1.0, "phase": "play", "iteration": 0, "iterations": 2,
-          "progress": None, "time_left_s": None, "games_num": 0, "positions_num": 0, "step": 0, "games_per_s": 0.0,
-          "workers_active": 1, "workers_num": 1, "model_sync_s": None, "network_mb_per_min": None, "staleness": None,
-          "failures": [], "ranks": [{"rank": 0, "host": "n1", "device": "cpu", "roles": "play", "state": "Active",
-                                     "games_num": 0, "games_per_s": 0.0, "last_seen_s": 0.1}]}  # fmt: skip
+STATUS = {
+    "schema_version": 1,
+    "run": "r",
+    "game": "connect4",
+    "start": 1,
+    "job": "running",
+    "count": 1,
+    "written": "2026-01-01 00:00:00",
+    "elapsed_s": 1.0,
+    "phase": "play",
+    "iteration": 0,
+    "iterations": 2,
+    "progress": None,
+    "time_left_s": None,
+    "num_games": 0,
+    "num_positions": 0,
+    "step": 0,
+    "games_per_s": 0.0,
+    "workers_active": 1,
+    "num_workers": 1,
+    "model_sync_s": None,
+    "network_mb_per_min": None,
+    "staleness": None,
+    "failures": [],
+    "ranks": [
+        {
+            "rank": 0,
+            "host": "n1",
+            "device": "cpu",
+            "roles": "play",
+            "state": "Active",
+            "num_games": 0,
+            "games_per_s": 0.0,
+            "last_seen_s": 0.1,
+        }
+    ],
+}
 
 
 def test_a_run_that_no_launch_looks_after(tmp_path, capsys):
@@ -33,8 +64,16 @@ def test_a_run_that_no_launch_looks_after(tmp_path, capsys):
 def test_a_restart_is_not_told_by_the_status_of_the_job_before(tmp_path, capsys):
     """One of two ranks, on a host that is lost, was the last job; the next one begins with the other host."""
     (tmp_path / "status.json").write_text(json.dumps(STATUS))
-    state = {"id": "x", "pid": 7, "host": "h", "answer": None, "ranks": 2, "restarts_num": 1, "up": False,
-             "hosts": [{"host": "n2:2", "state": "in the next job"}, {"host": "n1:1", "state": "does not answer"}]}
+    state = {
+        "id": "x",
+        "pid": 7,
+        "host": "h",
+        "answer": None,
+        "ranks": 2,
+        "num_restarts": 1,
+        "up": False,
+        "hosts": [{"host": "n2:2", "state": "in the next job"}, {"host": "n1:1", "state": "does not answer"}],
+    }
     for up in (False, True):
         (tmp_path / "launch.json").write_text(json.dumps(state | {"up": up}))
         assert program(["hosts", str(tmp_path)]) == 0
@@ -44,12 +83,18 @@ def test_a_restart_is_not_told_by_the_status_of_the_job_before(tmp_path, capsys)
         assert ("being started again, on 2 ranks" in said) == (not up)
 
 
-@pytest.mark.parametrize("words, says", [
-    (["none"], "none/status.json"), (["none", "--restart"], "none/status.json"),
-    (["none", "--add", "-oX=x:1"], "expected one argument"), (["none", "--add=-oX:1"], "no host was contacted"),
-    (["none", "--add", "a b"], "--add"), (["none", "--remove", "a;b"], "--remove"),
-    (["none", "--no_wait"], "--no_wait"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["none"], "none/status.json"),
+        (["none", "--restart"], "none/status.json"),
+        (["none", "--add", "-oX=x:1"], "expected one argument"),
+        (["none", "--add=-oX:1"], "no host was contacted"),
+        (["none", "--add", "a b"], "--add"),
+        (["none", "--remove", "a;b"], "--remove"),
+        (["none", "--no_wait"], "--no_wait"),
+    ],
+)
 def test_bad_requests_are_refused(words, says):
     done = subprocess.run([sys.executable, "-m", "az_mpi", "hosts", *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from az_mpi.core.problems import Refusal
 from az_mpi.network import engines
 from az_mpi.network.engines import int8
-from az_mpi.network.engines.engine import CALIBRATION_NUM
+from az_mpi.network.engines.engine import NUM_CALIBRATION
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 
 PLANES = CONNECT4.planes(int8.random_states(CONNECT4))
@@ -51,15 +51,17 @@ def test_a_quantised_convolution_is_what_one_computes_by_hand():
     engine = one_cell_engine([[0.5, 0.3], [-0.04, 0.01]], [0.25, -1.0])
     most, third, fourth = {127: (127, 76, 32), 64: (64, 38, 16)}[int8.weight_steps()]
     step, first, second = 4 / 255, 0.5 / most, 0.04 / most
-    expected = [[0.25 + step * first * (most * a + third * b), -1 + step * second * (-most * a + fourth * b)]
-                for a, b in ((0, 0), (64, 32), (191, 96), (255, 255))]  # fmt: skip
+    expected = [
+        [0.25 + step * first * (most * a + third * b), -1 + step * second * (-most * a + fourth * b)]
+        for a, b in ((0, 0), (64, 32), (191, 96), (255, 255))
+    ]
     found = engine.evaluate(counted(0, 1, 3, 9))["policy"]
     assert found == pytest.approx(np.array(expected), abs=1e-6)
 
 
 def one_cell_engine(weights, bias):
     """Return an engine of Tiny, calibrated with planes whose maximum is 4."""
-    calibration = counted(*[4, 1, 0, 2] * (CALIBRATION_NUM // 4))
+    calibration = counted(*[4, 1, 0, 2] * (NUM_CALIBRATION // 4))
     one_cell = SimpleNamespace(planes_shape=(1, 1, 1), planes_dtype=np.dtype(np.uint8))
     return Int8Engine(Tiny(weights, bias), one_cell, 1, "fp32", calibration)
 
@@ -71,8 +73,9 @@ def test_the_largest_products_are_not_cut_off():
     assert found == pytest.approx(np.array([[8.25, -9.0]]), abs=1e-5)
 
 
-@pytest.mark.parametrize("has, steps", [(("avx2", "vnni"), 127), (("vnni",), 127), (("amx_tile",), 127),
-                                        (("avx2",), 64), ((), 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    "has, steps", [(("avx2", "vnni"), 127), (("vnni",), 127), (("amx_tile",), 127), (("avx2",), 64), ((), 0)]
+)
 def test_processors_without_vnni_and_amx_have_smaller_weights(monkeypatch, has, steps):
     for part in ("amx_tile", "vnni", "avx2"):
         monkeypatch.setattr(torch.cpu, f"_is_{part}_supported", lambda part=part: part in has)
@@ -141,8 +144,10 @@ def test_weights_that_int8_does_not_hold_are_played_as_without_it():
     assert engine.remark == "" and all((engine.evaluate(planes)[name] == before[name]).all() for name in before)
 
 
-@pytest.mark.parametrize("kl, value_error, bad", [(0, 0, ""), (0.0049, 0.029, ""), (0.006, 0, "0.006 "),
-                                                  (0, 0.04, "0.04 "), (float("nan"), 0, "nan")])  # fmt: skip
+@pytest.mark.parametrize(
+    "kl, value_error, bad",
+    [(0, 0, ""), (0.0049, 0.029, ""), (0.006, 0, "0.006 "), (0, 0.04, "0.04 "), (float("nan"), 0, "nan")],
+)
 def test_either_error_above_its_bound_is_a_problem(kl, value_error, bad):
     text = int8.problem({"int8_kl": kl, "int8_value_error": value_error})
     assert bad in text and bool(text) == bool(bad)
@@ -152,7 +157,7 @@ def test_either_error_above_its_bound_is_a_problem(kl, value_error, bad):
 def test_ranges_come_from_the_positions_that_were_given_last():
     """Positions of which none has a stone say too little of those that have some."""
     network, empty = trained(3), PLANES.copy()
-    empty[: int8.RANGES_NUM] = CONNECT4.planes(CONNECT4.initial(1))
+    empty[: int8.NUM_RANGES] = CONNECT4.planes(CONNECT4.initial(1))
     engine = Int8Engine(network, CONNECT4, 1, "fp32", PLANES)
     before = engine.figures
     engine.calibrate(empty)
@@ -164,7 +169,8 @@ def test_layers_of_heads_and_the_first_one_are_not_in_int8():
     network = trained(1)
     graph = torch.fx.Tracer().trace(network)
     assert [node.target for node in int8.convolutions(graph, network)] == [
-        f"tower.{block}.{layer}" for block in (0, 1) for layer in ("first", "second")]  # fmt: skip
+        f"tower.{block}.{layer}" for block in (0, 1) for layer in ("first", "second")
+    ]
 
 
 # choice
@@ -190,8 +196,9 @@ def test_int8_is_refused_where_it_cannot_be_had(monkeypatch):
 
 
 @needs_int8
-@pytest.mark.parametrize("gain, timed, expected", [(2.0, True, "int8 (2.0 times as fast as "), (2.0, False, None),
-                                                   (1.0, True, None)])  # fmt: skip
+@pytest.mark.parametrize(
+    "gain, timed, expected", [(2.0, True, "int8 (2.0 times as fast as "), (2.0, False, None), (1.0, True, None)]
+)
 def test_auto_is_int8_only_where_it_may_measure_and_int8_is_faster(monkeypatch, gain, timed, expected):
     monkeypatch.setattr(engines, "_gain", lambda *what: gain)
     for name in ("auto", "openvino"):
@@ -211,4 +218,4 @@ def test_a_timing_tells_which_engine_is_faster():
         def evaluate(self, planes):
             engine.evaluate(planes), engine.evaluate(planes)
 
-    assert 1.3 < engines._gain(engine, Twice(), PLANES[: engines.TIMED_NUM]) < 3
+    assert 1.3 < engines._gain(engine, Twice(), PLANES[: engines.NUM_TIMED]) < 3

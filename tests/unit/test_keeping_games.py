@@ -26,7 +26,7 @@ def test_what_was_under_way_is_completed_before_games_go_on_or_are_given_up(dete
     settings = make_config(search={"simulations": 6}, selfplay={"parallel_games": 4, "deterministic": deterministic})
 
     def begun(rank):
-        player = Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), rank, groups_num=2)
+        player = Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), rank, num_groups=2)
         player.start(player.free(), game_ids(2, 0, np.arange(4)), 2)
         return player
 
@@ -39,8 +39,13 @@ def test_what_was_under_way_is_completed_before_games_go_on_or_are_given_up(dete
     for _ in range(5):  # an odd number: one group's simulation is under way
         player.step()
     assert player._under_way
-    recovery._keep_games(SimpleNamespace(playing=SimpleNamespace(player=player), world=SimpleNamespace(rank=0),
-                                         setup=SimpleNamespace(config=settings)))  # fmt: skip
+    recovery._keep_games(
+        SimpleNamespace(
+            playing=SimpleNamespace(player=player),
+            world=SimpleNamespace(rank=0),
+            setup=SimpleNamespace(config=settings),
+        )
+    )
     assert not player._under_way and player.rank == 0 and player.live.any() != deterministic
     if deterministic:
         player.start(player.free(), game_ids(2, 0, np.arange(4)), 2)
@@ -66,8 +71,12 @@ def test_games_are_kept_where_a_rank_is_lost_in_their_exchange(survives):
 
     Lossy.survives = survives
     playing = SimpleNamespace(player=player, unacknowledged=[])
-    run = SimpleNamespace(playing=playing, world=Lossy(), games_iteration=3, setup=SimpleNamespace(
-        config=settings, game=TICTACTOE, callbacks=SimpleNamespace(games=lambda record: None)))
+    run = SimpleNamespace(
+        playing=playing,
+        world=Lossy(),
+        games_iteration=3,
+        setup=SimpleNamespace(config=settings, game=TICTACTOE, callbacks=SimpleNamespace(games=lambda record: None)),
+    )
     with pytest.raises(PeerLost):
         exchange.store(run)
     [(iteration, record)] = playing.unacknowledged
@@ -86,9 +95,13 @@ def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, tmp_path,
         return answer
 
     def survivor():
-        return SimpleNamespace(setup=SimpleNamespace(config=make_config()), files=RunFiles(tmp_path, TICTACTOE, 600.0),
-                               attempt=1, control=SimpleNamespace(requests=Requests()),
-                               report=SimpleNamespace(logger=logging.getLogger("az_mpi")))  # fmt: skip
+        return SimpleNamespace(
+            setup=SimpleNamespace(config=make_config()),
+            files=RunFiles(tmp_path, TICTACTOE, 600.0),
+            start=1,
+            control=SimpleNamespace(requests=Requests()),
+            report=SimpleNamespace(logger=logging.getLogger("az_mpi")),
+        )
 
     monkeypatch.setattr(Lock, "take_over", take_over)
     world = SimpleNamespace(is_root=True, rank=0, host="h", collect=lambda item: [item], from_root=lambda make: make())

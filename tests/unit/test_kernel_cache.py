@@ -97,8 +97,11 @@ def test_of_a_file_that_was_changed_the_older_code_is_removed(use, mine, cache):
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-@pytest.mark.parametrize("content", [b"", b"nothing of Numba's", b"\x80\x04cmissing_module\nname\n."],
-                         ids=["empty", "noise", "a name that is not there"])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"nothing of Numba's", b"\x80\x04cmissing_module\nname\n."],
+    ids=["empty", "noise", "a name that is not there"],
+)
 def test_damaged_files_are_replaced(use, mine, cache, suffix, content):
     use(mine)
     damaged = list(cache.rglob(f"*.{suffix}"))
@@ -120,28 +123,36 @@ def test_code_for_other_types_is_in_files_of_its_own(use, mine, cache):
 @pytest.mark.process
 def test_code_of_other_sources_of_the_package_is_not_used(mine, tmp_path):
     """A kernel of a user's own may call one of this package, whose change Numba would not notice."""
-    program = ("import sys, numba; from az_mpi.core import kernel_cache; sys.path.insert(0, sys.argv[1]); "
-               "kernel_cache.install(sys.argv[2]); import my_kernels; "
-               "print(my_kernels.double(3), sum(my_kernels.double.stats.cache_hits.values()))")
+    program = (
+        "import sys, numba; from az_mpi.core import kernel_cache; sys.path.insert(0, sys.argv[1]); "
+        "kernel_cache.install(sys.argv[2]); import my_kernels; "
+        "print(my_kernels.double(3), sum(my_kernels.double.stats.cache_hits.values()))"
+    )
     environment = os.environ | {"PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
 
     def run(sources):
-        return subprocess.run([sys.executable, "-c", program, mine.parent, sources], env=environment, check=True,
-                              capture_output=True, text=True).stdout.split()  # fmt: skip
+        return subprocess.run(
+            [sys.executable, "-c", program, mine.parent, sources],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.split()
 
     assert [run("one"), run("one"), run("two"), run("one")] == [["6", "0"], ["6", "1"], ["6", "0"], ["6", "0"]]
-
-
 
 
 @pytest.mark.process
 def test_kernels_run_where_nothing_can_be_written_and_it_is_said_once(mine, tmp_path):
     """With a limit of 0 bytes for the size of files every write fails, on any file system and for root too."""
-    program = ("import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); import az_mpi; "
-               "sys.path.insert(0, sys.argv[1]); from my_kernels import double; print(double(3), double(1.5))")
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); import az_mpi; "
+        "sys.path.insert(0, sys.argv[1]); from my_kernels import double; print(double(3), double(1.5))"
+    )
     environment = os.environ | {"PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run([sys.executable, "-c", program, mine.parent], env=environment, check=True,
-                          capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", program, mine.parent], env=environment, check=True, capture_output=True, text=True
+    )
     assert done.stdout == "6 3.0\n"
     assert done.stderr.count(str(tmp_path / "cache")) == done.stderr.count("File too large") == 1
     assert "NUMBA_CACHE_DIR" in done.stderr and "Traceback" not in done.stderr
@@ -170,8 +181,10 @@ def test_a_trial_says_whether_kernels_can_be_kept_and_leaves_nothing(cache):
 @pytest.mark.process
 @pytest.mark.parametrize("before", ["os", "numba"])
 def test_it_makes_no_difference_whether_numba_is_imported_before_the_package(mine, tmp_path, before):
-    program = (f"import {before}, os, sys; os.environ['NUMBA_CACHE_DIR'] = sys.argv[2]; import az_mpi; "
-               "sys.path.insert(0, sys.argv[1]); import my_kernels; print(my_kernels.double(3))")
+    program = (
+        f"import {before}, os, sys; os.environ['NUMBA_CACHE_DIR'] = sys.argv[2]; import az_mpi; "
+        "sys.path.insert(0, sys.argv[1]); import my_kernels; print(my_kernels.double(3))"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     command = [sys.executable, "-B", "-c", program, mine.parent, tmp_path / "cache"]
     done = subprocess.run(command, env=environment | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True)

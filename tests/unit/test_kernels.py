@@ -64,10 +64,17 @@ def test_a_run_calls_no_kernel_with_types_that_are_not_rehearsed(tmp_path, game,
     (tmp_path / "own_game.py").write_text(OWN)
     game = f"{tmp_path}/own_game.py:Rules" if game == "own" else game
     settings = [f"game={game}", f"network.engine={engine}", "selfplay.max_plies=20"]
-    command = [sys.executable, "-c", NEW_TYPES, "--config_file", "configs/smoke.json", "--logdir",
-               str(tmp_path / "run"), *(word for setting in settings for word in ("--set", setting))]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
-                          capture_output=True, text=True)  # fmt: skip
+    command = [
+        sys.executable,
+        "-c",
+        NEW_TYPES,
+        "--config_file",
+        "configs/smoke.json",
+        "--logdir",
+        str(tmp_path / "run"),
+        *(word for setting in settings for word in ("--set", setting)),
+    ]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "new types: {}" in done.stdout
 
@@ -93,8 +100,14 @@ def cache_folder(package, **variables):
     """Return where a package with our __init__.py keeps compiled kernels."""
     program = "import os, az_mpi; print(os.environ['NUMBA_CACHE_DIR'])"
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    done = subprocess.run([sys.executable, "-B", "-c", program], cwd=package.parent, capture_output=True, text=True,
-                          env=environment | {name: str(value) for name, value in variables.items()}, check=True)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", program],
+        cwd=package.parent,
+        capture_output=True,
+        text=True,
+        env=environment | {name: str(value) for name, value in variables.items()},
+        check=True,
+    )
     return Path(done.stdout.strip())
 
 

@@ -107,9 +107,16 @@ def test_survive_asks_for_ulfm_and_is_refused_where_there_is_none(capsys):
         mpirun.line(four, hosts.parse("a:1"), 1, ["x"], survive=True)
 
 
-@pytest.mark.parametrize("says, refused", [
-    ("HYDRA build details:", True), ("mpirun (Open MPI) 3.1.2", True), ("", True), ("mpirun (Open MPI) 4.1.4", False),
-    ("mpirun (Open MPI) 5.0.11", False)])  # fmt: skip
+@pytest.mark.parametrize(
+    "says, refused",
+    [
+        ("HYDRA build details:", True),
+        ("mpirun (Open MPI) 3.1.2", True),
+        ("", True),
+        ("mpirun (Open MPI) 4.1.4", False),
+        ("mpirun (Open MPI) 5.0.11", False),
+    ],
+)
 def test_an_mpirun_of_another_mpi_is_refused(tmp_path, monkeypatch, says, refused):
     (tmp_path / "mpirun").write_text(f"#!/bin/sh\necho '{says}'\n")
     (tmp_path / "mpirun").chmod(0o755)
@@ -130,30 +137,54 @@ def test_no_mpirun_at_all(tmp_path, monkeypatch):
 
 # What launch refuses, before --; each with what must be said. Lists of hosts have their own in test_hosts.py.
 BAD_OPTIONS = [
-    (["--host", "a:2"], "did you mean --hosts?"), (["--hostflie", "x"], "did you mean --hostfile?"),
-    (["--config_file", "x.json"], "stands after --"), (["--learning_rate", "1"], "stands after --"),
+    (["--host", "a:2"], "did you mean --hosts?"),
+    (["--hostflie", "x"], "did you mean --hostfile?"),
+    (["--config_file", "x.json"], "stands after --"),
+    (["--learning_rate", "1"], "stands after --"),
     (["a:2"], "stands after --"),
-    (["--hosts"], "--hosts"), (["--hosts", "a:2", "--hostfile", "f"], "give one of them"),
-    (["--hosts", "a b"], "no host was contacted"), (["--hosts", ""], "no host was contacted"),
+    (["--hosts"], "--hosts"),
+    (["--hosts", "a:2", "--hostfile", "f"], "give one of them"),
+    (["--hosts", "a b"], "no host was contacted"),
+    (["--hosts", ""], "no host was contacted"),
     (["--hosts=-oProxyCommand=touch pwned"], "no host's name"),
-    (["--hosts", "$(touch pwned):2"], "no host was contacted"), (["--hosts", "a;touch pwned"], "no host was contacted"),
+    (["--hosts", "$(touch pwned):2"], "no host was contacted"),
+    (["--hosts", "a;touch pwned"], "no host was contacted"),
     (["--hosts", "a:2,a:2"], "twice"),
-    (["--hostfile", "none.txt"], "cannot be read"), (["--hostfile", "."], "--hostfile"),
-    (["--hostfile", ""], "cannot be read"), (["--hostfile", "/dev/zero"], "not a plain file"),
-    (["--np"], "--np"), (["--np", "0"], "from 1"), (["--np", "-2"], "--np"), (["--np", "two"], "from 1"),
-    (["--np", "1.5"], "from 1"), (["--np", "99999999999"], "from 1"), (["--np", ""], "from 1"),
-    (["--np", "\u0664"], "from 1"), (["--np", "2", "--hosts", "a:1"], "the hosts have 1 slot"),
-    (["--gpus", "0"], "from 1 to 1,024"), (["--gpus", "1025"], "from 1 to 1,024"),
+    (["--hostfile", "none.txt"], "cannot be read"),
+    (["--hostfile", "."], "--hostfile"),
+    (["--hostfile", ""], "cannot be read"),
+    (["--hostfile", "/dev/zero"], "not a plain file"),
+    (["--np"], "--np"),
+    (["--np", "0"], "from 1"),
+    (["--np", "-2"], "--np"),
+    (["--np", "two"], "from 1"),
+    (["--np", "1.5"], "from 1"),
+    (["--np", "99999999999"], "from 1"),
+    (["--np", ""], "from 1"),
+    (["--np", "\u0664"], "from 1"),
+    (["--np", "2", "--hosts", "a:1"], "the hosts have 1 slot"),
+    (["--gpus", "0"], "from 1 to 1,024"),
+    (["--gpus", "1025"], "from 1 to 1,024"),
     (["--gpus", "all"], "from 1 to 1,024"),
-    (["--gpus", "2", "--hosts", "a:4"], "--gpus 2 asks for 2 ranks"), (["--nodes", "0"], "from 1 to 4,096"),
-    (["--nodes", "2"], "the hosts are not known"), (["--nodes", "3", "--hosts", "a,b"], "only 2 hosts"),
-    (["--interface", ""], "is no interface's name"), (["--interface=-x"], "is no interface's name"),
-    (["--interface", "eth0;id"], "is no interface's name"), (["--interface", "eth0,eth1"], "is no interface's name"),
-    (["--interface", "a" * 16], "is no interface's name"), (["--interface", "10.0.0.0/33"], "is no network"),
-    (["--interface", "10.0.0/24"], "is no network"), (["--interface", "fe80::/10"], "is no network"),
-    (["--interface", "/"], "is no network"), (["--timeout", "0"], "from 1 to 86,400"), (["--timeout", "inf"], "from 1"),
-    (["--timeout", "-1"], "--timeout"), (["--num_nodes", "2"], "goes with --rendezvous"),
-    (["--node_index", "0"], "goes with --rendezvous"), (["--rendezvous", "meet"], "--num_nodes and --node_index"),
+    (["--gpus", "2", "--hosts", "a:4"], "--gpus 2 asks for 2 ranks"),
+    (["--nodes", "0"], "from 1 to 4,096"),
+    (["--nodes", "2"], "the hosts are not known"),
+    (["--nodes", "3", "--hosts", "a,b"], "only 2 hosts"),
+    (["--interface", ""], "is no interface's name"),
+    (["--interface=-x"], "is no interface's name"),
+    (["--interface", "eth0;id"], "is no interface's name"),
+    (["--interface", "eth0,eth1"], "is no interface's name"),
+    (["--interface", "a" * 16], "is no interface's name"),
+    (["--interface", "10.0.0.0/33"], "is no network"),
+    (["--interface", "10.0.0/24"], "is no network"),
+    (["--interface", "fe80::/10"], "is no network"),
+    (["--interface", "/"], "is no network"),
+    (["--timeout", "0"], "from 1 to 86,400"),
+    (["--timeout", "inf"], "from 1"),
+    (["--timeout", "-1"], "--timeout"),
+    (["--num_nodes", "2"], "goes with --rendezvous"),
+    (["--node_index", "0"], "goes with --rendezvous"),
+    (["--rendezvous", "meet"], "--num_nodes and --node_index"),
     (["--rendezvous", "meet", "--num_nodes", "2"], "needs --node_index"),
     (["--rendezvous", "meet", "--num_nodes", "2", "--node_index", "2"], "from 0 to 1"),
     (["--rendezvous", "meet", "--num_nodes", "2", "--node_index", "-1"], "--node_index"),
@@ -164,8 +195,9 @@ BAD_OPTIONS = [
     (["--rendezvous", "none/meet", "--num_nodes", "1", "--node_index", "0"], "No such file"),
     (["--rendezvous", "/dev/null", "--num_nodes", "1", "--node_index", "0"], "Not a directory"),
     (["--rendezvous", "", "--num_nodes", "1", "--node_index", "0"], "mode"),
-    (["--dry_run=yes"], "--dry_run"), (["--no_check", "--no_chek"], "did you mean --no_check?"),
-]  # fmt: skip
+    (["--dry_run=yes"], "--dry_run"),
+    (["--no_check", "--no_chek"], "did you mean --no_check?"),
+]
 
 
 @pytest.mark.parametrize("options, says", BAD_OPTIONS, ids=lambda value: ascii(value)[:60])
@@ -181,14 +213,17 @@ def test_bad_options_are_refused(options, says, recorder, tmp_path, monkeypatch,
     assert list(folder.iterdir()) == [] and not recorder.exists()
 
 
-@pytest.mark.parametrize("after, says", [
-    ([], "--config_file FILE is needed"),
-    (["--"], "--config_file FILE is needed"),
-    (["--", "--config_file", "none.json"], "none.json"),
-    ([*AFTER, "--batch_sise", "3"], "did you mean --batch_size?"),
-    ([*AFTER, "--set", "search.simulation=3"], "search.simulations"),
-    ([*AFTER, "--batch_size", "-3"], "train.batch_size"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "after, says",
+    [
+        ([], "--config_file FILE is needed"),
+        (["--"], "--config_file FILE is needed"),
+        (["--", "--config_file", "none.json"], "none.json"),
+        ([*AFTER, "--batch_sise", "3"], "did you mean --batch_size?"),
+        ([*AFTER, "--set", "search.simulation=3"], "search.simulations"),
+        ([*AFTER, "--batch_size", "-3"], "train.batch_size"),
+    ],
+)
 def test_what_run_dist_would_refuse_is_refused_before_the_start(after, says, recorder, capsys):
     assert program(["launch", "--hosts", "node1:2", *after]) == 2
     out, error = capsys.readouterr()
@@ -199,8 +234,13 @@ def test_what_run_dist_would_refuse_is_refused_before_the_start(after, says, rec
 def test_a_refusal_by_the_real_process(options, says, recorder, tmp_path):
     folder = tmp_path / "here"
     folder.mkdir()
-    done = subprocess.run([sys.executable, "-m", "az_mpi", "launch", *options, *AFTER], cwd=folder, capture_output=True,
-                          text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [sys.executable, "-m", "az_mpi", "launch", *options, *AFTER],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert (done.returncode, done.stdout) == (2, "") and says in done.stderr and "Traceback" not in done.stderr
     assert list(folder.iterdir()) == [] and not recorder.exists()
 
@@ -310,8 +350,13 @@ def test_the_status_is_that_of_mpirun(status):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-@pytest.mark.parametrize("words", [("PRTE has lost communi", "cation with a remote daemon.\n"),
-                                   ("vm: a rank ended before a", "ll had joined: the job ends\n")])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("PRTE has lost communi", "cation with a remote daemon.\n"),
+        ("vm: a rank ended before a", "ll had joined: the job ends\n"),
+    ],
+)
 @pytest.mark.parametrize("status, expected", [(0, 70), (1, 1), (75, 75)])
 def test_a_lost_host_or_rank_is_no_success(words, status, expected, capfd):
     """Open MPI 5.0.11 ends with status 0 where it has lost a host."""
@@ -380,7 +425,12 @@ OUTLIVED = "from az_mpi.core import printing; printing.prepare(); printing.outli
 @pytest.mark.parametrize("redirection, status", [("| head -1", 141), (">/dev/full", 75), (">&- 2>&- <&-", 0)])
 def test_a_job_goes_on_to_its_end_where_its_output_cannot_be_written(tmp_path, redirection, status):
     script = f'set -o pipefail; "$@" {redirection}'
-    done = subprocess.run(["bash", "-c", script, "bash", sys.executable, "-c", OUTLIVED, PRINTS, tmp_path / "end"],
-                          cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", sys.executable, "-c", OUTLIVED, PRINTS, tmp_path / "end"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == status and (tmp_path / "end").exists()
     assert done.stderr.count("\n") == bool(status) and "Traceback" not in done.stderr

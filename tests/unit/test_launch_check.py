@@ -79,7 +79,9 @@ def look(tmp_path, monkeypatch):
 def test_good_hosts(look):
     answers = look("good:2,better:1,lacking:1,localhost:1")  # this one lacks Horovod, which is for the run to judge
     assert {name: answer["facts"].host for name, answer in answers.items() if name in ("good", "better")} == {
-        "good": "good", "better": "better"}  # fmt: skip
+        "good": "good",
+        "better": "better",
+    }
     here = answers[None]
     assert answers["localhost"] is here and here["token"] == "" and here["cwd"] and here["facts"].cores
     assert here["facts"] == HostFacts.look(ROOT) and "az_mpi/launch/check.py" in here["facts"].sources
@@ -153,8 +155,19 @@ def test_a_token_is_what_the_launcher_wrote(tmp_path, monkeypatch):
 
 
 def test_a_token_goes_when_the_launcher_is_told_to_stop(tmp_path, look):
-    command = [sys.executable, "-m", "az_mpi", "launch", "--hosts", "slow:1,good:1", "--", "--config_file",
-               "configs/smoke.json", "--logdir", str(tmp_path / "runs/a")]
+    command = [
+        sys.executable,
+        "-m",
+        "az_mpi",
+        "launch",
+        "--hosts",
+        "slow:1,good:1",
+        "--",
+        "--config_file",
+        "configs/smoke.json",
+        "--logdir",
+        str(tmp_path / "runs/a"),
+    ]
     process = subprocess.Popen(command, cwd=ROOT)
     while not (look.notes.exists() and "slow" in look.notes.read_text()):
         assert process.poll() is None
@@ -173,18 +186,39 @@ def answers_of(**networks):
 LAN, BRIDGE, FAST = "10.0.0.0/24", "172.17.0.0/16", "192.168.5.0/24"
 
 
-@pytest.mark.parametrize("found, names, expected", [
-    ({"a": [["10.0.0.1", LAN]], "b": [["10.0.0.2", LAN]]}, "ab", LAN),
-    # The bridge of a container engine has the same address everywhere: MPI must not try it.
-    ({"a": [["10.0.0.1", LAN], ["172.17.0.1", BRIDGE]], "b": [["10.0.0.2", LAN], ["172.17.0.1", BRIDGE]]}, "ab", LAN),
-    ({"a": [["10.0.0.1", LAN], ["192.168.5.1", FAST]], "b": [["10.0.0.2", LAN], ["192.168.5.2", FAST]],
-      "c": [["10.0.0.3", LAN]]}, "ab", f"{LAN},{FAST}"),
-    ({"a": [["10.0.0.1", LAN], ["192.168.5.1", FAST]], "b": [["10.0.0.2", LAN], ["192.168.5.2", FAST]],
-      "c": [["10.0.0.3", LAN]]}, "abc", LAN),
-    ({"a": [["10.0.0.1", LAN]], "b": [["192.168.5.2", FAST]]}, "ab", None),
-    ({"a": [["10.0.0.1", "10.0.0.1/32"]], "b": [["10.0.0.2", "10.0.0.2/32"]]}, "ab", None),
-    ({"a": [["10.0.0.1", LAN]], "b": []}, "ab", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "found, names, expected",
+    [
+        ({"a": [["10.0.0.1", LAN]], "b": [["10.0.0.2", LAN]]}, "ab", LAN),
+        # The bridge of a container engine has the same address everywhere: MPI must not try it.
+        (
+            {"a": [["10.0.0.1", LAN], ["172.17.0.1", BRIDGE]], "b": [["10.0.0.2", LAN], ["172.17.0.1", BRIDGE]]},
+            "ab",
+            LAN,
+        ),
+        (
+            {
+                "a": [["10.0.0.1", LAN], ["192.168.5.1", FAST]],
+                "b": [["10.0.0.2", LAN], ["192.168.5.2", FAST]],
+                "c": [["10.0.0.3", LAN]],
+            },
+            "ab",
+            f"{LAN},{FAST}",
+        ),
+        (
+            {
+                "a": [["10.0.0.1", LAN], ["192.168.5.1", FAST]],
+                "b": [["10.0.0.2", LAN], ["192.168.5.2", FAST]],
+                "c": [["10.0.0.3", LAN]],
+            },
+            "abc",
+            LAN,
+        ),
+        ({"a": [["10.0.0.1", LAN]], "b": [["192.168.5.2", FAST]]}, "ab", None),
+        ({"a": [["10.0.0.1", "10.0.0.1/32"]], "b": [["10.0.0.2", "10.0.0.2/32"]]}, "ab", None),
+        ({"a": [["10.0.0.1", LAN]], "b": []}, "ab", None),
+    ],
+)
 def test_networks_that_hosts_share(found, names, expected):
     assert check.networks(answers_of(**found), list(names)) == expected
 

@@ -89,9 +89,25 @@ def start(tmp_path):
         fake = tmp_path / f"mpirun{len(nodes)}"
         fake.write_text(MPIRUN.format(python=sys.executable, remote=list(remote), sleep=sleep, status=status))
         fake.chmod(0o755)
-        command = [sys.executable, "-c", NODE, str(index), host or f"host{index}", str(fake), "--rendezvous",
-                   str(tmp_path / "meet"), "--num_nodes", str(num_nodes), *options, "--", "--config_file",
-                   "configs/smoke.json", "--logdir", str(tmp_path / "run"), *after]
+        command = [
+            sys.executable,
+            "-c",
+            NODE,
+            str(index),
+            host or f"host{index}",
+            str(fake),
+            "--rendezvous",
+            str(tmp_path / "meet"),
+            "--num_nodes",
+            str(num_nodes),
+            *options,
+            "--",
+            "--config_file",
+            "configs/smoke.json",
+            "--logdir",
+            str(tmp_path / "run"),
+            *after,
+        ]
         nodes.append(Node(command, tmp_path / f"output{len(nodes)}"))
         return nodes[-1]
 
@@ -144,8 +160,8 @@ def test_of_two_that_come_at_once_one_stays(start):
     nodes = [start(1, host=f"host{k}") for k in (1, 2)]
     while all(node.process.poll() is None for node in nodes):
         time.sleep(0.05)
-    ended, = [node for node in nodes if node.process.poll() is not None]
-    stays, = [node for node in nodes if node is not ended]
+    (ended,) = [node for node in nodes if node.process.poll() is not None]
+    (stays,) = [node for node in nodes if node is not ended]
     assert ended.process.returncode == 2 and "another process is this node" in ended.text()
     root = start(0)
     root.ends(0)

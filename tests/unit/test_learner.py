@@ -49,10 +49,20 @@ def make_learner(world):
 
 
 def new_learner(world, iterations=40, **settings):
-    config = make_config("connect4", seed=3, iterations=iterations, network={"blocks": 1, "channels": 8}, train={
-        "batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False, **settings})
-    learner = Learner(config, CONNECT4, resnet.build(CONNECT4, config.network, 3),
-                      backends.make("horovod", world, world, "cpu"), "cpu")
+    config = make_config(
+        "connect4",
+        seed=3,
+        iterations=iterations,
+        network={"blocks": 1, "channels": 8},
+        train={"batch_size": BATCH, "replay_ratio": 1.0, "mixed_precision": False, **settings},
+    )
+    learner = Learner(
+        config,
+        CONNECT4,
+        resnet.build(CONNECT4, config.network, 3),
+        backends.make("horovod", world, world, "cpu"),
+        "cpu",
+    )
     learner.progress = Progress()  # of the test
     return learner
 
@@ -67,8 +77,10 @@ def plain_loop(learner, replay, steps, fused, samples=BATCH):
     settings, config = learner.config.train, learner.config
     network = resnet.build(CONNECT4, config.network, config.seed)
     biases = [p for p in network.parameters() if p.dim() == 1]
-    groups = [{"params": [p for p in network.parameters() if p.dim() > 1], "weight_decay": settings.weight_decay},
-              {"params": biases, "weight_decay": 0.0}]
+    groups = [
+        {"params": [p for p in network.parameters() if p.dim() > 1], "weight_decay": settings.weight_decay},
+        {"params": biases, "weight_decay": 0.0},
+    ]
     optimizer = torch.optim.AdamW(groups, fused=fused)
     for step in range(steps):
         batch = replay.sample(np.random.default_rng([config.seed, step, 0]), samples)
@@ -176,8 +188,11 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, repla
 def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, replay):
     ended, whole = new_learner(world), new_learner(world)
     calls, answers = [], iter([False, False, True])
-    watch = SimpleNamespace(begin=lambda: calls.append("begin"), before_change=lambda: calls.append("before change"),
-                            end=lambda: calls.append("end") or next(answers))
+    watch = SimpleNamespace(
+        begin=lambda: calls.append("begin"),
+        before_change=lambda: calls.append("before change"),
+        end=lambda: calls.append("end") or next(answers),
+    )
     progress = Progress(samples_due=5 * BATCH + 7)
     assert ended.train(replay, progress, lambda *what: None, watch) == 3
     assert calls == ["begin", "before change", "end"] * 3
@@ -190,8 +205,13 @@ def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, r
 
 def watching(told):
     """Return a watch that notes the numbers of skipped steps and of trainers without memory."""
-    return SimpleNamespace(begin=lambda: None, end=lambda: False, bad_step=lambda batch, figures: told.append(figures),
-                           short_of_memory=lambda ranks: told.append(ranks), before_change=lambda: None)
+    return SimpleNamespace(
+        begin=lambda: None,
+        end=lambda: False,
+        bad_step=lambda batch, figures: told.append(figures),
+        short_of_memory=lambda ranks: told.append(ranks),
+        before_change=lambda: None,
+    )
 
 
 def test_nothing_of_a_step_has_changed_when_its_watch_is_told(world, replay):

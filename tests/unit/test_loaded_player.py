@@ -39,8 +39,9 @@ def test_a_value_of_an_action_is_for_the_player_who_plays_it():
 
 def test_probabilities_are_the_logits_of_legal_actions_alone():
     rows = np.linspace(-3, 90, 9)  # the illegal ones too: a softmax that is not careful overflows
-    player = loaded_player("tictactoe").with_evaluator(lambda states: (np.tile(rows, (len(states), 1)),
-                                                                       np.full(len(states), 0.5)))  # fmt: skip
+    player = loaded_player("tictactoe").with_evaluator(
+        lambda states: (np.tile(rows, (len(states), 1)), np.full(len(states), 0.5))
+    )
     over = after(TICTACTOE, [0, 3, 1, 4, 2])
     states = np.stack([TICTACTOE.initial(1)[0], WINS, over])
     logits, value = player.evaluate(states)
@@ -60,14 +61,17 @@ def test_an_empty_batch_is_not_given_to_the_game():
         assert first.shape == (0, 9) and value.shape == (0,)
 
 
-@pytest.mark.parametrize("method, states, says", [
-    ("search", np.zeros((1, 2), np.uint16), r"one state of tictactoe: expected uint16 \[2\].*got shape \[1, 2\]"),
-    ("search", np.zeros(3, np.uint16), r"expected uint16 \[2\].*got shape \[3\]"),
-    ("search", "a1", r"expected uint16 \[2\].*got str"),
-    ("evaluate", np.zeros(2, np.uint16), r"states of tictactoe: expected uint16 \[n, 2\].*got shape \[2\]"),
-    ("evaluate", [[0, 0], [0]], r"expected uint16 \[n, 2\].*got list"),
-    ("probabilities", np.zeros((4, 9), np.uint16), r"expected uint16 \[n, 2\].*got shape \[4, 9\]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "method, states, says",
+    [
+        ("search", np.zeros((1, 2), np.uint16), r"one state of tictactoe: expected uint16 \[2\].*got shape \[1, 2\]"),
+        ("search", np.zeros(3, np.uint16), r"expected uint16 \[2\].*got shape \[3\]"),
+        ("search", "a1", r"expected uint16 \[2\].*got str"),
+        ("evaluate", np.zeros(2, np.uint16), r"states of tictactoe: expected uint16 \[n, 2\].*got shape \[2\]"),
+        ("evaluate", [[0, 0], [0]], r"expected uint16 \[n, 2\].*got list"),
+        ("probabilities", np.zeros((4, 9), np.uint16), r"expected uint16 \[n, 2\].*got shape \[4, 9\]"),
+    ],
+)
 def test_states_of_the_wrong_size_are_refused_with_what_is_expected(method, states, says):
     with pytest.raises(ValueError, match=says):
         getattr(loaded_player("tictactoe"), method)(states)
@@ -91,12 +95,15 @@ def test_an_evaluator_of_ones_own_is_what_the_search_asks():
     assert player.search(TICTACTOE.initial(1)[0], 40).visits[[0, 2, 6, 8]].sum() < 30  # which is as it was
 
 
-@pytest.mark.parametrize("answer, says", [
-    (lambda n: (np.zeros((n, 8)), np.zeros(n)), r"logits of an evaluator: expected shape \[1, 9\]; got \[1, 8\]"),
-    (lambda n: (np.zeros((n, 9)), np.zeros((n, 1))), r"value of an evaluator: expected shape \[1\]; got \[1, 1\]"),
-    (lambda n: (np.zeros((n, 9)), np.full(n, np.nan)), "value of an evaluator: NaN"),
-    (lambda n: np.zeros(n), "two arrays"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "answer, says",
+    [
+        (lambda n: (np.zeros((n, 8)), np.zeros(n)), r"logits of an evaluator: expected shape \[1, 9\]; got \[1, 8\]"),
+        (lambda n: (np.zeros((n, 9)), np.zeros((n, 1))), r"value of an evaluator: expected shape \[1\]; got \[1, 1\]"),
+        (lambda n: (np.zeros((n, 9)), np.full(n, np.nan)), "value of an evaluator: NaN"),
+        (lambda n: np.zeros(n), "two arrays"),
+    ],
+)
 def test_what_a_wrong_evaluator_returns_never_reaches_the_search(answer, says):
     player = loaded_player("tictactoe").with_evaluator(lambda states: answer(len(states)))
     with pytest.raises(ValueError, match=says):

@@ -44,8 +44,14 @@ def start():
     started = []
 
     def begin(run, *words):
-        process = subprocess.Popen([sys.executable, "-S", "-c", PROGRAM, str(run), *words], cwd=ROOT, text=True,
-                                   bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-c", PROGRAM, str(run), *words],
+            cwd=ROOT,
+            text=True,
+            bufsize=1,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         started.append(process)
         return process
 
@@ -90,14 +96,14 @@ def make_foreign(run, beats=True):
 def test_a_lock_names_its_holder_and_goes_with_it(tmp_path):
     held = Lock.take(tmp_path / "run", [me()], 3)
     content = holder(tmp_path / "run")
-    assert content["pid"] == os.getpid() and content["attempt"] == 3 and content["token"] == held.token
+    assert content["pid"] == os.getpid() and content["start"] == 3 and content["token"] == held.token
     assert content["host"] == os.uname().nodename and len(held.token) == 32
     assert held.still_ours()
     held.check()
     with pytest.raises(LockHeld) as refused:
         Lock.take(tmp_path / "run", [me()], 4)
     assert isinstance(refused.value, Refusal)
-    for word in (f"process {os.getpid()} on {os.uname().nodename}", "attempt 3", str(tmp_path / "run"), "--logdir"):
+    for word in (f"process {os.getpid()} on {os.uname().nodename}", "start 3", str(tmp_path / "run"), "--logdir"):
         assert word in str(refused.value)
     held.release()
     assert not (tmp_path / "run" / "lock").exists()
@@ -197,9 +203,16 @@ def stand_still(run, monkeypatch, hang_s, **starter):
     monkeypatch.setattr(lock, "LOOK_S", 0.5)
     monkeypatch.setattr(lock, "TELL_S", 0.2)
     (run / "lock").mkdir()
-    content = {"host": "far", "pid": 7, "attempt": 1, "token": "t", "since": "then", "hang_s": hang_s,
-               "starter": {"launch": None, "slurm": None, "start": None} | starter,
-               "ranks": [{"host": "far", "pid": 7, "place": "another kernel", "started": 1}]}  # fmt: skip
+    content = {
+        "host": "far",
+        "pid": 7,
+        "start": 1,
+        "token": "t",
+        "since": "then",
+        "hang_s": hang_s,
+        "starter": {"launch": None, "slurm": None, "start": None} | starter,
+        "ranks": [{"host": "far", "pid": 7, "place": "another kernel", "started": 1}],
+    }
     (run / "lock" / "000001.json").write_text(json.dumps(content))
 
 
@@ -239,13 +252,18 @@ def test_a_repair_is_waited_for_by_whoever_starts_a_job_again(tmp_path):
     held.release()
 
 
-@pytest.mark.parametrize("ours, theirs, earlier", [
-    ({"AZ_MPI_LAUNCH": "a"}, {"launch": "a"}, True), ({"AZ_MPI_LAUNCH": "a"}, {"launch": "b"}, False),
-    ({"SLURM_JOB_ID": "5", "SLURM_RESTART_COUNT": "2"}, {"slurm": "5", "start": "1"}, True),
-    ({"SLURM_JOB_ID": "5", "SLURM_RESTART_COUNT": "1"}, {"slurm": "5"}, True),
-    ({"SLURM_JOB_ID": "5"}, {"slurm": "5"}, False), ({"SLURM_JOB_ID": "5"}, {"slurm": "6", "start": "1"}, False),
-    ({}, {}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "ours, theirs, earlier",
+    [
+        ({"AZ_MPI_LAUNCH": "a"}, {"launch": "a"}, True),
+        ({"AZ_MPI_LAUNCH": "a"}, {"launch": "b"}, False),
+        ({"SLURM_JOB_ID": "5", "SLURM_RESTART_COUNT": "2"}, {"slurm": "5", "start": "1"}, True),
+        ({"SLURM_JOB_ID": "5", "SLURM_RESTART_COUNT": "1"}, {"slurm": "5"}, True),
+        ({"SLURM_JOB_ID": "5"}, {"slurm": "5"}, False),
+        ({"SLURM_JOB_ID": "5"}, {"slurm": "6", "start": "1"}, False),
+        ({}, {}, False),
+    ],
+)
 def test_an_earlier_start_of_the_same_job_is_known(tmp_path, monkeypatch, ours, theirs, earlier):
     """Who starts it again knows that it is lost: its lock is looked at for LOOK_S only. Where it still lives, as on a
     host that is cut off, the new start is to be tried again, with status 75."""
@@ -330,7 +348,7 @@ def test_the_lock_of_a_job_whose_root_is_dead_passes_to_another_rank(start, tmp_
 def test_a_renamed_folder_is_not_another_job(tmp_path, back):
     """Where it is gone the same command would begin a new run; where it is back it goes on."""
     run = tmp_path / "run"
-    (run / "attempts").mkdir(parents=True)
+    (run / "starts").mkdir(parents=True)
     mine = Lock.take(run, [me()], 1)
     run.rename(tmp_path / "moved")
     assert not mine.still_ours()

@@ -12,11 +12,11 @@ from helpers import make_run
 from az_mpi import games
 from az_mpi.__main__ import main
 from az_mpi.core.problems import Refusal
-from az_mpi.evaluate import rating
+from az_mpi.evaluate import ladder, rating
 from az_mpi.games.base import legal_words, positions
 from az_mpi.games.random_games import random_actions
-from az_mpi.play import game_records, ladder
-from az_mpi.play.game_records import GameRecord
+from az_mpi.records import game_records
+from az_mpi.records.game_records import GameRecord
 
 TICTACTOE = games.make("tictactoe")
 
@@ -142,11 +142,14 @@ def test_sgf_of_go():
     assert ";B[cb];W[ae];B[];W[])" in text.replace("\n", "") and "RE[W+7]" in text
 
 
-@pytest.mark.parametrize("name,words,shown", [
-    ("hex(size=3,swap=True)", ["b2", "swap", "a1"], ";B[b2];W[swap-pieces];B[a1]"),
-    ("othello", ["d3", "c3"], ";B[dc];W[cc]"),
-    ("gomoku", ["a1", "o15"], ";B[ao];W[oa]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name,words,shown",
+    [
+        ("hex(size=3,swap=True)", ["b2", "swap", "a1"], ";B[b2];W[swap-pieces];B[a1]"),
+        ("othello", ["d3", "c3"], ";B[dc];W[cc]"),
+        ("gomoku", ["a1", "o15"], ";B[ao];W[oa]"),
+    ],
+)
 def test_sgf_of_other_games(name, words, shown):
     game = games.make(name)
     assert shown in game_records.to_sgf(game, GameRecord(moves_of(game, *words), 0.0, ("x", "y"))).replace("\n", "")
@@ -163,8 +166,9 @@ def test_a_game_that_was_given_up_says_why():
 def test_a_game_that_a_limit_cut_is_marked_in_its_record():
     """Whatever the match counts it as. One that the rules ended on the last ply is not."""
     game = games.make("go(size=3,komi=0,max_plies=3)")
-    cut, passed = (GameRecord(moves_of(game, *words.split()), 1.0, ("x", "y"))
-                   for words in ("B2 pass A1", "B2 pass pass"))  # fmt: skip
+    cut, passed = (
+        GameRecord(moves_of(game, *words.split()), 1.0, ("x", "y")) for words in ("B2 pass A1", "B2 pass pass")
+    )
     assert '[Termination "adjudication"]' in game_records.to_pgn(game, cut) and "GC[" in game_records.to_sgf(game, cut)
     assert "Termination" not in game_records.to_pgn(game, passed) and "GC[" not in game_records.to_sgf(game, passed)
     unfinished = GameRecord(moves_of(TICTACTOE, "a1", "a2"), 0.0, ("x", "y"))  # of a game whose rules know no limit
@@ -176,8 +180,9 @@ def test_a_chess_match_of_cut_games_and_its_pgn_have_the_same_score(capsys, tmp_
     """Games of 12 plies, which count for who has more material."""
     pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
     name = "openspiel:chess(max_plies=12,truncated='material')"
-    status, out = play(capsys, "match", "random", "random", "--game", name, "--games", 20, "--json",
-                       "--games_file", tmp_path / "x.pgn")  # fmt: skip
+    status, out = play(
+        capsys, "match", "random", "random", "--game", name, "--games", 20, "--json", "--games_file", tmp_path / "x.pgn"
+    )
     result, text = json.loads(out), (tmp_path / "x.pgn").read_text()
     first = sum(map(int, (result["as_first"][0], result["as_second"][2])))  # won by who began
     second = sum(map(int, (result["as_first"][2], result["as_second"][0])))
@@ -221,10 +226,11 @@ def test_a_file_of_games_that_is_there_stays(tmp_path):
 def test_a_match_of_two_networks(run, capsys, tmp_path):
     """A rollout search wins against an untrained network; the games that are saved add up to the same."""
     file = tmp_path / "games.pgn"
-    status, out = play(capsys, "match", "rollout", f"{run}@000002", "--games", 12, "--simulations", 40, "--json",
-                       "--games_file", file)  # fmt: skip
+    status, out = play(
+        capsys, "match", "rollout", f"{run}@000002", "--games", 12, "--simulations", 40, "--json", "--games_file", file
+    )
     result = json.loads(out)
-    assert status == 0 and result["games_num"] == result["wins"] + result["draws"] + result["losses"] == 12
+    assert status == 0 and result["num_games"] == result["wins"] + result["draws"] + result["losses"] == 12
     assert sum(result["as_first"]) == 6 and result["b"].endswith("@000002") and result["score"] > 0.5
     text = file.read_text()
     ends = re.findall(r'White "(.*)"]\n.*\n\[Result "(.*)"]', text)
@@ -243,30 +249,52 @@ def test_a_match_with_itself_and_its_table(run, capsys):
 
 def test_openings_that_repeat_are_told(capsys):
     """Tic-tac-toe has 9 openings of one move."""
-    for games_num, repeat in ((18, False), (20, True)):
-        words = ["match", "random", "random", "--game", "tictactoe", "--opening_plies", "1", "--games", str(games_num)]
+    for num_games, repeat in ((18, False), (20, True)):
+        words = ["match", "random", "random", "--game", "tictactoe", "--opening_plies", "1", "--games", str(num_games)]
         assert main(words) == 0
         assert ("there are 9 of 1 plies" in capsys.readouterr().err) == repeat
 
 
 def test_a_sequential_test_stops_early(run, capsys):
-    status, out = play(capsys, "match", "rollout", "random", "--game", "connect4", "--games", 400, "--simulations", 30,
-                       "--sprt", 0, 50, "--json")  # fmt: skip
+    status, out = play(
+        capsys,
+        "match",
+        "rollout",
+        "random",
+        "--game",
+        "connect4",
+        "--games",
+        400,
+        "--simulations",
+        30,
+        "--sprt",
+        0,
+        50,
+        "--json",
+    )
     result = json.loads(out)
-    assert status == 0 and result["sprt"]["accepted"] == "H1" and result["games_num"] < 400
+    assert status == 0 and result["sprt"]["accepted"] == "H1" and result["num_games"] < 400
     assert result["sprt"]["log_likelihood_ratio"] >= result["sprt"]["bound"]
 
 
-@pytest.mark.parametrize("arguments,why", [
-    (["random", "rollout"], "add --game"), (["nothing/here", "random"], "no such run"),
-    (["RUN@000009", "random"], "has no network"), (["RUN", "random", "--game", "connect4"], "plays tictactoe"),
-    (["RUN", "best"], "RUN@best"), (["RUN", "random", "--games", "3"], "even number"),
-    (["RUN", "random", "--sprt", "5", "0"], "the smaller one first"), (["RUN", "gtp:no_such_engine"], "no program"),
-    (["RUN", "random", "--sprt", "-1000000", "0"], "from -4000 to 4000"),
-    (["RUN", "random", "--seed", "-1"], "from 0 to"),
-    (["RUN", "random", "--games_file", "no/x.sgf"], "there is no folder no"),
-    (["RUN", "mcts_bot"], "plays games of OpenSpiel"), (["RUN", "random", "--games_file", "x.doc"], ".sgf or .pgn"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments,why",
+    [
+        (["random", "rollout"], "add --game"),
+        (["nothing/here", "random"], "no such run"),
+        (["RUN@000009", "random"], "has no network"),
+        (["RUN", "random", "--game", "connect4"], "plays tictactoe"),
+        (["RUN", "best"], "RUN@best"),
+        (["RUN", "random", "--games", "3"], "even number"),
+        (["RUN", "random", "--sprt", "5", "0"], "the smaller one first"),
+        (["RUN", "gtp:no_such_engine"], "no program"),
+        (["RUN", "random", "--sprt", "-1000000", "0"], "from -4000 to 4000"),
+        (["RUN", "random", "--seed", "-1"], "from 0 to"),
+        (["RUN", "random", "--games_file", "no/x.sgf"], "there is no folder no"),
+        (["RUN", "mcts_bot"], "plays games of OpenSpiel"),
+        (["RUN", "random", "--games_file", "x.doc"], ".sgf or .pgn"),
+    ],
+)
 def test_what_is_no_match_is_refused(run, capsys, arguments, why):
     assert main(["match", *(word.replace("RUN", str(run)) if "RUN" in word else word for word in arguments)]) == 2
     assert why in capsys.readouterr().err
@@ -281,8 +309,11 @@ def test_a_ladder_goes_on_where_it_ended(run, capsys, tmp_path):
     before = json.loads(file.read_text())
     assert status == 0 and [row["name"] for row in before["ratings"]] == ["000001", "000003", "000005"]
     assert [(row["first"], row["second"]) for row in before["pairs"]] == [
-        ("000001", "000003"), ("000003", "000005"), ("000001", "000005")]  # fmt: skip
-    assert before["ratings"][0]["elo"] == 0 and before["ratings"][1]["games_num"] == 8
+        ("000001", "000003"),
+        ("000003", "000005"),
+        ("000001", "000005"),
+    ]
+    assert before["ratings"][0]["elo"] == 0 and before["ratings"][1]["num_games"] == 8
     status, out = play(capsys, "ladder", run, "--games", 4, "--simulations", 8)
     after = json.loads(file.read_text())
     assert status == 0 and after["pairs"][:3] == before["pairs"] and len(after["pairs"]) == 3 + 3

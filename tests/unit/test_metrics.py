@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from az_mpi.config import schema as models
-from az_mpi.report import console, metrics, sinks
-from az_mpi.report.metrics import Metrics, Timers
-from az_mpi.report.sinks import flat
+from az_mpi.telemetry import console, metrics, sinks
+from az_mpi.telemetry.metrics import Metrics, Timers
+from az_mpi.telemetry.sinks import flat
 
 PLAIN, WITH_TENSORBOARD = models.Report(tensorboard=False), models.Report()
 
@@ -63,9 +63,9 @@ def test_after_a_pause_each_record_is_there_again(tmp_path, monkeypatch):
 
 
 def test_a_resumed_run_appends(tmp_path):
-    for attempt in (1, 2):
-        written = Metrics(tmp_path, attempt, PLAIN, shown=True)
-        written.write("train", attempt, {})
+    for start in (1, 2):
+        written = Metrics(tmp_path, start, PLAIN, shown=True)
+        written.write("train", start, {})
         written.close()
     assert [record["step"] for record in metrics.read(tmp_path / "metrics.jsonl")] == [1, 2]
 
@@ -91,7 +91,7 @@ def test_tensorboard_has_the_numbers_by_their_dotted_names(tmp_path):
     written.write("evaluation", 7, values)
     written.write("evaluation", 9, {"score": 0.5})
     written.close()
-    board = EventAccumulator(str(tmp_path / "tensorboard" / "attempt-3"))
+    board = EventAccumulator(str(tmp_path / "tensorboard" / "start-3"))
     board.Reload()
     assert set(board.Tags()["scalars"]) == {"evaluation/score", "evaluation/matches.best.wins"}
     assert [(e.step, e.value) for e in board.Scalars("evaluation/score")] == [(7, 0.25), (9, 0.5)]
@@ -99,17 +99,17 @@ def test_tensorboard_has_the_numbers_by_their_dotted_names(tmp_path):
 
 
 OWN = """
-from az_mpi.report.sinks import Sink
+from az_mpi.telemetry.sinks import Sink
 
 class Lines(Sink):
-    def __init__(self, folder, attempt, name, fails_at=None):
-        self.path, self.attempt, self.fails_at = folder / name, attempt, fails_at
+    def __init__(self, folder, start, name, fails_at=None):
+        self.path, self.start, self.fails_at = folder / name, start, fails_at
 
     def write(self, kind, time, step, values):
         if step == self.fails_at:
             raise RuntimeError("no more")
         with open(self.path, "a") as file:
-            file.write(f"{self.attempt} {kind} {step} {values}\\n")
+            file.write(f"{self.start} {kind} {step} {values}\\n")
 
     def close(self):
         with open(self.path, "a") as file:
@@ -120,8 +120,9 @@ class Lines(Sink):
 def test_sinks_of_ones_own_get_every_record_until_they_fail(tmp_path, caplog):
     (tmp_path / "own.py").write_text(OWN)
     own = f"{tmp_path}/own.py:Lines"
-    settings = models.Report(tensorboard=False, sinks=[f"{own}(name='a')", f"{own}(name='b', fails_at=2)",
-                                                       f"{own}(name='no/c')"])  # fmt: skip
+    settings = models.Report(
+        tensorboard=False, sinks=[f"{own}(name='a')", f"{own}(name='b', fails_at=2)", f"{own}(name='no/c')"]
+    )
     written = Metrics(tmp_path, 7, settings, shown=True)
     for step in (1, 2, 3):
         written.write("train", step, {"loss": step})
@@ -167,9 +168,13 @@ def test_timers_add_up_and_begin_anew(monkeypatch):
     with timers("train"):
         world.waited_s += 0.75  # within one, as in an exchange
     assert timers.take() == {
-        "play_s": 8, "play_idle_s": 3.5, "play_idle_max_s": 6,
-        "train_s": 8, "train_idle_s": 3.75, "train_idle_max_s": 6.75,
-    }  # fmt: skip
+        "play_s": 8,
+        "play_idle_s": 3.5,
+        "play_idle_max_s": 6,
+        "train_s": 8,
+        "train_idle_s": 3.75,
+        "train_idle_max_s": 6.75,
+    }
     assert timers.take() == {}
 
 

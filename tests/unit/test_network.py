@@ -114,10 +114,13 @@ def test_network_evaluator_shows_the_engine_the_board_of_the_player_to_move():
             return {"value": its_value, "another": "not asked for", "policy": "its logits"}
 
     engine, its_value = Asked(), np.array([0.5], np.float32)
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X . .
         . O .
-        . . X""")
+        . . X""",
+    )
     logits, value = NetworkEvaluator(TICTACTOE, engine)(state)
     assert logits == "its logits" and value is its_value
     assert engine.planes[0].tolist() == [[[0, 0, 0], [0, 1, 0], [0, 0, 0]], [[1, 0, 0], [0, 0, 0], [0, 0, 1]]]
@@ -164,10 +167,13 @@ def test_rollouts_have_the_mean_of_random_play(drawing, by_hand):
 
 def test_rollout_with_one_move_left_is_certain():
     """X's last cell makes the diagonal."""
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X O X
         O O X
-        O X .""")
+        O X .""",
+    )
     assert RolloutEvaluator(TICTACTOE, 1)(np.repeat(state, 50, axis=0))[1].tolist() == [1.0] * 50
 
 

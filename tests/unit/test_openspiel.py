@@ -19,10 +19,18 @@ pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be insta
 def fitting():
     """The names of all games that fit, by OpenSpiel's own description of them."""
     kind = pyspiel.GameType
-    wanted = (kind.Dynamics.SEQUENTIAL, kind.ChanceMode.DETERMINISTIC, kind.Information.PERFECT_INFORMATION,
-              kind.Utility.ZERO_SUM)  # fmt: skip
-    return [it.short_name for it in pyspiel.registered_games() if it.min_num_players <= 2 <= it.max_num_players
-            and (it.dynamics, it.chance_mode, it.information, it.utility) == wanted]  # fmt: skip
+    wanted = (
+        kind.Dynamics.SEQUENTIAL,
+        kind.ChanceMode.DETERMINISTIC,
+        kind.Information.PERFECT_INFORMATION,
+        kind.Utility.ZERO_SUM,
+    )
+    return [
+        it.short_name
+        for it in pyspiel.registered_games()
+        if it.min_num_players <= 2 <= it.max_num_players
+        and (it.dynamics, it.chance_mode, it.information, it.utility) == wanted
+    ]
 
 
 def test_all_fitting_games_are_there():
@@ -32,14 +40,25 @@ def test_all_fitting_games_are_there():
 
 
 # Sparse and dense boards, a list and a table of numbers, the same player moving twice, passes, symmetries, a cap.
-@pytest.mark.parametrize("name", [
-    "tic_tac_toe", "connect_four", "hex(board_size=4, plain_obs_tensor=True, symmetries='half_turn')",
-    "go(board_size=4, max_plies=30)",
-    "go(board_size=3, symmetries='dihedral', max_plies=12)", "mancala(max_plies=80)", "dots_and_boxes", "othello",
-    "ultimate_tic_tac_toe", "gomoku(size=5, symmetries='dihedral')", "chess(max_plies=20)", "nim",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tic_tac_toe",
+        "connect_four",
+        "hex(board_size=4, plain_obs_tensor=True, symmetries='half_turn')",
+        "go(board_size=4, max_plies=30)",
+        "go(board_size=3, symmetries='dihedral', max_plies=12)",
+        "mancala(max_plies=80)",
+        "dots_and_boxes",
+        "othello",
+        "ultimate_tic_tac_toe",
+        "gomoku(size=5, symmetries='dihedral')",
+        "chess(max_plies=20)",
+        "nim",
+    ],
+)
 def test_the_invariants_hold(name):
-    assert games.check(games.make(f"openspiel:{name}"), games_num=6) == []
+    assert games.check(games.make(f"openspiel:{name}"), num_games=6) == []
 
 
 def play(game, moves):
@@ -146,9 +165,20 @@ def tells_legal_cells(game, kinds):
     return found
 
 
-@pytest.mark.parametrize("name, kinds", [("chess", 73), ("breakthrough", 12), ("checkers", 8), ("go", 1),
-                                         ("othello", 1), ("quoridor", 0), ("hive", 0), ("mancala", 0),
-                                         ("quoridor(action_kinds=1)", 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, kinds",
+    [
+        ("chess", 73),
+        ("breakthrough", 12),
+        ("checkers", 8),
+        ("go", 1),
+        ("othello", 1),
+        ("quoridor", 0),
+        ("hive", 0),
+        ("mancala", 0),
+        ("quoridor(action_kinds=1)", 1),
+    ],
+)
 def test_kinds_of_actions(name, kinds):
     assert games.make(f"openspiel:{name}").action_kinds == kinds
 
@@ -208,16 +238,22 @@ def test_engines_take_planes_that_are_not_binary(name, engine):
 
 
 def test_what_does_not_fit_is_refused_with_its_property():
-    for name, words in (("backgammon", "chance_mode is EXPLICIT_STOCHASTIC"),
-                        ("2048", "it has 1 player, needed are 2; its chance_mode is EXPLICIT_STOCHASTIC"),
-                        ("dark_hex", "information is IMPERFECT_INFORMATION"), ("goofspiel", "SIMULTANEOUS"),
-                        ("otello", "did you mean othello"), ("hex(size=3)", "board_size"),
-                        ("hex(max_plies=1000)", "121"), ("hex(max_plies=2.5)", "whole number"),
-                        ("clobber(symmetries='dihedral')", "square"),
-                        ("chess(symmetries='around')", "half_turn"),
-                        ("chess(truncated='win')", "draw, and material"), ("hex(truncated='material')", "chess alone"),
-                        ("hex(view='mover')", "antichess and chess alone"),
-                        ("chess(action_kinds=74)", "0 to 73")):  # fmt: skip
+    for name, words in (
+        ("backgammon", "chance_mode is EXPLICIT_STOCHASTIC"),
+        ("2048", "it has 1 player, needed are 2; its chance_mode is EXPLICIT_STOCHASTIC"),
+        ("dark_hex", "information is IMPERFECT_INFORMATION"),
+        ("goofspiel", "SIMULTANEOUS"),
+        ("otello", "did you mean othello"),
+        ("hex(size=3)", "board_size"),
+        ("hex(max_plies=1000)", "121"),
+        ("hex(max_plies=2.5)", "whole number"),
+        ("clobber(symmetries='dihedral')", "square"),
+        ("chess(symmetries='around')", "half_turn"),
+        ("chess(truncated='win')", "draw, and material"),
+        ("hex(truncated='material')", "chess alone"),
+        ("hex(view='mover')", "antichess and chess alone"),
+        ("chess(action_kinds=74)", "0 to 73"),
+    ):
         with pytest.raises(Refusal, match=words) as caught:
             games.make(f"openspiel:{name}")
         assert "package.module" not in str(caught.value)

@@ -22,35 +22,59 @@ def after(name, *words):
 
 
 def drawn(board):
-    return ["".join(board.mark(row, column)[-1] for column in range(board.players.shape[1]))
-            for row in range(len(board.players))]  # fmt: skip
+    return [
+        "".join(board.mark(row, column)[-1] for column in range(board.players.shape[1]))
+        for row in range(len(board.players))
+    ]
 
 
 def test_chess_has_whites_pieces_at_the_bottom_and_they_are_light_and_those_of_who_began():
     board = after("chess", "e4", "Nf6")
     assert drawn(board) == [
-        "rnbqkb.r", "pppppppp", ".....n..", "........", "....P...", "........", "PPPP.PPP", "RNBQKBNR"]  # fmt: skip
+        "rnbqkb.r",
+        "pppppppp",
+        ".....n..",
+        "........",
+        "....P...",
+        "........",
+        "PPPP.PPP",
+        "RNBQKBNR",
+    ]
     assert board.light == 0 and board.name(4, 4) == "e4" and board.name(2, 5) == "f6"
     assert (board.players[6:] <= 0).all() and (board.players[:2] != 0).all()
     assert set("kqrbnpKQRBNP") <= set(board.figures)
 
 
-@pytest.mark.parametrize("name, words, lines, named", [
-    ("breakthrough", ["f7e6", "a2a3"],
-     ["XXXXXXXX", "XXXXX.XX", "....X...", "........", "........", "O.......", ".OOOOOOO", "OOOOOOOO"],
-     {(2, 4): "e6", (5, 0): "a3"}),
-    ("checkers", ["a3b4"],
-     [".O.O.O.O", "O.O.O.O.", ".O.O.O.O", "........", ".X......", "..X.X.X.", ".X.X.X.X", "X.X.X.X."],
-     {(4, 1): "b4"}),
-    ("clobber(rows=2,columns=4)", ["a1a2"], ["XXOX", ".OXO"], {(0, 0): "a2"}),
-    ("othello", ["f5"], ["........"] * 3 + ["...OX...", "...XXX.."] + ["........"] * 3, {(4, 5): "f5"}),
-    ("go(board_size=5)", ["B_b2", "W_e5"], ["....O", ".....", ".....", ".X...", "....."], {(3, 1): "B2", (0, 4): "E5"}),
-    ("hex(board_size=3)", ["b1", "c3"], [".X.", "...", "..O"], {(0, 1): "b1", (2, 2): "c3"}),
-    ("y(board_size=3)", ["b1", "a3"], [".X.", ".. ", "O  "], {(0, 1): "b1", (2, 0): "a3"}),
-    ("havannah(board_size=2)", ["b2", "a1"], [" O.", ".X.", ".. "], {}),
-    ("connect_four", ["x3", "o3"], ["......."] * 4 + ["...O...", "...X..."], {}),
-    ("pentago", ["a1t"], ["......"] * 6, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, words, lines, named",
+    [
+        (
+            "breakthrough",
+            ["f7e6", "a2a3"],
+            ["XXXXXXXX", "XXXXX.XX", "....X...", "........", "........", "O.......", ".OOOOOOO", "OOOOOOOO"],
+            {(2, 4): "e6", (5, 0): "a3"},
+        ),
+        (
+            "checkers",
+            ["a3b4"],
+            [".O.O.O.O", "O.O.O.O.", ".O.O.O.O", "........", ".X......", "..X.X.X.", ".X.X.X.X", "X.X.X.X."],
+            {(4, 1): "b4"},
+        ),
+        ("clobber(rows=2,columns=4)", ["a1a2"], ["XXOX", ".OXO"], {(0, 0): "a2"}),
+        ("othello", ["f5"], ["........"] * 3 + ["...OX...", "...XXX.."] + ["........"] * 3, {(4, 5): "f5"}),
+        (
+            "go(board_size=5)",
+            ["B_b2", "W_e5"],
+            ["....O", ".....", ".....", ".X...", "....."],
+            {(3, 1): "B2", (0, 4): "E5"},
+        ),
+        ("hex(board_size=3)", ["b1", "c3"], [".X.", "...", "..O"], {(0, 1): "b1", (2, 2): "c3"}),
+        ("y(board_size=3)", ["b1", "a3"], [".X.", ".. ", "O  "], {(0, 1): "b1", (2, 0): "a3"}),
+        ("havannah(board_size=2)", ["b2", "a1"], [" O.", ".X.", ".. "], {}),
+        ("connect_four", ["x3", "o3"], ["......."] * 4 + ["...O...", "...X..."], {}),
+        ("pentago", ["a1t"], ["......"] * 6, None),
+    ],
+)
 def test_boards_by_hand(name, words, lines, named):
     board = after(name, *words)
     if named is None:  # a quarter of the board turns after the move
@@ -89,7 +113,7 @@ def test_what_a_move_puts_down_is_the_movers(name):
     """In random games; a quarter that turns in Pentago moves pieces of both."""
     game, rng = games.make(f"openspiel:{name}"), np.random.default_rng(1)
     state = game.initial(1)
-    board, put_num = game.board(state[0]), 0
+    board, num_put = game.board(state[0]), 0
     for _ in range(60):
         mover = int(game.to_play(state)[0])
         state = game.play(state, rng.choice(np.flatnonzero(game.legal(state)[0]), 1))
@@ -98,10 +122,10 @@ def test_what_a_move_puts_down_is_the_movers(name):
         assert ((board.players == NO_CELL) == (before.players == NO_CELL)).all()
         filled = board.filled_since(before)
         assert name == "pentago" or all(board.players[cell] in (mover, NOBODY) for cell in filled)
-        put_num += len(filled)
+        num_put += len(filled)
         if game.terminal(state)[0][0]:
             break
-    assert put_num >= (1 if name == "cursor_go" else 5)
+    assert num_put >= (1 if name == "cursor_go" else 5)
 
 
 def test_every_game_that_fits_has_a_board_or_is_known_to_be_a_text():
@@ -109,14 +133,25 @@ def test_every_game_that_fits_has_a_board_or_is_known_to_be_a_text():
 
     from az_mpi.games.openspiel import misfit
 
-    fitting = {kind.short_name for kind in pyspiel.registered_games() if kind.default_loadable
-               and misfit(pyspiel.load_game(kind.short_name)) is None}  # fmt: skip
+    fitting = {
+        kind.short_name
+        for kind in pyspiel.registered_games()
+        if kind.default_loadable and misfit(pyspiel.load_game(kind.short_name)) is None
+    }
     assert fitting - set(openspiel_boards.FORMS) == AS_TEXT
 
 
-@pytest.mark.parametrize("name, k", [
-    ("connect_four", 4), ("tic_tac_toe", 3), ("mnk(m=4,n=4,k=3)", 3), ("gomoku(size=5,connect=4)", 4), ("pentago", 5),
-    ("hex(board_size=4)", 4)])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, k",
+    [
+        ("connect_four", 4),
+        ("tic_tac_toe", 3),
+        ("mnk(m=4,n=4,k=3)", 3),
+        ("gomoku(size=5,connect=4)", 4),
+        ("pentago", 5),
+        ("hex(board_size=4)", 4),
+    ],
+)
 def test_who_won_has_the_cells_that_won(name, k):
     game, found = games.make(f"openspiel:{name}"), 0
     for seed in range(6):

@@ -53,8 +53,9 @@ def muon(w, g, state, rate, decay):
     return w - rate * decay * w - rate * 0.2 * max(matrix.shape) ** 0.5 * matrix.reshape(w.shape)
 
 
-@pytest.mark.parametrize("name, hidden, other", [("adamw", adamw, adamw), ("sgd", nesterov, nesterov),
-                                                 ("muon", muon, adamw)])
+@pytest.mark.parametrize(
+    "name, hidden, other", [("adamw", adamw, adamw), ("sgd", nesterov, nesterov), ("muon", muon, adamw)]
+)
 def test_the_first_two_steps_by_numpy(name, hidden, other):
     """The weights of the tower, those of the head, and biases, which do not decay."""
     net = network()
@@ -139,15 +140,18 @@ def test_classes_of_ones_own_and_of_torch(tmp_path):
     optimizer.check(settings("torch.optim:RAdam(betas=(0.8, 0.99))"))
 
 
-@pytest.mark.parametrize("name, said", [
-    ("own.py:Wide", "its state rows is neither of its parameter's shape nor a tensor of one number"),
-    ("torch.optim:Adafactor", "so no checkpoint can hold it"),
-    ("torch.optim:LBFGS", "LBFGS doesn't support"),
-    ("torch.optim:Optimizer", "is no subclass"),
-    ("adamw(betas=(2.0, 0.9))", "Invalid beta"),
-    ("adamw(weight_decay=1.0)", "takes no argument weight_decay"),
-    ("sgd(momentun=0.5)", "did you mean momentum?"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("own.py:Wide", "its state rows is neither of its parameter's shape nor a tensor of one number"),
+        ("torch.optim:Adafactor", "so no checkpoint can hold it"),
+        ("torch.optim:LBFGS", "LBFGS doesn't support"),
+        ("torch.optim:Optimizer", "is no subclass"),
+        ("adamw(betas=(2.0, 0.9))", "Invalid beta"),
+        ("adamw(weight_decay=1.0)", "takes no argument weight_decay"),
+        ("sgd(momentun=0.5)", "did you mean momentum?"),
+    ],
+)
 def test_what_cannot_train_is_refused(tmp_path, name, said):
     (tmp_path / "own.py").write_text(OWN)
     name = name.replace("own.py", f"{tmp_path}/own.py")

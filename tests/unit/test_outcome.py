@@ -6,17 +6,28 @@ import pytest
 
 from az_mpi.launch.outcome import Outcome, outcome, read
 
-OLD, RUNNING, STOPPED, FAILED, FINISHED = ({"attempt": n, "job": job} for n, job in enumerate(
-    ("finished", "running", "stopped", "failed", "finished")))  # fmt: skip
+OLD, RUNNING, STOPPED, FAILED, FINISHED = (
+    {"start": n, "job": job} for n, job in enumerate(("finished", "running", "stopped", "failed", "finished"))
+)
 
 
-@pytest.mark.parametrize("code, record, expected", [
-    (0, FINISHED, (0, True, False)), (139, FINISHED, (139, True, False)),
-    (0, RUNNING, (75, False, True)), (0, OLD, (75, False, True)), (0, {}, (75, False, True)),
-    (255, RUNNING, (75, False, True)), (255, OLD, (255, False, False)), (137, RUNNING, (137, False, False)),
-    (75, STOPPED, (75, False, False)), (70, FAILED, (70, False, False)), (2, OLD, (2, False, False)),
-    (140, RUNNING, (140, False, False)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "code, record, expected",
+    [
+        (0, FINISHED, (0, True, False)),
+        (139, FINISHED, (139, True, False)),
+        (0, RUNNING, (75, False, True)),
+        (0, OLD, (75, False, True)),
+        (0, {}, (75, False, True)),
+        (255, RUNNING, (75, False, True)),
+        (255, OLD, (255, False, False)),
+        (137, RUNNING, (137, False, False)),
+        (75, STOPPED, (75, False, False)),
+        (70, FAILED, (70, False, False)),
+        (2, OLD, (2, False, False)),
+        (140, RUNNING, (140, False, False)),
+    ],
+)
 def test_mpirun_alone_does_not_tell(code, record, expected):
     """Open MPI ends with 0 or 255 where it has lost a host; what an earlier job has recorded does not count."""
     assert outcome(code, record, OLD) == Outcome(*expected)

@@ -31,8 +31,9 @@ class Pair:
 def state(**more):
     progress = Progress(3, "train", 41, 0.1 + 0.2, 7, 60, 3, 2, 1)
     model = {"stem.weight": torch.randn(8, 2, 3, 3).to(memory_format=torch.channels_last), "bias": torch.randn(1)}
-    return Checkpoint(progress, model | more, {"stem.weight.exp_avg": torch.randn(8, 2, 3, 3),
-                                               "stem.weight.step": torch.tensor(41.0)})  # fmt: skip
+    return Checkpoint(
+        progress, model | more, {"stem.weight.exp_avg": torch.randn(8, 2, 3, 3), "stem.weight.step": torch.tensor(41.0)}
+    )
 
 
 @pytest.mark.parametrize("names", [0, 100])  # with so many, what is said of them is longer than partner.WORDS

@@ -14,16 +14,19 @@ CPUS = [["a", "cpu"], ["a", "cpu"], ["b", "cpu"], ["b", "cpu"], ["c", "cpu"]]
 MIXED = [["a", "cpu"], ["b", "cuda:0"], ["a", "cpu"], ["b", "cuda:1"], ["b", "cuda:0"]]
 
 
-@pytest.mark.parametrize("ranks, places, expected", [
-    ("all", CPUS, "TTTTT"),
-    ("root_host", CPUS, "TT..."),
-    ("root_host", [["a", "cpu"], ["b", "cpu"], ["a", "cpu"]], "T.T"),
-    ("gpu", CPUS, "....."),
-    ("gpu", MIXED, ".T.T."),
-    ("root_host", MIXED, "T.T.."),
-    (2, CPUS, "TT..."),
-    (9, CPUS, "TTTTT"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "ranks, places, expected",
+    [
+        ("all", CPUS, "TTTTT"),
+        ("root_host", CPUS, "TT..."),
+        ("root_host", [["a", "cpu"], ["b", "cpu"], ["a", "cpu"]], "T.T"),
+        ("gpu", CPUS, "....."),
+        ("gpu", MIXED, ".T.T."),
+        ("root_host", MIXED, "T.T.."),
+        (2, CPUS, "TT..."),
+        (9, CPUS, "TTTTT"),
+    ],
+)
 def test_trainers_by_hand(ranks, places, expected):
     assert trainers(ranks, places) == [mark == "T" for mark in expected]
 
@@ -54,8 +57,8 @@ def test_ranks_that_each_see_their_own_gpu_all_train(monkeypatch):
     config = make_config("connect4", train={"ranks": "gpu"})
     for rank, (_, gpu) in enumerate(places):
         monkeypatch.setattr(placement, "gpu_of", lambda device, gpu=gpu: gpu)
-        world, trainers_num = place(config, Ranks(places, rank), "cuda:0")
-        assert world.came_first and trainers_num == 3
+        world, num_trainers = place(config, Ranks(places, rank), "cuda:0")
+        assert world.came_first and num_trainers == 3
 
 
 def test_place_puts_the_trainers_first():
@@ -72,8 +75,10 @@ def test_trainers_with_and_without_gpus_are_refused():
 
 
 def test_without_a_choice_of_the_user_each_gpu_trains_and_processors_where_there_is_none():
-    found = [[place(make_config("connect4"), Ranks(places, rank), places[rank][1])[0].came_first for rank in range(5)]
-             for places in (MIXED, CPUS)]
+    found = [
+        [place(make_config("connect4"), Ranks(places, rank), places[rank][1])[0].came_first for rank in range(5)]
+        for places in (MIXED, CPUS)
+    ]
     assert found == [[False, True, False, True, False], [True] * 5]
 
 
@@ -95,13 +100,20 @@ def test_a_batch_smaller_than_its_trainers_is_refused_with_the_numbers(ranks, re
     assert "--set train.ranks=4" in str(raised.value)
 
 
-@pytest.mark.parametrize("hosts, gpus, expected", [
-    ("aab", {"a": 0, "b": 0}, []),
-    ("ab", {"a": 1, "b": 1}, []),
-    ("aab", {"a": 1, "b": 1}, ["a has 2 ranks and 1 GPU: some share one"]),
-    ("ab", {"a": 4, "b": 4}, ["a has 4 GPUs and 1 rank: some stay idle", "b has 4 GPUs and 1 rank: some stay idle"]),
-    ("aabb", {"a": 2, "b": 0}, ["hosts have different numbers of GPUs: a 2, b 0"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "hosts, gpus, expected",
+    [
+        ("aab", {"a": 0, "b": 0}, []),
+        ("ab", {"a": 1, "b": 1}, []),
+        ("aab", {"a": 1, "b": 1}, ["a has 2 ranks and 1 GPU: some share one"]),
+        (
+            "ab",
+            {"a": 4, "b": 4},
+            ["a has 4 GPUs and 1 rank: some stay idle", "b has 4 GPUs and 1 rank: some stay idle"],
+        ),
+        ("aabb", {"a": 2, "b": 0}, ["hosts have different numbers of GPUs: a 2, b 0"]),
+    ],
+)
 def test_remarks(hosts, gpus, expected):
     assert remarks(list(hosts), gpus) == expected
 

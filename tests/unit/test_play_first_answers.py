@@ -13,8 +13,8 @@ from helpers import make_run
 from az_mpi import games
 from az_mpi.__main__ import main as program
 from az_mpi.core.registry import GAMES
-from az_mpi.play import network_paths
 from az_mpi.play.uci import variant_named
+from az_mpi.player import network_paths
 
 pytestmark = pytest.mark.process
 
@@ -41,8 +41,14 @@ def start(folder, command, run, asked, what=""):
     """Run a command to its end. what: what its imports of LARGE do."""
     if what:
         (folder / "sitecustomize.py").write_text(SITE.format(names=LARGE, what=what))
-    return subprocess.run([sys.executable, "-m", "az_mpi", command, str(run)], cwd=ROOT, input=asked, text=True,
-                          capture_output=True, env=os.environ | {"PYTHONPATH": f"{folder}:{ROOT}"})  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-m", "az_mpi", command, str(run)],
+        cwd=ROOT,
+        input=asked,
+        text=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": f"{folder}:{ROOT}"},
+    )
 
 
 @pytest.mark.parametrize("what", [FAILS, BLOCKS])
@@ -61,10 +67,13 @@ def test_gtp_answers_what_needs_no_game_where_every_import_blocks(tmp_path, run)
     assert version.startswith("=1 ") and "genmove" in commands.splitlines() and wrong == "? unknown command"
 
 
-@pytest.mark.parametrize("command, asked, answer", [
-    ("gtp", "3 showboard\nname\n", "?3 {run} cannot be loaded: no "),
-    ("uci", "isready\nuci\n", "info string {run} cannot be loaded: no "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command, asked, answer",
+    [
+        ("gtp", "3 showboard\nname\n", "?3 {run} cannot be loaded: no "),
+        ("uci", "isready\nuci\n", "info string {run} cannot be loaded: no "),
+    ],
+)
 def test_a_library_that_cannot_be_loaded_is_told_in_the_protocol_and_ends_it(tmp_path, run, command, asked, answer):
     done = start(tmp_path, command, run, asked, FAILS)
     assert done.returncode == 70 and done.stdout.startswith(answer.format(run=run)) and done.stdout.count("run") == 1
@@ -86,8 +95,13 @@ def test_a_checkpoint_that_is_damaged_is_told_in_the_protocol_and_ends_with_2(tm
 def test_a_wrong_run_is_refused_at_the_start_before_anything_is_asked(tmp_path, run, command, capsys):
     empty = Path(shutil.copytree(run, tmp_path / "empty"))
     shutil.rmtree(empty / "checkpoints/000001")
-    wrong = [[str(tmp_path)], [str(empty)], [str(run), "--checkpoint", "000009"], [f"{tmp_path}/none.onnx"],
-             ["zoo:nothing"]]  # fmt: skip
+    wrong = [
+        [str(tmp_path)],
+        [str(empty)],
+        [str(run), "--checkpoint", "000009"],
+        [f"{tmp_path}/none.onnx"],
+        ["zoo:nothing"],
+    ]
     for arguments in wrong:
         assert program([command, *arguments]) == 2
         said = capsys.readouterr()
@@ -102,19 +116,32 @@ def test_the_game_of_a_network_is_read_without_loading_it(tmp_path, run):
     damaged = Path(shutil.copytree(run, tmp_path / "damaged"))
     (damaged / "config.json").write_text("{")
     assert network_paths.game_named(damaged) == ""
-    (damaged / "attempts").mkdir()
-    (damaged / "attempts/001.json").write_text(json.dumps({"config": {"game": "connect4"}}))
+    (damaged / "starts").mkdir()
+    (damaged / "starts/001.json").write_text(json.dumps({"config": {"game": "connect4"}}))
     assert network_paths.game_named(damaged) == "connect4"
 
 
 def test_a_variant_is_the_name_of_the_game():
-    names = {"openspiel:chess(max_plies=300)": "chess", "breakthrough(rows=6)": "breakthrough", "/a b/x.py:Own": "Own",
-             "openspiel:breakthrough": "openspiel:breakthrough"}  # fmt: skip
+    names = {
+        "openspiel:chess(max_plies=300)": "chess",
+        "breakthrough(rows=6)": "breakthrough",
+        "/a b/x.py:Own": "Own",
+        "openspiel:breakthrough": "openspiel:breakthrough",
+    }
     assert {name: variant_named(name) for name in names} == names
 
 
-@pytest.mark.parametrize("name", [*GAMES.names, "mnk(m=15,n=15,k=5)", "hex(size=5,swap=True)",
-                                  "examples/own_game.py:Hex(size=3)", "openspiel:chess", "openspiel:breakthrough"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *GAMES.names,
+        "mnk(m=15,n=15,k=5)",
+        "hex(size=5,swap=True)",
+        "examples/own_game.py:Hex(size=3)",
+        "openspiel:chess",
+        "openspiel:breakthrough",
+    ],
+)
 def test_a_variant_that_is_offered_before_a_game_is_loaded_is_known_as_its_name(name):
     """As a UCI opponent, another az_mpi compares it with the game that it has loaded."""
     if "openspiel" in name:
@@ -126,9 +153,15 @@ def test_a_variant_that_is_offered_before_a_game_is_loaded_is_known_as_its_name(
 
 def test_what_is_asked_while_it_loads_is_answered(tmp_path, run):
     (tmp_path / "sitecustomize.py").write_text(SITE.format(names=LARGE, what=BLOCKS))
-    process = subprocess.Popen([sys.executable, "-m", "az_mpi", "gtp", str(run)], cwd=ROOT, text=True,
-                               env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}, stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "az_mpi", "gtp", str(run)],
+        cwd=ROOT,
+        text=True,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     for asked, answer in (("name", "= az_mpi\n"), ("protocol_version", "= 2\n")):
         process.stdin.write(f"{asked}\n")
         process.stdin.flush()

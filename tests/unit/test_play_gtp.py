@@ -10,8 +10,8 @@ import pytest
 from gtp_channel import GO, Channel
 
 from az_mpi import __version__
-from az_mpi.play.limits import Limit
 from az_mpi.play.lines import LINE_BYTES_MAX
+from az_mpi.player.limits import Limit
 
 
 def talk(text, game=GO):
@@ -29,7 +29,8 @@ def test_administration():
     assert set(listed) >= set(
         "protocol_version name version known_command list_commands quit boardsize clear_board komi play genmove undo "
         "showboard time_settings time_left final_score reg_genmove lz-analyze kata-analyze "
-        "lz-genmove_analyze kata-genmove_analyze".split())
+        "lz-genmove_analyze kata-genmove_analyze".split()
+    )
     assert {channel.good(f"known_command {name}") for name in listed} == {"true"}
     assert channel.good("known_command what") == "false"
     assert channel.bad("what") == "unknown command"
@@ -39,8 +40,10 @@ def test_lines_are_read_as_the_protocol_says():
     """Ids, comments, tabs, control characters, ends of lines; empty lines get no answer."""
     said = talk("1 name\n\n  \n# all\n12\tname # said twice\r\n\x01na\x07me\n  007   name\nname")
     assert said == "=1 az_mpi\n\n=12 az_mpi\n\n= az_mpi\n\n=007 az_mpi\n\n= az_mpi\n\n"
-    assert talk("3 what\n4\n1name\nquit\nname\n") == "?3 unknown command\n\n?4 unknown command\n\n" \
+    assert (
+        talk("3 what\n4\n1name\nquit\nname\n") == "?3 unknown command\n\n?4 unknown command\n\n"
         "? unknown command\n\n= \n\n"
+    )
 
 
 def test_a_line_without_end_is_cut():
@@ -60,8 +63,11 @@ def test_analysis_goes_on_until_something_comes_in(clock, command, winrate):
     legal = channel.session.legal()
     counted = []
     for line in lines:
-        rows = re.findall(rf"info move (\w+) visits (\d+) (?:utility \S+ )?winrate {winrate} prior (?:\S+) order (\d+) "
-                          r"pv((?: \w+)+?)(?= info|$)", line)  # fmt: skip
+        rows = re.findall(
+            rf"info move (\w+) visits (\d+) (?:utility \S+ )?winrate {winrate} prior (?:\S+) order (\d+) "
+            r"pv((?: \w+)+?)(?= info|$)",
+            line,
+        )
         assert line.count("info ") == len(rows) and [row[2] for row in rows] == [str(k) for k in range(len(rows))]
         assert all(row[0] in legal and row[3].split()[0] == row[0] for row in rows)
         counted.append(sum(int(row[1]) for row in rows))
@@ -99,15 +105,45 @@ def malformed(rng):
     """Return a line that is no valid command."""
     junk = "".join(chr(rng.randrange(33, 127)) for _ in range(rng.randrange(1, 30))).replace("#", "")
     number = rng.choice(["9" * 400, "-1", "1e9", "nan", "inf", "1_0", "0x9", "", "٣", "5.5.5", "--", junk])
-    name, count = rng.choice([("boardsize", 1), ("komi", 1), ("play", 2), ("genmove", 1), ("reg_genmove", 1),
-                              ("time_settings", 3), ("time_left", 3), ("known_command", 1), ("name", 0), ("undo", 0),
-                              ("quit", 0), ("showboard", 0), ("rectangular_boardsize", 2)])
-    return rng.choice([
-        f"x{junk}", f"x{junk} {number}", f"{name} " + "b " * (count + 1), f"{name}{junk}x", f"play {number} a1",
-        f"play b x{junk}", f"play b {number}z", f"genmove x{number}", f"komi {number}x", f"boardsize x{number}",
-        f"time_left b {number}x 1", f"time_settings 1 {number}x 1", f"lz-analyze x{junk}", f"kata-analyze b 1 {junk}",
-        "play b" + " a1" * rng.randrange(2, 2000), f"{'7' * rng.randrange(1, 500)} x{junk}",
-        f"{name.upper()} {number}", "\x7f\x00" * 5 + f"x{junk}"])  # fmt: skip
+    name, count = rng.choice(
+        [
+            ("boardsize", 1),
+            ("komi", 1),
+            ("play", 2),
+            ("genmove", 1),
+            ("reg_genmove", 1),
+            ("time_settings", 3),
+            ("time_left", 3),
+            ("known_command", 1),
+            ("name", 0),
+            ("undo", 0),
+            ("quit", 0),
+            ("showboard", 0),
+            ("rectangular_boardsize", 2),
+        ]
+    )
+    return rng.choice(
+        [
+            f"x{junk}",
+            f"x{junk} {number}",
+            f"{name} " + "b " * (count + 1),
+            f"{name}{junk}x",
+            f"play {number} a1",
+            f"play b x{junk}",
+            f"play b {number}z",
+            f"genmove x{number}",
+            f"komi {number}x",
+            f"boardsize x{number}",
+            f"time_left b {number}x 1",
+            f"time_settings 1 {number}x 1",
+            f"lz-analyze x{junk}",
+            f"kata-analyze b 1 {junk}",
+            "play b" + " a1" * rng.randrange(2, 2000),
+            f"{'7' * rng.randrange(1, 500)} x{junk}",
+            f"{name.upper()} {number}",
+            "\x7f\x00" * 5 + f"x{junk}",
+        ]
+    )
 
 
 def test_malformed_lines_are_answered_with_an_error_and_change_nothing():

@@ -2,7 +2,7 @@
 
 from gtp_channel import Channel
 
-from az_mpi.play.limits import Limit
+from az_mpi.player.limits import Limit
 
 
 def slow_channel(clock):

@@ -7,7 +7,7 @@ import pytest
 from gtp_channel import QUICK, Channel
 
 from az_mpi.games.base import after
-from az_mpi.play.limits import Limit
+from az_mpi.player.limits import Limit
 
 
 def test_a_game_of_go():
@@ -32,8 +32,12 @@ def test_a_game_of_go():
 def test_what_the_network_did_not_learn_is_unacceptable():
     channel = Channel()
     channel.good("play b c3")
-    assert channel.bad("boardsize 9") == channel.bad("boardsize 0") == channel.bad("rectangular_boardsize 5 6") \
+    assert (
+        channel.bad("boardsize 9")
+        == channel.bad("boardsize 0")
+        == channel.bad("rectangular_boardsize 5 6")
         == "unacceptable size"
+    )
     assert channel.bad("komi 6.5") == "unacceptable komi" and channel.moves() == ["C3"]
     assert channel.good("boardsize 5") == "" and channel.moves() == []
     connect4 = Channel("connect4")
@@ -118,8 +122,11 @@ def test_a_pass_while_the_other_player_moves_again_is_no_move():
     pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
     channel = Channel("openspiel:mancala(max_plies=200)")
     assert channel.bad("genmove w").startswith("illegal move") and channel.bad("play w pass")  # nobody has moved yet
-    again = next(word for word, action in channel.session.legal().items()
-                 if channel.session.game.to_play(after(channel.session.game, [action])[None])[0] == 0)  # fmt: skip
+    again = next(
+        word
+        for word, action in channel.session.legal().items()
+        if channel.session.game.to_play(after(channel.session.game, [action])[None])[0] == 0
+    )
     channel.good(f"play b {again}")
     assert channel.good("genmove w") == channel.good("reg_genmove w") == "pass"
     assert channel.good("kata-genmove_analyze w 10").splitlines()[-1] == "play pass"

@@ -86,11 +86,28 @@ QUIT, END, TERM, INT = ("quit", 0), ("end", 0), (signal.SIGTERM, -15), (signal.S
 IDLE, SEARCHES, ANALYSES = "", "genmove b\n", "lz-analyze 10\n"
 
 
-@pytest.mark.parametrize("how, status, busy", [
-    (*QUIT, IDLE), (*END, SEARCHES), (*TERM, ANALYSES), (*INT, SEARCHES), (*QUIT, ANALYSES),
-    *(slow(*how, busy) for how, busy in [(END, IDLE), (TERM, IDLE), (INT, IDLE), (QUIT, SEARCHES), (TERM, SEARCHES),
-                                         (END, ANALYSES), (INT, ANALYSES)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "how, status, busy",
+    [
+        (*QUIT, IDLE),
+        (*END, SEARCHES),
+        (*TERM, ANALYSES),
+        (*INT, SEARCHES),
+        (*QUIT, ANALYSES),
+        *(
+            slow(*how, busy)
+            for how, busy in [
+                (END, IDLE),
+                (TERM, IDLE),
+                (INT, IDLE),
+                (QUIT, SEARCHES),
+                (TERM, SEARCHES),
+                (END, ANALYSES),
+                (INT, ANALYSES),
+            ]
+        ),
+    ],
+)
 def test_it_ends_within_a_second(run, how, status, busy):
     """Idle, in a search of minutes, and in an analysis without end."""
     with start(run, "--seconds", "300") as engine:
@@ -114,12 +131,21 @@ def test_malformed_lines_never_end_it(run):
 def test_all_commands_of_a_file_are_answered(run):
     """As regression tests run an engine: nothing is left unanswered at the end of input, and no output is lost."""
     commands = "1 play b c3\n2 genmove w\n3 showboard\n4 lz-analyze 10\n5 what"
-    done = subprocess.run([sys.executable, "-m", "az_mpi", "gtp", run, "--simulations", "5"], cwd=ROOT, input=commands,
-                          capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "az_mpi", "gtp", run, "--simulations", "5"],
+        cwd=ROOT,
+        input=commands,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and done.stdout.count("\n\n") == 5
     assert [text.split()[0] for text in done.stdout.strip().split("\n\n")] == ["=1", "=2", "=3", "=4", "?5"]
-    assert subprocess.run([sys.executable, "-m", "az_mpi", "gtp", run], cwd=ROOT, stdin=subprocess.DEVNULL,
-                          capture_output=True).returncode == 0  # fmt: skip
+    assert (
+        subprocess.run(
+            [sys.executable, "-m", "az_mpi", "gtp", run], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True
+        ).returncode
+        == 0
+    )
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
@@ -152,13 +178,13 @@ def test_a_match_with_gnu_go_that_judges_every_move(run):
     with start(run, "--simulations", "30") as ours, Engine(*gnugo) as theirs:
         for command in ("boardsize 5", "komi 7"):
             assert ours.ask(command) == theirs.ask(command) == ""
-        moves_num = 0
+        num_moves = 0
         for game_index in range(4):
-            moves_num += len(play_match(ours, theirs, game_index, 49))
+            num_moves += len(play_match(ours, theirs, game_index, 49))
             for colour, symbol in (("black", "X"), ("white", "O")):
                 assert sorted(theirs.ask(f"list_stones {colour}").split()) == stones(ours.ask("showboard"), symbol)
             assert ours.ask("final_score")[:2] in ("B+", "W+", "0")
-        assert moves_num > 40
+        assert num_moves > 40
 
 
 @pytest.mark.skipif(not RHINO, reason="GRhino is not installed (apt install grhino)")

@@ -7,10 +7,10 @@ import pytest
 from browser import Browser, needs_browser
 from helpers import loaded_player
 
-from az_mpi.play import web, web_game
-from az_mpi.play.limits import Limit
-from az_mpi.play.session import Session
+from az_mpi.play import web_game, web_server
 from az_mpi.play.web_game import WebGame
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 
 pytestmark = [needs_browser, pytest.mark.process]
 
@@ -31,7 +31,7 @@ def opened(browser, monkeypatch):
     def open_page(name, moves="", humans=(0,)):
         game = WebGame(lambda _: Session(loaded_player(name)), "newest", Limit(1), {"run": "x", "checkpoints": []}, {})
         game.is_analysing, game.humans = False, {0, 1}
-        server = web.Server(("127.0.0.1", 0))
+        server = web_server.Server(("127.0.0.1", 0))
         server.game = game
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         servers.append(SimpleNamespace(game=game, server=server, thread=thread))
@@ -115,8 +115,12 @@ def test_the_frame_of_a_cell_lies_within_it(browser, opened):
 def test_the_winning_line_is_marked_and_a_person_is_told_who_won(browser, opened):
     opened("tictactoe", "a1 a2 b1 b2 c1", humans=(0,))
     assert browser.run("[...document.querySelectorAll('.won')].map((one) => one.dataset.cell)") == ["2,0", "2,1", "2,2"]
-    for humans, said in (([0], "You won. The first player has won."), ([1], "You lost. The first player has won."),
-                         ([0, 1], "The first player has won."), ([], "The first player has won.")):  # fmt: skip
+    for humans, said in (
+        ([0], "You won. The first player has won."),
+        ([1], "You lost. The first player has won."),
+        ([0, 1], "The first player has won."),
+        ([], "The first player has won."),
+    ):
         browser.run(f"ask('humans', {humans})")
         browser.wait(f"state.humans.join() === '{','.join(map(str, humans))}'")
         assert browser.run("$('status').textContent") == said
@@ -124,12 +128,16 @@ def test_the_winning_line_is_marked_and_a_person_is_told_who_won(browser, opened
 
 def test_hex_shows_whose_edges_are_which(browser, opened):
     opened("hex(size=3)", "a1 b2")
-    edges = browser.run("[...document.querySelectorAll('.border')].map((one) => {const box = one.getBBox();"
-                        " return [one.getAttribute('class'), box.width > box.height * 1.5]})")  # fmt: skip
+    edges = browser.run(
+        "[...document.querySelectorAll('.border')].map((one) => {const box = one.getBBox();"
+        " return [one.getAttribute('class'), box.width > box.height * 1.5]})"
+    )
     assert [kind for kind, _ in edges] == ["border p0", "border p0", "border p1", "border p1"]
     assert [is_flat for _, is_flat in edges] == [True, True, False, False]
-    assert browser.run("[0, 1].map((player) => getComputedStyle(document.querySelector('circle.p' + player)).fill"
-                       " === getComputedStyle(document.querySelector('.border.p' + player)).stroke)") == [True, True]
+    assert browser.run(
+        "[0, 1].map((player) => getComputedStyle(document.querySelector('circle.p' + player)).fill"
+        " === getComputedStyle(document.querySelector('.border.p' + player)).stroke)"
+    ) == [True, True]
 
 
 def test_chess_is_played_by_clicks_with_a_choice_of_promotion(browser, opened):

@@ -7,11 +7,11 @@ from helpers import loaded_player, make_run
 from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import positions
-from az_mpi.play import session as module
-from az_mpi.play.limits import Clock, Limit
-from az_mpi.play.loaded_player import load_player
-from az_mpi.play.network_paths import find_network
-from az_mpi.play.session import Session
+from az_mpi.player import session as module
+from az_mpi.player.limits import Clock, Limit
+from az_mpi.player.loaded_player import load_player
+from az_mpi.player.network_paths import find_network
+from az_mpi.player.session import Session
 
 
 def begun(game, *moves, **settings):
@@ -101,8 +101,10 @@ def test_a_proven_result_ends_the_search_and_shows_its_line():
     assert session.result == 0
 
 
-@pytest.mark.parametrize("game", ["go(size=5,komi=7)", "othello(size=4)", "hex(size=3,swap=True)", "gomoku",
-                                  "breakthrough(rows=5,columns=4)"])  # fmt: skip
+@pytest.mark.parametrize(
+    "game",
+    ["go(size=5,komi=7)", "othello(size=4)", "hex(size=3,swap=True)", "gomoku", "breakthrough(rows=5,columns=4)"],
+)
 def test_every_game_is_played_to_its_end_with_lines_of_legal_moves(game):
     session = begun(game)
     for _ in range(session.game.max_plies):
@@ -135,6 +137,7 @@ def test_no_simulation_begins_that_may_end_too_late(monkeypatch):
     """Simulations of the most various durations, by a clock of the test's own."""
     now, rng = [100.0], np.random.default_rng(0)
     for slowest_s in (0.001, 0.02, 0.06):
+
         def take_time(slowest_s=slowest_s):
             now[0] += rng.uniform(slowest_s / 3, slowest_s)
 
@@ -200,8 +203,13 @@ def test_the_points_of_games_that_count_them():
 
 def test_networks_of_a_run_are_found_by_name(tmp_path):
     run = make_run(tmp_path / "run", checkpoints=(1, 2), best=(1,))
-    places = {"newest": run, "best": run / "best/000001.safetensors", "000001": run / "checkpoints/000001",
-              "000002": run / "checkpoints/000002", "000001.safetensors": run / "checkpoints/000001"}  # fmt: skip
+    places = {
+        "newest": run,
+        "best": run / "best/000001.safetensors",
+        "000001": run / "checkpoints/000001",
+        "000002": run / "checkpoints/000002",
+        "000001.safetensors": run / "checkpoints/000001",
+    }
     assert {name: find_network(run, name) for name in places} == places
     player = load_player(find_network(run, "best"), engine="torch")
     assert player.game.name == "tictactoe"

@@ -18,15 +18,17 @@ from az_mpi.__main__ import main as program
 from az_mpi.games.base import Board
 from az_mpi.play import terminal
 from az_mpi.play.drawing import draw
-from az_mpi.play.limits import Limit
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_white_begins_in_chess_alone():
-    sides = {name: [terminal.side_of(colour, games.make(name)) for colour in ("first", "second", "black", "white")]
-             for name in ("othello", "go(size=5)")}  # fmt: skip
+    sides = {
+        name: [terminal.side_of(colour, games.make(name)) for colour in ("first", "second", "black", "white")]
+        for name in ("othello", "go(size=5)")
+    }
     assert sides == dict.fromkeys(sides, [0, 1, 0, 1])
     pytest.importorskip("pyspiel")
     chess = games.make("openspiel:chess")
@@ -140,8 +142,13 @@ def test_hint_shows_what_the_search_expects(monkeypatch, capsys):
 def test_a_game_is_saved_and_no_other_file_is_lost(tmp_path, monkeypatch, capsys):
     path, other = tmp_path / "game.txt", tmp_path / "other.txt"
     other.write_text("mine")
-    said = typed(table("tictactoe"), f"b2\nsave {path}\nsave {other}\nsave\nsave {tmp_path}/no/where\nsave {tmp_path}\n"
-                 f"save a\x00b\nundo\nsave {path}\n", monkeypatch, capsys)
+    said = typed(
+        table("tictactoe"),
+        f"b2\nsave {path}\nsave {other}\nsave\nsave {tmp_path}/no/where\nsave {tmp_path}\n"
+        f"save a\x00b\nundo\nsave {path}\n",
+        monkeypatch,
+        capsys,
+    )
     assert other.read_text() == "mine" and "is there already" in said and "cannot be written" in said
     lines = dict(line.split(": ", 1) for line in path.read_text().splitlines())
     assert lines == {"game": "a game of tictactoe", "first": "you", "moves": "", "result": "unfinished"}
@@ -150,7 +157,10 @@ def test_a_game_is_saved_and_no_other_file_is_lost(tmp_path, monkeypatch, capsys
         game.session.play(game.session.find(move))
     typed(game, f"save {tmp_path}/won.txt\n", monkeypatch, capsys)
     assert (tmp_path / "won.txt").read_text().splitlines()[1:] == [
-        "first: the network", "moves: a1 b1 a2 b2 a3", "result: first wins"]
+        "first: the network",
+        "moves: a1 b1 a2 b2 a3",
+        "result: first wins",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -159,8 +169,12 @@ def run(tmp_path_factory):
 
 
 def test_the_command_plays_the_network_that_is_named(run, monkeypatch, capsys):
-    for options in ([], ["--checkpoint", "best"], ["--checkpoint", "000001", "--simulations", "5"],
-                    ["--seconds", "0.05", "--colour", "second"]):  # fmt: skip
+    for options in (
+        [],
+        ["--checkpoint", "best"],
+        ["--checkpoint", "000001", "--simulations", "5"],
+        ["--seconds", "0.05", "--colour", "second"],
+    ):
         monkeypatch.setattr(sys, "stdin", io.StringIO("b2\n"))
         assert program(["play", str(run), *options]) == 0
         assert "The network plays" in capsys.readouterr().out
@@ -169,8 +183,14 @@ def test_the_command_plays_the_network_that_is_named(run, monkeypatch, capsys):
 def test_wrong_options_are_refused(run, tmp_path, capsys):
     assert program(["play", str(tmp_path)]) == 2 and "not a run" in capsys.readouterr().err
     assert program(["play", str(run), "--checkpoint", "3"]) == 2 and "000002" in capsys.readouterr().err
-    for options in (["--simulations", "0"], ["--simulations", "x"], ["--seconds", "nan"], ["--seconds", "-1"],
-                    ["--colour", "green"], ["--what"]):  # fmt: skip
+    for options in (
+        ["--simulations", "0"],
+        ["--simulations", "x"],
+        ["--seconds", "nan"],
+        ["--seconds", "-1"],
+        ["--colour", "green"],
+        ["--what"],
+    ):
         assert program(["play", str(run), *options]) == 2 and "play" in capsys.readouterr().err
     assert program(["play"]) == 2
 
@@ -180,8 +200,15 @@ def test_it_ends_cleanly_at_a_terminal(run):
     """By Ctrl-C and by Ctrl-D."""
     for last in (b"\x03", b"\x04"):
         ours, theirs = pty.openpty()
-        process = subprocess.Popen([sys.executable, "-m", "az_mpi", "play", run], cwd=ROOT, stdin=theirs, stdout=theirs,
-                                   stderr=theirs, start_new_session=True, preexec_fn=_take_terminal)  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-m", "az_mpi", "play", run],
+            cwd=ROOT,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=_take_terminal,
+        )
         os.close(theirs)
         said, end = b"", time.monotonic() + 60
         while b"> " not in said and time.monotonic() < end:

@@ -14,10 +14,10 @@ import pytest
 from helpers import engine_process, loaded_player, make_run
 
 from az_mpi.play import uci
-from az_mpi.play.limits import Limit
 from az_mpi.play.line_engine import Serving
 from az_mpi.play.lines import Lines
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 
 pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
 ROOT = Path(__file__).parents[2]
@@ -53,8 +53,10 @@ class Channel:
 
 
 def played(channel):
-    return [channel.engine.moves.word(state, action)
-            for state, action in zip(channel.session.states, channel.session.actions)]  # fmt: skip
+    return [
+        channel.engine.moves.word(state, action)
+        for state, action in zip(channel.session.states, channel.session.actions)
+    ]
 
 
 def test_a_limit_for_training_ends_no_game_against_a_program(tmp_path):
@@ -202,8 +204,30 @@ def test_what_cannot_be_done_changes_nothing_and_is_told():
 
 def test_lines_of_nonsense_never_end_it():
     rng, channel = random.Random(1), Channel(limit=Limit(simulations=2))
-    words = ["position", "startpos", "moves", "e2e4", "go", "nodes", "2", "movetime", "-5", "fen", "setoption", "name",
-             "value", "\x00", "stop", "uci", "isready", "9" * 30, "ucinewgame", "wtime", "ä", "0000"]
+    words = [
+        "position",
+        "startpos",
+        "moves",
+        "e2e4",
+        "go",
+        "nodes",
+        "2",
+        "movetime",
+        "-5",
+        "fen",
+        "setoption",
+        "name",
+        "value",
+        "\x00",
+        "stop",
+        "uci",
+        "isready",
+        "9" * 30,
+        "ucinewgame",
+        "wtime",
+        "ä",
+        "0000",
+    ]
     for _ in range(200):
         channel.say(" ".join(rng.choices(words, k=rng.randrange(8))))
     channel.say("position startpos")
@@ -245,8 +269,9 @@ def test_a_game_with_python_chess_that_judges_every_move(tmp_path):
 
     run = make_run(tmp_path / "run", "openspiel:chess(max_plies=300)")
     rng, results = random.Random(3), set()
-    with engine_module.SimpleEngine.popen_uci([sys.executable, "-m", "az_mpi", "uci", str(run)], cwd=ROOT,
-                                             timeout=60) as engine:  # fmt: skip
+    with engine_module.SimpleEngine.popen_uci(
+        [sys.executable, "-m", "az_mpi", "uci", str(run)], cwd=ROOT, timeout=60
+    ) as engine:
         for colour in chess.COLORS:
             board = chess.Board()
             while not board.outcome(claim_draw=True) and board.ply() < 200:

@@ -10,10 +10,10 @@ from helpers import loaded_player, make_config, make_run, play_games
 
 from az_mpi import games
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.play import web, web_game
-from az_mpi.play.limits import Limit
-from az_mpi.play.session import Session
+from az_mpi.play import web_game, web_server
 from az_mpi.play.web_game import WebGame
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 from az_mpi.selfplay.player import Player
 from az_mpi.storage import segment
 
@@ -109,9 +109,16 @@ def test_the_network_plays_both_sides_to_the_end(began):
     assert state["legal"] == [] and state["result"] in (-1, 0, 1) and len(state["moves"]) == state["ply"] >= 5
 
 
-@pytest.mark.parametrize("name, clicks, buttons", [
-    ("connect4", 7, []), ("othello", 4, []), ("go(size=5,komi=7)", 25, ["pass"]), ("hex(size=4)", 16, []),
-    ("breakthrough(rows=6,columns=6)", 16, [])])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, clicks, buttons",
+    [
+        ("connect4", 7, []),
+        ("othello", 4, []),
+        ("go(size=5,komi=7)", 25, ["pass"]),
+        ("hex(size=4)", 16, []),
+        ("breakthrough(rows=6,columns=6)", 16, []),
+    ],
+)
 def test_each_legal_move_is_a_cell_or_a_button(began, name, clicks, buttons):
     state = began(name).state(0, 5)
     cells = [(str(move["from"]), str(move["to"])) for move in state["legal"] if move["to"]]
@@ -184,7 +191,7 @@ def test_results_of_requests_are_shown_until_the_position_changes(began):
 
 @pytest.fixture
 def server(began):
-    server = web.Server(("127.0.0.1", 0))
+    server = web_server.Server(("127.0.0.1", 0))
     server.game = began()
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
@@ -222,8 +229,12 @@ def test_whoever_lacks_the_token_or_is_another_site_is_refused(server):
     for path in ("/", "/?token=x", "/?token="):
         assert call(server, "GET", path)[0] == 403
     assert call(server, "GET", "/state?version=0")[0] == call(server, "POST", "/ask", asked)[0] == 403
-    for headers in ({"Origin": "https://example.org"}, {"Origin": "null"}, {"Host": "example.org"},
-                    {"Host": f"example.org:{server.server_address[1]}"}):  # fmt: skip
+    for headers in (
+        {"Origin": "https://example.org"},
+        {"Origin": "null"},
+        {"Host": "example.org"},
+        {"Host": f"example.org:{server.server_address[1]}"},
+    ):
         assert call(server, "POST", "/ask", asked, X_Token=server.token, **headers)[0] == 403
         assert call(server, "GET", f"/?token={server.token}", **headers)[0] == 403
     assert server.game.state(0, 1)["ply"] == 0
@@ -243,7 +254,7 @@ def test_nonsense_is_refused(server):
 def test_games_and_checkpoints_of_a_run(tmp_path):
     """The stored games of an old run, one of them opened; what its checkpoints would play."""
     run = make_run(tmp_path / "run", checkpoints=(1, 2, 3))
-    game = web.make_game(run, "newest", 10)
+    game = web_server.make_game(run, "newest", 10)
     game.start()
     try:
         state = game.state(0, 10)
@@ -291,7 +302,7 @@ def run_with_games(folder, num, **selfplay):
 
 def test_the_network_does_not_play_in_a_stored_game_that_was_cut(tmp_path):
     run, record = run_with_games(tmp_path / "run", 2, max_plies=3)
-    game = web.make_game(run, "newest", 10)
+    game = web_server.make_game(run, "newest", 10)
     game.start()
     try:
         assert game.ask("open", str(record.games["id"][0])) is None and game.ask("goto", 3) is None
@@ -306,15 +317,18 @@ def test_the_network_does_not_play_in_a_stored_game_that_was_cut(tmp_path):
 def test_a_stored_game_is_shown_from_where_it_began(tmp_path):
     """Three random moves into tic-tac-toe; another checkpoint takes the position over."""
     rules, (run, record) = games.make("tictactoe"), run_with_games(tmp_path / "run", 9, random_plies=3)
-    rows = next(rows for number in record.games["id"]
-                if (rows := record.positions[record.positions["game"] == number])["ply"][0] == 3)  # fmt: skip
-    game = web.make_game(run, "newest", 10)
+    rows = next(
+        rows
+        for number in record.games["id"]
+        if (rows := record.positions[record.positions["game"] == number])["ply"][0] == 3
+    )
+    game = web_server.make_game(run, "newest", 10)
     game.start()
     try:
         assert game.ask("humans", [0, 1]) is None and game.ask("open", str(rows["game"][0])) is None
         state = wait_for(game, lambda state: len(state["moves"]) == len(rows))
         assert state["text"] == rules.show(rows["state"][0]) and state["ply"] == 0 and state["to_play"] == 1
-        assert state["stored"]["before_num"] == 3
+        assert state["stored"]["num_before"] == 3
         for ply in range(len(rows)):
             assert game.ask("goto", ply) is None
             assert wait_for(game, lambda state, at=ply: state["ply"] == at)["text"] == rules.show(rows["state"][ply])

@@ -17,8 +17,9 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def page(tmp_path):
     """Return (the process, the address of its page)."""
-    process = engine_process(sys.executable, "-m", "az_mpi", "web", make_run(tmp_path / "run", "hex(size=3)"),
-                             "--simulations", 4)
+    process = engine_process(
+        sys.executable, "-m", "az_mpi", "web", make_run(tmp_path / "run", "hex(size=3)"), "--simulations", 4
+    )
     try:
         yield process, re.search(r"http\S+", process.stdout.readline()).group()
     finally:
@@ -28,8 +29,9 @@ def page(tmp_path):
 
 def state_of(url):
     token = parse_qs(urlsplit(url).query)["token"][0]
-    request = urllib.request.Request(urlsplit(url)._replace(path="/state", query="version=0").geturl(),
-                                     headers={"X-Token": token})
+    request = urllib.request.Request(
+        urlsplit(url)._replace(path="/state", query="version=0").geturl(), headers={"X-Token": token}
+    )
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
 

@@ -28,8 +28,11 @@ def rows_of_games(record):
         yield game, record.positions[end - game["length"] : end]
 
 
-@pytest.fixture(scope="module", params=[(TICTACTOE, "puct"), (CONNECT4, "puct"), (CONNECT4, "gumbel")],
-                ids=lambda given: f"{given[0].name}-{given[1]}")
+@pytest.fixture(
+    scope="module",
+    params=[(TICTACTOE, "puct"), (CONNECT4, "puct"), (CONNECT4, "gumbel")],
+    ids=lambda given: f"{given[0].name}-{given[1]}",
+)
 def played(request):
     """40 games with values that look random, and the game's rules."""
     game, algorithm = request.param
@@ -150,11 +153,11 @@ def test_no_cap_is_as_long_as_the_game():
 def test_take_gives_each_game_once():
     player = make_player()
     first = play_games(player, range(5))
-    assert first.games["id"].tolist() == [0, 1, 2, 3, 4] and player.finished_num == 5
+    assert first.games["id"].tolist() == [0, 1, 2, 3, 4] and player.num_finished == 5
     empty = player.take()
     assert len(empty.games) == len(empty.positions) == len(empty.policy) == 0
     assert empty.positions.dtype == first.positions.dtype
-    assert play_games(player, [9, 8]).games["id"].tolist() == [8, 9] and player.finished_num == 7
+    assert play_games(player, [9, 8]).games["id"].tolist() == [8, 9] and player.num_finished == 7
 
 
 def test_games_under_way_are_finished_later_and_keep_their_iteration():
@@ -178,7 +181,7 @@ def test_one_game_alone_is_counted_by_the_simulation():
     """Without reuse each position takes the root's evaluation and 15 simulations; two plies end no search early."""
     player = make_player(search=QUICK | {"reuse_tree": False}, max_plies=2)
     record = play_games(player, range(3))
-    assert len(record.positions) == 6 and player.simulations_num == 16 * 6
+    assert len(record.positions) == 6 and player.num_simulations == 16 * 6
 
 
 def test_rank_is_written_down():
@@ -191,7 +194,7 @@ def test_rank_is_written_down():
 def test_without_a_number_a_gpu_gets_its_share_of_an_iteration():
     """Of 512 games by default, 256 to 2048."""
     assert len(make_player(parallel_games=0).live) == 256
-    on_gpu = {ranks: make_player(parallel_games=0, groups_num=2, ranks_num=ranks) for ranks in (1, 8)}
+    on_gpu = {ranks: make_player(parallel_games=0, num_groups=2, num_ranks=ranks) for ranks in (1, 8)}
     assert [len(player.live) for player in on_gpu.values()] == [512, 256]
     assert [player.batch_max for player in on_gpu.values()] == [256, 128]
     assert games_at_once(100_000, 2, 8) == 2048
@@ -219,7 +222,7 @@ def test_two_groups_and_several_threads_play_the_same_games(threads):
     ids = range(30)
     expected = by_id(play_games(make_player(CONNECT4, evaluate=Hashed(CONNECT4)), ids))
     evaluate = InBackground(Hashed(CONNECT4))
-    player = make_player(CONNECT4, 7, evaluate=evaluate, threads=threads, groups_num=2)
+    player = make_player(CONNECT4, 7, evaluate=evaluate, threads=threads, num_groups=2)
     assert by_id(play_games(player, ids)) == expected
     # From the second on, a batch is begun before the one before it is asked for.
     assert evaluate.log[:6] == ["begin", "begin", "complete", "begin", "complete", "begin"]
@@ -227,7 +230,7 @@ def test_two_groups_and_several_threads_play_the_same_games(threads):
 
 def test_pause_completes_what_is_under_way():
     evaluate = InBackground(Hashed(TICTACTOE))
-    player = make_player(evaluate=evaluate, groups_num=2)
+    player = make_player(evaluate=evaluate, num_groups=2)
     player.start(player.free(), range(8), 0)
     for _ in range(5):
         player.step()
@@ -235,7 +238,7 @@ def test_pause_completes_what_is_under_way():
     player.pause()
     assert evaluate.log.count("begin") == evaluate.log.count("complete")
     visits = player.search.trees.visits[:, 0]
-    assert visits.sum() == player.simulations_num and set(visits.tolist()) == {2, 3}
+    assert visits.sum() == player.num_simulations and set(visits.tolist()) == {2, 3}
     # The next step is the first group's, whoever's turn it was: a resumed run begins so too.
     before = visits.copy()
     player.step()
@@ -262,7 +265,9 @@ class Leftmost(Search):
 def test_a_search_of_ones_own_is_what_games_are_played_with(tmp_path):
     (tmp_path / "own.py").write_text(OWN_SEARCH)
     for arguments, actions in (("", [0, 1, 2, 3, 4, 5, 6]), ("(last=True)", [8, 7, 6, 5, 4, 3, 2])):
-        settings = make_config(search={"algorithm": f"{tmp_path}/own.py:Leftmost{arguments}", "simulations": 3},
-                               selfplay={"parallel_games": 2})  # fmt: skip
+        settings = make_config(
+            search={"algorithm": f"{tmp_path}/own.py:Leftmost{arguments}", "simulations": 3},
+            selfplay={"parallel_games": 2},
+        )
         record = play_games(Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 0), [5])
         assert record.positions["action"].tolist() == actions

@@ -77,7 +77,7 @@ def test_several_leaves_of_a_tree_keep_the_limit():
 
 
 def test_self_play_ends_games_there_as_truncated_draws():
-    config = make_config(search={"simulations": 16}, selfplay={"games_num": 8, "parallel_games": 8})
+    config = make_config(search={"simulations": 16}, selfplay={"num_games": 8, "parallel_games": 8})
     player = Player(config, Corridor(), Avoiding(Corridor()), rank=0)
     player.start(np.arange(8), np.arange(8, dtype=np.uint64), 0)
     while player.live.any():

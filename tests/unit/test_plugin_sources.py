@@ -38,7 +38,7 @@ def own(tmp_path):
 
 
 def starts(run):
-    return [json.loads(path.read_text()) for path in run_folder.attempts(run)]
+    return [json.loads(path.read_text()) for path in run_folder.starts(run)]
 
 
 def test_a_run_keeps_the_source_that_it_was_made_with(own, tmp_path):
@@ -101,7 +101,7 @@ def test_runs_of_built_in_names_and_of_earlier_versions_have_none(tmp_path):
     config = make_config()
     prepare(tmp_path, config, ["host"], fresh=True)
     assert starts(tmp_path)[0]["sources"] == [] and not (tmp_path / "sources").exists()
-    for path in (tmp_path / "config.json", *run_folder.attempts(tmp_path)):
+    for path in (tmp_path / "config.json", *run_folder.starts(tmp_path)):
         content = json.loads(path.read_text())
         del content["sources"]
         path.write_text(json.dumps(content))

@@ -54,8 +54,9 @@ with open(sys.argv[1], "w") as file:
 
 @pytest.mark.parametrize("redirections", CLOSED)
 def test_no_file_takes_the_place_of_a_closed_stream(tmp_path, redirections):
-    done = python(redirections + " </dev/null" * ("<" not in redirections), "-c", OPENS, tmp_path / "file",
-                  tmp_path / "seen")
+    done = python(
+        redirections + " </dev/null" * ("<" not in redirections), "-c", OPENS, tmp_path / "file", tmp_path / "seen"
+    )
     number, seen, read = json.loads((tmp_path / "seen").read_text())
     assert number > 2 and (tmp_path / "file").read_text() == "" and read == ""
     closed = [word in redirections.split() for word in ("<&-", ">&-", "2>&-")]
@@ -76,15 +77,29 @@ def test_a_result_that_cannot_be_written_is_one_line_and_no_success(words):
 def test_a_command_whose_reader_has_left_ends_silently(words, unbuffered):
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([sys.executable, *unbuffered, *words], cwd=ROOT, env=BUFFERED, stdout=writing,
-                          stderr=subprocess.PIPE, timeout=60)
+    done = subprocess.run(
+        [sys.executable, *unbuffered, *words],
+        cwd=ROOT,
+        env=BUFFERED,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
     os.close(writing)
     assert done.returncode == exit_codes.UNREAD == 141 and done.stderr == b""
 
 
 def test_a_reader_that_takes_all_sees_a_success():
-    done = subprocess.run(f"{sys.executable} run_dist.py --help | head -1; echo ${{PIPESTATUS[0]}}", shell=True,
-                          executable="/bin/bash", cwd=ROOT, env=BUFFERED, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        f"{sys.executable} run_dist.py --help | head -1; echo ${{PIPESTATUS[0]}}",
+        shell=True,
+        executable="/bin/bash",
+        cwd=ROOT,
+        env=BUFFERED,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.stdout.startswith("usage: ") and done.stderr == "" and done.stdout.endswith("\n0\n")
 
 
@@ -112,8 +127,10 @@ def test_a_run_outlives_its_output_says_so_once_and_goes_on_printing_when_it_can
 @pytest.mark.parametrize("unbuffered", [[], ["-u"]])
 def test_output_that_does_not_block_waits_for_its_reader(unbuffered):
     """As where another program has set O_NONBLOCK on the pipe that both write to."""
-    program = "import os\nfrom az_mpi.core import printing\nprinting.prepare()\nos.set_blocking(1, False)\n" \
-              "print('x' * 300_000, flush=True)"
+    program = (
+        "import os\nfrom az_mpi.core import printing\nprinting.prepare()\nos.set_blocking(1, False)\n"
+        "print('x' * 300_000, flush=True)"
+    )
     command = [sys.executable, *unbuffered, "-c", program]
     process = subprocess.Popen(command, cwd=ROOT, env=BUFFERED, stdout=subprocess.PIPE)
     said, _ = process.communicate(timeout=60)

@@ -59,10 +59,13 @@ def test_connect_four_won_in_two_is_proven_without_knowledge():
 
 def test_a_move_proven_to_lose_is_tried_no_more_and_not_played():
     """O must take the lower left corner at once: every other move is lost once X's answer has been seen."""
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X . .
         X O .
-        . . .""")
+        . . .""",
+    )
     search, slots = searching(TICTACTOE, UniformEvaluator(TICTACTOE), state, simulations=120)
     steps(search, slots, 40)
     _, before, _ = edges_of_root(search)
@@ -79,10 +82,13 @@ def test_a_move_proven_to_lose_is_tried_no_more_and_not_played():
 
 def test_lost_positions_keep_the_moves_that_held_longest():
     """Whatever O plays, X has a fork; blocking holds longest and was tried most before everything was known."""
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X . .
         O X .
-        . . .""")
+        . . .""",
+    )
     search, slots = searching(TICTACTOE, UniformEvaluator(TICTACTOE), state, simulations=5000)
     search.run(slots)
     assert search.value(slots).tolist() == [-1] and search.choose(slots, np.zeros(1)).tolist() == [8]
@@ -96,10 +102,18 @@ def test_a_known_root_takes_no_evaluation():
             asked.append(len(states))
             return super().__call__(states)
 
-    search, slots = searching(TICTACTOE, Asking(TICTACTOE), board(TICTACTOE, """
+    search, slots = searching(
+        TICTACTOE,
+        Asking(TICTACTOE),
+        board(
+            TICTACTOE,
+            """
         X X .
         O O .
-        . . ."""), simulations=400)
+        . . .""",
+        ),
+        simulations=400,
+    )
     search.run(slots)
     before = len(asked), int(search.trees.visits[0, 0]), search.trees.value_sum[0, 0]
     steps(search, slots, 5)

@@ -175,10 +175,13 @@ def test_the_whole_tree_equals_that_of_a_search_on_objects(game, moves):
 
 def test_an_immediate_win_is_worth_exactly_1_and_ends_the_search():
     """X wins with c3: once that has been tried, it is all there is to know."""
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X X .
         O O .
-        . . .""")
+        . . .""",
+    )
     search, slots = searching(TICTACTOE, UniformEvaluator(TICTACTOE), state, simulations=400)
     search.run(slots)
     _, visits, value_sum = edges_of_root(search)
@@ -189,10 +192,13 @@ def test_an_immediate_win_is_worth_exactly_1_and_ends_the_search():
 
 def test_an_ended_game_is_not_evaluated():
     """One cell is open and wins."""
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X O X
         O X O
-        O X .""")
+        O X .""",
+    )
     evaluate = Table(TICTACTOE, {})
     search, slots = searching(TICTACTOE, evaluate, state, simulations=10)
     search.run(slots)
@@ -201,10 +207,13 @@ def test_an_ended_game_is_not_evaluated():
 
 
 def test_search_from_an_ended_game_knows_its_result_and_asks_nothing():
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X X X
         O O .
-        . . .""")
+        . . .""",
+    )
     evaluate = Table(TICTACTOE, {})
     search, slots = searching(TICTACTOE, evaluate, state, noise=True, simulations=5)
     search.run(slots)
@@ -212,43 +221,67 @@ def test_search_from_an_ended_game_knows_its_result_and_asks_nothing():
 
 
 MUST_PLAY = {
-    "X blocks the column": (CONNECT4, {2}, """
+    "X blocks the column": (
+        CONNECT4,
+        {2},
+        """
         . . . . . . .
         . . . . . . .
         . . . . . . .
         . . O . . . .
         . . O . . . .
-        X . O . X . X"""),
-    "O blocks the row": (CONNECT4, {3}, """
+        X . O . X . X""",
+    ),
+    "O blocks the row": (
+        CONNECT4,
+        {3},
+        """
         . . . . . . .
         . . . . . . .
         . . . . . . .
         . . . . . . .
         O . . . . . .
-        X X X . . . O"""),
-    "X blocks the row": (TICTACTOE, {8}, """
+        X X X . . . O""",
+    ),
+    "X blocks the row": (
+        TICTACTOE,
+        {8},
+        """
         . X .
         X . .
-        O O ."""),
-    "O blocks the diagonal": (TICTACTOE, {8}, """
+        O O .""",
+    ),
+    "O blocks the diagonal": (
+        TICTACTOE,
+        {8},
+        """
         X . .
         O X .
-        . . ."""),
-    "X wins before it blocks": (CONNECT4, {5}, """
+        . . .""",
+    ),
+    "X wins before it blocks": (
+        CONNECT4,
+        {5},
+        """
         . . . . . . .
         . . . . . . .
         . . . . . . .
         . . O . . . .
         X . O . . . .
-        O . O X X . X"""),
-    "X makes three with two open ends": (CONNECT4, {1, 4}, """
+        O . O X X . X""",
+    ),
+    "X makes three with two open ends": (
+        CONNECT4,
+        {1, 4},
+        """
         . . . . . . .
         . . . . . . .
         . . . . . . .
         . . . . . . .
         . . O O . . .
-        . . X X . . ."""),
-}  # fmt: skip
+        . . X X . . .""",
+    ),
+}
 
 
 @pytest.mark.parametrize("game, moves, drawing", MUST_PLAY.values(), ids=MUST_PLAY)
@@ -261,18 +294,19 @@ def test_finds_the_move_that_must_be_played_without_any_knowledge(game, moves, d
 
 def test_forced_win_and_loss_show_in_the_value():
     """X with three in a row and two open ends has won, whoever's view it is."""
-    won = board(CONNECT4, """
+    won = board(
+        CONNECT4,
+        """
         . . . . . . .
         . . . . . . .
         . . . . . . .
         . . . . . . .
         . . O O . . .
-        . . X X X . .""")
+        . . X X X . .""",
+    )
     search, slots = searching(CONNECT4, UniformEvaluator(CONNECT4), won, simulations=3000)
     search.run(slots)
     assert search.value(slots)[0] < -0.5  # O is to move
-    search, slots = searching(
-        CONNECT4, UniformEvaluator(CONNECT4), CONNECT4.play(won, np.array([6])), simulations=1000
-    )
+    search, slots = searching(CONNECT4, UniformEvaluator(CONNECT4), CONNECT4.play(won, np.array([6])), simulations=1000)
     search.run(slots)
     assert search.value(slots)[0] > 0.8  # X is

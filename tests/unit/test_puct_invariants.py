@@ -1,6 +1,5 @@
 """What always holds of search trees: through whole games, in batches, with and without reuse."""
 
-
 import numpy as np
 import pytest
 from helpers import Hashed, Table, Ways, after, board, check_tree, searching, steps, tree_as_dict, visits_of
@@ -128,10 +127,13 @@ def test_advance_starts_anew_without_reuse_or_where_nothing_was_searched(reuse, 
 
 
 def test_advance_into_the_end_of_the_game():
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X X .
         O O .
-        . . .""")
+        . . .""",
+    )
     for reuse in (True, False):
         search, slots = searching(TICTACTOE, UniformEvaluator(TICTACTOE), state, True, simulations=50, reuse_tree=reuse)
         search.run(slots)

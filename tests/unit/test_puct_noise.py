@@ -22,9 +22,15 @@ FLAT = {"c_puct": 1.0, "c_puct_base": 1e12}  # C(s) = 1
 def noisy(num, alpha=10.0, fraction=0.25, game=CONNECT4):
     words = streams.keyed(1, np.arange(num, dtype=np.uint64))
     return searching(
-        game, UniformEvaluator(game), game.initial(num), True, words,
-        simulations=20, dirichlet_alpha=alpha, dirichlet_fraction=fraction,
-    )  # fmt: skip
+        game,
+        UniformEvaluator(game),
+        game.initial(num),
+        True,
+        words,
+        simulations=20,
+        dirichlet_alpha=alpha,
+        dirichlet_fraction=fraction,
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.7, 10.0])
@@ -90,9 +96,12 @@ def test_matches_have_no_noise():
 def with_visits(visits, num, seed=4):
     """Return a search whose `num` roots have these visit counts."""
     search, slots = searching(
-        TICTACTOE, UniformEvaluator(TICTACTOE), TICTACTOE.initial(num), simulations=1,
+        TICTACTOE,
+        UniformEvaluator(TICTACTOE),
+        TICTACTOE.initial(num),
+        simulations=1,
         words=streams.keyed(seed, np.arange(num, dtype=np.uint64)),
-    )  # fmt: skip
+    )
     search.step(slots)
     search.trees.edge_visits[:, :9] = visits
     return search, slots

@@ -98,11 +98,11 @@ def test_play_until_stops_when_the_total_is_reached_and_keeps_the_games_under_wa
     play_until(player, world, 2, 1, 0, 10, lambda *what: told.append(what))
     assert world.asked == sorted(world.asked) and world.asked[-1] >= 10 > world.asked[-2]
     record = player.take()
-    assert len(record.games) == player.finished_num >= 10
+    assert len(record.games) == player.num_finished >= 10
     assert player.live.any() and set(total for _, total in told) == {10} and told[-1][0] >= 10
     # The next iteration finishes them first; they count for it, and none is lost or played twice.
     under_way = set(player.ids[player.live].tolist())
-    play_until(player, world, 3, 1, player.finished_num, 10, silent)
+    play_until(player, world, 3, 1, player.num_finished, 10, silent)
     later = player.take()
     assert under_way <= set(later.games["id"].tolist())
     everything = by_id(Record.join(TICTACTOE, [record, later]))
@@ -111,8 +111,9 @@ def test_play_until_stops_when_the_total_is_reached_and_keeps_the_games_under_wa
     assert {iterations[key] for key in under_way} == {2}
     # Begun in order: whatever is not there is still under way.
     for iteration in (2, 3):
-        indices = sorted(key & (2**28 - 1) for key in [*iterations, *player.ids[player.live].tolist()]
-                         if key >> 40 == iteration)  # fmt: skip
+        indices = sorted(
+            key & (2**28 - 1) for key in [*iterations, *player.ids[player.live].tolist()] if key >> 40 == iteration
+        )
         assert indices == list(range(len(indices)))
 
 
@@ -120,10 +121,10 @@ def test_play_until_counts_from_what_it_is_told():
     """Games given to an earlier iteration do not count; those finished since, while others trained, do."""
     player = make_player()
     play_until(player, Others(), 0, 1, 0, 12, silent)
-    before = player.finished_num
+    before = player.num_finished
     world = Others()
     play_until(player, world, 1, 1, before, 5, silent)
-    assert world.asked[0] <= 4 and player.finished_num - before >= 5
+    assert world.asked[0] <= 4 and player.num_finished - before >= 5
     world = Others()
     total = play_until(player, world, 2, 1, before, 5, silent)
     assert len(world.asked) == 1 and total.finished >= 5
@@ -152,12 +153,12 @@ class ThreadWorld:
     """A world whose ranks are threads: `start_sum` adds up over them, as World's does."""
 
     def __init__(self, rank, size, sums):
-        self.rank, self.size, self.is_root, self.sums, self.begun_num = rank, size, rank == 0, sums, 0
+        self.rank, self.size, self.is_root, self.sums, self.num_begun = rank, size, rank == 0, sums, 0
 
     def start_sum(self, counts):
-        mine = self.sums[self.begun_num]
+        mine = self.sums[self.num_begun]
         mine[self.rank] = counts
-        self.begun_num += 1
+        self.num_begun += 1
         return SimpleNamespace(finished=lambda: len(mine) == self.size, total=Columns(mine))
 
 
@@ -172,8 +173,8 @@ class Columns:
 
 
 @pytest.mark.parametrize("slow", [0, 3])
-@pytest.mark.parametrize("games_num, parallel_games", [(40, 16), (5, 8), (16, 64)])
-def test_a_slow_rank_makes_no_work_for_the_others(games_num, parallel_games, slow):
+@pytest.mark.parametrize("num_games, parallel_games", [(40, 16), (5, 8), (16, 64)])
+def test_a_slow_rank_makes_no_work_for_the_others(num_games, parallel_games, slow):
     """Four ranks, of which one looks at its sums every 20 ms only, finish fewer than one game a rank too many, in three
     iterations after each other; games beyond the quota count for the next one."""
     size, played, sums = 4, [[] for _ in range(3)], defaultdict(dict)
@@ -184,7 +185,7 @@ def test_a_slow_rank_makes_no_work_for_the_others(games_num, parallel_games, slo
         if rank == slow:
             control.poll = lambda *what, **more: (time.sleep(0.02), poll(*what, **more))[1]
         for iteration, ids in enumerate(played):
-            play_until(player, control, iteration, 1, player.finished_num, games_num, silent)
+            play_until(player, control, iteration, 1, player.num_finished, num_games, silent)
             ids += player.take().games["id"].tolist()
 
     ranks = [threading.Thread(target=play, args=(rank,)) for rank in range(size)]
@@ -193,7 +194,7 @@ def test_a_slow_rank_makes_no_work_for_the_others(games_num, parallel_games, slo
     for rank in ranks:
         rank.join()
     numbers = [len(ids) for ids in played]
-    assert min(numbers) >= games_num and max(numbers) < games_num + size
+    assert min(numbers) >= num_games and max(numbers) < num_games + size
     assert len(set(sum(played, []))) == len(sum(played, []))
 
 
@@ -229,14 +230,17 @@ def test_play_share_ends_for_a_stop_but_not_to_save():
     assert total.save == 1 and len(player.take().games) == 30
 
 
-@pytest.mark.parametrize("total, weights, expected", [
-    (100, [1, 1, 1], [34, 33, 33]),
-    (90, [1.0, 2.0], [30, 60]),
-    (100, [1, 2], [33, 67]),
-    (10, [1, 1, 2, 2], [2, 2, 3, 3]),
-    (1, [1, 5], [0, 1]),
-    (0, [3, 1], [0, 0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "total, weights, expected",
+    [
+        (100, [1, 1, 1], [34, 33, 33]),
+        (90, [1.0, 2.0], [30, 60]),
+        (100, [1, 2], [33, 67]),
+        (10, [1, 1, 2, 2], [2, 2, 3, 3]),
+        (1, [1, 5], [0, 1]),
+        (0, [3, 1], [0, 0]),
+    ],
+)
 def test_shares_by_hand(total, weights, expected):
     assert shares(total, weights) == expected
 
@@ -251,12 +255,12 @@ def test_shares_are_off_by_less_than_one_and_as_split_evenly_for_equals():
         assert shares(total, [0.3] * len(weights)) == split_evenly(total, len(weights))
 
 
-def test_ranks_and_attempts_never_begin_the_same_game():
+def test_ranks_and_starts_never_begin_the_same_game():
     ids = []
-    for attempt in (1, 2):
+    for start in (1, 2):
         for rank in range(3):
             player = make_player(rank)
-            play_until(player, Others(rank, 3), 4, attempt, 0, 9, silent)
+            play_until(player, Others(rank, 3), 4, start, 0, 9, silent)
             record = player.take()
             assert (record.games["id"] % 2**28 % 3 == rank).all()
             ids += record.games["id"].tolist() + player.ids[player.live].tolist()

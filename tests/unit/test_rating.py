@@ -10,7 +10,7 @@ from az_mpi.evaluate.rating import elo, score_interval, summary
 
 
 @pytest.mark.parametrize(
-    "score, games_num, low, high",
+    "score, num_games, low, high",
     [
         # R: prop.test(8, 10, correct = FALSE), and so on.
         (0.8, 10, 0.4901625, 0.9433178),
@@ -20,8 +20,8 @@ from az_mpi.evaluate.rating import elo, score_interval, summary
         (1.0, 10, 0.7224672, 1.0),
     ],
 )
-def test_wilson_interval(score, games_num, low, high):
-    assert score_interval(score, games_num) == pytest.approx((low, high), abs=1e-6)
+def test_wilson_interval(score, num_games, low, high):
+    assert score_interval(score, num_games) == pytest.approx((low, high), abs=1e-6)
 
 
 def test_all_or_nothing_touches_the_end_exactly():
@@ -50,7 +50,7 @@ def test_elo():
 
 def test_summary_counts_a_draw_as_half():
     result = summary(MatchResult(as_first=(4, 1, 0), as_second=(3, 1, 1)))
-    assert (result["wins"], result["draws"], result["losses"], result["games_num"]) == (7, 2, 1, 10)
+    assert (result["wins"], result["draws"], result["losses"], result["num_games"]) == (7, 2, 1, 10)
     assert result["win_rate"] == 0.7 and result["score"] == 0.8
     assert (result["score_low"], result["score_high"]) == pytest.approx((0.4901625, 0.9433178), abs=1e-6)
     # 400 log10(0.8 / 0.2), 400 log10(0.4901625 / 0.5098375), 400 log10(0.9433178 / 0.0566822)

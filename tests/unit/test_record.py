@@ -61,7 +61,7 @@ def test_gather_gives_the_games_to_root_alone():
 
 
 @pytest.mark.parametrize(
-    "iteration, attempt, index, expected",
+    "iteration, start, index, expected",
     [
         (0, 0, 0, 0),
         (0, 0, 7, 7),
@@ -70,15 +70,15 @@ def test_gather_gives_the_games_to_root_alone():
         (2**24 - 1, 2**12 - 1, 2**28 - 1, 2**64 - 1),
     ],
 )
-def test_ids_by_hand(iteration, attempt, index, expected):
-    ids = game_ids(iteration, attempt, [index])
+def test_ids_by_hand(iteration, start, index, expected):
+    ids = game_ids(iteration, start, [index])
     assert ids.dtype == np.uint64 and ids.tolist() == [expected]
 
 
-def test_ids_are_different_for_all_iterations_attempts_and_indices():
+def test_ids_are_different_for_all_iterations_starts_and_indices():
     ids = [
-        game_ids(iteration, attempt, np.array([0, 1, 2, 10**6, 2**28 - 1]))
+        game_ids(iteration, start, np.array([0, 1, 2, 10**6, 2**28 - 1]))
         for iteration in (0, 1, 2, 4095, 4096, 2**24 - 1)
-        for attempt in (0, 1, 2, 4095)
+        for start in (0, 1, 2, 4095)
     ]
     assert len(np.unique(ids)) == 6 * 4 * 5

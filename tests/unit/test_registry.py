@@ -36,15 +36,22 @@ def refusal(call, *arguments, kind=Refusal, **more):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("text, place, attribute, arguments", [
-    ("go", "", "go", {}),
-    (" go ( ) ", "", "go", {}),
-    ("go(size=9,komi=-7.5)", "", "go", {"size": 9, "komi": -7.5}),
-    ("a.b_1:Rules", "a.b_1", "Rules", {}),
-    ("own.py:Rules(text='x:y(1)', pair=(1, [2, None]), yes=True)", "own.py", "Rules",
-     {"text": "x:y(1)", "pair": (1, [2, None]), "yes": True}),
-    ("/a b/c:d(1)/own.py:Rules(a={'b': 1})", "/a b/c:d(1)/own.py", "Rules", {"a": {"b": 1}}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, place, attribute, arguments",
+    [
+        ("go", "", "go", {}),
+        (" go ( ) ", "", "go", {}),
+        ("go(size=9,komi=-7.5)", "", "go", {"size": 9, "komi": -7.5}),
+        ("a.b_1:Rules", "a.b_1", "Rules", {}),
+        (
+            "own.py:Rules(text='x:y(1)', pair=(1, [2, None]), yes=True)",
+            "own.py",
+            "Rules",
+            {"text": "x:y(1)", "pair": (1, [2, None]), "yes": True},
+        ),
+        ("/a b/c:d(1)/own.py:Rules(a={'b': 1})", "/a b/c:d(1)/own.py", "Rules", {"a": {"b": 1}}),
+    ],
+)
 def test_names_as_they_may_be_written(text, place, attribute, arguments):
     name = parse(text)
     assert name == (place, attribute, arguments) and parse(str(name)) == name
@@ -56,12 +63,33 @@ def test_a_short_name_has_neither_folder_nor_order():
     assert parse("a.b:Rules").short() == "a.b:Rules" and parse("go()").short() == "go"
 
 
-@pytest.mark.parametrize("text", [
-    "", "go(9)", "go(size)", "go(size=)", "go(size=9", "go)", "go(size=9)(komi=7)", "go(**{'a': 1})", "go(a=1, a=2)",
-    "go(size=other)", "go(size=1+1j*2)", "go(size=__import__('os').getpid())", "go(size=[i for i in (1,)])",
-    "go(size=f'{1}')", "go(size=9); print()", "own.py", "own.py:", "own.py:Rules.inner", "a b:Rules",
-    "9go", "go-9", "go(size=" + "[" * 5000 + "]" * 5000 + ")",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "go(9)",
+        "go(size)",
+        "go(size=)",
+        "go(size=9",
+        "go)",
+        "go(size=9)(komi=7)",
+        "go(**{'a': 1})",
+        "go(a=1, a=2)",
+        "go(size=other)",
+        "go(size=1+1j*2)",
+        "go(size=__import__('os').getpid())",
+        "go(size=[i for i in (1,)])",
+        "go(size=f'{1}')",
+        "go(size=9); print()",
+        "own.py",
+        "own.py:",
+        "own.py:Rules.inner",
+        "a b:Rules",
+        "9go",
+        "go-9",
+        "go(size=" + "[" * 5000 + "]" * 5000 + ")",
+    ],
+)
 def test_what_is_no_name_is_refused_and_nothing_is_evaluated(text, monkeypatch):
     monkeypatch.setattr("os.getpid", lambda: pytest.fail("it was evaluated"))
     with pytest.raises(ValueError):
@@ -123,11 +151,15 @@ def test_a_file_of_the_users_own(tmp_path):
 
 
 def test_files_that_cannot_be_loaded(tmp_path):
-    for number, (text, said, kind) in enumerate((
-            ("x = (", "line 1: SyntaxError", Refusal), ("\n\n1 / 0", "line 3: ZeroDivisionError", Refusal),
+    for number, (text, said, kind) in enumerate(
+        (
+            ("x = (", "line 1: SyntaxError", Refusal),
+            ("\n\n1 / 0", "line 3: ZeroDivisionError", Refusal),
             ("import no_such_module_1", "line 1: ModuleNotFoundError", Refusal),
             ("import errno; raise OSError(errno.ESTALE, 'away')", "away", NotNow),
-            ("import errno; raise OSError(errno.EDQUOT, 'full')", "full", Refusal))):
+            ("import errno; raise OSError(errno.EDQUOT, 'full')", "full", Refusal),
+        )
+    ):
         path = tmp_path / f"own{number}.py"
         path.write_text(text)
         assert said in refusal(THINGS.find, f"{path}:Rules", kind=kind)

@@ -44,7 +44,7 @@ class InOrder:
 
 def held(replay):
     """Return the indices of the positions held, oldest first; their policies are theirs."""
-    batch = replay.sample(InOrder(replay.positions_num), replay.positions_num)
+    batch = replay.sample(InOrder(replay.num_positions), replay.num_positions)
     indices = np.rint(batch["value"] * 1000).astype(int).tolist()
     assert all((row == policy_of_number(k, replay.game)).all() for k, row in zip(indices, batch["policy"]))
     return indices
@@ -61,8 +61,7 @@ def test_window_by_hand(made, expected):
 
 
 @pytest.mark.parametrize(
-    "made, expected",
-    [(0, 1000), (1000, 1000), (16_000, 4733), (81_000, 14_866), (625_000, 20_000)],
+    "made, expected", [(0, 1000), (1000, 1000), (16_000, 4733), (81_000, 14_866), (625_000, 20_000)]
 )
 def test_a_window_that_grows_more_and_more_slowly_by_hand(made, expected):
     """KataGo's, with c = 1000: 16^0.75 = 8, so 1000 (1 + 0.4 (8 - 1) / 0.75) = 4733; 81^0.75 = 27; 20,000 at most."""
@@ -86,7 +85,7 @@ def test_samples_are_the_positions_of_the_record_in_order(record):
     assert len(to_samples(Record.empty(CONNECT4), CONNECT4, VALUE, models.Train(), 5).rows) == 0
     replay = Replay(CONNECT4, VALUE)
     replay.add(samples)
-    assert replay.positions_num == n and (replay.sample(InOrder(n), n)["policy"] == record.dense_policy(7)).all()
+    assert replay.num_positions == n and (replay.sample(InOrder(n), n)["policy"] == record.dense_policy(7)).all()
 
 
 def test_value_target_by_hand():
@@ -106,9 +105,9 @@ def test_forget_drops_what_is_older():
     replay.forget(7)
     assert held(replay) == [7, 9, 11]
     replay.forget(0)
-    assert replay.positions_num == 3
+    assert replay.num_positions == 3
     replay.forget(12)
-    assert replay.positions_num == 0
+    assert replay.num_positions == 0
     replay.add(numbered(13, 14))
     assert held(replay) == [13, 14]
 
@@ -144,7 +143,7 @@ def test_a_window_that_slides_holds_the_newest_rows_where_they_are():
             sizes.append(replay.num_bytes)
             if made % 7 == 0 or len(sizes) == 200:
                 assert held(replay) == list(range(max(0, made - size), made))
-        assert replay.positions_num == size and sizes[100] == sizes[-1]
+        assert replay.num_positions == size and sizes[100] == sizes[-1]
         assert max(peaks[100:]) < 600 * 100
         row_bytes = sample_dtype(TICTACTOE, VALUE).itemsize + 8 + 1.5 * POLICY.itemsize  # 1.5 entries each
         assert sizes[-1] < 1.15 * (size + 600) * row_bytes
@@ -206,8 +205,12 @@ def test_samples_are_those_of_plain_indexing(game):
     cells, actions = game.symmetry_cells[symmetry], game.symmetry_actions[symmetry]
     planes = np.take_along_axis(game.planes(drawn["state"]).reshape(1000, 2, -1), cells[:, None, :], axis=2)
     policy = np.take_along_axis(policy[places], actions, axis=1)
-    expected = {"planes": planes.reshape(1000, *game.planes_shape), "policy": policy, "value": drawn["value"],
-                "weight": drawn["weight"]}
+    expected = {
+        "planes": planes.reshape(1000, *game.planes_shape),
+        "policy": policy,
+        "value": drawn["value"],
+        "weight": drawn["weight"],
+    }
     batch = replay.sample(np.random.default_rng(5), 1000)
     assert batch.keys() == expected.keys()
     for name, plain in expected.items():
@@ -217,17 +220,21 @@ def test_samples_are_those_of_plain_indexing(game):
 
 def test_each_symmetry_is_as_likely_and_value_and_weight_stay_with_their_position():
     """X in a corner, O beside it: each of the 8 views is told by where they are."""
-    corner = board(TICTACTOE, """
+    corner = board(
+        TICTACTOE,
+        """
         X O .
         . . .
-        . . .""")
+        . . .""",
+    )
     rows = np.zeros(2, sample_dtype(TICTACTOE, VALUE))
     rows["state"] = np.concatenate([corner, TICTACTOE.initial(1)])
     rows["value"], rows["weight"] = [0.5, -0.25], [2, 3]
     replay = Replay(TICTACTOE, VALUE)
     replay.add(Samples.of(rows, np.tile(np.arange(9) == 1, (2, 1))))
-    planes, policy, value, weight = map(replay.sample(np.random.default_rng(3), 4000).get,
-                                        ("planes", "policy", "value", "weight"))
+    planes, policy, value, weight = map(
+        replay.sample(np.random.default_rng(3), 4000).get, ("planes", "policy", "value", "weight")
+    )
     ours = planes.any(axis=(1, 2, 3))
     assert ((value == 0.5) == ours).all() and ((value == -0.25) == ~ours).all()
     assert (weight == np.where(ours, 2, 3)).all()
@@ -238,12 +245,15 @@ def test_each_symmetry_is_as_likely_and_value_and_weight_stay_with_their_positio
     assert len(views) == 8 and ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 35  # 7 degrees of freedom
 
 
-@pytest.mark.parametrize("game, drawing, action, cell", [
-    (TICTACTOE, "X X .\nO O .\n. . .", 2, (0, 2)),
-    (TICTACTOE, "X O .\nO X .\n. . .", 8, (2, 2)),
-    (CONNECT4, "\n".join([". . . . . . ."] * 3 + ["O . . . . . .", "O . . . . . .", "O X X . X . ."]), 3, (5, 3)),
-    (CONNECT4, "\n".join([". . . . . . ."] * 3 + ["O X . . . . .", "O X . . . . .", "O X . . . . ."]), 1, (2, 1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "game, drawing, action, cell",
+    [
+        (TICTACTOE, "X X .\nO O .\n. . .", 2, (0, 2)),
+        (TICTACTOE, "X O .\nO X .\n. . .", 8, (2, 2)),
+        (CONNECT4, "\n".join([". . . . . . ."] * 3 + ["O . . . . . .", "O . . . . . .", "O X X . X . ."]), 3, (5, 3)),
+        (CONNECT4, "\n".join([". . . . . . ."] * 3 + ["O X . . . . .", "O X . . . . .", "O X . . . . ."]), 1, (2, 1)),
+    ],
+)
 def test_the_winning_move_turns_with_the_board(game, drawing, action, cell):
     """In each symmetry, the turned policy's move played on the turned board wins: its stone makes the line."""
     state = board(game, drawing)
@@ -262,10 +272,13 @@ def test_the_winning_move_turns_with_the_board(game, drawing, action, cell):
 
 def test_search_on_a_turned_board_finds_the_turned_policy():
     """X must block at b1: a search of each of the eight views finds that cell where the table puts it."""
-    state = board(TICTACTOE, """
+    state = board(
+        TICTACTOE,
+        """
         X O X
         . O .
-        . . .""")
+        . . .""",
+    )
     planes = TICTACTOE.planes(state)
     search = Search(TICTACTOE, UniformEvaluator(TICTACTOE), models.Search(simulations=600), 8, noise=False)
     policy = np.zeros((1, 9), np.float32)

@@ -18,7 +18,7 @@ from az_mpi.config import load as configuration
 from az_mpi.config.load import Config
 from az_mpi.games.base import NO_CELL, NOBODY, Board
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.report import board, curve, page, run_data, samples
+from az_mpi.report import board, curve, html_report, run_data, samples
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage import segment
@@ -44,36 +44,72 @@ def played():
 
 @pytest.fixture
 def run(tmp_path, played):
-    """A run's folder: two attempts, of which the second did iteration 2 again, on a host with a hostile name."""
+    """A run's folder: two starts, of which the second did iteration 2 again, on a host with a hostile name."""
     folder = tmp_path / "a run"
-    for name in ("attempts", "games"):
+    for name in ("starts", "games"):
         (folder / name).mkdir(parents=True)
     config = Config(game="tictactoe", iterations=4, train={"batch_size": 64, "ranks": 1})
-    about = {"config": json.loads(configuration.to_json(config)), "az_mpi": "0.1", "python": "3.11", "git_commit": None,
-             "packages": {"torch": "2"}}
+    about = {
+        "config": json.loads(configuration.to_json(config)),
+        "az_mpi": "0.1",
+        "python": "3.11",
+        "git_commit": None,
+        "packages": {"torch": "2"},
+    }
     for number, hosts in ((1, ["n1"]), (2, ["n1", HOSTILE])):
         start = {"started": f"2026-01-01T00:{10 * number}:00+0000", "hosts": hosts}
-        (folder / "attempts" / f"{number:03d}.json").write_text(json.dumps(about | start))
+        (folder / "starts" / f"{number:03d}.json").write_text(json.dumps(about | start))
     base = 1767225600  # the beginning of that year
     records = []
     for minute, iteration, by_rank in ((11, 1, [10]), (12, 2, [20]), (21, 2, [8, 4]), (22, 3, [16, 1234])):
         seconds = {f"{name}_s": value * iteration for name, value in (("play", 3.5), ("train", 2.0))}
         idle = {f"{name}_{kind}_s": 0.1 for name in ("play", "train") for kind in ("idle", "idle_max")}
-        records.append({"kind": "iteration", "time": base + 60 * minute, "step": 10 * iteration, "iteration": iteration,
-                        "games_num": sum(by_rank), "positions_num": 8 * sum(by_rank), "mean_length": 7.25 + iteration,
-                        "games_per_s": 4.5 * iteration, "simulations_per_s": 1234.5, "steps_num": 10,
-                        "first_player_score": 0.6, "games_by_rank": by_rank,
-                        "positions_by_rank": [8 * n for n in by_rank], **seconds, **idle})  # fmt: skip
-        if minute > 20:  # the first attempt was made by an older version
+        records.append(
+            {
+                "kind": "iteration",
+                "time": base + 60 * minute,
+                "step": 10 * iteration,
+                "iteration": iteration,
+                "num_games": sum(by_rank),
+                "num_positions": 8 * sum(by_rank),
+                "mean_length": 7.25 + iteration,
+                "games_per_s": 4.5 * iteration,
+                "simulations_per_s": 1234.5,
+                "num_steps": 10,
+                "first_player_score": 0.6,
+                "games_by_rank": by_rank,
+                "positions_by_rank": [8 * n for n in by_rank],
+                **seconds,
+                **idle,
+            }
+        )
+        if minute > 20:  # the first start was made by an older version
             records[-1]["playing_s_by_rank"] = [2.0 * iteration, 100.0 * iteration][: len(by_rank)]
-        records.append({"kind": "train", "time": base + 60 * minute, "step": 10 * iteration, "value_loss": 0.5,
-                        "policy_loss": 2.0 / minute})
-    records.append({"kind": "evaluation", "time": base + 60 * 23, "step": 30, "iteration": 3, "simulations": 7,
-                    "matches": {"random": match(0.75)}, "evaluate_s": 1.5, "evaluate_idle_s": 0.0,
-                    "evaluate_idle_max_s": 0.0})
+        records.append(
+            {
+                "kind": "train",
+                "time": base + 60 * minute,
+                "step": 10 * iteration,
+                "value_loss": 0.5,
+                "policy_loss": 2.0 / minute,
+            }
+        )
+    records.append(
+        {
+            "kind": "evaluation",
+            "time": base + 60 * 23,
+            "step": 30,
+            "iteration": 3,
+            "simulations": 7,
+            "matches": {"random": match(0.75)},
+            "evaluate_s": 1.5,
+            "evaluate_idle_s": 0.0,
+            "evaluate_idle_max_s": 0.0,
+        }
+    )
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     rank = {"device": HOSTILE, "roles": "play"}
-    (folder / "status.json").write_text(json.dumps({"attempt": 2, "ranks": [rank, rank]}))
+    (folder / "status.json").write_text(json.dumps({"start": 2, "ranks": [rank, rank]}))
     segment.write(folder / "games", 0, games.make("tictactoe"), played, {})
     return folder
 
@@ -84,15 +120,20 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
     found = Page((run / "report.html").read_text())
     assert found.table("iteration", "games") == [
         ["1", "10", "80", "8.2", "0.600", "4.5", "1,234", "10", "3.50", "2.00"],
-        ["2", "12", "96", "9.2", "0.600", "9.0", "1,234", "10", "7.00", "4.00"],  # as the second attempt did it
+        ["2", "12", "96", "9.2", "0.600", "9.0", "1,234", "10", "7.00", "4.00"],  # as the second start did it
         ["3", "1,250", "10,000", "10.2", "0.600", "13.5", "1,234", "10", "10.50", "6.00"],
     ]
     assert found.table("rank", "host") == [  # 24 games in 10 s, 1,238 in 500 s
         ["0", "n1", HOSTILE, "play", "24", "192", "1.9 %", "2.4", ""],
-        ["1", HOSTILE, HOSTILE, "play", "1,238", "9,904", "98.1 %", "2.48", ""]]
+        ["1", HOSTILE, HOSTILE, "play", "1,238", "9,904", "98.1 %", "2.48", ""],
+    ]
     differs, every = [t for t in found.tables if t[0] == ["key", "value", "default"]]
-    assert differs[1:] == [["game", '"tictactoe"', "(required)"], ["iterations", "4", "40"],
-                           ["train.ranks", "1", '"auto"'], ["train.batch_size", "64", "1024"]]
+    assert differs[1:] == [
+        ["game", '"tictactoe"', "(required)"],
+        ["iterations", "4", "40"],
+        ["train.ranks", "1", '"auto"'],
+        ["train.batch_size", "64", "1024"],
+    ]
     assert len(every) == 1 + len(configuration.KEYS)
     text = "".join(found.texts)
     assert "3 of 4" in text and "1,272" in text and "10,176" in text and "not complete" in text
@@ -101,51 +142,61 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
 
 def test_a_run_that_ended_before_its_last_iteration_is_complete(run):
     """By train.hours, for example: its last job wrote that it had finished."""
-    assert "not complete" in page.write(run).read_text()
-    assert "not complete" not in page.write(run, complete=True).read_text()
+    assert "not complete" in html_report.write(run).read_text()
+    assert "not complete" not in html_report.write(run, complete=True).read_text()
     (run / "status.json").write_text(json.dumps({"job": "finished"}))
-    assert "not complete" not in page.write(run).read_text()
+    assert "not complete" not in html_report.write(run).read_text()
 
 
 def test_points_of_the_curves_are_those_of_the_metrics(run):
-    text = page.render(run_data.load(run))
-    for shown in ("policy loss, 10: 0.1818", "policy loss, 20: 0.09524", "policy loss, 30: 0.09091",
-                  "mean length, 2: 9.25", "all ranks, 3: 13.5", "play: 10.5", "train: 6", "evaluate: 1.5",
-                  "mean of ranks, 1: 3.636"):  # 0.2 of 5.5 s
+    text = html_report.render(run_data.load(run))
+    for shown in (
+        "policy loss, 10: 0.1818",
+        "policy loss, 20: 0.09524",
+        "policy loss, 30: 0.09091",
+        "mean length, 2: 9.25",
+        "all ranks, 3: 13.5",
+        "play: 10.5",
+        "train: 6",
+        "evaluate: 1.5",
+        "mean of ranks, 1: 3.636",
+    ):  # 0.2 of 5.5 s
         assert f"<title>{shown}</title>" in text, shown
     data = run_data.load(run)
-    assert data.marks(data.iterations, "iteration") == [(1.5, "attempt 2")]
-    assert text.count("<title>attempt 2 begins</title>") == 6  # of the charts by iteration or step
+    assert data.marks(data.iterations, "iteration") == [(1.5, "start 2")]
+    assert text.count("<title>start 2 begins</title>") == 6  # of the charts by iteration or step
     assert numbers(text, "Win rate") == [["against random", "0.75", "[0.65, 0.85]"]]  # judged once: no chart
     assert numbers(text, "Elo difference") == [["against random", "100", "[50, -]"]]
 
 
 def test_games_a_second_by_host_are_sums_of_its_ranks(run):
     """Three ranks on two hosts: 10 + 20 games in 4 + 6 s, 5 + 15 in 2 + 2 s; 40 + 10 in 5 + 20 s."""
-    about = json.loads((run / "attempts" / "002.json").read_text()) | {"hosts": ["n1", "n2", "n1"]}
-    (run / "attempts" / "002.json").write_text(json.dumps(about))
+    about = json.loads((run / "starts" / "002.json").read_text()) | {"hosts": ["n1", "n2", "n1"]}
+    (run / "starts" / "002.json").write_text(json.dumps(about))
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     late = [r for r in records if r["kind"] == "iteration" and "playing_s_by_rank" in r]
     late[0] |= {"games_by_rank": [10, 40, 5], "positions_by_rank": [0] * 3, "playing_s_by_rank": [4.0, 5.0, 2.0]}
     late[1] |= {"games_by_rank": [20, 10, 15], "positions_by_rank": [0] * 3, "playing_s_by_rank": [6.0, 20.0, 2.0]}
     lines = [json.dumps(record) + "\n" for record in records]
     (run / "metrics.jsonl").write_text("".join(lines))
-    found = Page(page.render(run_data.load(run)))
+    found = Page(html_report.render(run_data.load(run)))
     assert [row[-2] for row in found.table("rank", "host")] == ["3", "2", "5"]
     assert found.table("host", "games/s") == [
-        ["n1", "8", "2", "3", "5", "50", ""], ["n2", "2", "1", "2", "2", "50", ""]]
+        ["n1", "8", "2", "3", "5", "50", ""],
+        ["n2", "2", "1", "2", "2", "50", ""],
+    ]
 
 
 def test_a_run_of_an_older_version_shows_no_games_a_second_by_rank(run):
     text = (run / "metrics.jsonl").read_text()
     (run / "metrics.jsonl").write_text(text.replace("playing_s_by_rank", "something_else"))
-    found = Page(page.render(run_data.load(run)))
+    found = Page(html_report.render(run_data.load(run)))
     assert found.table("rank", "host")[0] == ["0", "n1", HOSTILE, "play", "24", "192", "1.9 %"]
     assert not [table for table in found.tables if table[0][:2] == ["host", "games/s"]]
 
 
 def test_nothing_is_fetched_and_nothing_runs(run):
-    text = (page.write(run)).read_text()
+    text = (html_report.write(run)).read_text()
     found = Page(text)
     names = {name for tag, attributes in found.tags for name in attributes}
     assert not names & {"src", "href", "xlink:href", "srcset", "data", "action"}
@@ -181,12 +232,19 @@ def test_the_newest_games_are_those_of_the_highest_number(tmp_path, played):
     game, folder = games.make("tictactoe"), tmp_path / "games"
     folder.mkdir()
     for index, number in ((1000, 1), (2, 2), (999, 3)):
-        segment.write(folder, 0, game, played.select(played.games["id"] == played.games["id"][number]), {},
-                      folder / f"000000-{index:03d}.h5")
+        segment.write(
+            folder,
+            0,
+            game,
+            played.select(played.games["id"] == played.games["id"][number]),
+            {},
+            folder / f"000000-{index:03d}.h5",
+        )
     newest = [sample for sample in samples.choose(tmp_path, "tictactoe") if "newest" in sample.title]
     actions = played.positions["action"][played.positions["game"] == played.games["id"][1]]
-    assert newest and all(sample.numbers() == {divmod(int(action), 3): k for k, action in enumerate(actions, 1)}
-                          for sample in newest)
+    assert newest and all(
+        sample.numbers() == {divmod(int(action), 3): k for k, action in enumerate(actions, 1)} for sample in newest
+    )
 
 
 def test_a_sample_that_began_elsewhere_counts_its_moves_from_the_initial_position(tmp_path):
@@ -209,8 +267,10 @@ def test_a_sample_that_began_elsewhere_counts_its_moves_from_the_initial_positio
 def pieces(svg, step, left=1.0):
     """Return {(row, column): (player, text)} of a picture of square cells, by where the discs lie."""
     found = re.findall(r'<g class="piece p(\d)">.*?<circle cx="([^"]*)" cy="([^"]*)"[^>]*/>(?:<text[^>]*>(.*?)<)?', svg)
-    return {(int((float(y) - 1) // step), int((float(x) - left) // board.CELL)): (int(player), text)
-            for player, x, y, text in found}  # fmt: skip
+    return {
+        (int((float(y) - 1) // step), int((float(x) - left) // board.CELL)): (int(player), text)
+        for player, x, y, text in found
+    }
 
 
 def test_a_board_shows_whose_piece_lies_where():
@@ -257,14 +317,17 @@ def stones(text):
     return np.array([["XO".find(cell) for cell in row.split()] for row in text.strip().splitlines()], np.int8)
 
 
-@pytest.mark.parametrize("before, after, symbols, filled", [
-    (". X O .", "X X O .", None, [(0, 0)]),
-    (". X O .", ". X X X", None, [(0, 3)]),  # Othello: the piece that was turned over is no move
-    ("X O . .", ". X . .", None, [(0, 1)]),  # chess: a capture
-    ("X . . O", "X . . O", ("P  k", "Q  k"), [(0, 0)]),  # a piece that has become another kind
-    ("X O . .", "X O . .", None, []),  # a pass
-    ("X . O X", "X X . X", None, [(0, 1)]),  # go: a captured stone is gone
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "before, after, symbols, filled",
+    [
+        (". X O .", "X X O .", None, [(0, 0)]),
+        (". X O .", ". X X X", None, [(0, 3)]),  # Othello: the piece that was turned over is no move
+        ("X O . .", ". X . .", None, [(0, 1)]),  # chess: a capture
+        ("X . . O", "X . . O", ("P  k", "Q  k"), [(0, 0)]),  # a piece that has become another kind
+        ("X O . .", "X O . .", None, []),  # a pass
+        ("X . O X", "X X . X", None, [(0, 1)]),  # go: a captured stone is gone
+    ],
+)
 def test_the_cells_that_a_move_filled(before, after, symbols, filled):
     symbols = symbols or ((), ())
     old, new = (Board(stones(text), (kinds,) if kinds else ()) for text, kinds in zip((before, after), symbols))
@@ -275,29 +338,29 @@ def test_a_game_without_boards_is_shown_as_text(run, monkeypatch):
     monkeypatch.setattr("az_mpi.games.mnk.Rules.board", lambda self, state: None)
     monkeypatch.setattr("az_mpi.games.mnk.Rules.show", lambda self, state: "<X> . .")
     monkeypatch.setattr("az_mpi.games.mnk.Rules.action_to_text", lambda self, state, action: f"<{action}>")
-    text = (page.write(run)).read_text()
+    text = (html_report.write(run)).read_text()
     assert "<pre>&lt;X&gt; . .</pre>" in text and 'class="board"' not in text and "&lt;4&gt; <small>" in text
 
 
 def test_a_run_that_has_only_begun_has_a_report(run):
     for path in (*run.glob("games/*"), run / "metrics.jsonl", run / "status.json"):
         path.unlink()
-    text = "".join(Page((page.write(run)).read_text()).texts)
+    text = "".join(Page((html_report.write(run)).read_text()).texts)
     assert "0 of 4" in text and "None yet." in text and "not been evaluated" in text and "nothing yet" in text
 
 
 def test_a_damaged_segment_costs_the_samples_alone(run):
     next(run.glob("games/*.h5")).write_bytes(b"no segment")
-    text = "".join(Page((page.write(run)).read_text()).texts)
+    text = "".join(Page((html_report.write(run)).read_text()).texts)
     assert "None: " in text and "1,272" in text
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "attempt"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "start"])
 def test_no_run_is_one_clear_block(run, tmp_path, capsys, damage):
-    folder = {"missing": tmp_path / "nothing", "empty": tmp_path / "empty", "attempt": run}[damage]
+    folder = {"missing": tmp_path / "nothing", "empty": tmp_path / "empty", "start": run}[damage]
     (tmp_path / "empty").mkdir()
-    if damage == "attempt":
-        (run / "attempts" / "002.json").write_text("{")
+    if damage == "start":
+        (run / "starts" / "002.json").write_text("{")
     assert commands.main(["report", str(folder)]) == 2
     output = capsys.readouterr()
     assert output.out == "" and output.err.count("report: error: ") == 1 and not (folder / "report.html").exists()
@@ -321,7 +384,7 @@ def test_a_run_without_metrics_yet_has_a_picture_too(run):
     assert commands.main(["report", str(run), "--png"]) == 0 and (run / curve.NAME).exists()
 
 
-@pytest.mark.parametrize("name", ["attempts/002.json", "metrics.jsonl", "status.json"])
+@pytest.mark.parametrize("name", ["starts/002.json", "metrics.jsonl", "status.json"])
 @pytest.mark.timeout(60)
 def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, capsys, name):
     (run / name).unlink()
@@ -346,7 +409,7 @@ def test_nesting_that_python_does_not_read_is_no_record(run, capsys):
     assert "status.json: cannot be read: it is nested too deeply" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["attempts/002.json", "status.json"])
+@pytest.mark.parametrize("name", ["starts/002.json", "status.json"])
 def test_json_of_another_shape_is_refused(run, capsys, name):
     (run / name).write_text("[]")
     assert commands.main(["report", str(run)]) == 2
@@ -356,9 +419,11 @@ def test_json_of_another_shape_is_refused(run, capsys, name):
 NAME = "ä 中文 $x ".encode() + b"\xff"
 
 
-@pytest.mark.parametrize("locale", [
-    {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"},
-], ids=["ASCII", "UTF-8"])  # fmt: skip
+@pytest.mark.parametrize(
+    "locale",
+    [{"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"}],
+    ids=["ASCII", "UTF-8"],
+)
 @pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi report --png"])
 def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
     folder = os.fsencode(run.parent) + b"/" + NAME
@@ -377,9 +442,11 @@ def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
 def test_a_ladder_is_drawn_once_it_is_played(run):
     """The networks of iterations 1, 2 and 4, of which the last is 50 above the first."""
     title = "Elo by the ladder"
-    assert title not in page.write(run).read_text()
-    rows = [{"iteration": k, "elo": elo, "elo_low": elo - 20.0, "elo_high": elo + 20.0}
-            for k, elo in ((1, 0.0), (2, 30.0), (4, 50.0))]  # fmt: skip
+    assert title not in html_report.write(run).read_text()
+    rows = [
+        {"iteration": k, "elo": elo, "elo_low": elo - 20.0, "elo_high": elo + 20.0}
+        for k, elo in ((1, 0.0), (2, 30.0), (4, 50.0))
+    ]
     (run / "ladder.json").write_text(json.dumps({"simulations": 50, "ratings": rows}))
-    pictures = [about for name, about in Page(page.write(run).read_text()).tags if name == "svg"]
+    pictures = [about for name, about in Page(html_report.write(run).read_text()).tags if name == "svg"]
     assert any(about.get("aria-label", "").startswith(title) for about in pictures)

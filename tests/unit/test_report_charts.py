@@ -63,10 +63,16 @@ def test_a_missing_bound_leaves_a_gap_and_a_missing_point_none():
     assert len(band.split()) == 4  # of 1 and 4
 
 
-@pytest.mark.parametrize("low, high, expected", [
-    (0, 10, [0, 2, 4, 6, 8, 10]), (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (-200, 600, [-200, 0, 200, 400, 600]),
-    (3, 17, [5, 10, 15]), (0.5, 1.5, [0.6, 0.8, 1.0, 1.2, 1.4]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "low, high, expected",
+    [
+        (0, 10, [0, 2, 4, 6, 8, 10]),
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (-200, 600, [-200, 0, 200, 400, 600]),
+        (3, 17, [5, 10, 15]),
+        (0.5, 1.5, [0.6, 0.8, 1.0, 1.2, 1.4]),
+    ],
+)
 def test_ticks_are_round(low, high, expected):
     assert chart.ticks(low, high) == pytest.approx(expected)
 

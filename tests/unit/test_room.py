@@ -40,8 +40,15 @@ def test_a_folder_that_takes_nothing_is_named_with_its_reason(temporary, tmp_pat
     assert str(tmp_path / "file/t") in what and "Not a directory" in what and "TMPDIR" in cure
 
 
-@pytest.mark.parametrize("variables, folder", [({}, "/tmp"), ({"TMP": "/c"}, "/c"), ({"TMP": "/c", "TEMP": "/b"}, "/b"),
-                                               ({"TMP": "/c", "TMPDIR": "/a", "TEMP": "/b"}, "/a")])  # fmt: skip
+@pytest.mark.parametrize(
+    "variables, folder",
+    [
+        ({}, "/tmp"),
+        ({"TMP": "/c"}, "/c"),
+        ({"TMP": "/c", "TEMP": "/b"}, "/b"),
+        ({"TMP": "/c", "TMPDIR": "/a", "TEMP": "/b"}, "/a"),
+    ],
+)
 def test_the_folder_is_the_one_that_open_mpi_takes(variables, folder, monkeypatch):
     for name in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
@@ -50,12 +57,21 @@ def test_the_folder_is_the_one_that_open_mpi_takes(variables, folder, monkeypatc
     assert temporary_folder() == folder
 
 
-@pytest.mark.parametrize("free, ranks_num, lacks", [
-    (0, 1, True), (32 * 1024, 2, True), (MIB, 1, True), (2 * MIB, 1, False), (2 * MIB, 16, False),
-    (2 * MIB, 64, True), (None, 64, False)])  # fmt: skip
-def test_more_ranks_need_more_room_for_temporary_files(facts, free, ranks_num, lacks):
+@pytest.mark.parametrize(
+    "free, num_ranks, lacks",
+    [
+        (0, 1, True),
+        (32 * 1024, 2, True),
+        (MIB, 1, True),
+        (2 * MIB, 1, False),
+        (2 * MIB, 16, False),
+        (2 * MIB, 64, True),
+        (None, 64, False),
+    ],
+)
+def test_more_ranks_need_more_room_for_temporary_files(facts, free, num_ranks, lacks):
     found = dataclasses.replace(facts, temporary_bytes=free, temporary_error="")
-    assert (room.lack_of_temporary(found, ranks_num) is not None) == lacks
+    assert (room.lack_of_temporary(found, num_ranks) is not None) == lacks
 
 
 def test_free_bytes_are_those_of_the_file_system(tmp_path):
@@ -65,20 +81,39 @@ def test_free_bytes_are_those_of_the_file_system(tmp_path):
 
 
 # Free MiB of /dev/shm, ranks -> the segments' MiB: None where Open MPI's own size fits, 0 where there are none.
-@pytest.mark.parametrize("free, ranks_num, size", [
-    (64, 1, None), (1, 1, None), (64, 2, None), (48, 2, None), (47, 2, 15), (64, 8, 7), (144, 8, None), (143, 8, 15),
-    (18, 8, 2), (17, 8, 0), (1, 2, 0)])  # fmt: skip
-def test_segments_fit_into_dev_shm_with_one_to_spare(free, ranks_num, size):
-    environment = {"OMPI_COMM_WORLD_LOCAL_SIZE": str(ranks_num)}
+@pytest.mark.parametrize(
+    "free, num_ranks, size",
+    [
+        (64, 1, None),
+        (1, 1, None),
+        (64, 2, None),
+        (48, 2, None),
+        (47, 2, 15),
+        (64, 8, 7),
+        (144, 8, None),
+        (143, 8, 15),
+        (18, 8, 2),
+        (17, 8, 0),
+        (1, 2, 0),
+    ],
+)
+def test_segments_fit_into_dev_shm_with_one_to_spare(free, num_ranks, size):
+    environment = {"OMPI_COMM_WORLD_LOCAL_SIZE": str(num_ranks)}
     note = room.fit_into_shared_memory(free * MIB, environment)
     assert bool(note) == (size is not None)
     assert environment.get(room.SEGMENT) == (str(size * MIB) if size else None)
     assert environment.get(room.TRANSPORTS) == ("^ofi,sm" if size == 0 else None)
-    assert not size or (ranks_num + 1) * size <= free
+    assert not size or (num_ranks + 1) * size <= free
 
 
-@pytest.mark.parametrize("name, value", [("OMPI_MCA_btl_sm_segment_size", "4194304"), ("OMPI_MCA_btl", "tcp,self"),
-                                         ("OMPI_MCA_btl_sm_backing_directory", "/scratch")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("OMPI_MCA_btl_sm_segment_size", "4194304"),
+        ("OMPI_MCA_btl", "tcp,self"),
+        ("OMPI_MCA_btl_sm_backing_directory", "/scratch"),
+    ],
+)
 def test_what_the_user_has_set_for_messages_stays(name, value):
     environment = {"OMPI_COMM_WORLD_LOCAL_SIZE": "8", name: value}
     before = dict(environment)
@@ -97,5 +132,7 @@ def test_the_doctor_judges_each_host_by_its_own_ranks(facts):
     bad = good | {"host": "bad", "temporary_bytes": 0, "shared_bytes": 20 * MIB}
     assert [check.level for check in machine.rooms([good, good])] == ["ok"]
     assert [(check.level, check.text.split(":")[0]) for check in machine.rooms([good, bad, bad])] == [
-        ("problem", "bad"), ("warning", "bad")]  # fmt: skip
+        ("problem", "bad"),
+        ("warning", "bad"),
+    ]
     assert [check.level for check in machine.rooms([good, bad])] == ["problem"], "one rank sends nothing on its host"

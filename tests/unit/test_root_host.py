@@ -3,7 +3,7 @@ that a configuration names."""
 
 import pytest
 
-from az_mpi.config.playing import Selfplay
+from az_mpi.config.schema import Selfplay
 from az_mpi.core import host_names
 from az_mpi.core.problems import Refusal
 from az_mpi.mpi import named_hosts, root_host
@@ -12,18 +12,21 @@ from az_mpi.mpi.alone import Alone
 HOSTFILE = "# ours\n\n  node3 slots=2 # the trainer\nnode1 slots=2\n"
 
 
-@pytest.mark.parametrize("words, first", [
-    ("mpirun -np 4 -H node2:2,node1:2 python run_dist.py", "node2"),
-    ("mpirun --host=user@10.0.0.2:2,node1 python run_dist.py", "10.0.0.2"),
-    ("mpirun -np 2 --hostfile hosts python run_dist.py", "node3"),
-    ("mpirun --machinefile {folder}/hosts python run_dist.py", "node3"),
-    ("mpirun --hostfile hosts -H node1 python run_dist.py", "node3"),
-    ("mpirun --hostfile missing python run_dist.py", None),
-    ("mpirun -H +n1,+n0 python run_dist.py", None),
-    ("mpirun -np 2 python run_dist.py", None),
-    ("mpirun -H", None),
-    ("", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, first",
+    [
+        ("mpirun -np 4 -H node2:2,node1:2 python run_dist.py", "node2"),
+        ("mpirun --host=user@10.0.0.2:2,node1 python run_dist.py", "10.0.0.2"),
+        ("mpirun -np 2 --hostfile hosts python run_dist.py", "node3"),
+        ("mpirun --machinefile {folder}/hosts python run_dist.py", "node3"),
+        ("mpirun --hostfile hosts -H node1 python run_dist.py", "node3"),
+        ("mpirun --hostfile missing python run_dist.py", None),
+        ("mpirun -H +n1,+n0 python run_dist.py", None),
+        ("mpirun -np 2 python run_dist.py", None),
+        ("mpirun -H", None),
+        ("", None),
+    ],
+)
 def test_the_first_host_of_a_command_line(tmp_path, words, first):
     (tmp_path / "hosts").write_text(HOSTFILE)
     assert root_host.first_listed(words.format(folder=tmp_path).split(" "), tmp_path) == first
@@ -44,14 +47,17 @@ class Job:
         return ["reordered", first]
 
 
-@pytest.mark.parametrize("wanted, listed, result", [
-    ("node2", None, ["reordered", True]),
-    ("node1", None, ["reordered", False]),
-    ("node1", "node2", ["reordered", False]),  # what is configured counts
-    ("", "node2", ["reordered", True]),
-    ("", "node3", "as it was"),  # a host without ranks, such as one beyond -np
-    ("", None, "as it was"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wanted, listed, result",
+    [
+        ("node2", None, ["reordered", True]),
+        ("node1", None, ["reordered", False]),
+        ("node1", "node2", ["reordered", False]),  # what is configured counts
+        ("", "node2", ["reordered", True]),
+        ("", "node3", "as it was"),  # a host without ranks, such as one beyond -np
+        ("", None, "as it was"),
+    ],
+)
 def test_the_ranks_of_the_host_chosen_come_first(wanted, listed, result):
     job = Job()
     job.listed, job.wanted = listed, wanted or listed

@@ -35,24 +35,24 @@ def refused(path, config, fresh=False):
     return str(caught.value)
 
 
-def test_a_new_run_is_attempt_1_and_has_its_folders(tmp_path):
+def test_a_new_run_is_start_1_and_has_its_folders(tmp_path):
     path = tmp_path / "deep" / "run"
     assert prepare(path, make_config(), HOSTS, fresh=False) == 1
-    names = {"checkpoints", "games", "best", "evaluations", "attempts", "config.json"}
+    names = {"checkpoints", "games", "best", "evaluations", "starts", "config.json"}
     assert {p.name for p in path.iterdir()} == names
-    assert [p.name for p in (path / "attempts").iterdir()] == ["001.json"]
+    assert [p.name for p in (path / "starts").iterdir()] == ["001.json"]
 
 
-def test_each_start_is_one_more_attempt(tmp_path):
+def test_each_start_is_one_more_start(tmp_path):
     assert [prepare(tmp_path, make_config(), HOSTS, fresh=False) for _ in range(3)] == [1, 2, 3]
-    assert sorted(p.name for p in (tmp_path / "attempts").iterdir()) == ["001.json", "002.json", "003.json"]
+    assert sorted(p.name for p in (tmp_path / "starts").iterdir()) == ["001.json", "002.json", "003.json"]
 
 
-def test_an_attempt_number_is_never_given_twice(tmp_path):
+def test_an_start_number_is_never_given_twice(tmp_path):
     """Also where an earlier file is gone, or where another program takes the number in the same moment."""
     for _ in range(3):
         prepare(tmp_path, make_config(), HOSTS, fresh=False)
-    (tmp_path / "attempts" / "002.json").unlink()
+    (tmp_path / "starts" / "002.json").unlink()
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 4
 
 
@@ -69,7 +69,7 @@ def test_two_starts_in_the_same_moment_have_two_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", late)
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 2
     assert taken[0].read_text() == "another's" and taken[0].name == "001.json"
-    assert len(list((tmp_path / "attempts").iterdir())) == 2
+    assert len(list((tmp_path / "starts").iterdir())) == 2
 
 
 def test_where_there_are_no_links_a_number_is_given_once_too(tmp_path, monkeypatch):
@@ -78,8 +78,8 @@ def test_where_there_are_no_links_a_number_is_given_once_too(tmp_path, monkeypat
 
     monkeypatch.setattr(os, "link", unsupported)
     assert [prepare(tmp_path, make_config(), HOSTS, fresh=False) for _ in range(3)] == [1, 2, 3]
-    assert sorted(p.name for p in (tmp_path / "attempts").iterdir()) == ["001.json", "002.json", "003.json"]
-    for path in (tmp_path / "attempts").iterdir():
+    assert sorted(p.name for p in (tmp_path / "starts").iterdir()) == ["001.json", "002.json", "003.json"]
+    for path in (tmp_path / "starts").iterdir():
         assert json.loads(path.read_text())["hosts"] == HOSTS
 
 
@@ -164,15 +164,20 @@ def test_damaged_descriptions_of_newer_starts_are_set_aside(tmp_path, content):
     for iterations in (3, 4, 5, 6):
         prepare(tmp_path, make_config(iterations=iterations), HOSTS, fresh=False)
     for number in (3, 4):
-        (tmp_path / f"attempts/00{number}.json").write_bytes(content)
+        (tmp_path / f"starts/00{number}.json").write_bytes(content)
     assert recorded_config(tmp_path).iterations == 4
     said = []
     assert prepare(tmp_path, make_config(iterations=7), HOSTS, False, said.append) == 5
-    assert sorted(path.name for path in (tmp_path / "attempts").iterdir()) == [
-        "001.json", "002.json", "003.json.damaged", "004.json.damaged", "005.json"]
+    assert sorted(path.name for path in (tmp_path / "starts").iterdir()) == [
+        "001.json",
+        "002.json",
+        "003.json.damaged",
+        "004.json.damaged",
+        "005.json",
+    ]
     assert len(said) == 2 and "004.json" in said[0] and said[0].endswith("it is kept as 004.json.damaged")
     assert recorded_config(tmp_path).iterations == 7
-    (tmp_path / "attempts/005.json").rename(tmp_path / "attempts/005.json.damaged")
+    (tmp_path / "starts/005.json").rename(tmp_path / "starts/005.json.damaged")
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 6
 
 
@@ -180,10 +185,10 @@ def test_damaged_descriptions_of_newer_starts_are_set_aside(tmp_path, content):
 def test_a_pipe_in_place_of_a_description_is_set_aside(tmp_path):
     for _ in range(2):
         prepare(tmp_path, make_config(), HOSTS, fresh=False)
-    (tmp_path / "attempts/002.json").unlink()
-    os.mkfifo(tmp_path / "attempts/002.json")
+    (tmp_path / "starts/002.json").unlink()
+    os.mkfifo(tmp_path / "starts/002.json")
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 3
-    assert (tmp_path / "attempts/002.json.damaged").exists() and recorded_config(tmp_path) == make_config()
+    assert (tmp_path / "starts/002.json.damaged").exists() and recorded_config(tmp_path) == make_config()
 
 
 def test_what_is_remembered(tmp_path):
@@ -193,10 +198,10 @@ def test_what_is_remembered(tmp_path):
     assert configuration.validate(data["config"], "test") == config
     assert data["hosts"] == HOSTS and data["az_mpi"] == __version__
     assert data["packages"].keys() >= {"torch", "numpy", "mpi4py", "h5py"} and data["packages"]["numpy"]
-    assert json.loads((tmp_path / "attempts" / "001.json").read_text()) == data
+    assert json.loads((tmp_path / "starts" / "001.json").read_text()) == data
 
 
-def test_the_first_configuration_stays_and_each_attempt_has_its_own(tmp_path):
+def test_the_first_configuration_stays_and_each_start_has_its_own(tmp_path):
     prepare(tmp_path, make_config(iterations=3), HOSTS, fresh=False)
     first = (tmp_path / "config.json").read_bytes()
     prepare(tmp_path, make_config(iterations=4), HOSTS, fresh=False)
@@ -222,19 +227,22 @@ def test_refusal_names_the_fixed_keys_alone(tmp_path):
     assert "iterations" not in refused(tmp_path, make_config(seed=2, iterations=4))
 
 
-@pytest.mark.parametrize("change", [
-    {"iterations": 99},
-    {"train": {"batch_size": 64, "learning_rate": 0.5, "ranks": 1}},
-    {"selfplay": {"games_num": 7, "parallel_games": 3}},
-    {"evaluate": {"every": 1}, "checkpoint": {"every": 2, "keep": 9}, "report": {"tensorboard": False}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"iterations": 99},
+        {"train": {"batch_size": 64, "learning_rate": 0.5, "ranks": 1}},
+        {"selfplay": {"num_games": 7, "parallel_games": 3}},
+        {"evaluate": {"every": 1}, "checkpoint": {"every": 2, "keep": 9}, "report": {"tensorboard": False}},
+    ],
+)
 def test_keys_that_may_change_are_accepted(tmp_path, change):
     prepare(tmp_path, make_config(), HOSTS, fresh=False)
     assert prepare(tmp_path, make_config(**change), HOSTS, fresh=False) == 2
     assert recorded_config(tmp_path) == make_config(**change)
 
 
-def test_a_change_is_compared_with_the_newest_attempt_not_the_first(tmp_path):
+def test_a_change_is_compared_with_the_newest_start_not_the_first(tmp_path):
     """What was changed and is changed back is a change of the free key alone: accepted each time."""
     for iterations in (3, 4, 3):
         prepare(tmp_path, make_config(iterations=iterations), HOSTS, fresh=False)
@@ -243,10 +251,10 @@ def test_a_change_is_compared_with_the_newest_attempt_not_the_first(tmp_path):
 
 def test_recorded_config_takes_overrides(tmp_path):
     prepare(tmp_path, make_config(), HOSTS, fresh=False)
-    found = recorded_config(tmp_path, {"evaluate.games_num": 8}, {"evaluate.games_num": "--set"})
-    assert found == make_config(evaluate={"games_num": 8})
-    with pytest.raises(ConfigError, match="evaluate.games_num"):
-        recorded_config(tmp_path, {"evaluate.games_num": 7}, {"evaluate.games_num": "--set"})
+    found = recorded_config(tmp_path, {"evaluate.num_games": 8}, {"evaluate.num_games": "--set"})
+    assert found == make_config(evaluate={"num_games": 8})
+    with pytest.raises(ConfigError, match="evaluate.num_games"):
+        recorded_config(tmp_path, {"evaluate.num_games": 7}, {"evaluate.num_games": "--set"})
 
 
 @pytest.mark.parametrize("content", [None, "", "{", '{"other": 1}'])
@@ -258,14 +266,22 @@ def test_a_folder_without_a_run_is_told(tmp_path, content):
     assert str(tmp_path) in str(caught.value)
 
 
-@pytest.mark.parametrize("words, said", [
-    (["--mode", "selfplay", "--config_file", "a b.json"],
-     "--mode selfplay takes the network of a run that is there\n  train one first: python run_dist.py --config_file "
-     "'a b.json' --logdir "),
-    (["--mode", "eval"], "train one first: python run_dist.py --config_file configs/smoke.json --logdir "),
-    (["--set", "game=hex(size=5)", "--games_num", "7"],
-     "a new run needs a configuration\n  give one: python run_dist.py --config_file configs/smoke.json --logdir "),
-])
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (
+            ["--mode", "selfplay", "--config_file", "a b.json"],
+            "--mode selfplay takes the network of a run that is there\n  train one first: python run_dist.py "
+            "--config_file 'a b.json' --logdir ",
+        ),
+        (["--mode", "eval"], "train one first: python run_dist.py --config_file configs/smoke.json --logdir "),
+        (
+            ["--set", "game=hex(size=5)", "--num_games", "7"],
+            "a new run needs a configuration\n  give one: python run_dist.py "
+            "--config_file configs/smoke.json --logdir ",
+        ),
+    ],
+)
 def test_a_command_for_a_run_that_is_not_there_is_told_the_command_that_makes_it(tmp_path, words, said):
     """The command of the text can be given as it is: it starts the run."""
     given = command_line.parse([*words, "--logdir", str(tmp_path / "new")])
@@ -286,7 +302,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["file", "link to nothing", "link to itself", "link to a file"])
-@pytest.mark.parametrize("name", ["", "checkpoints", "games", "best", "evaluations", "attempts", "logs", "lock"])
+@pytest.mark.parametrize("name", ["", "checkpoints", "games", "best", "evaluations", "starts", "logs", "lock"])
 def test_what_should_be_a_folder_and_is_none_is_told_with_all_of_it(tmp_path, name, kind):
     run = tmp_path / "run"
     prepare(run, make_config(), HOSTS, fresh=False)
@@ -311,12 +327,12 @@ def test_a_folder_of_a_run_may_be_a_link_to_a_folder(tmp_path):
     assert prepare(tmp_path / "run", make_config(), HOSTS, fresh=False) == 2
 
 
-def test_a_start_that_died_before_its_attempt_was_written_is_no_obstacle(tmp_path, monkeypatch):
+def test_a_start_that_died_before_its_start_was_written_is_no_obstacle(tmp_path, monkeypatch):
     """Whatever it leaves: the next start goes on with the run."""
     prepare(tmp_path, make_config(), HOSTS, fresh=False)
 
     def full(*_):
-        raise OSError(28, "No space left on device", "attempts")
+        raise OSError(28, "No space left on device", "starts")
 
     with monkeypatch.context() as patch:
         patch.setattr(run_folder, "claim_text", full)
@@ -332,9 +348,9 @@ def test_config_json_that_is_no_object_is_told(tmp_path, content):
         recorded_config(tmp_path)
 
 
-def test_newest_attempt_after_999(tmp_path):
+def test_newest_start_after_999(tmp_path):
     prepare(tmp_path, make_config(iterations=3), [], False)
-    a = tmp_path / "attempts"
+    a = tmp_path / "starts"
     (a / "001.json").rename(a / "999.json")
     prepare(tmp_path, make_config(iterations=4), [], False)
     assert recorded_config(tmp_path).iterations == 4

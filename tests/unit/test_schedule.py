@@ -74,8 +74,9 @@ def test_the_batch_grows_by_the_same_factor_in_each_iteration():
 
 
 @pytest.mark.parametrize("phase, expected", [("train", False), ("play", True)])
-@pytest.mark.parametrize("limit", [{"train": models.Train(hours=1.0)}, {"train": models.Train(max_steps=5)},
-                                   {"iterations": 1}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "limit", [{"train": models.Train(hours=1.0)}, {"train": models.Train(max_steps=5)}, {"iterations": 1}], ids=str
+)
 def test_an_iteration_in_which_a_limit_is_reached_is_trained_to_its_end(limit, phase, expected):
     config = models.Config(**{"game": "tictactoe", "iterations": 9, **limit})
     progress = Progress(iteration=1, step=5, phase=phase, hours=2.0)

@@ -13,9 +13,9 @@ from az_mpi.config import schema as models
 from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluator
-from az_mpi.play.limits import Limit
-from az_mpi.play.loaded_player import LoadedPlayer
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.loaded_player import LoadedPlayer
+from az_mpi.player.session import Session
 from az_mpi.search import make_play_search, make_search
 
 TICTACTOE, CONNECT4, WIDE = games.make("tictactoe"), games.make("connect4"), games.make("mnk(m=9,n=9,k=5)")
@@ -193,8 +193,9 @@ def test_moves_are_listed_by_visits_and_the_first_is_played_at_any_moment_of_a_g
     for ply in range(6):
         for more in (1, 7, 40, 100, 200):
             before = session.simulations
-            session.think(Limit(seconds=1000), stop=lambda before=before, more=more: (
-                session.simulations >= before + more))  # fmt: skip
+            session.think(
+                Limit(seconds=1000), stop=lambda before=before, more=more: session.simulations >= before + more
+            )
             moves = session.moves()
             assert moves[0].action == session.best() and sum(move.share for move in moves) == pytest.approx(1)
             assert [move.share for move in moves] == sorted((move.share for move in moves), reverse=True)

@@ -51,7 +51,7 @@ def test_what_is_written_is_what_is_read(game, tmp_path):
 
 def test_a_segment_without_games(tmp_path):
     written = segment.write(tmp_path, 0, CONNECT4, Record.empty(CONNECT4), {})
-    assert (written.games_num, written.positions_num) == (0, 0)
+    assert (written.num_games, written.num_positions) == (0, 0)
     assert same(segment.read(written.path, CONNECT4), Record.empty(CONNECT4))
 
 
@@ -73,7 +73,7 @@ def test_plain_h5py_finds_the_documented_names(written, record):
         assert file["policy/offset"][0] == 0 and file["policy/offset"][-1] == len(file["policy/action"])
         assert len(file["policy/offset"]) == len(record.positions) + 1
     expected = {"schema_version": 2, "game": "connect4", "iteration": 7, "weights": "abc123", "ranks": 4}
-    assert attributes.items() >= (expected | {"games_num": 25, "positions_num": len(record.positions)}).items()
+    assert attributes.items() >= (expected | {"num_games": 25, "num_positions": len(record.positions)}).items()
 
 
 def datasets(path):
@@ -175,16 +175,20 @@ def test_segments_are_found_oldest_first_with_their_numbers(tmp_path):
     (tmp_path / "000001-000.h5.tmp").write_text("not a segment")
     (tmp_path / "notes.h5").write_text("nor this")
     counts = {}
-    for iteration, games_num in ((2, 1), (10, 2), (2, 3), (1, 4), (2, 5)):
-        counts.setdefault(iteration, []).append(games_num)
-        segment.write(tmp_path, iteration, TICTACTOE, record_of(range(games_num), TICTACTOE), {})
+    for iteration, num_games in ((2, 1), (10, 2), (2, 3), (1, 4), (2, 5)):
+        counts.setdefault(iteration, []).append(num_games)
+        segment.write(tmp_path, iteration, TICTACTOE, record_of(range(num_games), TICTACTOE), {})
     found = segment.find(tmp_path)
     assert [s.path.name for s in found] == [
-        "000001-000.h5", "000002-000.h5", "000002-001.h5", "000002-002.h5", "000010-000.h5",
-    ]  # fmt: skip
+        "000001-000.h5",
+        "000002-000.h5",
+        "000002-001.h5",
+        "000002-002.h5",
+        "000010-000.h5",
+    ]
     assert [s.iteration for s in found] == [1, 2, 2, 2, 10]
-    assert [s.games_num for s in found] == [4, 1, 3, 5, 2]
-    assert [s.positions_num for s in found] == [len(segment.read(s.path, TICTACTOE).positions) for s in found]
+    assert [s.num_games for s in found] == [4, 1, 3, 5, 2]
+    assert [s.num_positions for s in found] == [len(segment.read(s.path, TICTACTOE).positions) for s in found]
 
 
 def test_segments_after_the_999th_come_after_it(tmp_path):
@@ -215,7 +219,7 @@ def test_a_new_segment_never_replaces_one_that_is_there(tmp_path):
         segment.write(tmp_path, 0, TICTACTOE, record_of(range(n), TICTACTOE), {})
     (tmp_path / "000000-000.h5").rename(tmp_path / "000000-000.h5.damaged")
     segment.write(tmp_path, 0, TICTACTOE, record_of(range(5), TICTACTOE), {})
-    assert [s.games_num for s in segment.find(tmp_path)] == [2, 5]
+    assert [s.num_games for s in segment.find(tmp_path)] == [2, 5]
 
 
 def test_a_look_for_one_iterations_segments_takes_no_memory_for_all_the_others(tmp_path):

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.process
 
 GAME = games.make("tictactoe")
 OLD = Path(__file__).parents[1] / "data" / "segment_of_hdf5_2.h5"
-DATASETS_NUM = 17
+NUM_DATASETS = 17
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def layout_versions(content):
 def test_the_format_is_that_of_hdf5_1_10_whatever_library_writes_it(run):
     content = (run / "games/000007-000.h5").read_bytes()
     assert content[8] == (run / "games.h5").read_bytes()[8] == 3  # superblock: checksums, and not newer than 1.10
-    assert layout_versions(content) == [4] * DATASETS_NUM  # what 1.10 brought; 2.0 has 5
+    assert layout_versions(content) == [4] * NUM_DATASETS  # what 1.10 brought; 2.0 has 5
     assert max(layout_versions(OLD.read_bytes())) == 5  # of this test's own reading
 
 
@@ -95,13 +95,13 @@ def test_hdf5_alone_notices_damage_of_any_column(run):
             errors += 1
         else:
             assert found == whole
-    assert len(whole) == DATASETS_NUM and errors > 100
+    assert len(whole) == NUM_DATASETS and errors > 100
 
 
 @pytest.mark.skipif(not shutil.which("h5dump"), reason="HDF5's tools are not installed (Debian: hdf5-tools)")
 def test_hdf5_tools_print_it(run, record):
     listed = subprocess.run(["h5ls", "-r", run / "games/000007-000.h5"], capture_output=True, text=True, check=True)
-    assert listed.stdout.count("Dataset {") == DATASETS_NUM and "ERROR" not in listed.stdout
+    assert listed.stdout.count("Dataset {") == NUM_DATASETS and "ERROR" not in listed.stdout
     for place, name in (("games/000007-000.h5", "/positions/value"), ("games.h5", "/000007-000/positions/value")):
         done = subprocess.run(["h5dump", "-y", "-w", "0", "-d", name, run / place], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -119,8 +119,10 @@ def test_h5py_3_10_reads_it(run, record, tmp_path):
     done = subprocess.run(install, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"h5py 3.10 cannot be installed: {done.stderr[-300:]}")
-    code = ("import h5py, sys; file = h5py.File(sys.argv[1]); assert h5py.__version__ < '3.11', h5py.__version__; "
-            "print(file['000007-000/positions/value'][:].tolist())")
+    code = (
+        "import h5py, sys; file = h5py.File(sys.argv[1]); assert h5py.__version__ < '3.11', h5py.__version__; "
+        "print(file['000007-000/positions/value'][:].tolist())"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([python, "-c", code, run / "games.h5"], capture_output=True, text=True, env=environment)
     assert done.stdout == f"{record.positions['value'].tolist()}\n", done.stderr
@@ -132,8 +134,9 @@ def sparse(path):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("make, says", [(os.mkfifo, "not a plain file"), (os.mkdir, "not a plain file"),
-                                        (sparse, "larger than")])
+@pytest.mark.parametrize(
+    "make, says", [(os.mkfifo, "not a plain file"), (os.mkdir, "not a plain file"), (sparse, "larger than")]
+)
 def test_what_is_no_file_of_ours_is_damaged_and_waited_for_by_nobody(run, make, says):
     path = run / "games/000008-000.h5"
     make(path)

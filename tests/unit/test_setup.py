@@ -80,8 +80,10 @@ def lent(checkout, tmp_path):
 
 
 @as_another
-@pytest.mark.parametrize("fault, says", [("closed", "closed to this user"), ("mode", "not executable for this user"),
-                                         ("venv", "has no access to it")])  # fmt: skip
+@pytest.mark.parametrize(
+    "fault, says",
+    [("closed", "closed to this user"), ("mode", "not executable for this user"), ("venv", "has no access to it")],
+)
 def test_a_venv_that_another_user_cannot_run_is_refused_and_stays(checkout, lent, tmp_path, fault, says):
     python = Path(program(tmp_path / "home/python3", OLD_PYTHON))
     before = lent(python)

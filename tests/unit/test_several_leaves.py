@@ -7,8 +7,8 @@ from helpers import Hashed, board, check_tree, loaded_player, positions, searchi
 from az_mpi import games
 from az_mpi.evaluate import solver
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.play.limits import Limit
-from az_mpi.play.session import Session
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 from az_mpi.search import simulation
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
@@ -49,8 +49,9 @@ def test_trees_stay_sound_through_a_game(game, simulations, algorithm):
 def test_halving_gives_the_same_visits_with_several_leaves(m, simulations, visits):
     """All moves are alike, and no two descents of a batch meet: test_gumbel.py has these visits by hand."""
     game = games.make("mnk(m=4,n=4,k=4)")
-    search, slots = searching(game, UniformEvaluator(game), game.initial(1), simulations=40, algorithm="gumbel",
-                              gumbel_actions=m)  # fmt: skip
+    search, slots = searching(
+        game, UniformEvaluator(game), game.initial(1), simulations=40, algorithm="gumbel", gumbel_actions=m
+    )
     search.target[:] = simulations
     search.step(slots)
     while not search.done(slots)[0]:
@@ -135,12 +136,20 @@ def test_a_session_with_several_leaves_finds_the_winning_move():
     for action in (0, 1) * 3:
         session.play(action)
     session.think(Limit(simulations=300))
-    assert session.value == 1 and (session.game.terminal(session.game.play(
-        session.state[None], np.array([session.best()])))[0]).all()  # fmt: skip
-    assert board(CONNECT4, """
+    assert (
+        session.value == 1
+        and (session.game.terminal(session.game.play(session.state[None], np.array([session.best()])))[0]).all()
+    )
+    assert (
+        board(
+            CONNECT4,
+            """
         . . . . . . .
         . . . . . . .
         . . . . . . .
         X O . . . . .
         X O . . . . .
-        X O . . . . .""").tolist() == session.state[None].tolist()
+        X O . . . . .""",
+        ).tolist()
+        == session.state[None].tolist()
+    )

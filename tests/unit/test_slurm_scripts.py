@@ -35,22 +35,25 @@ def batch(tmp_path):
     return run
 
 
-def says(job, attempt=2):
-    return f"""echo '{json.dumps({"attempt": attempt, "job": job})}' >run/status.json"""
+def says(job, start=2):
+    return f"""echo '{json.dumps({"start": start, "job": job})}' >run/status.json"""
 
 
-@pytest.mark.parametrize("mpirun, expected", [
-    (says("finished"), 0),
-    (says("running"), 75),
-    ("true", 75),
-    ("rm run/status.json", 75),
-    (says("finished") + "; exit 70", 70),
-    (says("stopped") + "; exit 75", 75),
-    ("exit 2", 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "mpirun, expected",
+    [
+        (says("finished"), 0),
+        (says("running"), 75),
+        ("true", 75),
+        ("rm run/status.json", 75),
+        (says("finished") + "; exit 70", 70),
+        (says("stopped") + "; exit 75", 75),
+        ("exit 2", 2),
+    ],
+)
 def test_done_is_what_the_run_says_is_done(batch, tmp_path, mpirun, expected):
-    """An earlier attempt was finished, of a run that now has more to do."""
-    subprocess.run(["sh", "-c", says("finished", attempt=1)], cwd=tmp_path, check=True)
+    """An earlier start was finished, of a run that now has more to do."""
+    subprocess.run(["sh", "-c", says("finished", start=1)], cwd=tmp_path, check=True)
     status, said = batch(SCRIPT, mpirun)
     assert status == expected and ("scontrol requeue 7" in said) == (expected == 75), said
     assert ("a node was lost" in said) == (expected == 75 and "75" not in mpirun)

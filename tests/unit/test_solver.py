@@ -219,11 +219,12 @@ def test_optimal_share_by_definition(world, whole):
         expected["policy"].append(row[:2])
         expected["random"].append((row[0], row[2]))
     told = []
-    shares = optimal_share(world, TICTACTOE, Oracle(whole, 1), part, lambda *what: told.append(what),
-                           lambda: told.append("all"))
+    shares = optimal_share(
+        world, TICTACTOE, Oracle(whole, 1), part, lambda *what: told.append(what), lambda: told.append("all")
+    )
     assert told == [(0, 452), (256, 452), "all"]  # in between a signal is heard
     differ = [row for row in expected["random"] if row[0]]
-    assert shares["positions_num"] == 452 and shares["positions_differ_num"] == len(differ)
+    assert shares["num_positions"] == 452 and shares["num_positions_differ"] == len(differ)
     assert shares["overall"] == shares["where_moves_differ"] == 1.0
     for name, rows in expected.items():
         assert shares[f"{name}_overall"] == pytest.approx(np.mean([v for _, v in rows]), abs=1e-6)
@@ -238,13 +239,13 @@ def test_optimal_share_without_positions_that_differ(world, whole):
     first = np.flatnonzero((whole.states == 0).all(axis=1))
     one = solver.Solved(whole.states[first], whole.legal[first], whole.action_values[first])
     shares = optimal_share(world, TICTACTOE, Oracle(whole, 1), one)
-    assert shares["overall"] == shares["random_overall"] == 1.0 and shares["positions_num"] == 1
-    assert shares["positions_differ_num"] == 0 and shares["where_moves_differ"] is None
+    assert shares["overall"] == shares["random_overall"] == 1.0 and shares["num_positions"] == 1
+    assert shares["num_positions_differ"] == 0 and shares["where_moves_differ"] is None
 
 
 def test_a_rank_may_have_no_positions(world, whole):
     shares = optimal_share(world, TICTACTOE, Oracle(whole, 1), whole.part(4520, 4521))
-    assert shares["positions_num"] == 0 and shares["overall"] is None
+    assert shares["num_positions"] == 0 and shares["overall"] is None
 
 
 def test_search_finds_more_than_chance(world, whole):
@@ -257,5 +258,5 @@ def test_search_finds_more_than_chance(world, whole):
 def test_search_on_connect4(world, connect4):
     player = SearchPlayer(UniformEvaluator(CONNECT4), models.Search(simulations=200))
     shares = optimal_share(world, CONNECT4, player, connect4)
-    assert shares["positions_num"] == 60
+    assert shares["num_positions"] == 60
     assert shares["where_moves_differ"] > shares["random_where_moves_differ"] + 0.2

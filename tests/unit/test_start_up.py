@@ -25,8 +25,11 @@ def launched(tmp_path, monkeypatch):
         monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_RANK", str(local_rank))
         program = tmp_path / name
         program.symlink_to(os.path.realpath(sys.executable))
-        processes.append(subprocess.Popen([program, "-I", "-S", "-c", code], stdout=subprocess.PIPE,
-                                          stderr=subprocess.PIPE, text=True))  # fmt: skip
+        processes.append(
+            subprocess.Popen(
+                [program, "-I", "-S", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
         processes[-1].stdout.readline()
         return processes[-1]
 

@@ -103,4 +103,4 @@ def test_openings_of_games_depend_neither_on_how_many_are_played_at_once_nor_on_
 def test_moves_of_games_under_way_are_counted_from_where_they_began():
     made = player(parallel_games=4, start_share=1.0)
     made.start(made.free(), range(4), 0)
-    assert made.ply.any() and made.unfinished_moves_num == 0
+    assert made.ply.any() and made.num_unfinished_moves == 0

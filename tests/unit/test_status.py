@@ -15,22 +15,56 @@ from az_mpi.core.problems import Refusal
 from az_mpi.core.silence import SilenceTimer
 from az_mpi.liveness.heartbeat import Beat
 from az_mpi.liveness.monitor import Monitor
-from az_mpi.report import status, status_command, status_text
-from az_mpi.report.status import Status
+from az_mpi.telemetry import status, status_command, status_text
+from az_mpi.telemetry.status import Status
 
 VALUES = {
-    "schema_version": 1, "run": "demo", "game": "connect4", "attempt": 2, "job": "running", "count": 7,
-    "written": "2026-01-02 03:04:05", "elapsed_s": 3723.4, "phase": "play", "iteration": 3, "iterations": 10,
-    "progress": {"name": "self-play", "done": 30, "total": 120, "unit": "games"}, "time_left_s": 125.0,
-    "games_num": 1500, "positions_num": 32000, "step": 410, "games_per_s": 12.5, "workers_active": 1,
-    "workers_num": 2, "model_sync_s": 0.04, "network_mb_per_min": 1.25, "staleness": 0.5, "failures": [],
+    "schema_version": 1,
+    "run": "demo",
+    "game": "connect4",
+    "start": 2,
+    "job": "running",
+    "count": 7,
+    "written": "2026-01-02 03:04:05",
+    "elapsed_s": 3723.4,
+    "phase": "play",
+    "iteration": 3,
+    "iterations": 10,
+    "progress": {"name": "self-play", "done": 30, "total": 120, "unit": "games"},
+    "time_left_s": 125.0,
+    "num_games": 1500,
+    "num_positions": 32000,
+    "step": 410,
+    "games_per_s": 12.5,
+    "workers_active": 1,
+    "num_workers": 2,
+    "model_sync_s": 0.04,
+    "network_mb_per_min": 1.25,
+    "staleness": 0.5,
+    "failures": [],
     "ranks": [
-        {"rank": 0, "host": "node1", "device": "cuda:0", "roles": "play, train", "state": "Active", "games_num": 800,
-         "games_per_s": 12.5, "last_seen_s": 0.4},
-        {"rank": 1, "host": "node2", "device": "cpu", "roles": "play", "state": "Offline", "games_num": 700,
-         "games_per_s": 0.0, "last_seen_s": 61.2},
+        {
+            "rank": 0,
+            "host": "node1",
+            "device": "cuda:0",
+            "roles": "play, train",
+            "state": "Active",
+            "num_games": 800,
+            "games_per_s": 12.5,
+            "last_seen_s": 0.4,
+        },
+        {
+            "rank": 1,
+            "host": "node2",
+            "device": "cpu",
+            "roles": "play",
+            "state": "Offline",
+            "num_games": 700,
+            "games_per_s": 0.0,
+            "last_seen_s": 61.2,
+        },
     ],
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -41,7 +75,7 @@ def folder(tmp_path):
 
 def test_the_text_by_hand():
     assert status_text.render(VALUES).splitlines() == [
-        "demo: connect4, attempt 2, running",
+        "demo: connect4, start 2, running",
         "written 2026-01-02 03:04:05, 1 h 02 min after the start",
         "",
         "iteration  4 of 10; 1,500 games, 32,000 positions, 410 steps before it",
@@ -62,16 +96,17 @@ def test_the_text_by_hand():
 
 def test_where_the_ranks_have_other_games_than_the_run_the_text_says_what_each_counts():
     """Games of the iteration under way, and of earlier starts of the run, make the difference."""
-    text = status_text.render(VALUES | {"games_num": 300})
+    text = status_text.render(VALUES | {"num_games": 300})
     assert "Games of the ranks: 1,500 in all" in text and "complete iterations" in text
-    assert "Games of the ranks: 1,500 in all" in status_text.render(VALUES | {"games_num": None})
+    assert "Games of the ranks: 1,500 in all" in status_text.render(VALUES | {"num_games": None})
 
 
 def test_one_of_a_kind_is_told_in_the_singular():
-    text = status_text.render(VALUES | {"games_num": 1, "positions_num": 1, "step": 1})
+    text = status_text.render(VALUES | {"num_games": 1, "num_positions": 1, "step": 1})
     assert "; 1 game, 1 position, 1 step before it" in text
     assert "; - games, - positions, - steps before it" in status_text.render(
-        VALUES | {"games_num": None, "positions_num": None, "step": None})
+        VALUES | {"num_games": None, "num_positions": None, "step": None}
+    )
 
 
 def test_a_run_that_is_over_is_in_no_iteration_any_more():
@@ -85,10 +120,18 @@ def test_a_hostile_host_name_cannot_steer_the_terminal():
     assert "\x1b" not in text and "\x07" not in text and "a\\u001b[2Jb\\nc" in text
 
 
-@pytest.mark.parametrize("seconds, words", [
-    (None, "-"), (0, "0 s"), (59.9, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (3600, "1 h 00 min"),
-    (200_000, "55 h 33 min"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "seconds, words",
+    [
+        (None, "-"),
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min 00 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h 00 min"),
+        (200_000, "55 h 33 min"),
+    ],
+)
 def test_durations(seconds, words):
     assert status_text.duration(seconds) == words
 
@@ -124,7 +167,7 @@ def test_of_a_dead_job_every_rank_is_offline(folder, slept):
     assert [row["state"] for row in dead["ranks"]] == ["Offline", "Error"]  # which rank failed stays known
     assert (dead["job"], dead["workers_active"], dead["games_per_s"]) == ("dead", 0, 0.0)
     assert dead["ranks"][0]["last_seen_s"] > status_command.STALLED_S and "dead" in dead["failures"][-1]
-    (folder / "status.json").write_text(json.dumps(VALUES | {"attempt": 3, "count": 7}))  # started again
+    (folder / "status.json").write_text(json.dumps(VALUES | {"start": 3, "count": 7}))  # started again
     assert watched.look()["job"] == "running"
 
 
@@ -135,7 +178,7 @@ def test_an_ended_run_says_so_at_once(folder, slept, capsys, job):
         assert status_command.main([str(folder), *options]) == 0
     assert slept == []
     text = capsys.readouterr().out
-    assert text.count(f"demo: connect4, attempt 2, {job}\n") == 2
+    assert text.count(f"demo: connect4, start 2, {job}\n") == 2
     assert json.loads(text.splitlines()[-1]) == VALUES | {"job": job}
 
 
@@ -178,8 +221,8 @@ class OneRank:
 
 
 def fake_run(learner=None):
-    progress = SimpleNamespace(iteration=0, step=0, games_num=0, positions_num=0)
-    playing, training = SimpleNamespace(player=SimpleNamespace(finished_num=0)), SimpleNamespace(learner=learner)
+    progress = SimpleNamespace(iteration=0, step=0, num_games=0, num_positions=0)
+    playing, training = SimpleNamespace(player=SimpleNamespace(num_finished=0)), SimpleNamespace(learner=learner)
     return SimpleNamespace(progress=progress, playing=playing, training=training, before_play=progress)
 
 
@@ -197,8 +240,14 @@ def root(tmp_path, monkeypatch):
 
 
 def content(state="Active", games=0, played_s=0.0, staleness=None, sent=0):
-    return {"state": state, "games": games, "played_s": played_s, "staleness": staleness, "bytes": sent,
-            "message": None}
+    return {
+        "state": state,
+        "games": games,
+        "played_s": played_s,
+        "staleness": staleness,
+        "bytes": sent,
+        "message": None,
+    }
 
 
 def test_a_start_that_lost_its_lock_leaves_the_status_of_the_new_holder_alone(root, tmp_path):
@@ -252,7 +301,7 @@ def test_silence_and_totals(root):
     root.beats = [Beat(content(staleness=1.0, sent=0), 0.2), Beat(content(staleness=2.0), 5.5), Beat(None, 9.0)]
     values = root._values()
     assert [row["state"] for row in values["ranks"]] == ["Active", "Offline", "Offline"]
-    assert (values["workers_active"], values["workers_num"], values["staleness"]) == (1, 3, 1.5)
+    assert (values["workers_active"], values["num_workers"], values["staleness"]) == (1, 3, 1.5)
     assert values["network_mb_per_min"] is None  # nothing counted
     root.now += 30
     root.beats = [Beat(content("Syncing", sent=2_000_000), 0.2), Beat(content(sent=1_000_000), 0.1), Beat(None, 39.0)]
@@ -268,8 +317,11 @@ def test_a_finished_run_shows_its_totals_and_its_mean_rate(root):
     root._values()
     root._job, root._run = "finished", fake_run()
     values = root._values()
-    assert [(row["state"], row["games_num"], row["games_per_s"]) for row in values["ranks"]] == [
-        ("Finished", 10, 2.5), ("Finished", 30, 3.0), ("Finished", 0, 0.0)]  # fmt: skip
+    assert [(row["state"], row["num_games"], row["games_per_s"]) for row in values["ranks"]] == [
+        ("Finished", 10, 2.5),
+        ("Finished", 30, 3.0),
+        ("Finished", 0, 0.0),
+    ]
     assert (values["games_per_s"], values["workers_active"]) == (5.5, 0)
     text = status_text.render(values)
     assert "Offline" not in text and "before it" not in text and "Games/second     5.5" in text
@@ -353,12 +405,15 @@ def test_a_run_that_is_only_looked_at_has_no_status(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("error, job, state, failures", [
-    (None, "finished", "Finished", []),
-    (KeyboardInterrupt(), "stopped", "Offline", []),
-    (Refusal("not so"), "failed", "Offline", []),
-    (ZeroDivisionError("oh"), "failed", "Error", ["rank 0 on here: ZeroDivisionError: oh"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "error, job, state, failures",
+    [
+        (None, "finished", "Finished", []),
+        (KeyboardInterrupt(), "stopped", "Offline", []),
+        (Refusal("not so"), "failed", "Offline", []),
+        (ZeroDivisionError("oh"), "failed", "Error", ["rank 0 on here: ZeroDivisionError: oh"]),
+    ],
+)
 def test_how_a_run_ended_is_written_last(tmp_path, error, job, state, failures):
     """With the real threads."""
     ours = Status(OneRank(), tmp_path, Config(game="connect4"), 1, logging.Logger("test"))

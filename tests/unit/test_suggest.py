@@ -11,39 +11,48 @@ import pytest
 
 from az_mpi.config import load as configuration
 from az_mpi.core.problems import Refusal
-from az_mpi.doctor import plan, suggest, trial
+from az_mpi.doctor import trial
 from az_mpi.launch import hosts
+from az_mpi.plan import sizing, suggest
 
 ROOT = Path(__file__).parents[2]
-FEW, MANY = plan.Rules(legal_num=6, ply_us=1, length=30), plan.Rules(legal_num=250, ply_us=1, length=300)
+FEW, MANY = sizing.Rules(num_legal=6, ply_us=1, length=30), sizing.Rules(num_legal=250, ply_us=1, length=300)
 GIB = 2**30
 
 
 def figures(data, core_gflops=20, ranks=2, length=30, memory=8 * GIB):
     """What a machine of such cores would measure: an evaluation and a training step in proportion to the weights."""
-    wanted = plan.positions_wanted(data["network"]["blocks"], data["network"]["channels"])
-    work = wanted / plan.POSITIONS_PER_WEIGHT * 42 * 2  # a forward pass of 6 x 7
+    wanted = sizing.positions_wanted(data["network"]["blocks"], data["network"]["channels"])
+    work = wanted / sizing.POSITIONS_PER_WEIGHT * 42 * 2  # a forward pass of 6 x 7
     evaluation_s = work / (core_gflops * 1e9)
     moves = 1 / (data["search"]["simulations"] * (evaluation_s + 1e-6))
-    return {"hosts": ["node1"] * ranks, "moves_per_s": [moves] * ranks, "simulations_per_s": [1.0] * ranks,
-            "mean_length": length, "length_from": "test", "trainers": [True] * ranks,
-            "step_s": 3 * data["train"]["batch_size"] * evaluation_s / ranks, "memory_bytes": [memory] * ranks,
-            "peak_bytes": [GIB + 50_000_000] * ranks, "window_bytes": [50_000_000] * ranks,
-            "position_bytes": 100}  # fmt: skip
+    return {
+        "hosts": ["node1"] * ranks,
+        "moves_per_s": [moves] * ranks,
+        "simulations_per_s": [1.0] * ranks,
+        "mean_length": length,
+        "length_from": "test",
+        "trainers": [True] * ranks,
+        "step_s": 3 * data["train"]["batch_size"] * evaluation_s / ranks,
+        "memory_bytes": [memory] * ranks,
+        "peak_bytes": [GIB + 50_000_000] * ranks,
+        "window_bytes": [50_000_000] * ranks,
+        "position_bytes": 100,
+    }
 
 
 def suggested(hours, rules=FEW, ranks=2, **machine):
     """What the command does with these speeds."""
-    chosen = plan.SIZES[0]
-    for size in plan.SIZES:
-        data = plan.first("connect4", rules, size, ranks)
-        if plan.lacks(data, figures(data, ranks=ranks, **machine), hours):
+    chosen = sizing.SIZES[0]
+    for size in sizing.SIZES:
+        data = sizing.first("connect4", rules, size, ranks)
+        if sizing.lacks(data, figures(data, ranks=ranks, **machine), hours):
             break
         chosen = size
-    data = plan.first("connect4", rules, chosen, ranks)
+    data = sizing.first("connect4", rules, chosen, ranks)
     measured = figures(data, ranks=ranks, **machine)
-    data = plan.at_once(plan.fill(data, measured, rules, hours), ranks)
-    return configuration.validate(plan.fill(data, measured, rules, hours), "test"), measured
+    data = sizing.at_once(sizing.fill(data, measured, rules, hours), ranks)
+    return configuration.validate(sizing.fill(data, measured, rules, hours), "test"), measured
 
 
 HOURS = (0.002, 0.02, 0.13, 0.2, 0.5, 1, 2, 3, 5, 8, 12, 24, 48, 100, 300)
@@ -54,7 +63,7 @@ def test_more_hours_are_a_network_as_large_and_more_iterations(core_gflops):
     found = [suggested(hours, core_gflops=core_gflops)[0] for hours in HOURS]
     for less, more in zip(found, found[1:]):
         assert (less.network.blocks, less.network.channels) <= (more.network.blocks, more.network.channels)
-        assert less.iterations < more.iterations or less.iterations == more.iterations in (1, plan.ITERATIONS_MAX)
+        assert less.iterations < more.iterations or less.iterations == more.iterations in (1, sizing.ITERATIONS_MAX)
     assert found[0].network.blocks < found[-1].network.blocks
 
 
@@ -65,43 +74,43 @@ def test_play_and_training_take_less_than_the_time_and_most_of_it(ranks, rules):
         config, measured = suggested(hours, rules, ranks)
         said = trial.predict(config, measured)
         assert 0.75 * hours < said["hours"] <= 0.9 * hours
-        assert config.selfplay.parallel_games * ranks <= max(config.selfplay.games_num, plan.AT_ONCE_MIN * ranks)
+        assert config.selfplay.parallel_games * ranks <= max(config.selfplay.num_games, sizing.AT_ONCE_MIN * ranks)
         assert config.train.batch_size >= ranks
 
 
 def test_counts_by_hand():
     # 0.9 of 40,000 s for games of 20 moves at 100 moves/s, 0.2 s: with 30 samples a game, 0.1 s each 256, 0.2117 s.
-    data = plan.first("connect4", FEW, (4, 48), 2)
+    data = sizing.first("connect4", FEW, (4, 48), 2)
     assert data["search"]["simulations"] == 32 and data["train"]["batch_size"] == 256
     measured = figures(data, length=20) | {"moves_per_s": [60.0, 40.0], "step_s": 0.1}
     hours = 40_000 / 3600
-    assert plan.games_in(data, measured, hours) == pytest.approx(36_000 / (0.2 + 30 / 256 * 0.1))
+    assert sizing.games_in(data, measured, hours) == pytest.approx(36_000 / (0.2 + 30 / 256 * 0.1))
     # 170,037 games, 3,400,738 positions: 4 x 48 wants 20 * 2 * 9 * 4 * 48 * 48 = 3,317,760, 6 x 96 wants 19,906,560.
-    assert plan.positions_wanted(4, 48) == 3_317_760 and plan.positions_wanted(6, 96) == 19_906_560
-    assert plan.lacks(data, measured, hours) == ""
-    assert plan.lacks(data | {"network": {"blocks": 6, "channels": 96}}, measured, hours) == "positions"
-    assert plan.lacks(data, measured | {"mean_length": 400.0}, hours) == "games"  # 250 iterations of 200
-    config = plan.fill(data, measured, FEW, hours)
-    assert config["iterations"] == 250 and config["selfplay"]["games_num"] == 680  # 170,037 / 250
+    assert sizing.positions_wanted(4, 48) == 3_317_760 and sizing.positions_wanted(6, 96) == 19_906_560
+    assert sizing.lacks(data, measured, hours) == ""
+    assert sizing.lacks(data | {"network": {"blocks": 6, "channels": 96}}, measured, hours) == "positions"
+    assert sizing.lacks(data, measured | {"mean_length": 400.0}, hours) == "games"  # 250 iterations of 200
+    config = sizing.fill(data, measured, FEW, hours)
+    assert config["iterations"] == 250 and config["selfplay"]["num_games"] == 680  # 170,037 / 250
     assert config["replay"] == {"window_max": 272_000}  # 20 iterations of 680 games of 20 moves
 
 
 def test_the_search_tries_every_move_and_the_opening_is_a_fifth_of_a_random_game():
-    few, many = (plan.first("connect4", rules, (4, 48), 1) for rules in (FEW, MANY))
+    few, many = (sizing.first("connect4", rules, (4, 48), 1) for rules in (FEW, MANY))
     for data, actions, plies in ((few, 16, 6), (many, 32, 30)):
         config = configuration.validate(data, "test")
         assert config.search.algorithm == "gumbel" and config.search.gumbel_actions == actions
         assert config.search.full_share == (0.25 if data is many else 1.0)
         assert config.search.temperature_plies == config.selfplay.random_plies == plies
-    short = plan.first("tictactoe", plan.Rules(5, 1, 7.6), (3, 32), 1)
+    short = sizing.first("tictactoe", sizing.Rules(5, 1, 7.6), (3, 32), 1)
     assert short["selfplay"]["random_plies"] == 2
 
 
 def test_gpus_get_large_batches():
-    data = plan.first("connect4", FEW, (3, 32), 4, on_gpus=True)
-    assert data["selfplay"]["games_num"] == 8192 and data["train"]["batch_size"] == 1024
-    for games_num in (200, 20_000):
-        config = plan.at_once(data | {"selfplay": {"games_num": games_num, "parallel_games": 0}}, 4)
+    data = sizing.first("connect4", FEW, (3, 32), 4, on_gpus=True)
+    assert data["selfplay"]["num_games"] == 8192 and data["train"]["batch_size"] == 1024
+    for num_games in (200, 20_000):
+        config = sizing.at_once(data | {"selfplay": {"num_games": num_games, "parallel_games": 0}}, 4)
         assert config["selfplay"]["parallel_games"] == 0  # the default, which is at least 256 on a GPU
 
 
@@ -113,22 +122,25 @@ def test_long_games_and_little_memory_make_a_smaller_window_and_slow_rules_no_ro
     roomy, _ = suggested(24, length=300, core_gflops=500, memory=GIB + 40_000_000)
     assert roomy.replay.window_max == 400_000
     assert "rollout" in wide.evaluate.opponents
-    assert suggested(1, plan.Rules(6, 1000, 30))[0].evaluate.opponents == ("best", "random")
+    assert suggested(1, sizing.Rules(6, 1000, 30))[0].evaluate.opponents == ("best", "random")
 
 
-@pytest.mark.parametrize("wrong, said", [
-    (["tictactow", "--hours", "1"], "tictactoe"),
-    (["openspiel:no_such_game", "--hours", "1"], "no_such_game"),
-    (["tictactoe", "--hours", "0"], "--hours"),
-    (["tictactoe", "--hours", "nan"], "--hours"),
-    (["tictactoe"], "--hours"),
-    (["tictactoe", "--hours", "1", "--np", "0"], "--np"),
-    (["tictactoe", "--hours", "1", "--np", "3", "--hosts", "localhost:2"], "--np 3"),
-    (["tictactoe", "--hours", "1", "--hosts", "a b"], "--hosts"),
-    (["tictactoe", "--hours", "1", "--hostfile", "missing"], "missing"),
-    (["tictactoe", "--hours", "1", "--output", "missing/a.json"], "--output"),
-    (["tictactoe", "--hours", "1", "--output", "there.json"], "--output"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (["tictactow", "--hours", "1"], "tictactoe"),
+        (["openspiel:no_such_game", "--hours", "1"], "no_such_game"),
+        (["tictactoe", "--hours", "0"], "--hours"),
+        (["tictactoe", "--hours", "nan"], "--hours"),
+        (["tictactoe"], "--hours"),
+        (["tictactoe", "--hours", "1", "--np", "0"], "--np"),
+        (["tictactoe", "--hours", "1", "--np", "3", "--hosts", "localhost:2"], "--np 3"),
+        (["tictactoe", "--hours", "1", "--hosts", "a b"], "--hosts"),
+        (["tictactoe", "--hours", "1", "--hostfile", "missing"], "missing"),
+        (["tictactoe", "--hours", "1", "--output", "missing/a.json"], "--output"),
+        (["tictactoe", "--hours", "1", "--output", "there.json"], "--output"),
+    ],
+)
 def test_mistakes_are_refused_before_anything_is_measured(wrong, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(suggest.mpi_job, "output", lambda *_: pytest.fail("measured"))
@@ -155,30 +167,47 @@ def test_several_hosts_are_looked_at_unless_it_is_told_not_to(tmp_path, monkeypa
 @pytest.mark.parametrize("length, share", [(9, 0.8), (22, 0.8), (32, 0.5), (60, 0.5), (206, 0.5)])
 def test_the_root_value_counts_more_in_short_games_alone(length, share):
     """In Othello, of 32 and 60 plies, a share of 0.8 lost 17 of 20 games against 0.5 after equally many games."""
-    data = plan.first("connect4", plan.Rules(legal_num=6, ply_us=1, length=length), (3, 32), 1)
+    data = sizing.first("connect4", sizing.Rules(num_legal=6, ply_us=1, length=length), (3, 32), 1)
     assert data["train"]["root_value_share"] == share
     assert configuration.validate(data, "test").train.root_value_share == share
 
 
-@pytest.mark.parametrize("given, words", [
-    ({"np": 2}, "mpirun -np 2 -H localhost:2 python run_dist.py"),
-    ({"hosts": "localhost:3"}, "mpirun -np 3 -H localhost:3 python run_dist.py"),
-    ({"hosts": "192.0.2.1:2,192.0.2.2:2", "np": 3},
-     "python -m az_mpi launch --np 3 --hosts 192.0.2.1:2,192.0.2.2:2 --"),
-    ({"hosts": "192.0.2.1:2"}, "python -m az_mpi launch --hosts 192.0.2.1:2 --"),
-])
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"np": 2}, "mpirun -np 2 -H localhost:2 python run_dist.py"),
+        ({"hosts": "localhost:3"}, "mpirun -np 3 -H localhost:3 python run_dist.py"),
+        (
+            {"hosts": "192.0.2.1:2,192.0.2.2:2", "np": 3},
+            "python -m az_mpi launch --np 3 --hosts 192.0.2.1:2,192.0.2.2:2 --",
+        ),
+        ({"hosts": "192.0.2.1:2"}, "python -m az_mpi launch --hosts 192.0.2.1:2 --"),
+    ],
+)
 def test_one_machine_is_started_by_mpirun_and_others_by_launch(monkeypatch, given, words):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     options = Namespace(**{"np": None, "hosts": None, "hostfile": None, "no_check": False} | given)
-    chosen, ranks_num = hosts.choose(hosts.listed(options), np=options.np)
-    assert " ".join(suggest._start(options, chosen, ranks_num)) == words
+    chosen, num_ranks = hosts.choose(hosts.listed(options), np=options.np)
+    assert " ".join(suggest._start(options, chosen, num_ranks)) == words
 
 
 @pytest.mark.process
 def test_a_game_of_ones_own_gets_a_configuration_that_run_dist_takes(tmp_path):
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    words = [sys.executable, "-m", "az_mpi", "suggest", "examples/own_game.py:Hex(size=4)", "--hours", "0.01", "--np",
-             "1", "--output", str(tmp_path / "a.json"), "--json"]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "az_mpi",
+        "suggest",
+        "examples/own_game.py:Hex(size=4)",
+        "--hours",
+        "0.01",
+        "--np",
+        "1",
+        "--output",
+        str(tmp_path / "a.json"),
+        "--json",
+    ]
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

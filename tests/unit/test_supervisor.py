@@ -75,12 +75,28 @@ def launch(tmp_path, monkeypatch):
 
     def run(plan, given="a:1", read=None, hours=0.0, transport=None, **options):
         (tmp_path / "plan").write_text(json.dumps(plan))
-        options = {"max_restarts": 3, "no_check": True, "survive": False, "gpus": None, "nodes": None, "np": None,
-                   "timeout": 20, "interface": None} | options  # fmt: skip
+        options = {
+            "max_restarts": 3,
+            "no_check": True,
+            "survive": False,
+            "gpus": None,
+            "nodes": None,
+            "np": None,
+            "timeout": 20,
+            "interface": None,
+        } | options
         host_pool = HostPool(read or (lambda: hosts.parse(given)), options["nodes"], options["gpus"], options["np"])
         found = Mpirun(str(tmp_path / "mpirun"), "mpirun (Open MPI) 5.0.11", None)
-        watch = Supervisor(Namespace(**options), ["x", "--fresh"], tmp_path / "run", found, host_pool,
-                           host_pool.wanted(), hours, transport or Ssh())  # fmt: skip
+        watch = Supervisor(
+            Namespace(**options),
+            ["x", "--fresh"],
+            tmp_path / "run",
+            found,
+            host_pool,
+            host_pool.wanted(),
+            hours,
+            transport or Ssh(),
+        )
         status = watch.run(None)
         lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
         assert not (tmp_path / "run/launch.json").exists() and all(line[-2] == "x" for line in lines[:1])
@@ -92,23 +108,45 @@ def launch(tmp_path, monkeypatch):
 
 
 # Ends after which there is one more job; then it finishes.
-@pytest.mark.parametrize("first", [
-    {**RUNNING, "status": 0, "says": LOST}, {**RUNNING, "status": 0}, {"status": 0}, {**RUNNING, "status": 137},
-    {**RUNNING, "signal": signal.SIGKILL}, {"signal": signal.SIGKILL}, {**RUNNING, "status": 139},
-    {"job": "stopped", "status": 75}, {**RUNNING, "status": 1}, {**RUNNING, "status": 70, "says": LOST},
-    {"status": 1, "says": LOST}, {"status": 1, "says": ENDED_EARLY}, {"job": "starting", "status": 213},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "first",
+    [
+        {**RUNNING, "status": 0, "says": LOST},
+        {**RUNNING, "status": 0},
+        {"status": 0},
+        {**RUNNING, "status": 137},
+        {**RUNNING, "signal": signal.SIGKILL},
+        {"signal": signal.SIGKILL},
+        {**RUNNING, "status": 139},
+        {"job": "stopped", "status": 75},
+        {**RUNNING, "status": 1},
+        {**RUNNING, "status": 70, "says": LOST},
+        {"status": 1, "says": LOST},
+        {"status": 1, "says": ENDED_EARLY},
+        {"job": "starting", "status": 213},
+    ],
+)
 def test_what_is_lost_is_started_again(launch, first, capfd):
     assert launch([first, FINISHES]) == (0, [("a:1", 1)] * 2)
     assert "launch: the job is lost" in capfd.readouterr().err
     assert ("--fresh" in launch.lines[1]) == ("job" not in first), "a run that has begun is not to be fresh again"
 
 
-@pytest.mark.parametrize("only, status", [
-    (FINISHES, 0), ({**FINISHES, "status": 139}, 139), ({**FINISHES, "says": LOST}, 0), ({"status": 2}, 2),
-    ({**RUNNING, "status": 2}, 2), ({**RUNNING, "status": 130}, 130), ({"job": "failed", "status": 70}, 70),
-    ({**RUNNING, "status": 70}, 70), ({"status": 1}, 1), ({"status": 213}, 213),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "only, status",
+    [
+        (FINISHES, 0),
+        ({**FINISHES, "status": 139}, 139),
+        ({**FINISHES, "says": LOST}, 0),
+        ({"status": 2}, 2),
+        ({**RUNNING, "status": 2}, 2),
+        ({**RUNNING, "status": 130}, 130),
+        ({"job": "failed", "status": 70}, 70),
+        ({**RUNNING, "status": 70}, 70),
+        ({"status": 1}, 1),
+        ({"status": 213}, 213),
+    ],
+)
 def test_a_job_that_is_done_or_would_fail_again_is_not_started_again(launch, only, status):
     assert launch([only])[0] == status and len(launch.lines) == 1
 
@@ -229,8 +267,9 @@ def test_a_signal_between_two_jobs_ends_the_launch(launch, tmp_path):
     (tmp_path / "python").symlink_to(sys.executable)
     code = f"import sys; sys.executable = {str(tmp_path / 'python')!r}\nfrom az_mpi.launch import launcher\n"
     words = ["--no_check", "--", "--config_file", str(ROOT / "configs/smoke.json"), "--logdir", str(tmp_path / "run")]
-    process = subprocess.Popen([sys.executable, "-c", f"{code}sys.exit(launcher.main({words}))"], cwd=ROOT,
-                               stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{code}sys.exit(launcher.main({words}))"], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
     try:
         said = ""
         while "waiting 5 s" not in said:
@@ -250,7 +289,7 @@ class Meeting(Ssh):
     def __init__(self, folder):
         self.folder, self.away, self.told = folder, set(), []
 
-    def jobs_num(self):
+    def num_jobs(self):
         """Return how many jobs have begun."""
         path = self.folder / "lines"
         return len(path.read_text().splitlines()) if path.exists() else 0
@@ -269,7 +308,7 @@ def test_a_host_that_only_we_miss_is_left_out(launch, monkeypatch, first):
     """Also before the run has begun, and where mpirun does not end of itself."""
     monkeypatch.setattr(supervisor, "ENDS", ((0, signal.SIGTERM), (1, signal.SIGKILL)))
     transport = Meeting(launch.folder)
-    transport.happen = lambda names: transport.away.update("b" if transport.jobs_num() else "")
+    transport.happen = lambda names: transport.away.update("b" if transport.num_jobs() else "")
     assert launch([first, FINISHES], "a:1,b:1", transport=transport) == (0, [("a:1,b:1", 2), ("a:1", 1)])
 
 
@@ -279,7 +318,7 @@ def test_a_host_that_is_known_to_be_back_is_taken_in_unasked(launch, monkeypatch
     transport = Meeting(launch.folder)
 
     def happen(names):
-        transport.away = {"b"} if transport.jobs_num() == 1 else set() if names else transport.away
+        transport.away = {"b"} if transport.num_jobs() == 1 else set() if names else transport.away
 
     transport.happen = happen
     plan = [GOES_ON, GOES_ON, FINISHES]
@@ -298,7 +337,7 @@ def test_a_stop_from_elsewhere_between_two_jobs(launch, capfd):
     transport.happen = lambda names: transport.told.extend([signal.SIGUSR2] * (not names))
     with pytest.raises(SystemExit) as leaving:
         launch([{**RUNNING, "status": 137}] * 2, transport=transport)
-    assert leaving.value.code == 75 and transport.jobs_num() == 1
+    assert leaving.value.code == 75 and transport.num_jobs() == 1
     assert "stopping; the same command goes on" in capfd.readouterr().err
 
 
@@ -308,8 +347,9 @@ def test_what_cannot_even_begin_is_tried_less_often(launch):
 
 def ask(*words):
     """Run `python -m az_mpi hosts` and return (status, what it says)."""
-    done = subprocess.run([sys.executable, "-m", "az_mpi", "hosts", *map(str, words)], cwd=ROOT, capture_output=True,
-                          text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "az_mpi", "hosts", *map(str, words)], cwd=ROOT, capture_output=True, text=True
+    )
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout + done.stderr
 
@@ -325,8 +365,13 @@ def test_what_a_user_asks_for(launch):
                 break
 
     def user():
-        for job, words in ((1, ("--remove", "c")), (1, ("--add", "gone:2")), (1, ("--remove", "b")),
-                           (2, ("--add", "c:2")), (3, ("--restart",))):  # fmt: skip
+        for job, words in (
+            (1, ("--remove", "c")),
+            (1, ("--add", "gone:2")),
+            (1, ("--remove", "b")),
+            (2, ("--add", "c:2")),
+            (3, ("--restart",)),
+        ):
             wait_for_job(job)
             said.append(ask(run, *words))
         wait_for_job(4)
@@ -344,8 +389,12 @@ def test_what_a_user_asks_for(launch):
     assert status == 75 and widths == [("a:1,b:1", 2), ("a:1", 1), ("a:1,c:2", 3), ("a:1,c:2", 3)]
     assert said[0] == (2, "--remove c: not among the hosts of this run: a, b\n")
     assert said[1][0] == 2 and "gone: ssh: connect to host gone port 22: No route to host" in said[1][1]
-    assert said[2:] == [(0, "restarting on a:1: 1 rank\n"), (0, "restarting on a:1,c:2: 3 ranks\n"),
-                        (0, "restarting on a:1,c:2: 3 ranks\n"), []]  # fmt: skip
+    assert said[2:] == [
+        (0, "restarting on a:1: 1 rank\n"),
+        (0, "restarting on a:1,c:2: 3 ranks\n"),
+        (0, "restarting on a:1,c:2: 3 ranks\n"),
+        [],
+    ]
 
 
 def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
@@ -353,8 +402,11 @@ def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
     from az_mpi.launch import host_probe
 
     def rank(launch):
-        return subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
-                                stdout=subprocess.PIPE, env={**os.environ, "AZ_MPI_LAUNCH": launch})
+        return subprocess.Popen(
+            [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "AZ_MPI_LAUNCH": launch},
+        )
 
     ranks = [rank("ours"), rank("ours"), rank("ours-too")]
     try:

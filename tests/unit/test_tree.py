@@ -96,9 +96,14 @@ def test_reset_leaves_nothing_of_the_tree_before():
     kept = tree_as_dict(search.trees, 0)
     tree.reset(search.trees, slots(1), states, np.ones(1, np.int8), np.zeros(1, bool), np.zeros(1))
     assert tree_as_dict(search.trees, 1) == {
-        "state": tuple(states[0].tolist()), "player": 1, "ended": False, "exact": None, "visits": 0, "value_sum": 0.0,
+        "state": tuple(states[0].tolist()),
+        "player": 1,
+        "ended": False,
+        "exact": None,
+        "visits": 0,
+        "value_sum": 0.0,
         "edges": {},
-    }  # fmt: skip
+    }
     assert search.trees.nodes_used.tolist() == [31, 1] and search.trees.edges_used[1] == 0
     assert search.trees.parent[1, 0] == NO_CHILD
     assert tree_as_dict(search.trees, 0) == kept

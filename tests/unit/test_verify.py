@@ -35,8 +35,9 @@ def whole(tmp_path_factory):
     for iteration in range(2):
         record = record_of(range(20 * iteration, 20 * iteration + 20), iteration)
         segment.write(run / "games", iteration, GAME, record, {})
-        counted = Progress(iteration + 1, games_num=counted.games_num + 20,
-                           positions_num=counted.positions_num + len(record.positions))
+        counted = Progress(
+            iteration + 1, num_games=counted.num_games + 20, num_positions=counted.num_positions + len(record.positions)
+        )
         tensors = {"weight": torch.arange(500.0) + iteration}
         checkpoint.save(run / "checkpoints", Checkpoint(counted, tensors, tensors), keep=3)
     segment.link_all(run / "games", run / "games.h5")
@@ -65,8 +66,9 @@ def test_a_run_whose_checkpoints_were_all_set_aside_is_not_whole(run, capsys):
     assert "no checkpoint is whole" in str(values["problems"])
 
 
-@pytest.mark.parametrize("line, lost", [('{"kind": "train", "step": 5}', False),
-                                         ('{"kind": "checkpoint", "step": 5, "iteration": 1}', True)])  # fmt: skip
+@pytest.mark.parametrize(
+    "line, lost", [('{"kind": "train", "step": 5}', False), ('{"kind": "checkpoint", "step": 5, "iteration": 1}', True)]
+)
 def test_a_run_whose_checkpoints_are_gone_is_not_whole(run, capsys, line, lost):
     shutil.rmtree(run / "checkpoints")
     (run / "metrics.jsonl").write_text(f"{line}\n")
@@ -85,7 +87,7 @@ def test_a_whole_run_is_whole(run, capsys):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     status, values = told(run, capsys)
     assert status == 0 and values["whole"] and values["problems"] == values["notes"] == []
-    assert (values["checkpoints_num"], values["segments_num"], values["games_num"]) == (2, 2, 40)
+    assert (values["num_checkpoints"], values["num_segments"], values["num_games"]) == (2, 2, 40)
     assert __main__.main(["verify", str(run)]) == 0
     assert "2 checkpoints, 2 segments with 40 games" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
@@ -103,7 +105,10 @@ def test_what_is_damaged_is_named_and_set_aside(run, capsys):
     (run / "games" / ".000009-000.h5.12.tmp").write_text("half")
     status, values = told(run, capsys)
     assert status == 1 and [problem["path"] for problem in values["problems"]] == [
-        "checkpoints/000002", "games/000000-000.h5", "games/.000009-000.h5.12.tmp"]
+        "checkpoints/000002",
+        "games/000000-000.h5",
+        "games/.000009-000.h5.12.tmp",
+    ]
     assert "SHA-256" in values["problems"][0]["problem"] and "SHA-256" in values["problems"][1]["problem"]
     status, values = told(run, capsys, "--repair")
     assert status == 0 and len(values["repaired"]) == 4
@@ -118,14 +123,14 @@ def test_descriptions_of_starts_are_mended(run, capsys, harm):
     for _ in range(2):
         run_folder.prepare(run, make_config(), ["node1"], fresh=False)
     harm(run / "config.json")
-    (run / "attempts/003.json").write_text('{"hosts": []}')
+    (run / "starts/003.json").write_text('{"hosts": []}')
     (run / "evaluations/000001.json").write_text("{")
     status, values = told(run, capsys)
     wrong = [problem["path"] for problem in values["problems"]]
-    assert status == 1 and wrong == ["config.json", "attempts/003.json", "evaluations/000001.json"]
+    assert status == 1 and wrong == ["config.json", "starts/003.json", "evaluations/000001.json"]
     status, values = told(run, capsys, "--repair")
-    assert status == 0 and (run / "attempts/003.json.damaged").exists()
-    assert (run / "config.json").read_bytes() == (run / "attempts/001.json").read_bytes()
+    assert status == 0 and (run / "starts/003.json.damaged").exists()
+    assert (run / "config.json").read_bytes() == (run / "starts/001.json").read_bytes()
     assert run_folder.recorded_config(run) == make_config()
 
 
@@ -148,11 +153,11 @@ def test_what_cannot_be_read_now_stays_where_it_is(run, capsys, monkeypatch, cod
     assert status == 1 and all("cannot be read now" in problem["problem"] for problem in values["problems"])
     assert len(values["problems"]) == 5 and not list(run.rglob("*.damaged"))
     (run / "best/000001.safetensors").unlink()
-    away = ("attempts/001.json",)
+    away = ("starts/001.json",)
     (run / "config.json").write_text("{")
     assert told(run, capsys, "--repair")[0] == 1 and list(run.rglob("*.damaged")) == [run / "config.json.damaged"]
     (run / "config.json.damaged").unlink()
-    away = ("attempts/002.json",)
+    away = ("starts/002.json",)
     assert __main__.main(["verify", str(run), "--repair"]) == last_status
     said = capsys.readouterr().err
     assert os.strerror(code) in said and ("the same command goes on once" in said) == (last_status == 75)
@@ -164,7 +169,7 @@ def test_a_segment_that_is_there_twice_is_kept_once(run, capsys):
     status, values = told(run, capsys)
     assert status == 1 and "20 of its 20 games are also in 000000-000.h5" in values["problems"][0]["problem"]
     status, values = told(run, capsys, "--repair")
-    assert status == 0 and values["games_num"] == 40 and (run / "games" / "000001-001.h5.damaged").exists()
+    assert status == 0 and values["num_games"] == 40 and (run / "games" / "000001-001.h5.damaged").exists()
 
 
 def test_links_are_made_anew(run, capsys):
@@ -194,8 +199,9 @@ def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
 
 
 def same(one, other):
-    return all(getattr(one, name).tobytes() == getattr(other, name).tobytes()
-               for name in ("games", "positions", "policy"))
+    return all(
+        getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in ("games", "positions", "policy")
+    )
 
 
 def harm(path, rng):
@@ -271,15 +277,22 @@ def test_a_segment_of_a_stranger_is_at_worst_refused(whole, tmp_path):
         return path
 
     segment.read(rewritten(lambda file: None), GAME)  # a file of schema 1 has no sum, and is read
-    for name, value in (("games/length", 5), ("games/id", 7), ("policy/action", 99), ("policy/action", -1),
-                        ("policy/offset", 3), ("positions/game", 1)):
+    for name, value in (
+        ("games/length", 5),
+        ("games/id", 7),
+        ("policy/action", 99),
+        ("policy/action", -1),
+        ("policy/offset", 3),
+        ("positions/game", 1),
+    ):
+
         def change(file, name=name, value=value):
             file[name][...] = value
 
         with pytest.raises(SegmentError, match="000001-000.h5"):
             segment.read(rewritten(change), GAME)
     with pytest.raises(SegmentError):
-        segment.read(rewritten(lambda file: file.attrs.update(games_num=3)), GAME)
+        segment.read(rewritten(lambda file: file.attrs.update(num_games=3)), GAME)
 
     def of_another(file, make):
         n, kind = len(file["games/length"]), file["games/length"].dtype
@@ -314,7 +327,7 @@ def test_what_is_no_plain_file_is_set_aside(run, capsys):
     for name in large:
         (run / name).touch()
         os.truncate(run / name, 2**36)
-    pipes = ["games/000008-000.h5", "attempts/002.json", "evaluations/000001.json", "metrics.jsonl", "logs/run.log"]
+    pipes = ["games/000008-000.h5", "starts/002.json", "evaluations/000001.json", "metrics.jsonl", "logs/run.log"]
     (run / "logs").mkdir()
     (run / "metrics.jsonl").unlink()
     for name in pipes:
@@ -331,8 +344,8 @@ def test_what_is_no_plain_file_is_set_aside(run, capsys):
 
 def test_json_that_is_nested_too_deeply_is_damaged(run, capsys):
     (run / "metrics.jsonl").write_text('{"kind": "train"}\n' + "[" * 100_000 + "\n[]\n")
-    for name in ("attempts/002.json", "evaluations/000001.json"):
+    for name in ("starts/002.json", "evaluations/000001.json"):
         (run / name).write_text("[" * 100_000)
     status, values = told(run, capsys)
     assert status == 1 and any("2 of 3 lines" in note for note in values["notes"])
-    assert [problem["path"] for problem in values["problems"]] == ["attempts/002.json", "evaluations/000001.json"]
+    assert [problem["path"] for problem in values["problems"]] == ["starts/002.json", "evaluations/000001.json"]

@@ -118,8 +118,9 @@ def ranks():
     processes = []
 
     def start(what):
-        process = subprocess.Popen([sys.executable, "-c", PROGRAM, what], cwd=ROOT, text=True, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, what], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         processes.append(process)
         assert process.stdout.readline() == "ready\n"
         return process

@@ -76,8 +76,13 @@ def test_an_installed_wheel_says_where_its_configurations_are_and_takes_them(whe
 
     def run(function, *words):
         code = f"from az_mpi.__main__ import {function}; {function}()"
-        done = subprocess.run([sys.executable, "-c", code, *map(str, words)], cwd=elsewhere, capture_output=True,
-                              env=os.environ | {"PYTHONPATH": str(place)}, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, words)],
+            cwd=elsewhere,
+            capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(place)},
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -11,32 +11,39 @@ def stones(*rows):
     return np.array([["XO".find(cell) for cell in row] for row in rows], np.int8)
 
 
-@pytest.mark.parametrize("rows, k, cells", [
-    (("XXX.", "OO..", "...."), 3, [(0, 0), (0, 1), (0, 2)]),
-    (("O.X.", "OX..", "X..."), 3, [(0, 2), (1, 1), (2, 0)]),
-    (("O...", "XO..", "X.O."), 3, [(0, 0), (1, 1), (2, 2)]),
-    (("O.XX", "O.X.", "O..."), 3, [(0, 0), (1, 0), (2, 0)]),
-    (("XXXX", "....", "...."), 3, [(0, 0), (0, 1), (0, 2), (0, 3)]),  # longer than it needs to be
-    (("XXX.", "X...", "X..."), 3, [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0)]),  # two lines at once
-    (("XX.X", "OO.O", "...."), 3, []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rows, k, cells",
+    [
+        (("XXX.", "OO..", "...."), 3, [(0, 0), (0, 1), (0, 2)]),
+        (("O.X.", "OX..", "X..."), 3, [(0, 2), (1, 1), (2, 0)]),
+        (("O...", "XO..", "X.O."), 3, [(0, 0), (1, 1), (2, 2)]),
+        (("O.XX", "O.X.", "O..."), 3, [(0, 0), (1, 0), (2, 0)]),
+        (("XXXX", "....", "...."), 3, [(0, 0), (0, 1), (0, 2), (0, 3)]),  # longer than it needs to be
+        (("XXX.", "X...", "X..."), 3, [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0)]),  # two lines at once
+        (("XX.X", "OO.O", "...."), 3, []),
+    ],
+)
 def test_lines_by_hand(rows, k, cells):
     assert list(lines(stones(*rows), k)) == cells
 
 
-@pytest.mark.parametrize("rows, cells", [
-    (("X.", "X."), [(0, 0), (1, 0)]),
-    ((".X", "X."), [(0, 1), (1, 0)]),  # a cell touches the one below it to the left
-    (("X.", ".X"), []),
-    (("OO", ".."), [(0, 0), (0, 1)]),
-    (("XXX", "XOO", "XOX"), [(0, 0), (1, 0), (2, 0)]),  # a shortest one
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rows, cells",
+    [
+        (("X.", "X."), [(0, 0), (1, 0)]),
+        ((".X", "X."), [(0, 1), (1, 0)]),  # a cell touches the one below it to the left
+        (("X.", ".X"), []),
+        (("OO", ".."), [(0, 0), (0, 1)]),
+        (("XXX", "XOO", "XOX"), [(0, 0), (1, 0), (2, 0)]),  # a shortest one
+    ],
+)
 def test_chains_by_hand(rows, cells):
     assert list(chain(stones(*rows))) == cells
 
 
-@pytest.mark.parametrize("name, least", [
-    ("tictactoe", 3), ("connect4", 4), ("mnk(m=6,n=5,k=4)", 4), ("hex(size=5)", 5)])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, least", [("tictactoe", 3), ("connect4", 4), ("mnk(m=6,n=5,k=4)", 4), ("hex(size=5)", 5)]
+)
 def test_the_cells_that_won_are_the_winners_and_hang_together(name, least):
     game, wins = games.make(name), 0
     for seed in range(20):

@@ -250,7 +250,7 @@ def test_a_run_that_waits_too_long_or_is_asked_to_stop_ends(segments, records, d
     assert "No space left" in segments.ended and segments.requests.stop
     segments.submit(7, records[2], {})
     assert segments.do(segments.folder / "x", lambda check: 1 / 0) is None
-    assert segments.lost_games_num == len(records[0].games) + len(records[2].games)
+    assert segments.num_lost_games == len(records[0].games) + len(records[2].games)
     disk.full.clear()
     assert segments.rescue() == 0
     assert list(segments.folder.iterdir()) == []  # what the run has given up does not appear behind its back
@@ -277,7 +277,7 @@ def test_nothing_appears_once_the_lock_is_lost(segments, records):
     segments.submit(7, records[1], {})
     assert segments.rescue() == 0
     assert segments.ended == "another job has taken the run over" and segments.requests.stop
-    assert list(stored(segments.folder)) == ["000007-000"] and segments.lost_games_num == len(records[1].games)
+    assert list(stored(segments.folder)) == ["000007-000"] and segments.num_lost_games == len(records[1].games)
 
 
 @pytest.mark.parametrize("resumable", [False, True])
@@ -358,8 +358,23 @@ def test_errors_of_the_kernel_at_every_third_call(tmp_path, call, error):
     log = tmp_path / "strace.txt"
     # Renames are all ours; the interpreter's own fsyncs there are none. -P keeps to the folder's.
     places = [] if call == "rename" else ["-P", tmp_path / "games", "-P", tmp_path]
-    words = ["strace", "-f", "-qq", "-o", log, "-e", f"trace={names}", "-e", f"inject={names}:error={error}:when=2+3",
-             *places, sys.executable, "-c", FULL, Path(__file__).parent, tmp_path]
+    words = [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        log,
+        "-e",
+        f"trace={names}",
+        "-e",
+        f"inject={names}:error={error}:when=2+3",
+        *places,
+        sys.executable,
+        "-c",
+        FULL,
+        Path(__file__).parent,
+        tmp_path,
+    ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200)
     if "ptrace" in done.stderr and "not permitted" in done.stderr:
         pytest.skip("strace may not trace here")

@@ -15,14 +15,14 @@ from az_mpi.core import registry
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
-from az_mpi.play import network_paths, trained_network
-from az_mpi.play.export import export_command
-from az_mpi.play.loaded_player import load_player
-from az_mpi.play.network_paths import find_network
+from az_mpi.export import export_command
+from az_mpi.player import network_paths, trained_network
+from az_mpi.player.loaded_player import load_player
+from az_mpi.player.network_paths import find_network
 from az_mpi.storage import checkpoint
 
 RUN = Path(__file__).parents[1] / "data/run_of_0823929"  # a real run of tic-tac-toe
-GAMES_NUM, SLACK = 40, 0.2  # of a match against random moves; four standard deviations of its score near 0.9
+NUM_GAMES, SLACK = 40, 0.2  # of a match against random moves; four standard deviations of its score near 0.9
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def check(path, world, simulations=10**6):
     evaluation = json.loads(said["evaluation"])
     settings = player.settings.model_copy(update={"simulations": min(evaluation["simulations"], simulations)})
     ours = SearchPlayer(player.evaluator, settings)
-    result = play_match(world, player.game, ours, RandomPlayer((1,)), GAMES_NUM, 2, (1,))
-    score = (result.wins + result.draws / 2) / GAMES_NUM
+    result = play_match(world, player.game, ours, RandomPlayer((1,)), NUM_GAMES, 2, (1,))
+    score = (result.wins + result.draws / 2) / NUM_GAMES
     assert score >= evaluation["matches"]["random"]["score"] - SLACK
 
 
@@ -111,8 +111,14 @@ def test_what_does_not_say_what_it_is_for_is_refused(zoo):
 
 def test_it_is_an_opponent_in_matches(zoo):
     config = make_config("tictactoe", evaluate={"opponents": ["zoo:small"]})
-    offered = {"game": load_player("small").game, "seed": (1,), "rank": 0, "settings": config.evaluate,
-               "search": config.search, "best": None}  # fmt: skip
+    offered = {
+        "game": load_player("small").game,
+        "seed": (1,),
+        "rank": 0,
+        "settings": config.evaluate,
+        "search": config.search,
+        "best": None,
+    }
     [name] = config.evaluate.opponents
     made = registry.OPPONENTS.make(name, **offered)
     assert made.actions(offered["game"], offered["game"].initial(3)).shape == (3,)

@@ -60,8 +60,10 @@ def _wait_for_root(node, waited_s, waiting_s, say_at):
     """Say at `say_at`, in seconds, that node 0 is waited for; return when to say it again. Raises Refusal after
     `waiting_s`."""
     if waited_s > waiting_s:
-        raise Refusal(f"after {waiting_s} s no node 0 has found all of its nodes\n"
-                      "  start the same command with --node_index 0, or allow more time with --timeout")
+        raise Refusal(
+            f"after {waiting_s} s no node 0 has found all of its nodes\n"
+            "  start the same command with --node_index 0, or allow more time with --timeout"
+        )
     if waited_s < say_at:
         return say_at
     mpi_job.say(f"node {node.index}: waiting for node 0 ({waiting_s - waited_s:.0f} s left)")
@@ -121,13 +123,17 @@ class Child:
         with files.in_memory() as source:
             source.write(text.encode())
             source.seek(0)
-            self.process = subprocess.Popen(["/bin/sh", "-c", command], stdin=source, stdout=self.output,
-                                            stderr=self.errors, start_new_session=True)
+            self.process = subprocess.Popen(
+                ["/bin/sh", "-c", command], stdin=source, stdout=self.output, stderr=self.errors, start_new_session=True
+            )
 
     def result(self) -> dict[str, Any]:
         status = self.process.returncode
-        return {"status": status if status >= 0 else 128 - status, "output": _tail(self.output),
-                "errors": _tail(self.errors)}
+        return {
+            "status": status if status >= 0 else 128 - status,
+            "output": _tail(self.output),
+            "errors": _tail(self.errors),
+        }
 
     def end(self) -> None:
         """End the command, with the processes that it started, unless it has ended."""

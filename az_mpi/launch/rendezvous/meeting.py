@@ -113,15 +113,32 @@ def refuse(everyone: Sequence[dict[str, Any]]) -> None:
     for one in everyone[1:]:
         for key, option in SAME.items():
             if one[key] != first[key]:
-                there, here = (value if isinstance(value, str) else shlex.join(map(str, value))
-                               if isinstance(value, list) else str(value) for value in (one[key], first[key]))
-                problems.append(f"  node {one['index']} ({one['host']}): {option} is\n      {escape(there)}\n"
-                                f"    on node 0\n      {escape(here)}")
+                there, here = (
+                    value
+                    if isinstance(value, str)
+                    else shlex.join(map(str, value))
+                    if isinstance(value, list)
+                    else str(value)
+                    for value in (one[key], first[key])
+                )
+                problems.append(
+                    f"  node {one['index']} ({one['host']}): {option} is\n      {escape(there)}\n"
+                    f"    on node 0\n      {escape(here)}"
+                )
     names = [one["host"] for one in everyone]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        problems.append(f"  nodes {[one['index'] for one in everyone if one['host'] == name]} both call themselves "
-                        f"{escape(name)}: each needs a hostname of its own")
+        problems.append(
+            f"  nodes {[one['index'] for one in everyone if one['host'] == name]} both call themselves "
+            f"{escape(name)}: each needs a hostname of its own"
+        )
     if problems:
-        raise Refusal("\n".join(["the nodes do not agree; nothing was started", *problems,
-                                 "  start the same command on every node, with another --node_index"]))
+        raise Refusal(
+            "\n".join(
+                [
+                    "the nodes do not agree; nothing was started",
+                    *problems,
+                    "  start the same command on every node, with another --node_index",
+                ]
+            )
+        )
     parse(",".join(names), "the names that the nodes call themselves")

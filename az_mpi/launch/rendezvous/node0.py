@@ -27,8 +27,15 @@ def run(options: Namespace, program: list[str], given: Arguments, hours: float |
     hours: of a training, 0 for no limit; None for a job that does not train. Raises Refusal.
     """
     folder = PrivateFolder(options.rendezvous)
-    content = {"host": socket.gethostname(), "num_nodes": options.num_nodes, "gpus": options.gpus, "np": options.np,
-               "cwd": os.getcwd(), "program": program, "no_check": options.no_check}
+    content = {
+        "host": socket.gethostname(),
+        "num_nodes": options.num_nodes,
+        "gpus": options.gpus,
+        "np": options.np,
+        "cwd": os.getcwd(),
+        "program": program,
+        "no_check": options.no_check,
+    }
     timeout_s = options.timeout or COME_S
     with Node(folder, options.node_index, content) as node:
         if options.node_index:
@@ -37,8 +44,9 @@ def run(options: Namespace, program: list[str], given: Arguments, hours: float |
         return lead(node, options, program, given.logdir, hours, timeout_s)
 
 
-def lead(node: Node, options: Namespace, program: list[str], logdir: Path, hours: float | None,
-         timeout_s: float) -> int:
+def lead(
+    node: Node, options: Namespace, program: list[str], logdir: Path, hours: float | None, timeout_s: float
+) -> int:
     """Be node 0: wait for the others, then run mpirun until the job is over; a training is supervised."""
     others = [Other(node.folder, index) for index in range(1, options.num_nodes)]
     status, text = INTERNAL, "node 0 ended before the job did"
@@ -50,12 +58,21 @@ def lead(node: Node, options: Namespace, program: list[str], logdir: Path, hours
         chosen, np = host_pool.choose(names)
         found, answers = mpirun.find(), None
         if not options.no_check:
-            answers = check.check(chosen, found, logdir, meeting.shell(timeout_s), options.timeout or check.ANSWER_S,
-                                  bool(options.gpus))
+            answers = check.check(
+                chosen, found, logdir, meeting.shell(timeout_s), options.timeout or check.ANSWER_S, bool(options.gpus)
+            )
         if hours is None:
             settings = check.settings(answers, chosen) if answers else {}
-            command = mpirun.line(found, chosen, np, program, interface=options.interface, agent=meeting.agent,
-                                  survive=options.survive, **settings)
+            command = mpirun.line(
+                found,
+                chosen,
+                np,
+                program,
+                interface=options.interface,
+                agent=meeting.agent,
+                survive=options.survive,
+                **settings,
+            )
             print(shlex.join(command), flush=True)
             status, text = mpi_job.run(command, lambda: signals(meeting, names)), ""
         else:
@@ -76,11 +93,15 @@ def lead(node: Node, options: Namespace, program: list[str], logdir: Path, hours
 def _tell_end(node, others, status, text):
     """Tell all nodes that have come how the job ended, even if it never began, and wait until they have left."""
     seen = [other.content for other in others if other.lives]
-    node.tell(members=[{"id": one["id"], "host": one["host"]} for one in [node.content, *seen]],
-              end={"status": status, "text": text})
+    node.tell(
+        members=[{"id": one["id"], "host": one["host"]} for one in [node.content, *seen]],
+        end={"status": status, "text": text},
+    )
     ids = {one["id"] for one in seen}  # a node that comes only now is not waited for
-    while any(other.look() and other.content["id"] in ids and other.silent_s() < STALE_S
-              and other.blind_s() < DEAD_S for other in others):  # fmt: skip
+    while any(
+        other.look() and other.content["id"] in ids and other.silent_s() < STALE_S and other.blind_s() < DEAD_S
+        for other in others
+    ):
         time.sleep(POLL_S)
 
 
@@ -101,8 +122,10 @@ def wait_for(node: Node, others: Sequence[Other], timeout_s: float) -> None:
         here = f"{len(others) + 1 - len(missing)} of {len(others) + 1} nodes are here"
         indices = ", ".join(str(other.index) for other in missing[:8]) + ", ..." * (len(missing) > 8)
         if waited_s > timeout_s:
-            raise Refusal(f"after {timeout_s} s {here}; missing: {indices}\n"
-                          "  start the same command there, with its --node_index, or allow more time with --timeout")
+            raise Refusal(
+                f"after {timeout_s} s {here}; missing: {indices}\n"
+                "  start the same command there, with its --node_index, or allow more time with --timeout"
+            )
         if waited_s >= say_at:
             mpi_job.say(f"{here}; waiting for {indices} ({timeout_s - waited_s:.0f} s left)")
             say_at += SAY_EVERY_S

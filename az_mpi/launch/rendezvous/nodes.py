@@ -49,8 +49,9 @@ class Node:
             if other.lives:
                 raise Refusal(taken(self.index, other.content))
             if other.blind_s() > STALE_S:
-                raise NotNow("--rendezvous: the folder cannot be read now\n"
-                             "  the same command goes on once its file system works")
+                raise NotNow(
+                    "--rendezvous: the folder cannot be read now\n  the same command goes on once its file system works"
+                )
             time.sleep(POLL_S)
         try:
             self._write()
@@ -146,5 +147,7 @@ class Other:
 
 
 def taken(index: int, content: dict[str, Any]) -> str:
-    return (f"--node_index {index}: another process is this node, on {escape(str(content.get('host')))}\n"
-            "  give each node another index, or end that process first")
+    return (
+        f"--node_index {index}: another process is this node, on {escape(str(content.get('host')))}\n"
+        "  give each node another index, or end that process first"
+    )

@@ -32,15 +32,19 @@ class PrivateFolder:
             reason = getattr(error, "strerror", None) or error
             if passes(error):
                 raise NotNow(f"{shown}: {reason}") from error
-            raise Refusal(f"{shown}: {'a link' if os.path.islink(path) else reason}\n"
-                          "  give a folder on a file system that all nodes share, no link to one") from error
+            raise Refusal(
+                f"{shown}: {'a link' if os.path.islink(path) else reason}\n"
+                "  give a folder on a file system that all nodes share, no link to one"
+            ) from error
         state = os.fstat(self.descriptor)
         mode = stat.S_IMODE(state.st_mode)
         if state.st_uid != os.geteuid() or mode != 0o700:
             owner = "you" if state.st_uid == os.geteuid() else f"user {state.st_uid}"
             os.close(self.descriptor)
-            raise Refusal(f"{shown}: belongs to {owner}, mode {mode:04o}; what lies in it is run on every node, "
-                          "so only you may have access\n  chmod 700 it, or give a folder of your own")
+            raise Refusal(
+                f"{shown}: belongs to {owner}, mode {mode:04o}; what lies in it is run on every node, "
+                "so only you may have access\n  chmod 700 it, or give a folder of your own"
+            )
 
     def names(self) -> list[str]:
         """Return the names of the messages. This also makes a network file system look for new ones. Raises OSError."""

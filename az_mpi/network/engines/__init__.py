@@ -17,25 +17,34 @@ from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16
 
 CONFIGURED = "as configured"
 AS_SET = f" ({CONFIGURED})"
-TIMED_NUM, TIMED_S, TURNS = 32, 0.1, (3, 20)  # positions a turn; seconds of all turns; turns, at least and at most
+NUM_TIMED, TIMED_S, TURNS = 32, 0.1, (3, 20)  # positions a turn; seconds of all turns; turns, at least and at most
 INT8_GAIN_MIN = 1.1  # of speed, for "auto" to choose int8: it takes new weights later and is less exact
 
 
-def make(name: str, network: torch.nn.Module, game: Game, device: torch.device | str, threads: int,
-         precision: str = "auto", timed: bool = False) -> tuple[Engine, str]:
+def make(
+    name: str,
+    network: torch.nn.Module,
+    game: Game,
+    device: torch.device | str,
+    threads: int,
+    precision: str = "auto",
+    timed: bool = False,
+) -> tuple[Engine, str]:
     """Return (an engine with the weights of `network`, the choice and its reason in words).
 
     name: `network.engine`. device: of torch. threads: of engines on a CPU. precision: "fp32", "bf16", "int8" or "auto",
     which is bf16 if the device supports it. timed: "auto" may also choose int8, if a measurement says it is faster.
     Raises Refusal if this rank cannot use this engine or precision.
     """
-    engine = ENGINES.make(name, network=network, game=game, device=torch.device(device), threads=threads,
-                          precision=precision, timed=timed)  # fmt: skip
+    engine = ENGINES.make(
+        name, network=network, game=game, device=torch.device(device), threads=threads, precision=precision, timed=timed
+    )
     return engine, engine.choice or engine.describe + AS_SET
 
 
-def fastest(network: torch.nn.Module, game: Game, device: torch.device, threads: int, precision: str,
-            timed: bool) -> Engine:
+def fastest(
+    network: torch.nn.Module, game: Game, device: torch.device, threads: int, precision: str, timed: bool
+) -> Engine:
     """Return the fastest engine that this rank can use."""
     without_openvino = "there is a GPU"
     if device.type == "cpu":
@@ -45,12 +54,15 @@ def fastest(network: torch.nn.Module, game: Game, device: torch.device, threads:
     return with_openvino(network, game, threads, precision, timed, "auto: the fastest on processors")
 
 
-def with_openvino(network: torch.nn.Module, game: Game, threads: int, precision: str, timed: bool,
-                  reason: str = CONFIGURED) -> Engine:
+def with_openvino(
+    network: torch.nn.Module, game: Game, threads: int, precision: str, timed: bool, reason: str = CONFIGURED
+) -> Engine:
     """Return an OpenVINO engine, which runs on the CPU even if the rank has a GPU."""
     if problem := openvino_engine.missing(network, game):
-        raise Refusal(f'network.engine = "openvino"\n  {problem}\n'
-                      "  make setup installs it; or let each rank choose with --set network.engine=auto")
+        raise Refusal(
+            f'network.engine = "openvino"\n  {problem}\n'
+            "  make setup installs it; or let each rank choose with --set network.engine=auto"
+        )
     if precision == "int8" and not int8.has_int8():
         raise _lacking("int8", "no 8-bit multiplications on this processor (AVX2, AVX512-VNNI or AMX)")
     rest, why = _precision(torch.device("cpu"), "auto" if precision == "int8" else precision)
@@ -60,7 +72,7 @@ def with_openvino(network: torch.nn.Module, game: Game, threads: int, precision:
     if precision == "auto" and timed and int8.has_int8():
         planes = int8.random_bits(game)
         in_int8 = Int8Engine(network, game, threads, rest, planes)
-        gain = _gain(in_int8, engine, planes[:TIMED_NUM])
+        gain = _gain(in_int8, engine, planes[:NUM_TIMED])
         if gain >= INT8_GAIN_MIN:
             return _chosen(in_int8, "int8", f" ({gain:.1f} times as fast as {rest} here)", reason)
         why += " (int8 is no faster here)"
@@ -79,16 +91,21 @@ def _gain(engine, other, planes):
     return min(taken[other][1:]) / min(taken[engine][1:])
 
 
-def with_torch(network: torch.nn.Module, game: Game, device: torch.device, precision: str,
-               reason: str = CONFIGURED) -> Engine:
+def with_torch(
+    network: torch.nn.Module, game: Game, device: torch.device, precision: str, reason: str = CONFIGURED
+) -> Engine:
     """Return a PyTorch engine on the rank's GPU, or on the CPU if it has none."""
     if precision == "int8":
         if reason == CONFIGURED:
-            raise Refusal('network.precision = "int8"\n'
-                          '  only OpenVINO on a processor has it, and network.engine is "torch"\n'
-                          "  let each rank choose with --set network.precision=auto, or --set network.engine=auto")
-        raise _lacking("int8", "only OpenVINO on a processor has it; here the engine would be torch "
-                       f"({reason.removeprefix('auto: ')})")
+            raise Refusal(
+                'network.precision = "int8"\n'
+                '  only OpenVINO on a processor has it, and network.engine is "torch"\n'
+                "  let each rank choose with --set network.precision=auto, or --set network.engine=auto"
+            )
+        raise _lacking(
+            "int8",
+            f"only OpenVINO on a processor has it; here the engine would be torch ({reason.removeprefix('auto: ')})",
+        )
     precision, why = _precision(device, precision)
     if device.type == "cuda":
         from az_mpi.network.engines.cuda_engine import CudaEngine
@@ -108,8 +125,9 @@ def _precision(device, wanted):
 
 
 def _lacking(precision, what):
-    return NotHere(f'network.precision = "{precision}"\n  {what}\n'
-                   "  let each rank choose with --set network.precision=auto")
+    return NotHere(
+        f'network.precision = "{precision}"\n  {what}\n  let each rank choose with --set network.precision=auto'
+    )
 
 
 def _chosen(engine, precision, why, reason):

@@ -96,8 +96,9 @@ def _convolutions():
     """Return a context in which cuDNN times its kernels and takes the fastest, except in a deterministic run, and in
     which fp32 is not TF32, as torch has it by default."""
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return torch.backends.cudnn.flags(enabled=True, benchmark=not deterministic, deterministic=deterministic,
-                                      allow_tf32=False)
+    return torch.backends.cudnn.flags(
+        enabled=True, benchmark=not deterministic, deterministic=deterministic, allow_tf32=False
+    )
 
 
 class _Lane:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-CALIBRATION_NUM = 96  # positions for `Engine.calibrate`
+NUM_CALIBRATION = 96  # positions for `Engine.calibrate`
 
 
 class Engine:
@@ -29,7 +29,7 @@ class Engine:
     in_background = False  # whether `begin` returns before the device has finished
 
     def calibrate(self, planes: np.ndarray) -> None:
-        """Take planes of new games, [CALIBRATION_NUM, C, H, W], the same ones on every rank. Called before
+        """Take planes of new games, [NUM_CALIBRATION, C, H, W], the same ones on every rank. Called before
         `load`, for engines that measure the ranges of numbers."""
 
     def prepare(self, largest: int) -> None:

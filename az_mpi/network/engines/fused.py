@@ -53,13 +53,17 @@ def _fuse(traced, relu):
 def _alike(add):
     """Return whether a sum is of two arrays of one shape and type, and nothing else: cuDNN does not broadcast."""
     found = [one.meta.get("tensor_meta") if isinstance(one, fx.Node) else None for one in add.args]
-    return (len(found) == 2 and not add.kwargs and None not in found
-            and found[0].shape == found[1].shape and found[0].dtype == found[1].dtype)
+    return (
+        len(found) == 2
+        and not add.kwargs
+        and None not in found
+        and found[0].shape == found[1].shape
+        and found[0].dtype == found[1].dtype
+    )
 
 
 def _convolution(traced, node):
-    """Return the layer of a node if it is a plain convolution with a bias whose result nothing else reads, else None.
-    """
+    """Return the layer of a node if it is a plain convolution with a bias whose result one node reads, else None."""
     layer = traced.get_submodule(node.target) if node.op == "call_module" and len(node.users) == 1 else None
     plain = type(layer) is nn.Conv2d and layer.bias is not None and layer.groups == 1
     hooked = plain and (layer._forward_hooks or layer._forward_pre_hooks)  # such as torch's old weight_norm

@@ -12,10 +12,10 @@ from torch import fx
 
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_games
-from az_mpi.network.engines.engine import CALIBRATION_NUM
+from az_mpi.network.engines.engine import NUM_CALIBRATION
 from az_mpi.network.evaluators import searched
 
-RANGES_NUM = 64  # of the calibration positions give the ranges; the errors are measured on the others
+NUM_RANGES = 64  # of the calibration positions give the ranges; the errors are measured on the others
 RANDOM_GAMES = 32
 # Five times what was seen with weights in 127 steps. 5 x 64 for Connect Four after 1 to 8 iterations: KL 0.00001 to
 # 0.0001 and value error 0.002 to 0.006 in the mean over 2,000 positions; over the 32 that are measured at most 0.0009
@@ -39,17 +39,17 @@ def weight_steps() -> int:
 
 
 def random_bits(game: Game) -> np.ndarray:
-    """Return planes of random zeros and ones, [CALIBRATION_NUM, C, H, W], always the same: for an engine that is to be
+    """Return planes of random zeros and ones, [NUM_CALIBRATION, C, H, W], always the same: for an engine that is to be
     calibrated before it plays. They need none of the game's kernels, which are perhaps not compiled yet."""
-    bits = np.random.default_rng(0).integers(2, size=(CALIBRATION_NUM, *game.planes_shape))
+    bits = np.random.default_rng(0).integers(2, size=(NUM_CALIBRATION, *game.planes_shape))
     return bits.astype(game.planes_dtype)
 
 
 def random_states(game: Game) -> np.ndarray:
-    """Return positions of random games to calibrate with, [CALIBRATION_NUM, S], always the same."""
+    """Return positions of random games to calibrate with, [NUM_CALIBRATION, S], always the same."""
     rng = np.random.default_rng(0)
     states = np.concatenate([states for states, _ in random_games(game, RANDOM_GAMES, rng)])
-    return states[rng.integers(len(states), size=CALIBRATION_NUM)]
+    return states[rng.integers(len(states), size=NUM_CALIBRATION)]
 
 
 def convolutions(graph: fx.Graph, network: torch.nn.Module) -> dict[fx.Node, fx.Node]:
@@ -58,7 +58,8 @@ def convolutions(graph: fx.Graph, network: torch.nn.Module) -> dict[fx.Node, fx.
     found, pooled = {}, set()
     for node in graph.nodes:
         if getattr(node.target, "__name__", node.target) in ("mean", "amax", "adaptive_max_pool2d") or (
-                node.all_input_nodes and pooled.issuperset(node.all_input_nodes)):
+            node.all_input_nodes and pooled.issuperset(node.all_input_nodes)
+        ):
             pooled.add(node)
             continue
         in_tower = node.op == "call_module" and node.target.startswith("tower.")
@@ -72,7 +73,7 @@ def _is_relu(node):
 
 
 class _Maxima(fx.Interpreter):
-    """Runs a graph and keeps the maximum of each of `nodes` over the first RANGES_NUM positions."""
+    """Runs a graph and keeps the maximum of each of `nodes` over the first NUM_RANGES positions."""
 
     def __init__(self, network: torch.nn.Module, graph: fx.Graph, nodes: set[fx.Node]):
         super().__init__(network, graph=graph)
@@ -81,22 +82,23 @@ class _Maxima(fx.Interpreter):
     def run_node(self, node):
         result = super().run_node(node)
         if node in self.maxima:
-            self.maxima[node] = result[:RANGES_NUM].amax()
+            self.maxima[node] = result[:NUM_RANGES].amax()
         return result
 
 
 @torch.inference_mode()
-def measure(graph: fx.Graph, network: torch.nn.Module,
-            planes: np.ndarray) -> tuple[dict[fx.Node, float], dict[str, np.ndarray]]:
-    """Return ({node: its maximum in the first RANGES_NUM of planes}, the fp32 network's outputs for the other planes).
+def measure(
+    graph: fx.Graph, network: torch.nn.Module, planes: np.ndarray
+) -> tuple[dict[fx.Node, float], dict[str, np.ndarray]]:
+    """Return ({node: its maximum in the first NUM_RANGES of planes}, the fp32 network's outputs for the other planes).
 
-    planes: [CALIBRATION_NUM, C, H, W]."""
+    planes: [NUM_CALIBRATION, C, H, W]."""
     example = next(network.parameters())
     interpreter = _Maxima(network, graph, set(convolutions(graph, network).values()))
     x = torch.from_numpy(planes).to(example.device, example.dtype, memory_format=torch.channels_last)
     outputs = interpreter.run(x)
     maxima = {node: maximum.item() or 1.0 for node, maximum in interpreter.maxima.items()}
-    return maxima, {name: output[RANGES_NUM:].cpu().numpy() for name, output in outputs.items()}
+    return maxima, {name: output[NUM_RANGES:].cpu().numpy() for name, output in outputs.items()}
 
 
 def quantised(weight: torch.Tensor, steps: int) -> tuple[np.ndarray, np.ndarray]:
@@ -110,8 +112,7 @@ def quantised(weight: torch.Tensor, steps: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def errors(outputs: dict[str, np.ndarray], exact: dict[str, np.ndarray]) -> dict[str, float]:
-    """Return {"int8_kl": KL(exact policy || policy), "int8_value_error": |value - exact value|}, means over positions.
-    """
+    """Return {"int8_kl": KL(exact policy || policy), "int8_value_error": |value - exact value|}, means of positions."""
     log_p, log_q = (torch.from_numpy(part["policy"]).double().log_softmax(dim=1) for part in (exact, outputs))
     kl = (log_p.exp() * (log_p - log_q)).sum(dim=1).mean().item()
     (_, value), (_, exact_value) = searched(outputs), searched(exact)
@@ -123,5 +124,7 @@ def problem(figures: dict[str, float]) -> str:
     kl, value_error = figures.values()
     if kl <= KL_MAX and value_error <= VALUE_ERROR_MAX:
         return ""
-    return (f"in int8 the policy would be off by a KL divergence of {kl:.2g} (allowed {KL_MAX:g}), the value by "
-            f"{value_error:.2g} (allowed {VALUE_ERROR_MAX:g})")
+    return (
+        f"in int8 the policy would be off by a KL divergence of {kl:.2g} (allowed {KL_MAX:g}), the value by "
+        f"{value_error:.2g} (allowed {VALUE_ERROR_MAX:g})"
+    )

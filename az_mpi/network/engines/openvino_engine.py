@@ -90,7 +90,7 @@ class Int8Engine(OpenVinoEngine):
     def load(self, network: torch.nn.Module) -> None:
         ranges, exact = int8.measure(self._graph, network, self._calibration)
         self._compile(network, ranges)
-        self.figures = int8.errors(self.evaluate(self._calibration[int8.RANGES_NUM :]), exact)
+        self.figures = int8.errors(self.evaluate(self._calibration[int8.NUM_RANGES :]), exact)
         self.remark = ""
         if problem := int8.problem(self.figures):
             self.remark = f"plays with these weights in {self._rest}: {problem}"

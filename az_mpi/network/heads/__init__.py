@@ -18,9 +18,13 @@ def make(names: tuple[str, ...], game: Game, channels: int) -> nn.ModuleDict:
             raise Refusal(f"network.heads: {text} has no {lacks[0]}\n  examples/own_head.py shows what a head needs")
     outputs = [head.name for head in made]
     if len(set(outputs)) < len(outputs) or not set(SEARCHED) <= set(outputs):
-        raise Refusal(f"network.heads = {list(names)}\n  their outputs are {', '.join(outputs) or 'none'}; needed are "
-                      f"{' and '.join(SEARCHED)}, and no output twice")
+        raise Refusal(
+            f"network.heads = {list(names)}\n  their outputs are {', '.join(outputs) or 'none'}; needed are "
+            f"{' and '.join(SEARCHED)}, and no output twice"
+        )
     if wrong := [name for name in outputs if name in TAKEN or not name.isidentifier()]:
-        raise Refusal(f"network.heads = {list(names)}\n  an output cannot be called {escape(wrong[0])}; allowed: "
-                      f"letters, digits and _, except {', '.join(TAKEN)}")
+        raise Refusal(
+            f"network.heads = {list(names)}\n  an output cannot be called {escape(wrong[0])}; allowed: "
+            f"letters, digits and _, except {', '.join(TAKEN)}"
+        )
     return nn.ModuleDict(dict(zip(outputs, made)))

@@ -27,8 +27,10 @@ class Ownership(Auxiliary):
     def __init__(self, game: Game, channels: int, weight: float = 1.5):
         super().__init__(weight)
         if game.ownership(game.initial(1), 0) is None:
-            raise Refusal(f"network.heads has ownership, but {game.name} does not say who owns its cells\n"
-                          "  go and othello do; docs/games.md says how a game of your own does")
+            raise Refusal(
+                f"network.heads has ownership, but {game.name} does not say who owns its cells\n"
+                "  go and othello do; docs/games.md says how a game of your own does"
+            )
         self.target_dtype = np.dtype(("i1", game.planes_shape[1:]))
         self.out = nn.Conv2d(channels, 1, 1)
 

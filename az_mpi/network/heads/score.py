@@ -23,8 +23,10 @@ class Score(Scalar):
     def __init__(self, game: Game, channels: int, weight: float = 0.2):
         super().__init__(channels, weight)
         if game.lead(game.initial(1)) is None:
-            raise Refusal(f"network.heads has score, but {game.name} does not count points\n"
-                          "  go and othello do; docs/games.md says how a game of your own does")
+            raise Refusal(
+                f"network.heads has score, but {game.name} does not count points\n"
+                "  go and othello do; docs/games.md says how a game of your own does"
+            )
         self.unit = UNIT * (game.planes_shape[1] * game.planes_shape[2]) ** 0.5
 
     def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:

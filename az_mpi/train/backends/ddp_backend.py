@@ -52,13 +52,14 @@ class DdpBackend:
         self._interface = self._address and tcp_address.interface_towards(self._address)
         if not self._address:
             chosen = f" with {tcp_address.INTERFACES}={tcp_address.CHOSEN}" if tcp_address.CHOSEN else ""
-            self.problem = (f"root has no IPv4 address that every host reaches{chosen}\n"
-                            f"  open its ports to them, or name a network of all hosts with {tcp_address.INTERFACES}")
+            self.problem = (
+                f"root has no IPv4 address that every host reaches{chosen}\n"
+                f"  open its ports to them, or name a network of all hosts with {tcp_address.INTERFACES}"
+            )
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Have a process group during the block. It is kept for the next block, unless this one fails. Raises PeerLost.
-        """
+        """Have a process group during the block. The next block uses it too, unless this one fails. Raises PeerLost."""
         try:
             if not all(self.world.collect(self._group is not None)):
                 with watchdog.waiting():

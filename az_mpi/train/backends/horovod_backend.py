@@ -83,16 +83,22 @@ def _problem(gpus):
         return f"{error}\n  build it with make setup, or train without it: --set train.backend=ddp"
     libraries = sorted(set(re.findall(r"\S*/libmpi(?:_cray|ch)?\.so\S*", Path("/proc/self/maps").read_text())))
     if len(libraries) > 1:
-        return (f"{MIXED}: {', '.join(libraries)}\n"
-                "  build it against this one with make setup MPI_HOME=..., or --set train.backend=ddp")
+        return (
+            f"{MIXED}: {', '.join(libraries)}\n"
+            "  build it against this one with make setup MPI_HOME=..., or --set train.backend=ddp"
+        )
     if not hvd.mpi_built():
         return "this Horovod was built without MPI\n  make setup builds it with MPI; or --set train.backend=ddp"
     on_gpus = [gpu for gpu in gpus if gpu]
     if len(gpus) > 1 and on_gpus and not hvd.cuda_built():
-        return ("this Horovod reduces gradients on processors only, and several ranks are to train on GPUs\n"
-                "  build it for them with make setup HOROVOD_GPU_OPERATIONS=NCCL, or --set train.backend=ddp,\n"
-                "  or --set train.ranks=1")
+        return (
+            "this Horovod reduces gradients on processors only, and several ranks are to train on GPUs\n"
+            "  build it for them with make setup HOROVOD_GPU_OPERATIONS=NCCL, or --set train.backend=ddp,\n"
+            "  or --set train.ranks=1"
+        )
     if len(set(on_gpus)) < len(on_gpus):
-        return ("two ranks are to train on one GPU, which NCCL does not allow\n"
-                "  start as many ranks a host as it has GPUs, or fewer trainers with --set train.ranks=N")
+        return (
+            "two ranks are to train on one GPU, which NCCL does not allow\n"
+            "  start as many ranks a host as it has GPUs, or fewer trainers with --set train.ranks=N"
+        )
     return None

@@ -1,6 +1,6 @@
 """In run_dist.py's place: begin a run and end like an mpirun that misses a daemon; finish it at the job's next start.
 
-    miss_a_daemon.py [anything] --logdir run"""
+miss_a_daemon.py [anything] --logdir run"""
 
 import os
 import sys

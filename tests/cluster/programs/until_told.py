@@ -1,7 +1,7 @@
 """In run_dist.py's place: play nothing until USR2 comes, then leave with status 75 and be done at the next start.
 
-    until_told.py [anything] STARTS FOLDER: be done at the start of this number. Each rank leaves a file in FOLDER at
-    each start, once it listens."""
+until_told.py [anything] STARTS FOLDER: be done at the start of this number. Each rank leaves a file in FOLDER at
+each start, once it listens."""
 
 import os
 import signal

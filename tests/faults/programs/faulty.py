@@ -22,7 +22,7 @@ from az_mpi.core.signals import Stopped
 from az_mpi.mpi import placement
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
-from az_mpi.run import evaluations, exchange, recovery, resume, weights
+from az_mpi.run import evaluation_phase, exchange, recovery, resume, weights
 from az_mpi.run.partner_checkpoint import PartnerCheckpoint
 from az_mpi.run.state import Playing, Run
 from az_mpi.selfplay.player import Player
@@ -38,16 +38,35 @@ PHASES = {
     "play": [(Player, "step", False)],
     "exchange": [(exchange, "store", False), (exchange, "_deal", False)],
     "train": [(Learner, "_backward", True)],  # Horovod's sums are under way then
-    "copy": [(PartnerCheckpoint, "send", True), (PartnerCheckpoint, "settle", False),
-             (PartnerCheckpoint, "finish", False), (PartnerCheckpoint, "finish", True)],
+    "copy": [
+        (PartnerCheckpoint, "send", True),
+        (PartnerCheckpoint, "settle", False),
+        (PartnerCheckpoint, "finish", False),
+        (PartnerCheckpoint, "finish", True),
+    ],
     "broadcast": [(weights, "broadcast_weights", False), (Playing, "load_weights", False)],
-    "evaluate": [(evaluations, "load_best", False), (evaluations._Watch, "update", False),
-                 (evaluations._Watch, "finish", False), (evaluations, "measure", True)],
-    "recovery": [(recovery, name, False) for name in (
-        "_take_over", "_note_attempt", "_keep_games", "make_backend", "_restate", "_store_what_is_missing", "_recount",
-        "say_ranks")] + [(recovery, "_rebuild", True)],
+    "evaluate": [
+        (evaluation_phase, "load_best", False),
+        (evaluation_phase._Watch, "update", False),
+        (evaluation_phase._Watch, "finish", False),
+        (evaluation_phase, "measure", True),
+    ],
+    "recovery": [
+        (recovery, name, False)
+        for name in (
+            "_take_over",
+            "_note_start",
+            "_keep_games",
+            "make_backend",
+            "_restate",
+            "_store_what_is_missing",
+            "_recount",
+            "say_ranks",
+        )
+    ]
+    + [(recovery, "_rebuild", True)],
     "end": [(loop, "show", False), (loop, "show", True)],
-}  # fmt: skip
+}
 log = os.open(Path(PLAN["events"]) / f"{RANK}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
 faulthandler.register(signal.SIGPROF, open(Path(PLAN["events"]) / f"{RANK}.stack", "w"))
 recoveries, passages, failing, unreadable, nan_steps, slow_s, given = 0, {}, None, None, 0, 0.0, []
@@ -181,7 +200,7 @@ def save(run, function=resume.save):
 def broadcast_weights(run, function=weights.broadcast_weights):
     function(run)
     progress = run.progress
-    key = [run.attempt, progress.iteration, progress.phase, progress.step]
+    key = [run.start, progress.iteration, progress.phase, progress.step]
     note("weights", key=key, hash=resnet.weights_hash(run.training.network))
 
 

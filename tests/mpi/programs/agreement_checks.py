@@ -41,7 +41,8 @@ world = World.start()
 everyone = range(world.size)
 assert agreement.everywhere(world, lambda: world.rank) == world.rank
 assert refusal(agreement.everywhere, lambda: raising([1, 2], Refusal)) == (
-    f"not here: 1\n  on rank 1 of {world.size} ({world.host})\nnot here: 2\n  on rank 2 of {world.size} ({world.host})")
+    f"not here: 1\n  on rank 1 of {world.size} ({world.host})\nnot here: 2\n  on rank 2 of {world.size} ({world.host})"
+)
 assert "on rank 0 of" in refusal(agreement.everywhere, lambda: raising([0], NotNow), kind=NotNow)
 
 agreement.same_plugins(world, module("own_same", everyone) + [("game", GAMES, "tictactoe")])

@@ -1,6 +1,6 @@
 """run_dist.py where one rank's samples hold a NaN: bad_numbers.py RANK FIRST LAST OPTIONS…
 
-Steps FIRST to LAST (from 1) of the run are meant, as far as they are drawn on that rank in this attempt, which has to
+Steps FIRST to LAST (from 1) of the run are meant, as far as they are drawn on that rank in this start, which has to
 begin at step 1.
 """
 

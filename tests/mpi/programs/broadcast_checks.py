@@ -11,15 +11,15 @@ from az_mpi.config import load as configuration
 from az_mpi.config import schema as models
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
-from az_mpi.network.engines.engine import CALIBRATION_NUM, Engine
-from az_mpi.report.counters import Counters
+from az_mpi.network.engines.engine import NUM_CALIBRATION, Engine
 from az_mpi.run import weights
 from az_mpi.run.state import Training
+from az_mpi.telemetry.counters import Counters
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 
-def check(world, trainers_num, calibrates):
-    trains, loaded = world.rank < trainers_num, []
+def check(world, num_trainers, calibrates):
+    trains, loaded = world.rank < num_trainers, []
     engine = Engine()
     engine.calibrates = calibrates and world.rank == world.size - 1
     seed = 1 if trains else 2 + world.rank
@@ -28,31 +28,38 @@ def check(world, trainers_num, calibrates):
     if trains:  # values that no shorter format has
         with torch.no_grad():
             network.heads["policy"].out.weight.normal_(generator=torch.Generator().manual_seed(7))
-    setup = SimpleNamespace(config=configuration.validate({"game": "connect4", "fault": {"copy_every": 0}}, "test"),
-                            game=game)
-    training, report = Training.make(setup, world, None, trainers_num, network), SimpleNamespace(counters=Counters())
+    setup = SimpleNamespace(
+        config=configuration.validate({"game": "connect4", "fault": {"copy_every": 0}}, "test"), game=game
+    )
+    training, report = Training.make(setup, world, None, num_trainers, network), SimpleNamespace(counters=Counters())
     training.learner = SimpleNamespace(network=network) if trains else None
     training.replay = window(game, network, world.rank) if trains else None
 
     def load_weights(network, iteration, digest):
         loaded.append(resnet.weights_hash(network))
 
-    run = SimpleNamespace(world=world, setup=setup, training=training, report=report, games_iteration=0,
-                          playing=SimpleNamespace(load_weights=load_weights, engine=engine, calibration=None),
-                          progress=SimpleNamespace(step=0))  # fmt: skip
+    run = SimpleNamespace(
+        world=world,
+        setup=setup,
+        training=training,
+        report=report,
+        games_iteration=0,
+        playing=SimpleNamespace(load_weights=load_weights, engine=engine, calibration=None),
+        progress=SimpleNamespace(step=0),
+    )
     before, counted = resnet.weights_hash(network), World.sent_bytes
     weights.broadcast_weights(run)
     assert world.collect(loaded) == [loaded] * world.size and len(loaded) == 1
     assert (loaded == [before]) == trains
     size = sum(tensor.nbytes for tensor in network.state_dict().values())
-    expected = size * (world.size - trainers_num) * world.is_root
+    expected = size * (world.size - num_trainers) * world.is_root
     assert report.counters.broadcast_bytes == expected
-    positions = CALIBRATION_NUM * game.state_dtype.itemsize * game.state_size * (world.size - 1) * world.is_root
+    positions = NUM_CALIBRATION * game.state_dtype.itemsize * game.state_size * (world.size - 1) * world.is_root
     assert World.sent_bytes - counted == expected + positions * calibrates
     planes = run.playing.calibration
     assert (planes is not None) == calibrates
     if calibrates:
-        assert world.collect(planes.tolist()) == [planes.tolist()] * world.size and len(planes) == CALIBRATION_NUM
+        assert world.collect(planes.tolist()) == [planes.tolist()] * world.size and len(planes) == NUM_CALIBRATION
         assert {len(np.argwhere(board)) for board in planes} == {1}, "not root's positions"
 
 
@@ -70,9 +77,9 @@ def window(game, network, ply):
 
 def main():
     world = World.start()
-    for trainers_num in range(1, world.size + 1):
-        check(world, trainers_num, calibrates=False)
-        check(world, trainers_num, calibrates=True)
+    for num_trainers in range(1, world.size + 1):
+        check(world, num_trainers, calibrates=False)
+        check(world, num_trainers, calibrates=True)
     print("all checks passed")
 
 

@@ -17,12 +17,12 @@ world = World.start()
 world.chunk_bytes = 1024
 game = games.make("tictactoe")
 counts = [5 + 3 * r for r in range(world.size)]
-for trainers_num in (1, world.size):
+for num_trainers in (1, world.size):
     rows = np.zeros(counts[world.rank], replay.sample_dtype(game, {"value": Value(game, channels=8)}))
     rows["index"] = 100 + sum(counts[: world.rank]) + np.arange(len(rows))
     rows["value"] = rows["index"] / 7
-    got = replay.deal(world, trainers_num, replay.Samples.of(rows, policy_of(rows["index"])))
-    expected = [i for i in range(100, 100 + sum(counts)) if i % trainers_num == world.rank]
+    got = replay.deal(world, num_trainers, replay.Samples.of(rows, policy_of(rows["index"])))
+    expected = [i for i in range(100, 100 + sum(counts)) if i % num_trainers == world.rank]
     index = got.rows["index"]
     assert index.tolist() == expected
     assert (got.rows["value"] == (index / 7).astype(np.float32)).all()

@@ -46,8 +46,13 @@ def main():
     torch.set_num_threads(1)
     torch.backends.cudnn.allow_tf32 = False  # which rounds to 10 bits
     config = configuration.validate(
-        {"game": "connect4", "network": {"blocks": 2, "channels": 16},
-         "train": {"mixed_precision": False, "batch_size": BATCH, "value_loss_weight": 0.7}}, "test")
+        {
+            "game": "connect4",
+            "network": {"blocks": 2, "channels": 16},
+            "train": {"mixed_precision": False, "batch_size": BATCH, "value_loss_weight": 0.7},
+        },
+        "test",
+    )
     game = games.make("connect4")
     batch = random_batch(game, BATCH)
 

@@ -12,16 +12,16 @@ from az_mpi.run import weights
 from az_mpi.train.learner import Learner
 
 LAST = 2
-calls_num = 0
+num_calls = 0
 
 
 def hanging(function, call):
     """Return the function, whose `call`-th call never returns on the last rank."""
 
     def hang(*arguments):
-        global calls_num
-        calls_num += 1
-        if environment_rank() == LAST and calls_num == call:
+        global num_calls
+        num_calls += 1
+        if environment_rank() == LAST and num_calls == call:
             os.read(os.pipe()[0], 1)
         return function(*arguments)
 

@@ -24,10 +24,16 @@ def start_like_horovod(comm, calls):
     def split(whole):
         made.append(whole.Split_type(MPI.COMM_TYPE_SHARED))
 
-    steps = [lambda: made.append(comm.Dup()), lambda: made.append(made[1].Dup()), lambda: split(made[2]),
-             lambda: made[2].Split(made[3].rank, comm.rank), lambda: made.append(made[1].Dup()),
-             lambda: made.append(made[4].Dup()), lambda: split(made[5]),
-             lambda: made[5].Split(made[6].rank, comm.rank)]  # fmt: skip
+    steps = [
+        lambda: made.append(comm.Dup()),
+        lambda: made.append(made[1].Dup()),
+        lambda: split(made[2]),
+        lambda: made[2].Split(made[3].rank, comm.rank),
+        lambda: made.append(made[1].Dup()),
+        lambda: made.append(made[4].Dup()),
+        lambda: split(made[5]),
+        lambda: made[5].Split(made[6].rank, comm.rank),
+    ]
     for step in steps[:calls]:
         step()
 

@@ -36,8 +36,14 @@ def window(value, weight):
 
 def new_learner(world, backend, frequency, learning_rate):
     config = configuration.validate(
-        {"game": "connect4", "network": {"blocks": 1, "channels": 8}, "report": {"summary_frequency": frequency},
-         "train": {"mixed_precision": False, "batch_size": BATCH, "learning_rate": learning_rate}}, "test")
+        {
+            "game": "connect4",
+            "network": {"blocks": 1, "channels": 8},
+            "report": {"summary_frequency": frequency},
+            "train": {"mixed_precision": False, "batch_size": BATCH, "learning_rate": learning_rate},
+        },
+        "test",
+    )
     return Learner(config, GAME, resnet.build(GAME, config.network, 3), backend, "cpu")
 
 

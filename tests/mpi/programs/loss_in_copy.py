@@ -99,8 +99,9 @@ def main():
         raise AssertionError("the partner is the next trainer")
     if not again.pair.is_root:
         progress, learner = state(3)
-        again.keep(SimpleNamespace(progress=progress, model=learner.average.state_dict(),
-                                   optimizer=learner.optimizer_state()))
+        again.keep(
+            SimpleNamespace(progress=progress, model=learner.average.state_dict(), optimizer=learner.optimizer_state())
+        )
         check(again.kept(), 3)
     if world.is_root:
         print("all checks passed", flush=True)

@@ -64,14 +64,22 @@ def limit_memory(network, moment, room):
 def check(world, backend, moment):
     game = games.make("connect4")
     config = configuration.validate(
-        {"game": "connect4", "network": {"blocks": 2, "channels": 16}, "report": {"summary_frequency": STEPS},
-         "train": {"mixed_precision": False, "batch_size": BATCH, "replay_ratio": 1.0}}, "test")
+        {
+            "game": "connect4",
+            "network": {"blocks": 2, "channels": 16},
+            "report": {"summary_frequency": STEPS},
+            "train": {"mixed_precision": False, "batch_size": BATCH, "replay_ratio": 1.0},
+        },
+        "test",
+    )
     replay, told, summaries = window(game, world.rank), [], []
-    watch = SimpleNamespace(begin=lambda: None, end=lambda: False, bad_step=lambda *what: sys.exit("a bad step"),
-                            before_change=lambda: None)
+    watch = SimpleNamespace(
+        begin=lambda: None, end=lambda: False, bad_step=lambda *what: sys.exit("a bad step"), before_change=lambda: None
+    )
     watch.short_of_memory = lambda ranks: told.append((ranks, short.micro_batch))
-    whole, short, none = (Learner(config, game, resnet.build(game, config.network, 3), backend, "cpu")
-                          for _ in range(3))
+    whole, short, none = (
+        Learner(config, game, resnet.build(game, config.network, 3), backend, "cpu") for _ in range(3)
+    )
     last = world.rank == world.size - 1
     failures = limit_memory(short.network, moment, ROOM) if last else []
     if moment == "first_part":

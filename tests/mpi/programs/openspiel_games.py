@@ -14,17 +14,20 @@ from az_mpi.mpi.world import World
 from az_mpi.storage import segment
 
 SETTINGS = {
-    "iterations": 2, "search": {"simulations": 2},
+    "iterations": 2,
+    "search": {"simulations": 2},
     "network": {"blocks": 1, "channels": 8, "cache_bytes": 2**20, "engine": "torch"},
-    "selfplay": {"games_num": 2, "parallel_games": 2}, "replay": {"window_min": 10},
-    "train": {"batch_size": 8, "replay_ratio": 0.5}, "report": {"tensorboard": False},
+    "selfplay": {"num_games": 2, "parallel_games": 2},
+    "replay": {"window_min": 10},
+    "train": {"batch_size": 8, "replay_ratio": 0.5},
+    "report": {"tensorboard": False},
     "evaluate": {"every": 0, "opponents": [], "solver_positions": 0},
-}  # fmt: skip
+}
 
 
 def play_again(game, folder):
     """Check the states, the moves and the results of all games in the segments of a run."""
-    game_num = 0
+    num_game = 0
     for path in sorted((folder / "games").glob("*.h5")):
         record, at = segment.read(path, game), 0
         for stored in record.games:
@@ -39,8 +42,8 @@ def play_again(game, folder):
             first = game.game.new_initial_state().current_player()
             result = 0.0 if cut else state.returns()[first] / game.game.max_utility()
             assert np.isclose(stored["outcome"], result), (stored["outcome"], result)
-            at, game_num = at + stored["length"], game_num + 1
-    assert game_num >= 4
+            at, num_game = at + stored["length"], num_game + 1
+    assert num_game >= 4
 
 
 world = World.start()

@@ -1,6 +1,6 @@
 """Two steps with each optimiser on the ranks' parts of a batch, against the same steps with all of it in this process.
 
-    optimizer_checks.py BACKEND
+optimizer_checks.py BACKEND
 """
 
 import sys
@@ -42,8 +42,13 @@ def main():
     mine = {name: part[first : first + counts[world.rank]] for name, part in batch.items()}
     for name in OPTIMIZERS.names:
         config = configuration.validate(
-            {"game": "connect4", "network": {"blocks": 2, "channels": 16},
-             "train": {"mixed_precision": False, "batch_size": BATCH, "optimizer": name}}, "test")
+            {
+                "game": "connect4",
+                "network": {"blocks": 2, "channels": 16},
+                "train": {"mixed_precision": False, "batch_size": BATCH, "optimizer": name},
+            },
+            "test",
+        )
         ours, before = stepped(config, game, backends.make(sys.argv[1], world, world, "cpu"), mine)
         whole, _ = stepped(config, game, backends.make("ddp", world, alone, "cpu"), batch)
         for begun, one, other in zip(before, ours.network.parameters(), whole.network.parameters(), strict=True):

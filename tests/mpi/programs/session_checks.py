@@ -1,6 +1,6 @@
 """Sessions of a backend, again and again, over all ranks and over fewer, also after one that failed.
 
-    session_checks.py BACKEND
+session_checks.py BACKEND
 """
 
 import gc

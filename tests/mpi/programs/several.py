@@ -1,6 +1,6 @@
 """Programs of this folder, one after the other in one job, whose start takes longer than they do.
 
-    several.py "NAME ARGUMENTS" ...
+several.py "NAME ARGUMENTS" ...
 """
 
 import runpy

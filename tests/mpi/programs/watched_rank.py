@@ -11,9 +11,9 @@ import run_dist
 from az_mpi.config.command_line import parse
 from az_mpi.core.printing import environment_rank
 from az_mpi.liveness import heartbeat
-from az_mpi.report import status
 from az_mpi.run import weights
 from az_mpi.selfplay.player import Player
+from az_mpi.telemetry import status
 from az_mpi.train.learner import Learner
 
 LAST = 2

@@ -93,6 +93,7 @@ def check_from_root(world):
     assert len(calls) == (1 if world.is_root else 0)
 
     for kind in (Refusal, NotNow):
+
         def refuse(kind=kind):
             raise kind("root says no")
 

@@ -1,0 +1,219 @@
+"""python -m az_mpi ladder RUN: play the checkpoints of a run against each other, for one Elo curve."""
+
+import argparse
+import functools
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from az_mpi.core import files
+from az_mpi.core.arguments import Parser, count, even
+from az_mpi.core.problems import Refusal, escape, write_file
+from az_mpi.evaluate.match import add_strength
+from az_mpi.mpi.on_ranks import on_ranks
+
+if TYPE_CHECKING:
+    from az_mpi.mpi.world import World
+
+PROG = "python -m az_mpi ladder"
+NAME = "ladder.json"
+PLAYERS_KEPT = 4  # networks in memory
+ABOUT = """\
+Play the networks that a run has kept, its checkpoints and its best networks, against each other, and fit one Elo to
+each. The result is RUN/ladder.json, which `python -m az_mpi report RUN` draws."""
+EPILOG = """\
+Of n networks each meets those 1, 2, 4, 8, ... places later. Games that are in RUN/ladder.json are not played again: the
+same command goes on where an earlier one ended, and adds networks that are new. With mpirun the ranks share the games.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Play a ladder and print its ratings; return the exit status. Raises Refusal."""
+    parser = Parser(PROG, ABOUT, EPILOG, run=True)
+    parser.add_argument(
+        "--every", type=count, default=1, metavar="K", help="only every K-th network, and the newest (default 1: all)"
+    )
+    parser.add_argument("--games", type=even, default=40, metavar="N", help="games of each pair, even (default 40)")
+    add_strength(parser)
+    parser.add_argument("--fresh", action="store_true", help="start again, without the games in RUN/ladder.json")
+    return on_ranks(parser, arguments, _ladder)
+
+
+def _ladder(world: "World", given: argparse.Namespace) -> None:
+    """Collective over world."""
+    from az_mpi.mpi.agreement import everywhere
+
+    plan = world.from_root(lambda: _plan(given))
+    ladder = everywhere(world, lambda: Ladder(world, given.run, plan))
+    pairs = meetings(len(plan["networks"]))
+    for number, (i, j) in enumerate(pairs, 1):
+        ladder.meet(i, j, given.games, f"{number} of {len(pairs)}")
+    ladder.rate()
+    if world.is_root:
+        print(table(ladder.data), flush=True)
+
+
+def meetings(num: int) -> list[tuple[int, int]]:
+    """Return the pairs (i, j) of players that meet, i < j: 1, 2, 4, 8, ... apart, neighbours first.
+
+    Neighbours are about equally strong, so their games tell most. But along a chain of neighbours alone errors add up;
+    with the longer steps any two players are at most about log2(num) games apart."""
+    steps = [2**k for k in range(max(num - 1, 0).bit_length())]
+    return [(i, i + step) for step in steps for i in range(num - step)]
+
+
+def network_names(run: Path) -> list[str]:
+    """Return the names of the networks that a run has kept, oldest first: of whole iterations alone."""
+    best = (name.removesuffix(".safetensors") for name in files.names(run / "best"))
+    return sorted({name for name in (*best, *files.names(run / "checkpoints")) if name.isdecimal()})
+
+
+def _plan(given):
+    """Return the ladder so far as its file has it, with the networks that are to play. Raises Refusal."""
+    from az_mpi.player.network_paths import find_network
+    from az_mpi.storage.run_folder import recorded_config
+
+    find_network(given.run, "newest")  # it refuses what is no run
+    names = network_names(given.run)
+    if len(names) < 2:
+        raise Refusal(
+            f"{given.run} has {len(names)} networks in checkpoints/ and best/: a ladder needs two\n"
+            "  train longer, or keep more checkpoints (checkpoint.keep)"
+        )
+    chosen = sorted({*names[:: given.every], names[-1]})
+    config = recorded_config(given.run)
+    simulations = given.simulations or config.match_search().simulations
+    settings = {"simulations": simulations, "opening_plies": given.opening_plies}
+    data = {**settings, "seed": config.seed, "pairs": []}
+    path = given.run / NAME
+    if files.is_there(path) and not given.fresh:
+        data = _read(path)
+        if wrong := [key for key, value in settings.items() if data[key] != value]:
+            key = wrong[0]
+            raise Refusal(
+                f"{escape(str(path))} has games with {key} = {data[key]}, not {settings[key]}\n"
+                "  give the same settings to go on, or --fresh to start again"
+            )
+    return {"ratings": []} | data | {"networks": chosen}
+
+
+def _read(path):
+    try:
+        data = files.read_json(path)
+        if not {"simulations", "opening_plies", "seed", "pairs"} <= data.keys():
+            raise ValueError("a part of it is missing")
+        return data
+    except (OSError, ValueError, AttributeError) as error:
+        raise Refusal(f"{escape(str(path))} cannot be read: {error}\n  --fresh starts again") from error
+
+
+class Ladder:
+    """The matches between the networks of a run. data: what RUN/ladder.json has."""
+
+    def __init__(self, world: "World", run: Path, data: dict[str, Any]):
+        from az_mpi.player.loaded_player import load_player, on_rank
+        from az_mpi.player.network_paths import find_network
+
+        self.world, self.run, self.data, self.names = world, run, data, data["networks"]
+        where = on_rank(world)
+        self._load = functools.lru_cache(PLAYERS_KEPT)(lambda name: load_player(find_network(run, name), **where))
+        first = self._load(self.names[0])
+        self.game = first.game
+        self._settings = first.settings.model_copy(update={"simulations": data["simulations"]})
+
+    def _player(self, name):
+        from az_mpi.evaluate.opponents import SearchPlayer
+
+        return SearchPlayer(self._load(name).evaluator, self._settings)
+
+    def meet(self, i: int, j: int, num_games: int, where: str) -> None:
+        """Play what is missing of a match between two networks, and save it. Collective."""
+        from az_mpi.evaluate.arena import play_match
+        from az_mpi.mpi.agreement import everywhere
+
+        first, second = self.names[i], self.names[j]
+        row = next((row for row in self.data["pairs"] if (row["first"], row["second"]) == (first, second)), None)
+        row = row or {"first": first, "second": second, "wins": 0, "draws": 0, "losses": 0}
+        done = row["wins"] + row["draws"] + row["losses"]
+        if done >= num_games:
+            return
+        try:
+            players = everywhere(self.world, lambda: (self._player(first), self._player(second)))
+        except Refusal as gone:  # a run under way keeps few checkpoints; what was played is rated all the same
+            if self.world.is_root:
+                print(f"  match {where}: left out: {gone}", file=sys.stderr, flush=True)
+            return
+        seed = (self.data["seed"], int(first), int(second), done)
+        result = play_match(self.world, self.game, *players, num_games - done, self.data["opening_plies"], seed)
+        for key in ("wins", "draws", "losses"):
+            row[key] += getattr(result, key)
+        if row not in self.data["pairs"]:
+            self.data["pairs"].append(row)
+        if self.world.is_root:
+            print(
+                f"  match {where}: {second} against {first}: won {row['losses']}, drew {row['draws']}, lost "
+                f"{row['wins']}",
+                file=sys.stderr,
+                flush=True,
+            )
+        self._save()
+
+    def rate(self) -> None:
+        """Fit a rating to each network, from all games, and save it. Networks of earlier ladders that the run has
+        removed since are rated too, if games link them to the others. Collective."""
+        import numpy as np
+
+        from az_mpi.evaluate.rating import Z_95, bradley_terry
+
+        with_games = {row[end] for row in self.data["pairs"] for end in ("first", "second")}
+        names = [name for name in self.names if name in with_games][:1]
+        while grown := sorted(
+            {
+                *names,
+                *(
+                    row[end]
+                    for row in self.data["pairs"]
+                    for end in ("first", "second")
+                    if row["first"] in names or row["second"] in names
+                ),
+            }
+            - {*names}
+        ):
+            names = sorted([*names, *grown])
+        place = {name: k for k, name in enumerate(names)}
+        points, played = np.zeros((len(names), len(names))), np.zeros(len(names), int)
+        for row in self.data["pairs"]:
+            if row["first"] in place:
+                i, j = place[row["first"]], place[row["second"]]
+                points[i, j] += row["wins"] + row["draws"] / 2
+                points[j, i] += row["losses"] + row["draws"] / 2
+                played[[i, j]] += row["wins"] + row["draws"] + row["losses"]
+        elo, error = bradley_terry(points)
+        self.data["ratings"] = [
+            {
+                "name": name,
+                "iteration": int(name),
+                "num_games": int(num),
+                "elo": one,
+                "elo_low": one - Z_95 * wide,
+                "elo_high": one + Z_95 * wide,
+            }
+            for name, num, one, wide in zip(names, played, elo.tolist(), error.tolist())
+        ]
+        self._save()
+
+    def _save(self):
+        text = json.dumps(self.data, indent=1) + "\n"
+        self.world.from_root(lambda: write_file(self.run / NAME, text))
+
+
+def table(data: dict[str, Any]) -> str:
+    """Return the ratings as lines of text."""
+    lines = [f"{'network':<10}{'games':>8}{'Elo':>8}   95 %"]
+    for row in data["ratings"]:
+        lines.append(
+            f"{row['name']:<10}{row['num_games']:>8}{row['elo']:>+8.0f}   [{row['elo_low']:+.0f}, "
+            f"{row['elo_high']:+.0f}]"
+        )
+    return "\n".join([*lines, f"{data['simulations']} simulations a move; the first network has Elo 0"])

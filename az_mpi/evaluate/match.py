@@ -1,0 +1,301 @@
+"""python -m az_mpi match A B: play a match of runs, checkpoints, other programs and simple opponents; Elo and SPRT."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from az_mpi.core.arguments import Parser, count, even, positive, whole
+from az_mpi.core.exit_codes import INTERRUPTED
+from az_mpi.core.printing import counted, print_result
+from az_mpi.core.problems import Refusal
+from az_mpi.core.signals import handling
+from az_mpi.mpi.on_ranks import on_ranks
+from az_mpi.player.limits import Limit
+
+if TYPE_CHECKING:
+    from az_mpi.evaluate.arena import Played
+    from az_mpi.games.base import Game
+    from az_mpi.mpi.world import World
+
+PROG = "python -m az_mpi match"
+PAIRS_AT_ONCE, PAIRS_IN_TEST, PAIRS_TIMED = 64, 4, 1  # of each rank in a round; with --sprt; with --seconds
+TELL_EVERY_S = 10.0
+ELO_MOST = 4000  # of --sprt
+STOPS = signal.SIGINT, signal.SIGTERM  # of a terminal, and of mpirun
+ABOUT = "Play a match between A and B, every opening twice, once with each colour."
+EPILOG = """\
+A and B are each one of
+  RUN               a run's folder, for its newest checkpoint; also a checkpoint or a file of weights
+  RUN@NAME          a name as in RUN/checkpoints or RUN/best, or best
+  gtp:COMMAND       a program that speaks GTP, such as "gtp:gnugo --mode gtp --level 1"
+  uci:COMMAND       a program that speaks UCI, such as uci:stockfish
+  random, rollout   or any other opponent of evaluate.opponents, with its arguments
+With mpirun the ranks share the games: mpirun -np 2 python -m az_mpi match A B. Ctrl-C ends the match and shows what is
+known so far.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Play a match and print its result; return the exit status. Raises Refusal."""
+    parser = Parser(PROG, ABOUT, EPILOG)
+    parser.add_argument("a", metavar="A")
+    parser.add_argument("b", metavar="B")
+    parser.add_argument(
+        "--games",
+        type=even,
+        default=100,
+        metavar="N",
+        help="an even number of games, at most N with --sprt (default 100)",
+    )
+    add_strength(parser)
+    parser.add_argument(
+        "--seconds",
+        type=positive,
+        default=0.0,
+        metavar="S",
+        help="at most S seconds for each move, of networks and of programs; games are then played one pair at a time",
+    )
+    parser.add_argument("--game", metavar="NAME", help="the game, if neither side is a run: as in a configuration")
+    parser.add_argument(
+        "--seed", type=whole(least=0), default=0, metavar="N", help="seed of the openings and of random moves"
+    )
+    parser.add_argument(
+        "--sprt",
+        type=float,
+        nargs=2,
+        metavar=("ELO0", "ELO1"),
+        help="stop as soon as it is decided, at 5 %% error, whether A is rather ELO0 or rather ELO1 better than B",
+    )
+    parser.add_argument(
+        "--games_file",
+        type=Path,
+        metavar="FILE",
+        help="save all games: FILE.sgf for Go, Othello, Hex and m,n,k games, FILE.pgn for chess and any other game",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    return on_ranks(parser, arguments, _match)
+
+
+def add_strength(parser: argparse.ArgumentParser) -> None:
+    """Add the options that matches and ladders share."""
+    parser.add_argument(
+        "--simulations",
+        type=count,
+        default=0,
+        metavar="N",
+        help="simulations for each move (by default as in each run's own matches)",
+    )
+    parser.add_argument(
+        "--opening_plies",
+        type=int,
+        choices=range(101),
+        default=2,
+        metavar="N",
+        help="random plies before each game (default 2)",
+    )
+
+
+def _match(world: "World", given: argparse.Namespace) -> None:
+    """Collective over world."""
+    if given.sprt and not -ELO_MOST <= given.sprt[0] < given.sprt[1] <= ELO_MOST:
+        raise Refusal(
+            f"{PROG}: error: --sprt takes two Elo from {-ELO_MOST} to {ELO_MOST}, the smaller one first, "
+            "such as --sprt 0 20"
+        )
+    from az_mpi.evaluate.sides import common_game, read_side
+    from az_mpi.mpi.agreement import everywhere
+    from az_mpi.player.loaded_player import on_rank
+    from az_mpi.records.game_records import check_new, check_suffix
+
+    limit, seed, where = Limit(given.simulations, given.seconds), (given.seed,), on_rank(world)
+
+    def prepare():
+        sides = [read_side(text, limit, (*seed, k), world.rank, where) for k, text in enumerate((given.a, given.b))]
+        game = common_game(sides, given.game)
+        if given.games_file:
+            check_suffix(given.games_file, game)
+        return game, [side.name for side in sides], [side.make(game) for side in sides]
+
+    if given.games_file:
+        world.from_root(lambda: check_new(given.games_file))  # root writes it
+    game, names, players = everywhere(world, prepare)
+    if names[0] == names[1]:
+        names = [f"{name} ({letter})" for name, letter in zip(names, "AB")]
+    match = Match(world, game, names, given)
+    with handling(dict.fromkeys(STOPS, match.interrupt)):
+        match.play(players, seed)
+    match.show()
+
+
+class Match:
+    """One match on this rank. played: what is known of its games, in order; of all ranks' once a round is over."""
+
+    def __init__(self, world: "World", game: "Game", names: list[str], given: argparse.Namespace):
+        self.world, self.game, self.names, self.given = world, game, names, given
+        self.played: list[Played] = []
+        self.round: list[Played] = []  # this rank's, of the round under way
+        self.verdict = ""
+        self._told = time.monotonic()
+
+    def play(self, players: list[Any], seed: tuple[int, ...]) -> None:
+        """Play until all games are played, or the test is decided. Collective."""
+        from az_mpi.evaluate.arena import Played, games_of, play_games
+        from az_mpi.evaluate.openings import openings
+
+        given, world, pairs = self.given, self.world, self.given.games // 2
+        at_once = PAIRS_TIMED if given.seconds else PAIRS_IN_TEST if given.sprt else PAIRS_AT_ONCE
+        starts, done = openings(self.game, pairs, given.opening_plies, seed), 0
+        a, b = self.names
+        self._say(f"{self.game.name}: {a} against {b}, {counted(given.games, 'game')}, ranks: {world.size}")
+        if (different := len({state.tobytes() for state in starts.states})) < pairs:
+            self._say(
+                f"  openings repeat: there are {different} of {given.opening_plies} plies. Games between players "
+                "without chance repeat too, and the interval is too narrow; more --opening_plies fix that"
+            )
+        while done < pairs and not self.verdict:
+            num = min(at_once * world.size, pairs - done)
+            play_games(self.game, players[0], players[1], starts, games_of(world, num, done), on_game=self._ended)
+            rows = [Played(*row) for part in world.collect([list(one) for one in self.round]) for row in part]
+            self.played, self.round = sorted([*self.played, *rows]), []
+            done += num
+            self._judge()
+            self._tell()
+
+    def _ended(self, one):
+        self.round.append(one)
+        if time.monotonic() > self._told + TELL_EVERY_S:
+            self._tell()
+
+    def _tell(self):
+        import numpy as np
+
+        self._told = time.monotonic()
+        signs = [int(np.sign(one.result)) for one in (*self.played, *self.round)]
+        others = " (of the current round, only root's games)" if self.round and self.world.size > 1 else ""
+        self._say(
+            f"  {len(signs)} of {self.given.games} games: {self.names[0]} won {signs.count(1)}, drew "
+            f"{signs.count(0)}, lost {signs.count(-1)}{others}"
+        )
+
+    def _say(self, text):
+        if self.world.is_root:
+            print(text, file=sys.stderr, flush=True)
+
+    def _judge(self):
+        """Set the verdict if the test is decided: of games that all ranks know, so that all decide alike."""
+        from az_mpi.evaluate.rating import SPRT_BOUND
+
+        if self.given.sprt and abs(ratio := self._ratio()) >= SPRT_BOUND:
+            self.verdict = "H1" if ratio > 0 else "H0"
+
+    def _ratio(self):
+        import numpy as np
+
+        from az_mpi.evaluate.rating import log_likelihood_ratio
+
+        signs, pairs = {one.game_index: int(np.sign(one.result)) for one in self.played}, [0] * 5
+        for index in range(0, self.given.games, 2):
+            if index in signs and index + 1 in signs:
+                pairs[signs[index] + signs[index + 1] + 2] += 1
+        return log_likelihood_ratio(pairs, *self.given.sprt)
+
+    def result(self) -> dict[str, Any]:
+        """Return what is known of the match as a JSON-able dict: `rating.summary` of the games of A, and more."""
+        from az_mpi.evaluate.arena import MatchResult, count
+        from az_mpi.evaluate.rating import SPRT_BOUND, summary
+
+        found: dict[str, Any] = {
+            "game": self.game.name,
+            "a": self.names[0],
+            "b": self.names[1],
+            "num_games_asked": self.given.games,
+        }
+        if self.played:
+            found |= summary(MatchResult(*map(tuple, count(self.played).tolist())))
+        found["num_forfeits"] = sum(bool(one.note) for one in self.played)
+        if self.given.sprt:
+            found["sprt"] = {
+                "elo0": self.given.sprt[0],
+                "elo1": self.given.sprt[1],
+                "bound": SPRT_BOUND,
+                "log_likelihood_ratio": self._ratio(),
+                "accepted": self.verdict or None,
+            }
+        return found
+
+    def show(self) -> None:
+        """Print the result, and save the games; root alone does."""
+        if self.world.is_root:
+            print_result(self._text())
+            self._save()
+
+    def _text(self):
+        return json.dumps(self.result()) if self.given.json else table(self.result())
+
+    def _save(self):
+        if not self.given.games_file:
+            return
+        from az_mpi.records.game_records import GameRecord, write
+
+        records = []
+        for one in self.played:
+            is_second = one.game_index % 2  # A began the even ones
+            names = (self.names[1], self.names[0]) if is_second else (self.names[0], self.names[1])
+            records.append(GameRecord(one.moves, -one.result if is_second else one.result, names, one.note))
+        write(self.given.games_file, self.game, records)
+
+    def interrupt(self, *_: object) -> None:
+        """Show what is known so far, and end. Not by KeyboardInterrupt: a library's callback would lose it."""
+        from az_mpi.liveness import watchdog
+
+        for number in STOPS:
+            signal.signal(number, signal.SIG_IGN)
+        self.played, self.round = sorted([*self.played, *self.round]), []
+        if self.world.is_root and "OMPI_COMM_WORLD_RANK" in os.environ:
+            # mpirun passes on no output any more, and kills this process within a quarter of a second.
+            about = "interrupted; of the round under way only the games of root are known"
+            watchdog.say(os.getppid(), f"{about}\n{self._text()}\n")
+            self._save()
+        else:
+            self._say("interrupted")
+            self.show()
+        os._exit(INTERRUPTED)
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return the result of a match as lines of text."""
+    if not result.get("num_games"):
+        return f"{result['a']} against {result['b']}: no game has ended"
+    rows: list[tuple[str, ...]] = [("", "won", "drawn", "lost", "score")]
+    for what, counts in (
+        ("all games", [result["wins"], result["draws"], result["losses"]]),
+        ("A begins", result["as_first"]),
+        ("B begins", result["as_second"]),
+    ):
+        score = (counts[0] + counts[1] / 2) / max(sum(counts), 1)
+        rows.append((what, *map(str, counts), f"{score:.3f}" if sum(counts) else "-"))
+    lines = [f"{row[0]:<10}" + "".join(f"{cell:>8}" for cell in row[1:]) for row in rows]
+    infinite = {"elo": "-inf" if result["score"] < 0.5 else "+inf", "elo_low": "-inf", "elo_high": "+inf"}
+    elo, low, high = (word if result[key] is None else f"{result[key]:+.0f}" for key, word in infinite.items())
+    lines.append(
+        f"score {result['score']:.3f} [{result['score_low']:.3f}, {result['score_high']:.3f}], "
+        f"Elo {elo} [{low}, {high}] (95 %)"
+    )
+    if result["num_forfeits"]:
+        lines.append(f"games lost or resigned before their end: {result['num_forfeits']}")
+    if sprt := result.get("sprt"):
+        low, high = f"{sprt['elo0']:g}", f"{sprt['elo1']:g}"
+        known = {
+            "H0": f"the difference is closer to {low} Elo than to {high} (H0)",
+            "H1": f"the difference is closer to {high} Elo than to {low} (H1)",
+        }
+        lines.append(
+            f"SPRT: {known.get(sprt['accepted'], 'not decided')}; log-likelihood ratio "
+            f"{sprt['log_likelihood_ratio']:.2f}, decided at -{sprt['bound']:.2f} or {sprt['bound']:.2f}"
+        )
+    return "\n".join([f"A {result['a']}", f"B {result['b']}", *lines])

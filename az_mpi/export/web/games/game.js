@@ -1,0 +1,66 @@
+"use strict";
+// What the games share. A state is {cells: Int8Array, the owner of each cell's piece or -1; player: who is to move; …} and
+// is never changed. Cells are counted row by row from the top left. The rules are those of az_mpi/games, to the order of
+// the actions. spec: {rows, columns, planes, actions, column_names, row_names, shape, and the game's own parameters}.
+class BoardGame {
+  constructor(spec) {
+    Object.assign(this, spec);
+    this.size = spec.rows * spec.columns;
+  }
+  empty() { return new Int8Array(this.size).fill(-1); }
+  initial() { return { cells: this.empty(), player: 0 }; }
+  // The board's cell that a player sees as cell `seen` of the network's input; a second turn leads back.
+  view(player, seen) { return seen; }
+  // The network's input: own pieces, the other player's; games may add more.
+  planes(state) {
+    const planes = new Float64Array(this.num_planes * this.size);
+    for (let seen = 0; seen < this.size; seen++) {
+      const owner = state.cells[this.view(state.player, seen)];
+      if (owner >= 0) planes[(owner === state.player ? 0 : this.size) + seen] = 1;
+    }
+    return planes;
+  }
+  // A state's actions in order; never asked of a state with a result.
+  legal(state) {
+    const found = [];
+    for (let seen = 0; seen < this.size; seen++) if (state.cells[this.view(state.player, seen)] < 0) found.push(seen);
+    return found;
+  }
+  put(state, cell) {
+    const cells = state.cells.slice();
+    cells[cell] = state.player;
+    return { cells, player: 1 - state.player, last: cell };
+  }
+  cellName(cell) { return (this.column_names[cell % this.columns] || "") + (this.row_names[Math.floor(cell / this.columns)] || ""); }
+  text(state, action) { return action < this.size ? this.cellName(this.view(state.player, action)) : "pass"; }
+  board(state) {
+    const players = Array.from({ length: this.rows }, (_, r) => Array.from(state.cells.subarray(r * this.columns, (r + 1) * this.columns)));
+    const won = this.result(state) === null ? [] : this.winningCells(players).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    return { players, symbols: [], shape: this.shape, columns: this.column_names, rows: this.row_names, edges: this.edges, won, figures: {}, light: 1, beside: "" };
+  }
+  // The cells, [row, column], of the line or chain that has won a game that is over.
+  winningCells(players) { return []; }
+  // Whether a limit of its length alone has ended a game.
+  isCut(state) { return false; }
+  // The cells of all lines of k pieces of one player.
+  lines(players, k) {
+    const found = new Map();
+    for (let r = 0; r < this.rows; r++) for (let c = 0; c < this.columns; c++) for (const [dr, dc] of [[0, 1], [1, 0], [1, 1], [1, -1]]) {
+      const run = Array.from({ length: k }, (_, step) => [r + step * dr, c + step * dc]);
+      if (players[r][c] >= 0 && this.inside(...run[k - 1]) && run.every(([y, x]) => players[y][x] === players[r][c])) for (const cell of run) found.set(String(cell), cell);
+    }
+    return [...found.values()];
+  }
+  // Whether k pieces of one player lie in a row through this cell.
+  hasLine(cells, cell, k) {
+    const row = Math.floor(cell / this.columns), column = cell % this.columns;
+    return [[0, 1], [1, 0], [1, 1], [1, -1]].some(([dr, dc]) => {
+      let length = 1;
+      for (const sign of [1, -1])
+        for (let r = row + sign * dr, c = column + sign * dc; this.inside(r, c) && cells[r * this.columns + c] === cells[cell]; r += sign * dr, c += sign * dc) length++;
+      return length >= k;
+    });
+  }
+  inside(r, c) { return r >= 0 && r < this.rows && c >= 0 && c < this.columns; }
+}
+const GAMES = {};

@@ -1,0 +1,1 @@
+"""Which game, which configuration, for how long: check-game, suggest and compare."""

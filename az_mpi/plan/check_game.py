@@ -1,0 +1,219 @@
+"""python -m az_mpi check-game: whether the rules of a game hold together, how fast they are, and what learning the game
+with the default settings takes.
+
+Shapes: n positions, S numbers a state.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from az_mpi import games
+from az_mpi.config import load as configuration
+from az_mpi.core.arguments import Parser
+from az_mpi.core.exit_codes import DONE, PROBLEMS
+from az_mpi.core.printing import counted
+from az_mpi.core.problems import OwnCodeError
+from az_mpi.games.base import NOT_DESCRIBED, Game, described_planes, positions
+from az_mpi.games.random_games import random_actions, random_games
+from az_mpi.network import engines, resnet
+from az_mpi.search import tree
+from az_mpi.selfplay.player import PARALLEL_GAMES
+from az_mpi.telemetry.status_text import duration
+from az_mpi.train.replay import HELD_POLICY, sample_dtype
+
+PROG = "python -m az_mpi check-game"
+ABOUT = """\
+Check a game: play random games and look for broken rules and likely mistakes, draw an end that each player has won,
+time the rules, and say what learning the game with the default settings takes in memory and time."""
+EPILOG = """\
+examples:
+  python -m az_mpi check-game "othello(size=6)"
+  python -m az_mpi check-game "my_game.py:MyGame(size=5)"
+
+exit codes: 0 the rules hold together, perhaps with a warning, 1 they do not, 2 there is no such game
+"""
+NUM_CHECKED, NUM_GAMES, BATCH, TIMED_S = 64, 32, 256, 0.1
+ROUNDS = 4  # of NUM_GAMES games, at most, in which ends that each player has won are looked for
+WON = {1: "a win of the player who began", 0: "a draw", -1: "a win of the player who moved second"}
+MIB = 2**20
+PLANES_SHOWN = 24
+
+
+def main(arguments: list[str]) -> int:
+    """Check the game that is named; return the exit status. Raises Refusal."""
+    parser = Parser(PROG, ABOUT, EPILOG)
+    parser.add_argument("game", metavar="NAME", help="as in the configuration's key game")
+    name = parser.parse_args(arguments).game
+    config = configuration.validate({"game": name}, "the command line")
+    try:
+        game = games.make(config.game)
+        print(size_of(game))
+        print(planes_of(game))
+        warnings, rng = games.check(game, NUM_CHECKED), np.random.default_rng(0)
+        states, mean_plies = random_positions(game, rng)
+        ends = drawn_ends(game, rng)
+    except (AssertionError, OwnCodeError) as why:
+        print(f"broken: {why}\n  docs/games.md says what every game keeps; az_mpi/games/invariants.py is the check")
+        return PROBLEMS
+    print(
+        f"rules hold in {NUM_CHECKED} random games{noted(warnings)}; a random game has {mean_plies:.0f} plies, "
+        f"a position {game.legal(states).sum(axis=1).mean():.0f} legal moves\n\n{ends}\n"
+    )
+    rules_us = time_rules(game, states)
+    for lines in (in_rows(rules_us), cost(game, config, states, mean_plies, sum(rules_us.values()))):
+        print("\n".join(lines))
+    for warning in warnings:
+        print(f"\nWARNING: {warning}")
+    return DONE
+
+
+def size_of(game: Game) -> str:
+    """Return the sizes of a game in one line."""
+    channels, height, width = game.planes_shape
+    return (
+        f"{game.name}: {game.num_actions:,} actions, {counted(channels, 'plane')} of {height} x {width}, "
+        f"{counted(len(game.symmetry_cells), 'symmetry', 'symmetries')}, at most "
+        f"{counted(game.max_plies, 'ply', 'plies')}, "
+        f"{game.state_size * game.state_dtype.itemsize:,} bytes a state"
+    )
+
+
+def planes_of(game: Game) -> str:
+    """Return what the game says of its planes as lines."""
+    texts, rows = described_planes(game)
+    if set(texts) == {NOT_DESCRIBED}:
+        num = len(game.describe_planes()[0])
+        return (
+            f"planes: not described; describe_planes has {num} texts for {len(texts)} planes"
+            if num
+            else "planes: not described (describe_planes would say what an exported network is fed with)"
+        )
+    lines = [f"  {k}: {text}" for k, text in enumerate(texts)]
+    if len(lines) > PLANES_SHOWN:
+        lines[PLANES_SHOWN - 1 : -1] = [f"  ... and {len(lines) - PLANES_SHOWN} more"]
+    return "\n".join([f"planes, of which {rows}:", *lines])
+
+
+def random_positions(game: Game, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    """Return (the positions in play of NUM_GAMES random games, [n, S], and the games' mean number of plies)."""
+    seen = [states for states, _ in random_games(game, NUM_GAMES, rng)]
+    return np.concatenate(seen), sum(map(len, seen)) / NUM_GAMES
+
+
+def noted(warnings: list[str]) -> str:
+    """Return the words that point to warnings, which are printed last; "" without any."""
+    return f", BUT SEE THE {counted(len(warnings), 'WARNING', 'WARNINGS')} AT THE END" if warnings else ""
+
+
+def drawn_ends(game: Game, rng: np.random.Generator) -> str:
+    """Play random games; return the end of one that each player has won as text, of a draw if no player has won any."""
+    found = {}  # result for the player who began, -1, 0 or 1: the actions of the first game that had it
+    for _ in range(ROUNDS):
+        for actions, result in played_games(game, rng):
+            found.setdefault(int(np.sign(result)), actions)
+        if found.keys() >= {1, -1}:
+            break
+    drawn = [drawn_end(game, found[sign]) for sign in (1, -1) if sign in found] or [drawn_end(game, found[0])]
+    never = " or ".join(WON[sign] for sign in (1, -1) if sign not in found)
+    return "\n\n".join(drawn + [f"no random game ended with {never}"] * bool(never))
+
+
+def played_games(game: Game, rng: np.random.Generator) -> list[tuple[list[int], float]]:
+    """Play NUM_GAMES random games; return of each that ended (its actions, the result for the player who
+    began)."""
+    states, number, results = game.initial(NUM_GAMES), np.arange(NUM_GAMES), {}
+    moves = [[] for _ in range(NUM_GAMES)]
+    for _ in range(game.max_plies):
+        if not len(states):
+            break
+        actions = random_actions(game.legal(states), rng.random(len(states)))
+        for i, action in zip(number, actions.tolist()):
+            moves[i].append(action)
+        states = game.play(states, actions)
+        ended, value = game.terminal(states)
+        outcome = np.where(game.to_play(states) == 0, value, 0 - value)
+        results |= dict(zip(number[ended].tolist(), outcome[ended].tolist()))
+        states, number = states[~ended], number[~ended]
+    return [(moves[i], result) for i, result in sorted(results.items())]
+
+
+def drawn_end(game: Game, actions: list[int]) -> str:
+    """Return the last moves of a game, its last two positions and its result as text."""
+    states = list(positions(game, game.initial(1)[0], actions))
+    words = [game.action_to_text(state, action) for state, action in zip(states[-8:], actions[-8:])]
+    before, end = states[-1], game.play(states[-1][None], np.array(actions[-1:]))[0]
+    value, player = float(game.terminal(end[None])[1][0]), int(game.to_play(end[None])[0])
+    result = value if player == 0 else 0 - value
+    moves = " ".join(["..."] * (len(actions) > 8) + words[:-1])
+    return "\n".join(
+        [
+            f"a random game with {WON[int(np.sign(result))]}" + f", after {moves}" * bool(moves),
+            game.show(before),
+            f"and {words[-1]}: {result:+g} for the player who began "
+            f"(the value is {value:+g} for player {player}, who is to move)",
+            game.show(end),
+        ]
+    )
+
+
+def time_rules(game: Game, states: np.ndarray) -> dict[str, float]:
+    """Return microseconds a state of what one simulation asks of the rules, in batches of BATCH states."""
+    states = np.resize(states[np.linspace(0, len(states) - 1, BATCH).astype(int)], (BATCH, game.state_size))
+    actions = random_actions(game.legal(states), np.random.default_rng(0).random(BATCH))
+    calls = {
+        "play": lambda: game.play(states, actions),
+        "terminal": lambda: game.terminal(states),
+        "legal, twice": lambda: (game.legal(states), game.legal(states)),
+        "to_play": lambda: game.to_play(states),
+        "canonical_key": lambda: game.canonical_key(states),
+        "planes": lambda: game.planes(states),
+    }
+    return {name: timed(call) * 1e6 / BATCH for name, call in calls.items()}
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Return the seconds that a call takes: the least of what is tried in TIMED_S, after one that may compile."""
+    call()
+    took, end = [], time.perf_counter() + TIMED_S
+    while len(took) < 3 or time.perf_counter() < end:
+        begun = time.perf_counter()
+        call()
+        took.append(time.perf_counter() - begun)
+    return min(took)
+
+
+def in_rows(rules_us: dict[str, float]) -> list[str]:
+    """Return the times as lines."""
+    rows = [*rules_us.items(), ("all rules", sum(rules_us.values()))]
+    return [f"microseconds a state, one core, batches of {BATCH}:", *(f"  {name:<14} {us:8.2f}" for name, us in rows)]
+
+
+def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_us: float) -> list[str]:
+    """Return lines on the memory and the time that the default settings take."""
+    network = resnet.build(game, config.network, config.seed)
+    engine, choice = engines.make(config.network.engine, network, game, "cpu", threads=1)
+    planes = game.planes(np.resize(states, (BATCH, game.state_size)))
+    evaluation_us = timed(lambda: engine.evaluate(planes)) * 1e6 / BATCH
+    num_legal = game.legal(states).sum(axis=1).mean()
+    trees = config.selfplay.parallel_games or PARALLEL_GAMES
+    simulations, window = config.search.simulations, config.replay.window_max
+    node = tree.NODE.itemsize + game.state_size * game.state_dtype.itemsize + num_legal * tree.EDGE.itemsize
+    row = sample_dtype(game, network.heads).itemsize + 8 + num_legal * HELD_POLICY.itemsize
+    parameters = resnet.num_parameters(network)
+    told = ", ".join(f"{name} {resnet.num_parameters(head):,}" for name, head in network.heads.items())
+    num_games = config.selfplay.num_games
+    seconds = num_games * mean_plies * simulations * (rules_us + evaluation_us) / 1e6
+    return [
+        f"with the defaults ({config.network.blocks} x {config.network.channels} network, {simulations} simulations), "
+        "one rank on one core:",
+        f"  network        {parameters:,} parameters ({told}); {evaluation_us:.0f} us an evaluation ({choice})",
+        f"  rules          {rules_us / (rules_us + evaluation_us):.1%} of the time of rules and evaluations",
+        f"  search trees   {trees * (simulations + 1) * node / MIB:,.0f} MiB ({counted(trees, 'game')} at once)",
+        f"  window         up to {window * row / MIB:,.0f} MiB ({window:,} positions, over all ranks that train)",
+        f"  cache          up to {config.network.cache_bytes / MIB:,.0f} MiB",
+        f"  self-play      up to {duration(seconds)} an iteration ({counted(num_games, 'game')} as long as random "
+        "ones)",
+    ]

@@ -1,0 +1,71 @@
+"""The page of a comparison, DIR/compare.html: a table, and curves over minutes and over simulations."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from az_mpi import __version__
+from az_mpi.core.printing import counted
+from az_mpi.core.problems import write_file
+from az_mpi.plan import figures
+from az_mpi.plan.variants import Variant
+from az_mpi.report import chart, html_report
+
+NAME = "compare.html"
+
+
+def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], options: Namespace) -> Path:
+    """Write the page and return its path."""
+    found = figures.rows(state, variants, options.seeds)
+    head = sorted(dict.fromkeys(name for row in found for name in row), key="Elo".__eq__)  # Elo last
+    table = html_report.html_table(head, [[row.get(name, "-") for name in head] for row in found])
+    spread = "the least and the largest" if options.seeds > 1 else "95 % intervals"
+    about = (
+        f"Each configuration trained {options.minutes:g} minutes with {counted(options.seeds, 'seed')} each, in "
+        f"turn on the same cores. Measured with {options.simulations} simulations a move. Numbers are means over "
+        f"the seeds, with {spread}. The last column is of matches of {options.games} games against "
+        f"{variants[0].label} of the same seed. Intervals of Elo are of 95 % and count all games as independent."
+    )
+    content = (
+        f"<header><h1>{escape(str(folder.resolve()))}</h1><p>{escape(about)}</p></header>"
+        f"<h2>After {options.minutes:g} minutes</h2>{table}<h2>On the way there</h2>"
+        f'<div class="charts">{_charts(state, variants, options.seeds)}</div>'
+    )
+    write_file(folder / NAME, html_report.document(f"{escape(folder.name)}: comparison", content, __version__))
+    return folder / NAME
+
+
+def _charts(state, variants, seeds):
+    drawn = []
+    for name in dict.fromkeys(
+        name for variant in variants for point in _points(state, variant, 1) for name in figures.scores(point)
+    ):
+        for axis in ("minutes", "simulations"):
+            series = [_series(state, variant, seeds, name, axis) for variant in variants]
+            drawn.append(chart.lines(name, axis, "share", series, limits=(0, 1)))
+    return "".join(drawn)
+
+
+def _points(state, variant, seed):
+    return state["runs"][variant.run_name(seed)]["points"]
+
+
+def _series(state, variant, seeds, name, axis):
+    """Return the curve of a variant: means over its seeds, the band from the least to the largest, with one seed the
+    95 % interval. A run that went on for some seconds beyond a part of the time stands at the end of that part."""
+    x, y, low, high = [], [], [], []
+    part = state["options"]["minutes"] / state["options"]["points"]
+    for k, points in enumerate(zip(*(_points(state, variant, seed) for seed in range(1, seeds + 1))), start=1):
+        points = [point for point in points if name in figures.scores(point)]
+        if not points:
+            continue
+        measured = [figures.scores(point)[name] for point in points]
+        values = [one[0] for one in measured]
+        on_axis = [k * part if axis == "minutes" and not point["complete"] else point[axis] for point in points]
+        x.append(sum(on_axis) / len(points))
+        y.append(sum(values) / len(values))
+        low.append(min(values) if seeds > 1 else measured[0][1])
+        high.append(max(values) if seeds > 1 else measured[0][2])
+    return chart.Series(variant.label, x, y, low, high)

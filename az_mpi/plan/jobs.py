@@ -1,0 +1,109 @@
+"""Starts the jobs of a comparison with mpirun: trainings, measurements and matches."""
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from az_mpi.core.exit_codes import DONE, RESUMABLE
+from az_mpi.core.problems import Refusal
+from az_mpi.launch import check, hosts, mpi_job, mpirun
+from az_mpi.plan.variants import Variant
+
+END_CHARACTERS = 3000  # of a failed job's output that are shown
+OPENING_PLIES = 4  # of matches: Connect Four has 49 openings of 2 plies, so half of 200 games would be repetitions
+
+
+class Jobs:
+    """Each method starts one job and waits for it. It raises Refusal with the end of what the job said if it fails.
+    What jobs say is in FOLDER/jobs.log."""
+
+    def __init__(self, where: Namespace, folder: Path):
+        """where: the options of `hosts.add_options`, and the games and simulations of measurements."""
+        self.where, self.folder, self.log = where, folder, folder / "jobs.log"
+
+    def num_ranks(self) -> int:
+        """Return how many ranks each job has. Raises Refusal if the hosts are given wrongly."""
+        return self._hosts()[1]
+
+    def train(
+        self, variant: Variant, run: Path, seed: int, settings: Sequence[str], least_s: float = 0.0
+    ) -> tuple[float, bool]:
+        """Start or resume a training; return (seconds that it took, whether it is complete). Raises Refusal too if it
+        is not complete, but ended after less than least_s seconds: a full disk, for example."""
+        words = ["--config_file", str(variant.file), "--logdir", str(run)]
+        begun = time.monotonic()
+        seed += variant.config.seed - 1
+        status, _ = self._launch(words, [*variant.settings, f"seed={seed}", *settings])
+        took = time.monotonic() - begun
+        if status == RESUMABLE and took < least_s:
+            raise Refusal(
+                f"{run.name} stopped after {took:.0f} s; why is at the end of {self.log}\n"
+                "  the same command goes on from here"
+            )
+        return took, status == DONE
+
+    def measure(self, variant: Variant, run: Path) -> dict[str, Any]:
+        """Return what `--mode eval` finds: matches against opponents other than the run's own best network, and the
+        exact solver's judgement."""
+        names = [name for name in variant.config.evaluate.opponents if name != "best"]
+        settings = [
+            f"evaluate.opponents={json.dumps(names)}",
+            f"evaluate.num_games={self.where.games}",
+            f"evaluate.simulations={self.where.simulations}",
+        ]
+        return self._result(self._launch(["--mode", "eval", "--logdir", str(run)], settings))
+
+    def match(self, first: Path, second: Path) -> dict[str, Any]:
+        """Return the result of a match of two runs' newest networks, for the first one."""
+        (chosen, np), found = self._hosts(), mpirun.find()
+        settings = {} if self.where.no_check else check.settings_of(chosen, found, self.folder)
+        program = [
+            sys.executable,
+            "-m",
+            "az_mpi",
+            "match",
+            str(first),
+            str(second),
+            "--games",
+            str(self.where.games),
+            "--simulations",
+            str(self.where.simulations),
+            "--opening_plies",
+            str(OPENING_PLIES),
+            "--json",
+        ]
+        return self._result(self._run(mpirun.line(found, chosen, np, program, **settings)))
+
+    def _hosts(self):
+        return hosts.choose(hosts.listed(self.where), np=self.where.np)
+
+    def _launch(self, words, settings):
+        sets = [word for setting in settings for word in ("--set", setting)]
+        return self._run([sys.executable, "-m", "az_mpi", "launch", *hosts.words(self.where), "--", *words, *sets])
+
+    def _run(self, command):
+        """Return (exit status, standard output) of a job that is done, or that can be resumed after max_hours."""
+        before = self.log.stat().st_size if self.log.exists() else 0
+        with open(self.log, "a") as log:
+            status, said = mpi_job.output(command, log)
+            log.write(said)
+        if status not in (DONE, RESUMABLE):
+            end = self.log.read_bytes()[before:].decode(errors="replace")[-END_CHARACTERS:]
+            raise Refusal(
+                f"a job ended with status {status}: {' '.join(command)}\n{end}\n  all that it said is in {self.log}"
+            )
+        return status, said
+
+    def _result(self, ended):
+        """Return the JSON object that a job printed. ended: what `_run` returned."""
+        found = mpi_job.last_object(ended[1])
+        if found is None:
+            raise Refusal(
+                f"a job printed no result; all that it said is at the end of {self.log}\n"
+                "  the same command goes on from here"
+            )
+        return found

@@ -1,0 +1,182 @@
+"""python -m az_mpi web RUN: play against the network of a run in a browser, and look at what it thinks."""
+
+import contextlib
+import hmac
+import http.server
+import ipaddress
+import json
+import secrets
+import sys
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from az_mpi.core.exit_codes import DONE
+from az_mpi.core.problems import Refusal
+from az_mpi.play.options import end_on_interrupt, make_parser
+from az_mpi.player.limits import Limit
+
+if TYPE_CHECKING:
+    from az_mpi.play.web_game import WebGame
+
+PROG = "python -m az_mpi web"
+ABOUT = "Play against the network of a run in a browser, and look at what it thinks. Nothing is loaded from elsewhere."
+EPILOG = """\
+It prints the address of the page, which has a secret word in it: whoever has the address can play. Ctrl-C ends it.
+"""
+HERE = Path(__file__).parent
+BODY_MAX, WAIT_S = 2**16, 20.0
+NONCE = "NONCE"  # in the page, in place of a word that only this answer has: no other script runs there
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; script-src 'nonce-NONCE'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Serve the page until Ctrl-C ends it; return the exit status. Raises Refusal."""
+    parser = make_parser(PROG, ABOUT, EPILOG, timed=False)
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the page (by default a free one)")
+    parser.add_argument(
+        "--address",
+        default="127.0.0.1",
+        metavar="IP",
+        help="where to listen (by default 127.0.0.1, "
+        "this machine only; from elsewhere use ssh -L N:127.0.0.1:N with --port N)",
+    )
+    given = parser.parse_args(arguments)
+    try:
+        address = ipaddress.ip_address(given.address)
+        if address.is_unspecified:
+            raise ValueError("the page needs one address")
+        server = Server((given.address, given.port))
+    except (OSError, OverflowError, ValueError) as error:
+        raise Refusal(
+            f"{PROG}: cannot listen at {given.address}, port {given.port}: {error}\n"
+            "  name an address of this machine and a free port, or leave both out"
+        ) from error
+    end_on_interrupt()
+    with contextlib.closing(server.socket):
+        server.game = make_game(given.run, given.checkpoint, given.simulations)
+        server.game.start()
+        if not address.is_loopback:
+            print(
+                f"warning: {given.address} can be reached from other machines. Whoever learns the address below can "
+                "play, and nothing is encrypted.",
+                file=sys.stderr,
+            )
+        print(f"the page is at {server.url}\nCtrl-C ends it", flush=True)
+        server.serve_forever()
+    return DONE
+
+
+def make_game(run: Path, checkpoint: str, simulations: int) -> "WebGame":
+    """Load a network of a run and return the game against it. simulations: for each move; 0: as in the run's matches.
+    Raises Refusal."""
+    print(f"loading {run} ({checkpoint}) ...", file=sys.stderr, flush=True)
+    from az_mpi.play.run_views import RunViews
+    from az_mpi.play.web_game import WebGame
+
+    views = RunViews(run)
+    about: dict[str, Any] = {"run": str(run), "checkpoints": ["newest", "best", *views.checkpoints()]}
+    return WebGame(views.open_session, checkpoint, Limit(simulations), about, views.requests)
+
+
+def page_with(back_end: Path) -> str:
+    """Return the page with a script that plays the game: it defines `ask` and calls `show`, see served.js."""
+    script = back_end.read_text(encoding="utf-8")
+    return (HERE / "web_client.html").read_text(encoding="utf-8").replace("/*BACK END*/", script)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves the page and the requests of one game, to whoever knows `token`."""
+
+    daemon_threads = True
+    game: "WebGame"
+
+    def __init__(self, address: tuple[str, int]):
+        super().__init__(address, Handler)
+        self.token = secrets.token_urlsafe(16)
+        host, port = self.server_address[:2]
+        self.origin = f"http://{host!s}:{port}"
+        self.hosts = {f"{host!s}:{port}"} | ({f"localhost:{port}"} if host == "127.0.0.1" else set())
+
+    @property
+    def url(self) -> str:
+        return f"{self.origin}/?token={self.token}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """GET / is the page, GET /state?version=N waits for a newer state, POST /ask {"what", "argument"} is a request.
+
+    Another site that the user has open cannot do any of these: it does not know the token, its requests have another
+    Origin, and one that points a name of its own at this machine has another Host."""
+
+    server: Server
+    server_version, sys_version = "az_mpi", ""
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def do_GET(self) -> None:
+        place = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(place.query).items()}
+        if place.path == "/" and self._may(query.get("token", "")):
+            nonce = secrets.token_urlsafe(16)
+            page = page_with(HERE / "served.js").replace(NONCE, nonce)
+            self._answer(HTTPStatus.OK, page.encode(), "text/html; charset=utf-8", nonce)
+        elif place.path == "/state" and self._may(self.headers.get("X-Token", "")):
+            version = query.get("version", "0")
+            self._json(self.server.game.state(int(version) if version.isdecimal() else 0, WAIT_S))
+        elif place.path not in ("/", "/state"):
+            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
+
+    def do_POST(self) -> None:
+        if not self._may(self.headers.get("X-Token", "")):
+            return
+        length = self.headers.get("Content-Length", "")
+        if self.path != "/ask" or not length.isdecimal() or int(length) > BODY_MAX:
+            self._refuse(HTTPStatus.BAD_REQUEST, "POST /ask takes a small JSON object")
+            return
+        try:
+            asked = json.loads(self.rfile.read(int(length)))
+            what, argument = str(asked["what"]), asked.get("argument")
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+            self._refuse(HTTPStatus.BAD_REQUEST, 'the body is {"what": NAME, "argument": ...}')
+            return
+        self._json({"error": self.server.game.ask(what, argument)})
+
+    def _may(self, token: str) -> bool:
+        """Return whether this request is from our own page; answer it if not."""
+        origin = self.headers.get("Origin")
+        is_ours = (
+            self.headers.get("Host") in self.server.hosts
+            and origin in (None, *(f"http://{host}" for host in self.server.hosts))
+            and hmac.compare_digest(token.encode(), self.server.token.encode())
+        )
+        if not is_ours:
+            self._refuse(HTTPStatus.FORBIDDEN, "take the whole address that az_mpi web has printed")
+        return is_ours
+
+    def _refuse(self, status, text):
+        self.close_connection = True
+        self._answer(status, text.encode(), "text/plain; charset=utf-8")
+
+    def _json(self, value: Any) -> None:
+        self._answer(HTTPStatus.OK, json.dumps(value).encode(), "application/json")
+
+    def _answer(self, status, body, kind, nonce="none"):
+        self.send_response(status)
+        for name, value in HEADERS.items():
+            self.send_header(name, value.replace(NONCE, nonce))
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing: the token is in the first request."""

@@ -1,0 +1,221 @@
+"""One game in progress, and the search that thinks about it: what every way of playing here shares."""
+
+import time
+from collections.abc import Callable
+from difflib import get_close_matches
+
+import numpy as np
+
+from az_mpi.games.base import legal_words, positions
+from az_mpi.player.limits import Limit
+from az_mpi.player.loaded_player import LoadedPlayer
+from az_mpi.search.reading import RootMove, root_moves
+from az_mpi.search.tree import EDGE, NODE
+
+TREE_BYTES = 2**29  # a search ends when its tree is as large as this
+SIMULATIONS_MAX = 1_000_000
+RESERVE, RESERVE_S = 0.1, 0.2  # of the time for a move: the smaller of the two is kept for what is no simulation
+# The longest wait for a core so far counts as a reserve. It shrinks with each move, and takes at most STALL_MAX of the
+# time.
+STALL_KEPT, STALL_MAX = 0.98, 0.5
+CACHE_BYTES = 2**26  # for evaluations
+LEAST = 1  # simulation for a move: without it there is nothing to choose from
+GROWTH = 8  # simulations in the tree for each leaf that is evaluated at once
+_SLOT = np.arange(1)
+
+
+def ready_session(player: LoadedPlayer) -> "Session":
+    """Return a new game for a player that thinks as fast as it can here, and does not wait in its first moves."""
+    session = Session(player, player.leaves_at_once(), CACHE_BYTES)
+    session.warm_up()
+    return session
+
+
+class Session:
+    """A game in progress. Its search tree stays between moves: what was thought about the moves that were played
+    counts. Not for several threads at once.
+
+    leaves_max: leaves that are evaluated at once, fewer in a small tree. cache_bytes: to remember evaluations in."""
+
+    def __init__(self, player: LoadedPlayer, leaves_max: int = 1, cache_bytes: int = 0):
+        self.player, self.game = player, player.game
+        self.actions: list[int] = []  # that were played
+        # From the one where the game began to the present one, each [S].
+        self.states = [self.game.initial(1)[0]]
+        self._room = self._simulations_max()
+        self._leaves_max = leaves_max
+        self._search = player.new_search(self._room, cache_bytes)
+        self._slowest_s, self._stall_s, self._plies = 0.0, 0.0, 0
+        self.restart()
+
+    def _simulations_max(self):
+        """Return how many simulations fill TREE_BYTES, at as many edges a node as the initial position has."""
+        edges = int(self.game.legal(self.states[-1][None]).sum())
+        node = NODE.itemsize + self.game.state_dtype.itemsize * self.game.state_size + EDGE.itemsize * edges
+        return min(TREE_BYTES // node, SIMULATIONS_MAX)
+
+    def restart(self, start: np.ndarray | None = None) -> None:
+        """Begin a new game at the position `start`, [S]; None: at the initial one."""
+        self.actions.clear()
+        self.states[:] = self.game.initial(1) if start is None else [start]
+        self._new_tree()
+
+    def warm_up(self) -> None:
+        """Use all that a game uses once, on the initial position, so that no later move waits for a compiler."""
+        self.think(Limit(simulations=8 * GROWTH))
+        self.play(self.best())
+        self.think(Limit(simulations=1))
+        self.restart()
+        self._slowest_s = self._stall_s = 0.0
+
+    @property
+    def state(self) -> np.ndarray:
+        """The position, [S]."""
+        return self.states[-1]
+
+    @property
+    def before(self) -> np.ndarray | None:
+        """The position before the last move, [S]; None at the start."""
+        return self.states[-2] if self.actions else None
+
+    @property
+    def to_play(self) -> int:
+        """Who is to move: 0 for the player who began, else 1."""
+        return int(self.game.to_play(self.state[None])[0])
+
+    @property
+    def over(self) -> bool:
+        return self.result is not None
+
+    @property
+    def result(self) -> float | None:
+        """The result for the player who began, in [-1, 1]; None while the game goes on."""
+        ended, value = self.game.terminal(self.state[None])
+        if not ended[0]:  # a game that is too long by its own rules, which do not end it, is a draw
+            return 0.0 if len(self.actions) >= self.game.max_plies else None
+        return float(-value[0] if self.to_play else value[0]) + 0.0  # no -0.0
+
+    def legal(self) -> dict[str, int]:
+        """Return the legal actions by their names in the game's notation; none once the game is over."""
+        return {} if self.over else legal_words(self.game, self.state)
+
+    def find(self, text: str) -> int:
+        """Return the legal action that `text` names. Raises ValueError, which names the legal moves most like it."""
+        if self.over:
+            raise ValueError("the game is over")
+        try:
+            return self.game.text_to_action(self.state, text)
+        except ValueError:
+            words = {word.lower(): word for word in self.legal()}
+            near = get_close_matches(text.strip().lower()[:80], words, 4, 0.4) or list(words)[:4]
+            raise ValueError(
+                "no legal move here; legal are, for example, " + ", ".join(words[word] for word in near)
+            ) from None
+
+    def play(self, action: int) -> None:
+        """Play a legal action; the part of the tree below it stays. What that takes is part of the next `think`."""
+        self.states.append(self.game.play(self.state[None], np.array([action]))[0])
+        self.actions.append(int(action))
+
+    def forget(self) -> None:
+        """Drop what was thought about the position."""
+        self._new_tree()
+
+    def undo(self, plies: int = 1) -> None:
+        """Take back the last `plies` moves."""
+        kept = len(self.actions) - plies
+        del self.actions[kept:], self.states[kept + 1 :]
+        if kept < self._plies:
+            self._new_tree()
+
+    def played(self) -> list[str]:
+        """Return the moves that were played, in the game's notation."""
+        return [self.game.action_to_text(state, action) for state, action in zip(self.states, self.actions)]
+
+    def line(self, actions: list[int]) -> list[str]:
+        """Return moves from this position on, such as a principal variation, in the game's notation."""
+        return [
+            self.game.action_to_text(state, action)
+            for state, action in zip(positions(self.game, self.state, actions), actions)
+        ]
+
+    def think(self, limit: Limit, stop: Callable[[], bool] = lambda: False) -> None:
+        """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree
+        takes TREE_BYTES or `stop` returns true, which is asked after every step, of one simulation or several.
+
+        Time: a step begins only if it would end in time, even at twice the slowest step so far or after the longest
+        recent wait for a core. A part of limit.seconds is kept in reserve for the same wait. At least one step is run
+        if the tree is empty."""
+        end = time.monotonic() + limit.seconds - self._reserve_s(limit.seconds)
+        self._follow()
+        self._search.target[:] = limit.simulations or self.player.settings.simulations  # Gumbel search plans with it
+        now, stepped = time.monotonic(), False
+        self._slowest_s /= 2  # of the search before: the first simulation of this one is rarely slower
+        while not self._search.trees.exact[0, 0]:
+            if self._simulations() >= LEAST and (
+                limit.simulations
+                and self._simulations() >= limit.simulations
+                or limit.seconds
+                and now + max(2 * self._slowest_s, self._stall_s) >= end
+                or self._is_full()
+                or stepped
+                and stop()
+            ):
+                break
+            worked = time.process_time()
+            self._search.step_several(0, self._leaves(limit))
+            stepped = True  # so a slice of time that is over before it begins makes progress too
+            before, now = now, time.monotonic()
+            self._slowest_s = max(self._slowest_s, now - before)
+            self._stall_s = max(self._stall_s, now - before - (time.process_time() - worked))
+
+    def _reserve_s(self, seconds):
+        """Return how many of the `seconds` for a move are kept in reserve. Call it once a move: it also shortens the
+        remembered stall."""
+        self._stall_s *= STALL_KEPT
+        return max(min(seconds * RESERVE, RESERVE_S), min(self._stall_s, seconds * STALL_MAX))
+
+    @property
+    def simulations(self) -> int:
+        """How many simulations have gone through the tree's root, those for earlier moves included."""
+        self._follow()
+        return self._simulations()
+
+    @property
+    def value(self) -> float:
+        """What the search says of the position, in [-1, 1] for the player to move; 0 before it has begun."""
+        self._follow()
+        return float(self._search.value(_SLOT)[0])
+
+    def best(self) -> int:
+        """Return the action that the search would play, after `think`."""
+        return int(self._search.choose(_SLOT, np.zeros(1))[0])
+
+    def moves(self) -> list[RootMove]:
+        """Return what the search says of each legal move, best first; nothing before it has begun."""
+        self._follow()
+        return root_moves(self._search, 0)
+
+    def _simulations(self):
+        return max(int(self._search.trees.visits[0, 0]) - 1, 0)  # the first visit is the root's own evaluation
+
+    def _leaves(self, limit):
+        """Return how many leaves the next step evaluates at once: few in a small tree, where they would be poor."""
+        left = max(limit.simulations - self._simulations(), 1) if limit.simulations else self._leaves_max
+        return min(self._leaves_max, 1 + self._simulations() // GROWTH, left)
+
+    def _is_full(self):
+        trees = self._search.trees
+        nodes = int(trees.nodes_used[0]) * (NODE.itemsize + self.state.nbytes)
+        edges = int(trees.edges_used[0]) * EDGE.itemsize
+        return nodes + edges > TREE_BYTES or self._simulations() + 2 * (self._leaves_max - 1) >= self._room
+
+    def _follow(self):
+        """Advance the tree by the moves that were played since it was used."""
+        for action in self.actions[self._plies :]:
+            self._search.advance(_SLOT, np.array([action]))
+        self._plies = len(self.actions)
+
+    def _new_tree(self):
+        self._search.reset(_SLOT, self.state[None], np.zeros(1, np.uint64), len(self.actions))
+        self._plies = len(self.actions)  # before the tree's root

@@ -1,0 +1,1 @@
+"""People's games as files of other programs: SGF and PGN."""

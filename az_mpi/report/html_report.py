@@ -1,0 +1,358 @@
+"""python -m az_mpi report RUN: one self-contained HTML page of a run, RUN/report.html; also of a run under way."""
+
+import json
+import time
+from collections.abc import Sequence
+from html import escape
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from az_mpi.core.arguments import Parser
+from az_mpi.core.printing import counted
+from az_mpi.core.problems import Refusal, readable, write_file
+from az_mpi.core.registry import parse
+from az_mpi.report import board, chart, curve, run_data
+from az_mpi.report.chart import Series
+from az_mpi.telemetry.status_text import duration
+from az_mpi.telemetry.summary import evaluation_lines, loss_names
+
+NAME = "report.html"
+PROG = "python -m az_mpi report"
+RANKS_SHOWN = 32  # the table of more can be opened
+OPPONENTS = {  # explained for readers
+    "random": "The opponent random plays any legal move.",
+    "rollout": "The opponent rollout searches, and evaluates positions by random games.",
+    "mcts_bot": "The opponent mcts_bot is OpenSpiel's own search with random games.",
+    "gtp": "The opponent gtp is another program, by the Go Text Protocol.",
+    "uci": "The opponent uci is another program, by the Universal Chess Interface.",
+    "best": "The opponent best is the best network before this one.",
+}
+SOLVER = (
+    "A move keeps the exact value if, with perfect play from then on, it does not turn a win into a draw or a "
+    "loss, nor a draw into a loss. Moves differ in a position where some legal move keeps the value and another "
+    "does not. A random mover plays any legal move."
+)
+COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, how it is shown
+    ("iteration", "iteration", "d"),
+    ("num_games", "games", ",d"),
+    ("num_positions", "positions", ",d"),
+    ("mean_length", "mean length", ".1f"),
+    ("first_player_score", "first player scores", ".3f"),
+    ("games_per_s", "games/s", ",.1f"),
+    ("simulations_per_s", "simulations/s", ",.0f"),
+    ("num_steps", "steps", ",d"),
+    ("play_s", "play s", ".2f"),
+    ("train_s", "train s", ".2f"),
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the report of the run that `arguments` name and print its path; return the exit status. Raises Refusal."""
+    about = (
+        "Make RUN/report.html: curves, ranks, configuration and sample games on one page that needs no network.\n"
+        "The run may be under way."
+    )
+    parser = Parser(PROG, about, run=True)
+    parser.add_argument("--png", action="store_true", help=f"draw RUN/{curve.NAME} as well: losses, matches and solver")
+    options = parser.parse_args(arguments)
+    print(write(options.run))
+    if options.png:
+        print(curve.draw(run_data.load(options.run)))
+    return 0
+
+
+def write(folder: str | Path, complete: bool = False) -> Path:
+    """Write RUN/report.html and return its path. complete: the run has just come to its end. Raises Refusal where there
+    is no run."""
+    path = Path(folder) / NAME
+    write_file(path, render(run_data.load(folder), complete))
+    return path
+
+
+def render(data: run_data.RunData, complete: bool = False) -> str:
+    """Return the page of a `RunData`."""
+    name = escape(readable(data.folder.resolve()))
+    sections = [
+        _head(data, name, complete),
+        _verdict(data),
+        _charts(data),
+        _ranks(data),
+        _games(data),
+        _configuration(data),
+        _iterations(data),
+        _starts(data),
+    ]
+    return document(name, "\n".join(sections), data.starts[-1]["az_mpi"])
+
+
+def document(title: str, content: str, version: str) -> str:
+    """Return a whole page. title, content: HTML. version: of az_mpi."""
+    style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}: az_mpi</title>\n<style>\n{style}</style></head>\n<body>\n{content}\n<footer>"
+        f"az_mpi {escape(version)}; made {time.strftime('%Y-%m-%d %H:%M:%S')}</footer>\n</body></html>\n"
+    )
+
+
+def _head(data, name, complete):
+    hosts = data.starts[-1]["hosts"]
+    spent = sum(map(sum, data.phase_seconds().values()))
+    last = _last(data)
+    done, total = last.get("iteration", 0), data.config["iterations"]
+    complete = complete or done >= total or data.status.get("job") == "finished"  # by train.hours, for example
+    cards = [
+        ("Iterations", f"{done} of {total}"),
+        ("Games", f"{_total(data, 'games'):,}"),
+        ("Positions", f"{_total(data, 'positions'):,}"),
+        ("Training steps", f"{last.get('step', 0):,}"),
+        ("Time in the loop", duration(spent)),
+        ("Games/second", f"{last['games_per_s']:,.1f}" if "games_per_s" in last else "-"),
+    ]
+    tiles = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for label, value in cards)
+    places = f"{counted(len(hosts), 'rank')} on {counted(len(set(hosts)), 'host')}"
+    starts = counted(len(data.starts), "start")
+    return (
+        f"<header><h1>{name}</h1><p>{escape(parse(data.config['game']).short())}, {places}, {starts}; "
+        f'{"complete" if complete else "not complete"}</p></header>\n<dl class="cards">{tiles}</dl>'
+    )
+
+
+def _total(data, what):
+    """Return how many games or positions the run has stored."""
+    counted = sum(record[f"num_{what}"] for record in data.iterations)  # all there is in records of older versions
+    return _last(data).get(f"{what}_num_stored", counted)
+
+
+def _verdict(data):
+    if not data.evaluations:
+        return "<h2>How well it plays</h2><p>It has not been evaluated yet.</p>"
+    newest = data.evaluations[-1]
+    items = "".join(f"<li>{escape(line.strip())}</li>" for line in evaluation_lines(newest))
+    about = ["A score counts a win as 1 and a draw as 1/2; in brackets are 95 % intervals."]
+    about += [
+        OPPONENTS[name]
+        for name in dict.fromkeys(parse(name).attribute for name in newest["matches"])
+        if name in OPPONENTS
+    ]
+    about += [SOLVER] if newest.get("solver") else []
+    return (
+        f"<h2>How well it plays</h2><p>After iteration {newest['iteration']}, with {newest['simulations']} "
+        f"simulations a move:</p><ul>{items}</ul><p><small>{' '.join(about)}</small></p>"
+    )
+
+
+def _charts(data):
+    x = [record["iteration"] for record in data.iterations]
+    loop_marks, train_marks = data.marks(data.iterations, "iteration"), data.marks(data.train, "step")
+
+    def loop(title, y_label, **names):
+        series = [
+            Series(label.replace("_", " "), x, [r.get(key) for r in data.iterations]) for label, key in names.items()
+        ]
+        return chart.lines(title, "iteration", y_label, series, loop_marks)
+
+    evaluation_marks = data.marks(data.evaluations, "iteration")
+    idle = [
+        Series(label, x, [100 * share for share in data.idle_shares(kind)])
+        for label, kind in (("mean of ranks", "idle"), ("rank that waits most", "idle_max"))
+    ]
+    elo = data.matches("elo")
+    figures = [
+        chart.lines("Losses", "optimiser step", "loss", data.losses(), train_marks, empty=_no_losses(data)),
+        loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
+        chart.lines(
+            "Win rate, with 95 % interval",
+            "iteration",
+            "share of games won",
+            data.matches("win_rate"),
+            evaluation_marks,
+            (0, 1),
+        ),
+        chart.lines(
+            "Elo difference, with 95 % interval",
+            "iteration",
+            "Elo",
+            elo,
+            evaluation_marks,
+            empty="none: one side won every game" if elo else "nothing yet",
+        ),
+        _ladder(data, evaluation_marks),
+        _solver(data, evaluation_marks),
+        loop("Game length", "moves of both players", mean_length="mean_length"),
+        loop("First player's score in self-play", "mean score", first_player="first_player_score"),
+        loop("Games a second, while playing", "games/s", all_ranks="games_per_s"),
+        chart.stacked("Time by phase", "iteration", "seconds", x, data.phase_seconds(), loop_marks),
+        chart.lines("Idle: time in which ranks wait for others", "iteration", "% of the iteration", idle, loop_marks),
+    ]
+    notes = ["A dashed line is where a start began."] * (len(data.starts) > 1)
+    if any(None in one.y for one in elo):
+        notes.append("Elo is infinite, and is left out, where one side won every game.")
+    note = f"<p>{' '.join(notes)}</p>" if notes else ""
+    return f'<h2>Curves</h2>{note}<div class="charts">{"".join(figures)}</div>'
+
+
+def _ladder(data, marks):
+    """Return the curve of `python -m az_mpi ladder`, "" if it has not been played."""
+    rows = data.ladder.get("ratings", [])
+    if not rows:
+        return ""
+    columns = ([row[key] for row in rows] for key in ("iteration", "elo", "elo_low", "elo_high"))
+    title = f"Elo by the ladder, with 95 % interval; {data.ladder['simulations']} simulations a move"
+    return chart.lines(title, "iteration", "Elo above the first network", [Series("ladder", *columns)], marks)
+
+
+def _no_losses(data):
+    """Return why there are no losses to show."""
+    num_steps, every = _last(data).get("step", 0), data.config["report.summary_frequency"]
+    if not num_steps:
+        return "nothing yet"
+    return f"none recorded: {counted(num_steps, 'step')} so far, and report.summary_frequency is {every}"
+
+
+def _solver(data, marks):
+    if not (series := data.solver()):
+        return ""
+    return chart.lines("Moves that keep the exact value", "iteration", "share of positions", series, marks, (0, 1))
+
+
+def _ranks(data):
+    rows = data.ranks()
+    rates, by_host = [row["games_per_s"] for row in rows], ""
+    head, body = ["rank", "host", "device", "roles", "games", "positions", "share of games"], []
+    num_games = max(sum(row["num_games"] for row in rows), 1)
+    for row in rows:
+        body.append(
+            [
+                row["rank"],
+                row["host"],
+                row["device"] or "-",
+                row["roles"] or "-",
+                f"{row['num_games']:,}",
+                f"{row['num_positions']:,}",
+                f"{100 * row['num_games'] / num_games:.1f} %",
+            ]
+        )
+    if any(rates):
+        head, body = [*head, "games/s"], [[*cells, _rate(rate)] for cells, rate in zip(body, rates)]
+        by_host = (
+            "<p>Games/s: a rank's games divided by the seconds in which it played, without waiting for other "
+            f"ranks. A host's is the sum of its ranks.</p>{_hosts(rows)}"
+        )
+    table = html_table(head, body, bars=rates if any(rates) else ())
+    if len(rows) > RANKS_SHOWN:
+        table = f"<details><summary>All {len(rows)} ranks</summary>{table}</details>"
+    elif by_host:
+        table = f"<h3>By rank</h3>{table}"
+    return f"<h2>Ranks and hosts of start {data.starts[-1]['number']}</h2>{by_host}{table}"
+
+
+def _hosts(rows):
+    """Return a table of the hosts, from the rows of `RunData.ranks`."""
+    head, body, sums = ("host", "games/s", "ranks", "slowest rank", "fastest rank", "games"), [], []
+    for host in dict.fromkeys(row["host"] for row in rows):
+        own = [row for row in rows if row["host"] == host]
+        rates = [row["games_per_s"] for row in own if row["games_per_s"] is not None]
+        sums.append(sum(rates))
+        body.append(
+            (
+                host,
+                _rate(sums[-1] if rates else None),
+                len(own),
+                _rate(min(rates, default=None)),
+                _rate(max(rates, default=None)),
+                f"{sum(row['num_games'] for row in own):,}",
+            )
+        )
+    return html_table(head, body, bars=sums)
+
+
+def _rate(rate):
+    return "-" if rate is None else f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
+
+
+def _games(data):
+    from az_mpi.report import samples
+    from az_mpi.storage.segment import SegmentError  # not at the top: HDF5, NumPy and Numba would slow down --help
+
+    try:
+        chosen = samples.choose(data.folder, data.config["game"])
+    except (SegmentError, OSError, Refusal) as error:
+        return f"<h2>Sample games</h2><p>None: {escape(str(error))}</p>"
+    if not chosen:
+        return "<h2>Sample games</h2><p>None yet.</p>"
+    about = (
+        "<p>Each move has its number, its player and its place on the board, then the value that the search found "
+        "before it, as the first player sees it: +1 is a win, 0 a draw, -1 a loss.</p>"
+    )
+    last = chosen[0].positions[-1].board
+    discs = [board.disc(player, last.light if last else 1) for player in (0, 1)]
+    players = f'<p class="players">{discs[0]} first player{discs[1]} second player</p>'
+    return f"<h2>Sample games</h2>{players}{about}{''.join(map(board.game, chosen))}"
+
+
+def _configuration(data):
+    from az_mpi.config.load import KEYS, map_names
+
+    config = map_names(data.config, lambda key, name: parse(name).short())
+    rows = [
+        (key, json.dumps(value), "(required)" if KEYS[key].default is ... else json.dumps(KEYS[key].default))
+        for key, value in config.items()
+    ]
+    changed = [row for row in rows if row[1] != row[2]]
+    head = ("key", "value", "default")
+    every = html_table(head, rows, marked=[row in changed for row in rows])
+    return (
+        f"<h2>Configuration</h2><p>What differs from the defaults:</p>{html_table(head, changed)}"
+        f"<details><summary>All {len(rows)} keys</summary>{every}</details>"
+    )
+
+
+def _iterations(data):
+    body = [
+        [format(record[key], how) if key in record else "-" for key, _, how in COLUMNS] for record in data.iterations
+    ]
+    table = html_table([heading for _, heading, _ in COLUMNS], body)
+    return (
+        f'<section class="screen"><h2>Iterations</h2><details><summary>{counted(len(body), "iteration")} as numbers'
+        f"</summary>{table}</details></section>"
+    )
+
+
+def _starts(data):
+    body = [
+        (
+            a["number"],
+            a["started"],
+            len(a["hosts"]),
+            ", ".join(dict.fromkeys(a["hosts"])),
+            (a["git_commit"] or "-")[:12],
+            a["az_mpi"],
+            a["python"],
+            a["packages"].get("torch") or "-",
+        )
+        for a in data.starts
+    ]
+    head = ("start", "started", "ranks", "hosts", "commit", "az_mpi", "Python", "torch")
+    return "<h2>Starts</h2>" + html_table(head, body)
+
+
+def _last(data):
+    """Return the record of the newest iteration, {} before the first has ended."""
+    return data.iterations[-1] if data.iterations else {}
+
+
+def html_table(
+    head: Sequence[str], rows: Sequence[Sequence[Any]], marked: Sequence[bool] = (), bars: Sequence[float | None] = ()
+) -> str:
+    """Return a table; cells are escaped. marked: whether a row stands out. bars: a number or None for each row, drawn
+    behind it."""
+    first = "".join(f"<th>{escape(cell)}</th>" for cell in (*head, *[""] * bool(bars)))
+    body, longest = [], max((bar or 0 for bar in bars), default=0)
+    for row, mark, bar in zip_longest(rows, marked, bars):
+        drawn = f'<td class="bar"><i style="width:{100 * bar / longest:.1f}%"></i></td>' if bar else ""
+        cells = "".join(f"<td>{escape(str(cell))}</td>" for cell in row)
+        body.append("<tr" + ' class="marked"' * bool(mark) + f">{cells}{drawn}</tr>")
+    return f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'

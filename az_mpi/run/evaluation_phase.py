@@ -1,0 +1,159 @@
+"""Evaluations of the network in a run: their results on disk, and the best network so far.
+
+Every public function here is collective: every rank calls it.
+"""
+
+import functools
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+from safetensors import SafetensorError
+
+from az_mpi.core import files
+from az_mpi.evaluate import evaluation
+from az_mpi.liveness import watchdog
+from az_mpi.mpi.control_channel import Total
+from az_mpi.network import resnet
+from az_mpi.network.evaluators import NetworkEvaluator
+from az_mpi.run import weights
+from az_mpi.run.state import Run
+from az_mpi.storage import checkpoint
+from az_mpi.telemetry.console import ProgressBar
+from az_mpi.telemetry.metrics import Timers
+from az_mpi.telemetry.summary import evaluation_lines
+
+
+def is_done(run: Run) -> bool:
+    """Return whether the present network has been evaluated already, perhaps before a restart. A network of the same
+    iteration that was lost, and trained again, has other weights."""
+    file, mine = _evaluation_file(run), _stem_hash(run)
+
+    def look():
+        try:
+            return files.is_there(file) and files.read_json(file).get("stem", mine) == mine
+        except (ValueError, AttributeError):  # damaged: evaluate again
+            return False
+
+    return run.world.share(run.world.is_root and bool(run.files.read(file, look)))
+
+
+def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
+    """Evaluate the network, write the result, and keep the network if it is the best so far.
+
+    answer: called with every total of the control channel meanwhile; it may raise Stopped, on every rank alike, which
+    loses the evaluation under way and nothing else."""
+    timers = Timers(run.world, run.report.status.enter)
+    best = load_best(run, before=run.progress.iteration)
+    with timers("evaluate"):
+        result = measure(run, best, answer)
+    times = timers.take()
+    if run.world.is_root:
+        result["stem"] = _stem_hash(run)
+        match = result["matches"].get("best")
+        result["promoted"] = match is None or match["score"] >= 0.5
+        copy, write = run.setup.folder / "best" / f"{run.progress.iteration:06d}.safetensors", run.files.writer.do
+        if result["promoted"]:
+            tensors = checkpoint.to_bytes(run.training.network.state_dict())
+            write(copy, lambda check: files.write_bytes(copy, tensors, before=check))
+        else:  # an earlier start may have ended between its evaluation of this iteration and its checkpoint
+            write(copy, lambda check: copy.unlink(missing_ok=True))
+        run.report.metrics.write("evaluation", run.progress.step, result | times)
+        # Last: the evaluation counts as done once this file is there.
+        text, file = json.dumps(result, indent=1) + "\n", _evaluation_file(run)
+        write(file, lambda check: files.write_bytes(file, text.encode(), before=check))
+        run.setup.callbacks.evaluation(result)
+
+
+def measure(
+    run: Run, best: NetworkEvaluator | None, answer: Callable[[Total], object] = lambda total: None
+) -> dict[str, Any]:
+    """Return `evaluation.evaluate` for the present network, and log its lines.
+
+    best: of the best network so far, or None. answer: see `evaluate`."""
+    setup = run.setup
+    ours = NetworkEvaluator(setup.game, run.playing.engine)
+    result = evaluation.evaluate(
+        run.world,
+        setup.config,
+        setup.game,
+        ours,
+        best,
+        run.progress.iteration,
+        lambda *what: _Watch(run, answer, *what),
+    )
+    for line in evaluation_lines(result):
+        run.report.say(line)
+    return result
+
+
+class _Watch:
+    """Follows a match, or work with the solver: shows a progress bar, and answers requests of signals."""
+
+    def __init__(self, run: Run, answer: Callable[[Total], object], name: str, unit: str):
+        self.run, self.answer = run, answer
+        self.bar = ProgressBar(run.report.logger, run.world.is_root, name, unit, run.report.status)
+
+    def update(self, done, total):
+        self.bar.update(done, total)
+        watchdog.tick()
+        if heard := self.run.control.poll():
+            self.answer(heard)
+
+    def finish(self):
+        """This rank has done its part. Wait for the others, and answer requests meanwhile."""
+        self.run.control.wait(lambda heard: self.answer(heard) or heard.done == self.run.world.size, done=True)
+        self.bar.close()
+
+
+def load_best(run: Run, before: int) -> NetworkEvaluator | None:
+    """Return an evaluator of the best network before an iteration, or None if there is none."""
+    world, playing, network = run.world, run.playing, run.training.network
+    tensors = None
+
+    def look():
+        nonlocal tensors
+        folder = run.setup.folder / "best"
+        tensors = run.files.read(folder, functools.partial(_newest_best, folder, before, network, run.report.logger))
+        return tensors is not None
+
+    if not world.from_root(look):
+        return None
+    network = deepcopy(network)
+    network.load_state_dict(weights.grown(run, checkpoint.broadcast(world, tensors)))
+    if playing.best_engine is None:
+        playing.best_engine = run.setup.make_engine(network)[0]
+        playing.best_engine.prepare(playing.player.batch_max)
+    # Not a new engine each time: some libraries never free all memory of an engine.
+    playing.load(playing.best_engine, network)
+    return NetworkEvaluator(run.setup.game, playing.best_engine)
+
+
+def _newest_best(folder, before, network, logger):
+    """Return the tensors of the newest whole file of a best network before an iteration, or None. Raises OSError if the
+    file system fails for a while. Not collective."""
+    paths = [folder / name for name in files.names(folder) if name.endswith(".safetensors")]
+    paths = [path for path in paths if path.stem.isdecimal() and int(path.stem) < before]
+    for path in sorted(paths, reverse=True):
+        try:
+            tensors = checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
+            checkpoint.check_finite(tensors)
+            if lines := checkpoint.differences(tensors, network.state_dict()):
+                raise ValueError(f"it is another network's: {lines[0]}")
+            return tensors
+        except (OSError, SafetensorError, ValueError) as error:
+            if files.unavailable(error):
+                raise
+            logger.warning("damaged: %s: %s; an older best network is played, if there is one", path, error)
+    return None
+
+
+def _stem_hash(run):
+    """Return what tells the present network from others. A tower that has grown since computes the same: no part of
+    it counts."""
+    return resnet.weights_hash(run.training.network.stem)
+
+
+def _evaluation_file(run):
+    return run.setup.folder / "evaluations" / f"{run.progress.iteration:06d}.json"
