@@ -224,7 +224,7 @@ def test_an_operation_that_cannot_be_written_is_named_with_its_place(says, forwa
 
 def test_the_page_of_networks_lists_the_operations_that_can_be_exported():
     page = Path("docs/play.md").read_text().replace("`", "")
-    assert graph.allowed() in page
+    assert graph.allowed() in " ".join(page.split())  # the page breaks the line
 
 
 def test_a_network_with_an_operation_that_cannot_be_written_is_refused():
