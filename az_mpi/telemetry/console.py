@@ -1,4 +1,4 @@
-"""Log lines: root's on standard output and in RUN/logs/run.log, each rank's in RUN/logs/rank-NNN.log. And tables."""
+"""Log lines: root's on standard output and in RUN/logs/run.log, each rank's in logs/rank-NNN.log. Tables as text."""
 
 from __future__ import annotations
 
