@@ -222,14 +222,14 @@ ONE_RANK_FAILS = """
 import sys
 from az_mpi.core.arguments import Parser
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.mpi.on_ranks import on_ranks
+from az_mpi.mpi.frame import run_command
 
 def do(world, given):
     if world.rank == 1:
         raise OwnCodeError("the rules are broken here")
     world.barrier()
 
-sys.exit(on_ranks(Parser("probe", "about"), [], do))
+sys.exit(run_command(Parser("probe", "about"), [], do))
 """
 
 
