@@ -34,7 +34,8 @@ from az_mpi.telemetry.console import ProgressBar
 
 def train(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
     """Start the run in --logdir, or resume it if it is there."""
-    folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
+    folder = arguments.logdir
+    requests.deadline = deadline(config.max_hours)
     named_hosts.check_weights(config.selfplay, world)
     world, num_trainers = placement.place(config, world, placement.choose_device(world))
     watchdog.expect(config.fault.hang_s, world.rank)
@@ -46,30 +47,21 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
             raise NotNow("stopped, as a signal asked, before the run began; start the same command again to go on")
 
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
-    held: lock.Lock | None = None  # by root, on the folder
 
-    def take(setup, network):
-        nonlocal held
+    def take(setup, network, files):
         check_room(setup, network, folder)
         check_network(arguments, config, network)
-        start, held = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
+        start, files.lock = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
         return start
 
+    run = assemble(config, world, folder, take, num_trainers, requests)
     try:
-        run = assemble(config, world, folder, take, num_trainers, requests)
-    except BaseException:
-        if held:
-            held.release()
-        raise
-    try:
-        if world.is_root:
-            run.files.hold(held)
-        run.files.ranks, run.files.token = ranks, world.share(run.files.lock and run.files.lock.token)
+        run.files.ranks = ranks
+        run.files.token = world.share(run.files.lock and run.files.lock.token)
         kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
         _train(run)
     finally:
-        if run.files.lock:  # perhaps taken over from a root that was lost
-            run.files.lock.release()
+        run.files.release()  # of the lock, which this rank may have taken over from a root that was lost
 
 
 def check(config: Config) -> list[str]:

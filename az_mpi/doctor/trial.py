@@ -54,7 +54,7 @@ def measure(
         }
     )
 
-    def look(setup, network):
+    def look(setup, network, files):
         if logdir:
             check_room(setup, network, logdir)
         return 1

@@ -31,6 +31,7 @@ from az_mpi.mpi.pending import PendingSum
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Made = TypeVar("Made")
 Rebuilt = TypeVar("Rebuilt")
 LONGEST_SLEEP_S, LONGEST_SLEEP_BESIDE_S = 0.002, 0.02
 ABORT_S = 3.0  # for MPI to end the job
@@ -131,17 +132,16 @@ class World:
     def from_root(self, make: Callable[[], Any]) -> Any:
         """Return on every rank the small JSON-able result of `make()`, which only root calls. Collective. If `make`
         raises Refusal or NotNow, every rank raises it with the same text and exit status."""
-        outcome = None
-        if self.is_root:
-            try:
-                outcome = {"result": make()}
-            except Refusal as error:
-                outcome = {"refusal": str(error), "status": error.status}
-        if "refusal" in (outcome := self.share(outcome)):
-            refusal = (NotNow if outcome["status"] == NotNow.status else Refusal)(outcome["refusal"])
-            refusal.status = outcome["status"]
-            raise refusal
-        return outcome["result"]
+        made, refused = self.share(_tried(make) if self.is_root else None)
+        _raise(refused)
+        return made
+
+    def on_root(self, make: Callable[[], Made]) -> Made | None:
+        """Return on root the result of `make()`, of any type, which only root calls, and None on the other ranks.
+        Collective. Raises as `from_root` does."""
+        made, refused = _tried(make) if self.is_root else (None, None)
+        _raise(self.share(refused))
+        return made
 
     @collective
     def sum(self, values: np.ndarray) -> np.ndarray:
@@ -313,6 +313,23 @@ class World:
 def split_evenly(total: int, parts: int) -> list[int]:
     """Return `parts` counts that add up to `total` and differ by at most one, the larger ones first."""
     return [total // parts + (k < total % parts) for k in range(parts)]
+
+
+def _tried(make):
+    """Return (the result of `make()`, None), or (None, [text, exit status]) if it raises Refusal."""
+    try:
+        return make(), None
+    except Refusal as error:
+        return None, [str(error), error.status]
+
+
+def _raise(refused):
+    """Raise the Refusal that `_tried` has returned, if it is one."""
+    if refused:
+        text, status = refused
+        refusal = (NotNow if status == NotNow.status else Refusal)(text)
+        refusal.status = status
+        raise refusal
 
 
 def wait(done: Callable[[], object]) -> None:

@@ -110,15 +110,10 @@ class _Watch:
 def load_best(run: Run, before: int) -> NetworkEvaluator | None:
     """Return an evaluator of the best network before an iteration, or None if there is none."""
     world, playing, network = run.world, run.playing, run.training.network
-    tensors = None
-
-    def look():
-        nonlocal tensors
-        folder = run.setup.folder / "best"
-        tensors = run.files.read(folder, functools.partial(_newest_best, folder, before, network, run.report.logger))
-        return tensors is not None
-
-    if not world.from_root(look):
+    folder = run.setup.folder / "best"
+    look = functools.partial(_newest_best, folder, before, network, run.report.logger)
+    tensors = world.on_root(lambda: run.files.read(folder, look))
+    if not world.share(tensors is not None):
         return None
     network = deepcopy(network)
     network.load_state_dict(weights.grown(run, checkpoint.broadcast(world, tensors)))

@@ -16,22 +16,9 @@ def restore(run: Run, set_aside: bool) -> bool:
     set_aside: see `checkpoint.load_newest`. Raises Refusal if the checkpoint is of another network, or if a run that is
     only looked at cannot be read; Stopped if the writer has given up reading.
     """
-    newest = None
-
-    def look():
-        nonlocal newest
-        folder, ours = run.files.folder / "checkpoints", run.training.network.state_dict()
-        found = run.files.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
-        newest, lines = found or (None, [])
-        if newest and run.setup.config.train.hours:
-            # A stop in self-play writes no checkpoint if there is one of this iteration, but the hours count.
-            newest.progress.hours = checkpoint.hours_told(folder, newest.progress)
-        for line in lines:
-            run.report.warn(line)
-        return [newest is not None, found is not None]
-
-    there, looked = run.world.from_root(look)
-    if not looked:  # the writer has logged why. A run must not start again because its checkpoints cannot be read now.
+    newest, was_read = run.world.on_root(lambda: _read_newest(run, set_aside)) or (None, False)
+    there, was_read = run.world.share([newest is not None, was_read])
+    if not was_read:  # the writer has logged why. A run must not start again since its checkpoints cannot be read now.
         run.report.status.end("stopped")
         run.world.settle()
         raise Stopped
@@ -44,6 +31,21 @@ def restore(run: Run, set_aside: bool) -> bool:
         run.report.say("the tower grows from %d to %d blocks: the new ones begin as the identity", before, blocks)
     take_over(run, state)
     return True
+
+
+def _read_newest(run, set_aside):
+    """Return (the newest whole `Checkpoint` or None, whether the folder could be read). Not collective."""
+    folder, ours = run.files.folder / "checkpoints", run.training.network.state_dict()
+    found = run.files.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
+    if found is None:
+        return None, False
+    newest, lines = found
+    if newest and run.setup.config.train.hours:
+        # A stop in self-play writes no checkpoint if there is one of this iteration, but the hours count.
+        newest.progress.hours = checkpoint.hours_told(folder, newest.progress)
+    for line in lines:
+        run.report.warn(line)
+    return newest, True
 
 
 def take_over(run: Run, state: Checkpoint) -> None:

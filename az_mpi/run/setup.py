@@ -40,30 +40,35 @@ def assemble(
     config: Config,
     world: World,
     folder: Path,
-    prepare: Callable[[Setup, torch.nn.Module], int] | None = None,
+    prepare: Callable[[Setup, torch.nn.Module, RunFiles], int] | None = None,
     num_trainers: int = 0,
     requests: Requests | None = None,
 ) -> Run:
     """Return this rank's `Run`, with new weights; print the start-up table. Collective.
 
-    prepare(setup, network): makes `folder` ready and returns the number of this start; root calls it once nothing else
-    can be refused. None for a run that is only looked at: it trains and writes nothing, and logs nothing to standard
-    output. num_trainers: the first ranks of the world train. requests: of signals.
+    prepare(setup, network, files): makes `folder` ready, gives `files` the lock on it, and returns the number of this
+    start; root calls it once nothing else can be refused. None for a run that is only looked at: it trains and writes
+    nothing, and logs nothing to standard output. num_trainers: the first ranks of the world train. requests: of
+    signals.
     """
     requests = requests or Requests()
     setup, network, playing = prepare_play(config, world, folder)
     backend = make_backend(config, world, setup.device, num_trainers)
-    start = prepare and world.from_root(lambda: prepare(setup, network))
-    logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
     files = RunFiles(folder, setup.game, config.storage.give_up_s)
     writes = world.is_root and prepare is not None
-    if writes:
-        files.open_writer(requests)
-    metrics = Metrics(folder, start, config.report, shown=writes)
-    report = make_report(setup, world, start, logger, metrics, files.writer)
-    training = Training.make(setup, world, backend, num_trainers, network)
-    run = Run(setup, playing, files, world, start, training, ControlChannel(world, requests), report)
-    _say_start(run)
+    try:
+        start = world.from_root(lambda: prepare(setup, network, files)) if prepare else None
+        if writes:
+            files.open_writer(requests)
+        logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
+        metrics = Metrics(folder, start, config.report, shown=writes)
+        report = make_report(setup, world, start, logger, metrics, files.writer)
+        training = Training.make(setup, world, backend, num_trainers, network)
+        run = Run(setup, playing, files, world, start, training, ControlChannel(world, requests), report)
+        _say_start(run)
+    except BaseException:
+        files.release()
+        raise
     return run
 
 
