@@ -169,6 +169,10 @@ class Run:
         """Let the status record how the run ended."""
         self.report.status.end_with(error)
 
+    def adopt(self, other: "Run") -> None:
+        """Become `other`, the same run as it was made again for the ranks that are left."""
+        vars(self).update(vars(other))
+
     @property
     def games_iteration(self) -> int:
         """The iteration that finished games are stored for: i, or i + 1 while iteration i is trained."""
