@@ -81,14 +81,14 @@ def measure(
         ours,
         best,
         run.progress.iteration,
-        lambda *what: _Watch(run, answer, *what),
+        lambda *what: _Shown(run, answer, *what),
     )
     for line in evaluation_lines(result):
         run.report.say(line)
     return result
 
 
-class _Watch:
+class _Shown(evaluation.Shown):
     """Follows a match, or work with the solver: shows a progress bar, and answers requests of signals."""
 
     def __init__(self, run: Run, answer: Callable[[Total], object], name: str, unit: str):

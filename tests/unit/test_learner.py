@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from az_mpi.core.registry import OPTIMIZERS
 from az_mpi.network import resnet
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
-from az_mpi.train.learner import Learner
+from az_mpi.train.learner import Learner, Watch
 from az_mpi.train.loss import losses
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 from az_mpi.train.schedule import done, learning_rate
@@ -188,11 +187,10 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, repla
 def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, replay):
     ended, whole = new_learner(world), new_learner(world)
     calls, answers = [], iter([False, False, True])
-    watch = SimpleNamespace(
-        begin=lambda: calls.append("begin"),
-        before_change=lambda: calls.append("before change"),
-        end=lambda: calls.append("end") or next(answers),
-    )
+    watch = Watch()
+    watch.begin = lambda: calls.append("begin")
+    watch.before_change = lambda: calls.append("before change")
+    watch.end = lambda: calls.append("end") or next(answers)
     progress = Progress(samples_due=5 * BATCH + 7)
     assert ended.train(replay, progress, lambda *what: None, watch) == 3
     assert calls == ["begin", "before change", "end"] * 3
@@ -205,13 +203,10 @@ def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, r
 
 def watching(told):
     """Return a watch that notes the numbers of skipped steps and of trainers without memory."""
-    return SimpleNamespace(
-        begin=lambda: None,
-        end=lambda: False,
-        bad_step=lambda batch, figures: told.append(figures),
-        short_of_memory=lambda ranks: told.append(ranks),
-        before_change=lambda: None,
-    )
+    watch = Watch()
+    watch.bad_step = lambda batch, figures: told.append(figures)
+    watch.short_of_memory = told.append
+    return watch
 
 
 def test_nothing_of_a_step_has_changed_when_its_watch_is_told(world, replay):

@@ -47,8 +47,8 @@ PHASES = {
     "broadcast": [(weights, "broadcast_weights", False), (Playing, "load_weights", False)],
     "evaluate": [
         (evaluation_phase, "load_best", False),
-        (evaluation_phase._Watch, "update", False),
-        (evaluation_phase._Watch, "finish", False),
+        (evaluation_phase._Shown, "update", False),
+        (evaluation_phase._Shown, "finish", False),
         (evaluation_phase, "measure", True),
     ],
     "recovery": [
