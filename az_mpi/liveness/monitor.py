@@ -11,9 +11,9 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.liveness import heartbeat, watchdog
@@ -25,12 +25,32 @@ LEAVE_S = 8.0  # for root to store games before the job ends: its file system ma
 TELL_EVERY_S = 0.5
 
 
+class Ranks(Protocol):
+    """The ranks of the run: what a monitor uses of `mpi.world.World`."""
+
+    rank: int
+    size: int
+    is_root: bool
+    host: str
+    survives: bool
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        """The host of each rank."""
+
+    def share(self, item: Any, source: int = 0) -> Any:
+        """Return root's item on every rank. Collective."""
+
+    def abort(self, code: int) -> object:
+        """End the whole job with this exit status. Any thread may call it."""
+
+
 class Monitor:
     """One rank's part: it sends root heartbeats and acts on what they say. Collective to make."""
 
     def __init__(
         self,
-        world: Any,
+        world: Ranks,
         folder: Path,
         hang_s: float,
         facts: Callable[[], dict[str, Any]],
@@ -38,7 +58,7 @@ class Monitor:
         on_failure: Callable[[int, dict[str, Any]], object],
         on_end: Callable[[str], object],
     ):
-        """world: a `World`. hang_s: `fault.hang_s`. facts(): more that this rank tells root, a dict whose JSON is below
+        """hang_s: `fault.hang_s`. facts(): more that this rank tells root, a dict whose JSON is below
         1 KiB. writing_s(): for how many seconds this rank's writer has been at one step. On root, in threads:
         on_failure(rank, facts) is called when a rank reports its failure; on_end(why) before the job is ended."""
         self._world, self._on_end = world, on_end

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from logging import Logger
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from az_mpi.config.schema import Config
 from az_mpi.core.files import Forbidden, write_bytes
@@ -23,6 +23,9 @@ from az_mpi.telemetry.status_text import render
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
+    from az_mpi.selfplay.player import Player
+    from az_mpi.storage.checkpoint import Progress
+    from az_mpi.train.learner import Learner
 
 NAME, TEXT_NAME = "status.json", "status.txt"
 SCHEMA_VERSION = 1
@@ -32,6 +35,29 @@ UNHEARD_S = 15.0  # after which root's log names the ranks without any heartbeat
 RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # values in the means: games/s, Network MB/min, time left
 MESSAGE_MAX = 150  # characters of a failure: with their JSON escapes they fit a datagram
 STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # {phase: state}; all others are Syncing
+
+
+class ShownPlaying(Protocol):
+    player: Player
+
+
+class ShownTraining(Protocol):
+    learner: Learner | None  # on ranks that train
+
+
+class ShownRun(Protocol):
+    """What the status shows of a `run.state.Run`."""
+
+    progress: Progress
+    before_play: Progress | None
+
+    @property
+    def playing(self) -> ShownPlaying: ...
+
+    @property
+    def training(self) -> ShownTraining: ...
+
+    def hours(self) -> float: ...
 
 
 class Status:
@@ -56,7 +82,7 @@ class Status:
         self._monitor: Monitor | None = None
         self.phase, self.state = "start", "Syncing"
         self.staleness: float | None = None
-        self._run: Any = None
+        self._run: ShownRun | None = None
         self._rows: Sequence[tuple[str, str | None, str | None]] = [(host, None, None) for host in world.hosts]
         self._begun, self._played_s, self._first_step = time.monotonic(), 0.0, 0
         self._sync_s: float | None = None
@@ -77,8 +103,8 @@ class Status:
             self._thread = threading.Thread(target=self._keep_writing, name="status", daemon=True)
             self._thread.start()
 
-    def begin(self, run: Any, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Show the counts of `run`, a `run.state.Run`, from now on. rows: (host, device, roles) of each rank."""
+    def begin(self, run: ShownRun, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Show the counts of `run` from now on. rows: (host, device, roles) of each rank."""
         self._run, self._rows = run, rows
         if self._job == "starting":
             self._job = "running"
