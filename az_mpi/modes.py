@@ -40,12 +40,7 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
     world, num_trainers = placement.place(config, world, placement.choose_device(world))
     watchdog.expect(config.fault.hang_s, world.rank)
     ranks = world.collect(lock.me())
-
-    def wait():
-        watchdog.tick()
-        if requests.stop:
-            raise NotNow("stopped, as a signal asked, before the run began; start the same command again to go on")
-
+    wait = functools.partial(_wait, requests)
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
 
     def take(setup, network, files):
@@ -62,6 +57,13 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
         _train(run)
     finally:
         run.files.release()  # of the lock, which this rank may have taken over from a root that was lost
+
+
+def _wait(requests):
+    """Give a sign of life while root waits for another job to end. Raises NotNow if a signal has asked for a stop."""
+    watchdog.tick()
+    if requests.stop:
+        raise NotNow("stopped, as a signal asked, before the run began; start the same command again to continue")
 
 
 def check(config: Config) -> list[str]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from az_mpi.mpi import host_memory
+from az_mpi.core.processes import peak_bytes
 from az_mpi.run.state import Run
 from az_mpi.telemetry.summary import iteration_line, losses_text
 
@@ -10,11 +10,7 @@ from az_mpi.telemetry.summary import iteration_line, losses_text
 def report(run: Run, num_steps: int) -> None:
     """Write the metrics and the log line of the iteration that has just ended. Collective."""
     learner, counters = run.training.learner, run.report.counters.take(run.world)
-    mine = [
-        *run.playing.evaluate.take_counts(),
-        host_memory.peak_bytes(),
-        learner.iteration_losses() if learner else {},
-    ]
+    mine = [*run.playing.evaluate.take_counts(), peak_bytes(), learner.iteration_losses() if learner else {}]
     asked, evaluated, peak, losses = zip(*run.world.collect(mine))
     num_games = int(counters["num_games"].sum())
     values: dict[str, Any] = {"iteration": run.progress.iteration, "num_games": num_games}
