@@ -160,24 +160,33 @@ class World:
     def broadcast(self, array: np.ndarray | None, source: int = 0, into: np.ndarray | None = None) -> np.ndarray:
         """Return the array of rank `source`, of a plain dtype, on every rank; other ranks' are ignored. Collective.
         into: used for the result on other ranks if it has the same dtype and shape."""
-        length, is_source = np.zeros(1, np.int64), self.rank == source
-        if is_source:
-            array = np.ascontiguousarray(array)
-            header = np.frombuffer(json.dumps([array.dtype.str, array.shape]).encode(), np.uint8)
-            length[0] = len(header)
-        self._wait(self.comm.Ibcast(length, source))
-        if not is_source:
-            header = np.empty(length[0], np.uint8)
-        self._wait(self.comm.Ibcast(header, source))
-        dtype, shape = json.loads(header.tobytes())
-        if not is_source:
-            fits = into is not None and [into.dtype.str, list(into.shape)] == [dtype, shape]
-            array = into if fits else np.empty(shape, dtype)
-        content = as_bytes(array)
-        World.sent_bytes += is_source * len(content) * (self.size - 1)
+        if self.rank == source:
+            result = np.ascontiguousarray(array)
+            self._broadcast_form([result.dtype.str, result.shape], source)
+        else:
+            dtype, shape = self._broadcast_form(None, source)
+            if into is not None and [into.dtype.str, list(into.shape)] == [dtype, shape]:
+                result = into
+            else:
+                result = np.empty(shape, dtype)
+        content = as_bytes(result)
+        if self.rank == source:
+            World.sent_bytes += len(content) * (self.size - 1)
         for start in range(0, len(content), self.chunk_bytes):
             self._wait(self.comm.Ibcast(content[start : start + self.chunk_bytes], source))
-        return array
+        return result
+
+    def _broadcast_form(self, form, source):
+        """Return [dtype as text, shape] of the array that rank `source` is about to send. form: that, there."""
+        length, header = np.zeros(1, np.int64), None
+        if self.rank == source:
+            header = np.frombuffer(json.dumps(form).encode(), np.uint8)
+            length[0] = len(header)
+        self._wait(self.comm.Ibcast(length, source))
+        if header is None:
+            header = np.empty(length[0], np.uint8)
+        self._wait(self.comm.Ibcast(header, source))
+        return json.loads(header.tobytes())
 
     @collective
     def gather(self, rows: np.ndarray, compress: bool = False) -> np.ndarray | None:
@@ -259,19 +268,26 @@ class World:
         """
         while True:
             self.revoke()
-            comm, survivors, result, succeeded = self.comm.Shrink(), None, None, True
+            comm = self.comm.Shrink()
+            survivors: World | None = None
             try:
                 survivors = World(comm, self.chunk_bytes)
                 result = rebuild(survivors)
             except PeerLost:
-                succeeded = False
                 comm.Revoke()
                 if survivors:
                     survivors.revoke()
-            with suppress(self._mpi.Exception):
-                # MPI_Comm_agree gives all survivors the same answer, or all of them an error.
-                if comm.Agree(int(succeeded)):
+                self._all_succeeded(comm, False)
+            else:
+                if self._all_succeeded(comm, True):
                     return result
+
+    def _all_succeeded(self, comm, here):
+        """Return whether all survivors have succeeded; here: whether this rank has. Collective over them."""
+        with suppress(self._mpi.Exception):
+            # MPI_Comm_agree gives all survivors the same answer, or all of them an error.
+            return bool(comm.Agree(int(here)))
+        return False
 
     def settle(self) -> None:
         """Wait for every living rank, before this one leaves. Collective."""

@@ -250,7 +250,7 @@ class Writer:
 
 def describe(path: Path, error: OSError) -> str:
     """Return the text about an OSError: what is wrong, how much room there is, and what helps."""
-    name = errno.errorcode.get(error.errno, "")
+    name = errno.errorcode.get(error.errno or 0, "")
     try:
         room = os.statvfs(path if os.path.isdir(path) else os.path.dirname(path))
         free = f"{room.f_bavail * room.f_frsize / 2**20:,.1f} MiB and {room.f_favail:,} files free"
