@@ -129,35 +129,40 @@ def _watch(path, say=lambda text: None, wait=lambda: None):
     all of its processes were here and are dead  the token
     a rank of it lives here for DYING_S          LockHeld
     its beat stands still for `_proof_s`         the token"""
-    timer, first_beat, told = SilenceTimer(SLOW_S), None, False
-    while True:
-        found = _read(path)
-        if found is None:
-            return None
-        beat, holder = found
+    told = False
+    for holder, renewed, waited_s in _looks(path):
         token, ranks = holder.get("token", ""), holder.get("ranks", [])
-        if first_beat is None or timer.value != token:  # another lock, or one that was being written
-            first_beat = beat
-        waited_s = timer.look(token)
-        if beat != first_beat and ranks:
-            raise _held(path, holder, "its lock is renewed")
         lives = [_alive(rank) for rank in ranks]
-        if lives and lives[0]:
+        if renewed and ranks:
+            raise _held(path, holder, "its lock is renewed")
+        if lives[:1] == [True]:
             raise _held(path, holder, "the process lives")
-        if lives and not any(life is not False for life in lives):
+        if lives and all(life is False for life in lives):
             return token
         if True in lives and waited_s > DYING_S:
             raise _held(path, holder | ranks[lives.index(True)], "a rank of the job lives")
-        proof_s = _proof_s(holder)
-        if waited_s > proof_s:
+        if waited_s > _proof_s(holder):
             return token
         if waited_s > TELL_S and not told:
             told = True
             say(
                 f"{path}: process {holder.get('pid')} on {escape(str(holder.get('host')))} had this run; looking for "
-                f"{proof_s:.0f} s whether it lives"
+                f"{_proof_s(holder):.0f} s whether it lives"
             )
         wait()
+    return None
+
+
+def _looks(path):
+    """Look at a lock file until it is gone; yield (its content, whether its beat has changed since the first look, the
+    seconds for which the same job has had it)."""
+    timer, first_beat = SilenceTimer(SLOW_S), None
+    while (found := _read(path)) is not None:
+        beat, holder = found
+        token = holder.get("token", "")
+        if first_beat is None or timer.value != token:  # another lock, or one that was being written
+            first_beat = beat
+        yield holder, beat != first_beat, timer.look(token)
         time.sleep(0.05)
 
 

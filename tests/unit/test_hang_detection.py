@@ -262,8 +262,8 @@ def test_what_a_file_system_says_that_is_gone_is_no_answer(tmp_path, clock, monk
     probe = FolderProbe(tmp_path / ".probe.tmp", 0.01, clock)
     probe.want(True)
     clock.now += 3
-    probe.start()
+    probe.try_once()
     assert probe.silent_s() == 3 and not probe.answered_within(1e9)
     said[0] = errno.ENOSPC
-    probe.start()
+    probe.try_once()
     assert probe.silent_s() == 0 and probe.answered_within(1.0)

@@ -320,7 +320,7 @@ settings = make_config("tictactoe", search={"simulations": 4}, selfplay={"parall
 (folder / "games").mkdir()
 writer = Writer(folder / "games", folder / "games.h5", game)
 pauses = []
-writer._log.warning = lambda *text: "paused" in text[0] and pauses.append((folder / "ballast").unlink(missing_ok=True))
+writer.log.warning = lambda *text: "paused" in text[0] and pauses.append((folder / "ballast").unlink(missing_ok=True))
 for k in range(12):
     record = play_games(Player(settings, game, Hashed(game), 3), range(64 * k, 64 * k + 64), iteration=0)
     writer.submit(0, record, {})
