@@ -116,7 +116,7 @@ def work(arguments: command_line.Arguments, requests: Requests, frame: Frame) ->
     world.chunk_bytes = config.exchange.chunk_bytes
     if arguments.mode == "train":
         world = frame.world = root_host.order(world, config.train.root_host)
-    gc.disable()  # it would search all that torch loads for garbage, again and again
+    gc.disable()  # it would search all that torch loads for garbage, many times
     from az_mpi import modes
 
     gc.freeze()

@@ -86,7 +86,7 @@ def check(config: Config) -> list[str]:
 
 
 def check_network(arguments: Arguments, config: Config, network: torch.nn.Module) -> None:
-    """Check that the run in --logdir, if there is one, can go on with this network and with the users' own files.
+    """Check that the run in --logdir, if there is one, can continue with this network and with the users' own files.
     Writes nothing; raises Refusal. Not collective: for root."""
     folder, ours = arguments.logdir, network.state_dict()
     run_folder.check_sources(folder, config, arguments.allow_other_source)

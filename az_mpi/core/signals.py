@@ -18,7 +18,7 @@ class Stopped(Exception):
 
 
 class TrainingFailed(Exception):
-    """Training cannot go on, as the log says; finished work is stored. Raised on all ranks at the same place."""
+    """Training cannot continue, as the log says; finished work is stored. Raised on all ranks at the same place."""
 
 
 class Asked(Protocol):

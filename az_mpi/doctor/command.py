@@ -189,7 +189,7 @@ def examine(
 
 
 def same_run(world: "World", logdir: str, text: str) -> list[Check]:
-    """Return a check if the run in `logdir` cannot go on with this configuration, else none."""
+    """Return a check if the run in `logdir` cannot continue with this configuration, else none."""
 
     def look():
         from az_mpi.config import load as configuration

@@ -152,7 +152,7 @@ class MainThread:
         self._timer, self._used_s = SilenceTimer(), 0.0
 
     def asleep_s(self) -> float:
-        """Return the seconds; 0.0 if this kernel does not tell. To be called again and again, by one other thread."""
+        """Return the seconds; 0.0 if this kernel does not tell. To be called repeatedly, by one other thread."""
         seen, used_s = self._look(), time.process_time()
         if seen is None or seen != self._timer.value or watchdog.is_waiting():
             self._timer.hear()

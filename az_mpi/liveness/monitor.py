@@ -1,8 +1,8 @@
 """The monitor decides from the facts in heartbeats whether a rank or the job is to end. Nothing else in a rank does.
 
-A rank that hangs, or that the run's folder no longer answers, kills itself, and the others go on. If root hears nothing
-more of a rank, or a rank nothing more of root, MPI may never notice: then the job ends, and can be resumed. The
-watchdog, a process beside each rank, kills a rank whose threads no longer run at all.
+A rank that hangs, or that the run's folder no longer answers, kills itself, and the others continue. If root no longer
+hears a rank, or a rank no longer hears root, MPI may never notice it: then the monitor ends the job, which can be
+resumed. A rank whose threads no longer run at all is killed by its watchdog, a process of its own.
 """
 
 import math
@@ -100,7 +100,7 @@ class Monitor:
 
     def leave(self, last_words: bool = False) -> None:
         """Send no more heartbeats, and tell root so. last_words: send the facts once more, and wait for root's answer.
-        Root goes on receiving until `close`."""
+        Root keeps receiving until `close`."""
         if self._sender:
             sender, self._sender = self._sender, None
             sender.close_with_last_words() if last_words else sender.close()
@@ -126,7 +126,7 @@ class Monitor:
             self._end_rank(why)
 
     def _end_rank(self, why):
-        """End this rank, so that the others go on; or, if they cannot, end the job, so that it is resumed."""
+        """End this rank, so that the others continue; or, if they cannot, end the job, so that it is resumed."""
         text = f"rank {self._world.rank} on {self._world.host}: {why}: killed (fault.hang_s)"
         if self._world.survives:
             watchdog.say(os.getpid(), f"{text}\n")
@@ -138,7 +138,7 @@ class Monitor:
         self._end_job(
             f"rank {self._world.rank} on {self._world.host} has heard nothing from rank {rank} on "
             f"{self._world.hosts[rank]} for longer than fault.hang_s; the job ends. Start the same command "
-            "again to go on"
+            "again to continue"
         )
 
     def _end_job(self, text):

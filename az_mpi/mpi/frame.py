@@ -52,7 +52,7 @@ class Frame:
             return RESUMABLE
         except TrainingFailed:
             return INTERNAL
-        except PeerLost as error:  # before a run began, or no rank could go on
+        except PeerLost as error:  # before a run began, or no rank could continue
             return self._lose(error)
         except KeyboardInterrupt:
             return self._end(INTERRUPTED)

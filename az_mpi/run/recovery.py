@@ -1,5 +1,5 @@
 """Recovery from the loss of ranks. The survivors agree on which ranks are left and on the newest state that one of them
-has, write finished games that are missing on disk, and go on. Every function here is collective over the survivors.
+has, write finished games that are missing on disk, and continue. Every function here is collective over the survivors.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from az_mpi.telemetry.metrics import Metrics
 
 
 def recover(run: Run) -> None:
-    """Rebuild `run` for the ranks that are left, after PeerLost was raised. Raises Stopped if they cannot go on."""
+    """Rebuild `run` for the ranks that are left, after PeerLost was raised. Raises Stopped if they cannot continue."""
     begun = time.monotonic()
     before = run.world.size
     run.world.revoke()  # first: a rank whose sums broke off asks MPI whether the reason is a loss
@@ -42,7 +42,7 @@ def recover(run: Run) -> None:
             raise Stopped from error
         raise
     run.report.say(
-        "going on after the loss of %d of %d ranks, %.1f s after it was noticed: %s",
+        "continuing after the loss of %d of %d ranks, %.1f s after it was noticed: %s",
         before - run.world.size,
         before,
         time.monotonic() - begun,
@@ -61,7 +61,7 @@ class Recovery:
 
     def try_with(self, world: World) -> Run:
         """Return a run over `world`, the survivors. Collective over them. Raises PeerLost; Refusal or Stopped, on every
-        rank, if they cannot go on."""
+        rank, if they cannot continue."""
         if self.new:  # one more rank died before all agreed that the try had succeeded
             _close(self.new)
             self.new = None
@@ -128,12 +128,12 @@ def _over(run, world):
 
 
 def _leave(run, world, rescued, error):
-    """Store what the survivors have, since they cannot go on, and log why."""
+    """Store what the survivors have, since they cannot continue, and log why."""
     _take_over(run, world)
     logger = console.start(world.is_root, run.setup.log_name, run.setup.folder)
     report = dataclasses.replace(run.report, world=world, logger=logger)
     last = dataclasses.replace(run, world=world, report=report)
-    report.say("stopped after a loss: the ranks that are left cannot go on: %s", error)
+    report.say("stopped after a loss: the ranks that are left cannot continue: %s", error)
     exchange.store_all(last)
     _store_what_is_missing(last)
     if rescued is not None:
@@ -183,7 +183,7 @@ def _note_start(run, world):
 
 
 def _keep_games(new):
-    """Let games under way go on; new games get ids of the new start. Deterministic ones are dealt again."""
+    """Let games under way continue; new games get ids of the new start. Deterministic ones are dealt again."""
     player = new.playing.player
     player.pause()  # the engine may still be evaluating leaves with the old weights
     player.rank, player.begun = new.world.rank, {}

@@ -49,7 +49,7 @@ def _read_newest(run, set_aside):
 
 
 def take_over(run: Run, state: Checkpoint) -> None:
-    """Go on from a state that every rank has. Collective over the trainers."""
+    """Continue from a state that every rank has. Collective over the trainers."""
     training, run.progress = run.training, state.progress.copy()
     training.network.load_state_dict(weights.grown(run, state.model))
     if training.learner:
@@ -109,10 +109,11 @@ def save(run: Run, state: Checkpoint | None = None) -> bool:
 
 
 def leave(run: Run, failure: str | None = None) -> NoReturn:
-    """Store everything that is finished and raise Stopped, or TrainingFailed if the same command could not go on.
+    """Store everything that is finished and raise Stopped, or TrainingFailed if the same command could not continue.
     Collective.
 
-    failure: why training cannot go on. Then no checkpoint is saved: the state after the newest one cannot be trusted.
+    failure: why training cannot continue. Then no checkpoint is saved, since the state after the newest one cannot be
+    trusted.
     """
     exchange.store_all(run)
     writer = run.files.writer
@@ -130,7 +131,7 @@ def leave(run: Run, failure: str | None = None) -> NoReturn:
         )
     elif failure is None:
         why = ": max_hours is nearly over" if run.control.requests.time_is_up() else ""
-        run.report.say("stopped after %s%s; start the same command again to go on", run.how_far(), why)
+        run.report.say("stopped after %s%s; start the same command again to continue", run.how_far(), why)
     if failure and run.world.is_root:
         run.report.logger.error(failure)
     resumable = run.world.share(failure is None and (writer is None or writer.resumable))

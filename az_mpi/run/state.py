@@ -55,7 +55,7 @@ class Setup:
 
 @dataclass
 class Playing:
-    """This rank's self-play. It goes on when other ranks are lost."""
+    """This rank's self-play. It continues when other ranks are lost."""
 
     player: Player
     engine: Engine

@@ -17,7 +17,7 @@ class Outcome(NamedTuple):
 
     num_steps: int
     stop: bool  # it ended early, since a rank was asked to stop
-    failure: str | None  # why training cannot go on
+    failure: str | None  # why training cannot continue
 
 
 def learn(run: Run, save: Callable[[], None]) -> Outcome:

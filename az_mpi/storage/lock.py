@@ -90,7 +90,7 @@ def look(
 ) -> dict[str, str]:
     """Return the locks of a run's folder that are proved dead, {file name: token}. Writes nothing.
 
-    Waits as long as the proof takes; calls `say` if that is long, and `wait` again and again, which may raise. Raises
+    Waits as long as the proof takes; calls `say` if that is long, and `wait` repeatedly, which may raise. Raises
     LockHeld if a job lives.
     """
     tokens = {path.name: _watch(path, say, wait) for path in _files(Path(run) / "lock")}
@@ -227,7 +227,7 @@ class Lock:
     def take_over(
         cls, run: str | Path, ranks: list[dict[str, Any]], start: int, token: str, hang_s: float = LOOK_S
     ) -> "Lock":
-        """Go on with this job's lock after its root has died. The new root calls this.
+        """Continue with this job's lock after its root has died. The new root calls this.
 
         ranks: as for `take`, of the survivors, the new root first. token: of the job's lock. Raises LockLost if another
         job has taken the run over, or the lock is gone."""
@@ -263,7 +263,7 @@ class Lock:
             path = folder / f"{1 + max((int(other.stem) for other in others), default=0):06d}.json"
             if not _create(path, json.dumps(content) + "\n"):
                 continue
-            # Of two jobs that have both made a lock, the one that looks last sees the other's: never do both go on.
+            # Of two jobs that have both made a lock, the one that looks last sees the other's: never both continue.
             left = [other for other in _files(folder) if other != path]
             strangers = [other for other in left if dead.get(other.name) != _token(other)]
             if not strangers:

@@ -1,7 +1,7 @@
 """The writer: a thread that writes files from a bounded queue, so that a slow or failing disk does not stop the search.
 
-While the file system is unavailable (full, its server away, a ticket expired) the thread tries again. Play goes on
-until the queue is full or a checkpoint is due. Then the run pauses; it goes on when the file system works again, or
+While the file system is unavailable (full, its server away, a ticket expired) the thread tries again. Play continues
+until the queue is full or a checkpoint is due. Then the run pauses; it continues when the file system works again, or
 stops after `storage.give_up_s`.
 """
 
@@ -59,7 +59,7 @@ class Writer:
         self.requests = requests or Requests()
         self.may_appear: Callable[[], None] = lambda: None  # called right before a file appears; raises Forbidden
         self.ended = None  # why nothing is written any more, in words
-        self.resumable = True  # then: whether the same command goes on later
+        self.resumable = True  # then: whether the same command continues later
         self.num_lost_games = 0  # handed over and not written, since it has ended
         self.log = logging.getLogger("az_mpi")
         self._changed = threading.Condition()
@@ -157,7 +157,7 @@ class Writer:
                 continue
             if not paused:
                 self.log.warning(
-                    "paused: %s; the run goes on by itself once this works, and stops after %.0f s (storage.give_up_s)",
+                    "paused: %s; the run continues by itself once this works, or stops after %.0f s (storage.give_up_s)",
                     trouble,
                     self.give_up_s,
                 )
@@ -165,7 +165,7 @@ class Writer:
             if time.monotonic() - begun > (min(STOP_S, self.give_up_s) if self.requests.stop else self.give_up_s):
                 self._end(trouble)
         if paused and self.ended is None:
-            self.log.info("the files can be written again: the run goes on")
+            self.log.info("the files can be written again: the run continues")
 
     def _end(self, why):
         """Write nothing more and ask all ranks to stop. `_changed` is held."""

@@ -62,7 +62,7 @@ class Learner:
         # perhaps in an earlier iteration; and in the newest call of `train`.
         self._summary, self._iteration = np.zeros((2, len(self._losses) + 2))
         self.good_until = 0  # the newest applied step; a rollback goes to a checkpoint before it
-        self.failure: str | None = None  # why training cannot go on; the same on every trainer
+        self.failure: str | None = None  # why training cannot continue; the same on every trainer
         shares = split_evenly(settings.batch_size, self.world.size)
         self.local_batch = shares[self.world.rank]
         self.micro_batch = shares[0]  # the number of samples whose gradient is computed at once
@@ -75,7 +75,7 @@ class Learner:
             self.optimizer = backend.wrap(chosen, network.named_parameters())
 
     def load(self, progress: "Progress", tensors: dict[str, torch.Tensor]) -> None:
-        """Go on from a checkpoint, whose model `average` has already. tensors: what `optimizer_tensors` returned."""
+        """Continue from a checkpoint, whose model `average` has already. tensors: what `optimizer_tensors` returned."""
         self.load_optimizer(tensors)
         self.good_until = progress.step - progress.bad_steps
 

@@ -170,7 +170,7 @@ def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
     ]
     root.kill()
     output = process.communicate(timeout=240)[0]
-    assert process.returncode == 0 and "going on after the loss of 1 of 3 ranks" in output, output
+    assert process.returncode == 0 and "continuing after the loss of 1 of 3 ranks" in output, output
     lines = {
         rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
         for rank in range(3)

@@ -109,7 +109,7 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
     ranks_of(process)[victim].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert "going on after the loss of 1 of 3 ranks" in output and "Traceback" not in output
+    assert "continuing after the loss of 1 of 3 ranks" in output and "Traceback" not in output
     assert set(before) <= set(ids(folder)) and before
     check_whole(folder, 2 if phase == "train" else 1)
 
@@ -121,7 +121,7 @@ def test_other_games_go_on_as_well(start, tmp_path, game):
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert "going on after the loss of 1 of 3 ranks" in output
+    assert "continuing after the loss of 1 of 3 ranks" in output
     check_whole(tmp_path / "run", 1)
 
 
@@ -139,7 +139,7 @@ def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, num_ga
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert "going on after the loss of 1 of 3 ranks" in output
+    assert "continuing after the loss of 1 of 3 ranks" in output
     assert sorted(ids(folder)) == list(range(num_games))
     check_whole(folder, 1)
 
@@ -212,7 +212,7 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, sta
             taken, phase = int(found[1]), "train"
         elif "iteration 2 of 2" in line:
             phase = "play"
-        elif found := re.search(r"going on after .* ([\d,]+) steps", line):
+        elif found := re.search(r"continuing after .* ([\d,]+) steps", line):
             phases.append(phase)
             # The line of the last step may be lost with the rank that was about to write it.
             assert abs(int(found[1].replace(",", "")) - taken) <= 1, line
@@ -244,7 +244,7 @@ def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp
     ranks_of(process)[0].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert re.search(r"going on after .*: iteration 1 of 2", output)
+    assert re.search(r"continuing after .*: iteration 1 of 2", output)
     assert state(folder)["iteration"] == 2 and len(ids(folder)) == len(set(ids(folder)))
 
 
@@ -259,7 +259,7 @@ def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, 
     ranks_of(process, "no_gpu_left.py")[0].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 75 and "Traceback" not in output, output
-    assert 'the ranks that are left cannot go on: train.ranks: "gpu", but no rank sees a GPU' in output
+    assert 'the ranks that are left cannot continue: train.ranks: "gpu", but no rank sees a GPU' in output
     taken = max(int(number) for number in re.findall(r" step (\d+): ", output))
     left = state(folder)
     assert taken - 1 <= left["step"] <= taken and taken >= 30 and left["phase"] == "train"
@@ -296,7 +296,7 @@ def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):
     ranks_of(process)[0].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 75 and "Traceback" not in output, output
-    assert re.search("the ranks that are left cannot go on: .*no checkpoint of this run is whole", output)
+    assert re.search("the ranks that are left cannot continue: .*no checkpoint of this run is whole", output)
     assert set(before) < set(ids(folder))
 
 

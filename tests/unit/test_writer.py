@@ -219,7 +219,7 @@ def test_what_may_pass_is_waited_for_and_told_of(segments, records, disk, caplog
     disk.full.clear()
     flushing.join(LONG_S)
     assert stored(segments.folder) == {"000007-000": records[0].games["id"].tolist()}
-    assert "written now" in caplog.text and caplog.messages[-1].endswith("the run goes on") and segments.ended is None
+    assert "written now" in caplog.text and caplog.messages[-1].endswith("the run continues") and segments.ended is None
 
 
 def test_play_goes_on_from_the_queue_while_the_disk_is_full(segments, records, disk):

@@ -17,7 +17,7 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi.peers import PeerLost, lost
 from az_mpi.mpi.world import World
 
-MIXED = "Horovod and mpi4py use different MPI libraries"  # both are loaded then: nothing may go on with them
+MIXED = "Horovod and mpi4py use different MPI libraries"  # both are loaded then: nothing may continue with them
 
 
 class HorovodBackend:
