@@ -181,8 +181,8 @@ def _watch(memory, pid, launcher):
 
 
 def end_job_of(launcher: int) -> None:
-    """End the job of a rank that has ended before all had joined, unless mpirun does so. Under ULFM it does not, and all
-    other ranks would wait in MPI_Init for the lost one. launcher: the process that started the rank: mpirun, or its
+    """End the job of a rank that has ended before all had joined, unless mpirun does so. Under ULFM it does not, and
+    all other ranks wait in MPI_Init for the lost one. launcher: the process that started the rank: mpirun, or its
     daemon on another host."""
     if os.environ.get("OMPI_MCA_mpi_ft_enable") not in ("1", "true"):
         return

@@ -157,7 +157,7 @@ class Writer:
                 continue
             if not paused:
                 self.log.warning(
-                    "paused: %s; the run continues once this works, and stops after %.0f s (storage.give_up_s) otherwise",
+                    "paused: %s; the run continues once this works, or stops after %.0f s (storage.give_up_s)",
                     trouble,
                     self.give_up_s,
                 )

@@ -115,7 +115,7 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
 
 
 @pytest.mark.parametrize("game", ["go(size=4)", pytest.param(OPENSPIEL, marks=needs_openspiel)])
-def test_other_games_go_on_as_well(start, tmp_path, game):
+def test_a_run_of_any_game_continues_after_a_loss(start, tmp_path, game):
     process = start(3, *PHASES["play"], "--num_games", 600, "--set", f"game={game}")
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
     ranks_of(process)[2].kill()
@@ -130,7 +130,7 @@ def test_other_games_go_on_as_well(start, tmp_path, game):
     [slow("auto", 3000), (f"{PROGRAMS}/pretend_gpu.py:PretendGpu", 1000)],
     ids=["processors", "gpus"],
 )
-def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, num_games):
+def test_a_deterministic_quota_is_dealt_again_after_a_loss(start, tmp_path, engine, num_games):
     """Every game of it once, whoever was to play it, although simulations were under way: with a GPU in two groups."""
     folder = tmp_path / "run"
     options = ["--set", "selfplay.deterministic=true", "--num_games", num_games, "--set", f"network.engine={engine}"]
@@ -159,7 +159,7 @@ def test_the_last_of_four_finishes_the_run(start, tmp_path):
 
 
 @pytest.mark.slow  # tests/faults has one that is shorter
-def test_two_killed_at_once(start, tmp_path):
+def test_a_run_continues_after_two_ranks_are_killed_at_once(start, tmp_path):
     folder = tmp_path / "run"
     process = start(4, *PHASES["train"])
     wait_for(said(folder, "step 30:"), process)
@@ -249,7 +249,7 @@ def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp
 
 
 @pytest.mark.usefixtures("without_gpus")
-def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, tmp_path):
+def test_survivors_that_cannot_train_store_the_steps_of_the_lost_trainer(start_mpirun, tmp_path):
     """The only rank with a GPU is killed: the others leave with a checkpoint of what it had done but for one step."""
     folder = tmp_path / "run"
     options = [*BASE, *PHASES["train"], "--set", "train.replay_ratio=80.0", "--logdir", folder]
@@ -270,7 +270,7 @@ def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, 
     assert state(folder)["step"] == end and len(ids(folder)) == len(set(ids(folder)))
 
 
-def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):
+def test_survivors_that_cannot_continue_store_their_games(start, tmp_path):
     """The only trainer dies, of which there is no copy, and no checkpoint is whole: the run does not start again."""
     folder = tmp_path / "run"
     process = start(
@@ -300,7 +300,7 @@ def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):
     assert set(before) < set(ids(folder))
 
 
-def test_ranks_killed_in_every_kind_of_collective(start_mpirun):
+def test_ranks_killed_in_any_kind_of_collective_are_reported_to_the_others(start_mpirun):
     process = start_mpirun(9, PROGRAMS / "loss_in_collectives.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and output.count("all checks passed") == 2, output
@@ -312,20 +312,20 @@ def test_a_copy_that_breaks_off_leaves_the_one_before(start_mpirun):
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
-def test_ranks_killed_while_horovod_starts(start_mpirun):
+def test_ranks_killed_while_horovod_starts_are_reported_to_the_others(start_mpirun):
     process = start_mpirun(6, PROGRAMS / "loss_at_session_start.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
-def test_ranks_killed_while_a_process_group_is_made(start_mpirun):
+def test_ranks_killed_while_a_process_group_is_made_are_reported_to_the_others(start_mpirun):
     process = start_mpirun(6, PROGRAMS / "loss_at_ddp_start.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
 @pytest.mark.slow
-def test_ranks_killed_while_all_make_communicators(start_mpirun):
+def test_ranks_killed_while_all_make_communicators_are_reported_to_the_others(start_mpirun):
     """MPI tells the survivors in the middle of it. This is a test of the MPI that `make setup` installs."""
     process = start_mpirun(8, PROGRAMS / "loss_while_duplicating.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]

@@ -164,7 +164,7 @@ def test_the_hours_of_a_start_that_is_stopped_in_play_count(start_mpirun, mpirun
     assert 3600 * (state(folder)["hours"] - hours) > time.monotonic() - begun + 4
 
 
-def test_usr1_in_play_makes_the_games_durable_and_the_run_goes_on(start_mpirun, tmp_path):
+def test_usr1_in_play_makes_the_games_durable_and_the_run_continues(start_mpirun, tmp_path):
     options = ["--num_games", "100000", "--set", "exchange.every_s=1000.0"]
     folder = tmp_path / "run"
     process = start_mpirun(2, "run_dist.py", *BASE, *options, "--logdir", folder)
@@ -217,7 +217,7 @@ def test_a_stop_during_the_start_is_kept(start_mpirun, tmp_path, library):
 
 
 @pytest.mark.parametrize("seconds", [slow(0.02), 0.1, slow(0.3)])
-def test_a_stop_right_after_the_start(start_mpirun, tmp_path, seconds):
+def test_a_stop_right_after_the_start_ends_the_job_with_a_whole_run_or_none(start_mpirun, tmp_path, seconds):
     """Before mpirun or Python take signals, they die of it, and nothing has begun."""
     process = start_mpirun(2, *run_of(tmp_path / "run", "play"))
     time.sleep(seconds)

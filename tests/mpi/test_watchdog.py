@@ -108,7 +108,7 @@ def test_without_ulfm_a_hang_ends_the_job_and_the_run_can_be_resumed(start, tmp_
 @pytest.mark.parametrize(
     "victim, mpirun", [slow(1, ("--with-ft", "ulfm")), slow(0, ("--with-ft", "ulfm")), slow(1, ()), (0, ())]
 )
-def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_path, victim, mpirun):
+def test_a_rank_that_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_path, victim, mpirun):
     """As on a host that fails without a word: nobody is there who would kill the rank."""
     process = start(*PLAY, mpirun=mpirun)
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)

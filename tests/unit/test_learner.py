@@ -136,7 +136,7 @@ assert "torch._dynamo" not in sys.modules
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.names)
-def test_training_goes_on_from_a_checkpoint_to_the_same_bits(world, replay, optimizer):
+def test_training_continues_from_a_checkpoint_to_the_same_bits(world, replay, optimizer):
     unbroken, broken, resumed = (new_learner(world, optimizer=optimizer) for _ in range(3))
     train(unbroken, replay, 5)
     train(broken, replay, 2)
@@ -209,7 +209,7 @@ def watching(told):
     return watch
 
 
-def test_nothing_of_a_step_has_changed_when_its_watch_is_told(world, replay):
+def test_a_watch_is_called_before_the_step_has_changed_anything(world, replay):
     learner, seen = new_learner(world), []
 
     def state():
@@ -263,7 +263,7 @@ def test_a_gradient_in_parts_is_that_of_the_whole_batch(make_learner, replay, si
         assert (whole - parts).abs().max() < 1e-5 * whole.abs().max()
 
 
-def test_a_batch_that_found_no_room_on_the_device_is_brought_there_by_its_step(make_learner, replay):
+def test_a_batch_that_did_not_fit_on_the_device_is_moved_there_by_its_step(make_learner, replay):
     """The prefetch thread runs beside a step that may hold all memory."""
     whole, short, told = make_learner(), make_learner(), []
     train(whole, replay, 3)
