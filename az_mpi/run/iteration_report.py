@@ -12,34 +12,34 @@ def report(run: Run, num_steps: int) -> None:
     learner, counters = run.training.learner, run.report.counters.take(run.world)
     mine = [*run.playing.evaluate.take_counts(), peak_bytes(), learner.iteration_losses() if learner else {}]
     asked, evaluated, peak, losses = zip(*run.world.collect(mine))
+    spent = run.report.timers.take()
     num_games = int(counters["num_games"].sum())
-    values: dict[str, Any] = {"iteration": run.progress.iteration, "num_games": num_games}
-    values |= {"num_positions": int(counters["num_positions"].sum())}
-    # Of the whole run: the counts above lack what an earlier start played.
-    values |= {"num_games_stored": run.progress.num_games, "num_positions_stored": run.progress.num_positions}
-    values |= {"num_games_asked": run.setup.config.selfplay.num_games}
-    values |= {"num_steps": num_steps} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
-    if num_games:  # not in an iteration that was resumed in its training
-        values |= {
-            "mean_length": counters["num_positions"].sum() / num_games,
-            "num_truncated": int(counters["num_truncated"].sum()),
-            "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / num_games,
-            "mean_staleness": counters["staleness"].sum() / num_games,
-        }
-    if tested := counters["num_resign_tests"].sum():
-        values |= {"num_resign_tests": int(tested), "false_resign_rate": counters["num_false_resigns"].sum() / tested}
+    values: dict[str, Any] = {
+        "iteration": run.progress.iteration,
+        "num_games": num_games,
+        "num_positions": int(counters["num_positions"].sum()),
+        # Of the whole run: the counts above lack what an earlier start played.
+        "num_games_stored": run.progress.num_games,
+        "num_positions_stored": run.progress.num_positions,
+        "num_games_asked": run.setup.config.selfplay.num_games,
+        "num_steps": num_steps,
+        **{name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]},
+        **_of_games(counters, num_games),
+        **_of_resigning(counters),
+        **spent,
+        **_rates(run, counters, spent, num_games, sum(asked), sum(evaluated)),
+        "num_bad_steps": int(counters["num_bad_steps"][0]),
+        "num_rollbacks": run.progress.rollbacks,
+        "num_exchanges": int(counters["num_exchanges"][0]),
+        **{f"{name}_bytes": int(counters[f"{name}_bytes"].sum()) for name in ("exchange", "broadcast")},
+        **run.playing.engine.figures,  # root's
+        "peak_resident_bytes": int(max(peak)),  # of the largest rank since it started
+        **{f"{name}_by_rank": counters[f"num_{name}"].astype(int).tolist() for name in ("games", "positions")},
+        "playing_s_by_rank": counters["playing_s"].round(4).tolist(),
+    }
     if values.get("num_truncated") and run.playing.player.max_plies == run.setup.game.max_plies:
         _say_once_that_games_are_cut(run, values["num_truncated"])
     run.report.status.staleness = values.get("mean_staleness")
-    values |= (spent := run.report.timers.take())
-    values |= _rates(run, counters, spent, num_games, sum(asked), sum(evaluated))
-    values |= {"num_bad_steps": int(counters["num_bad_steps"][0]), "num_rollbacks": run.progress.rollbacks}
-    values |= {"num_exchanges": int(counters["num_exchanges"][0])}
-    values |= {f"{name}_bytes": int(counters[f"{name}_bytes"].sum()) for name in ("exchange", "broadcast")}
-    values |= run.playing.engine.figures  # root's
-    values |= {"peak_resident_bytes": int(max(peak))}  # of the largest rank since it started
-    values |= {f"{name}_by_rank": counters[f"num_{name}"].astype(int).tolist() for name in ("games", "positions")}
-    values["playing_s_by_rank"] = counters["playing_s"].round(4).tolist()
     if not run.files.writes_no_more:  # else the iteration is not on disk, and will be done again
         run.report.metrics.write("iteration", run.progress.step, values)
     if run.world.is_root:
@@ -47,6 +47,26 @@ def report(run: Run, num_steps: int) -> None:
         run.report.logger.info(iteration_line(values))
     else:
         run.report.logger.info(_line_of_rank(run.world.rank, values, counters))
+
+
+def _of_games(counters, num_games):
+    """Return what is known of the new games; {} without any, as in an iteration that was resumed in its training."""
+    if not num_games:
+        return {}
+    return {
+        "mean_length": counters["num_positions"].sum() / num_games,
+        "num_truncated": int(counters["num_truncated"].sum()),
+        "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / num_games,
+        "mean_staleness": counters["staleness"].sum() / num_games,
+    }
+
+
+def _of_resigning(counters):
+    """Return how often resigning was tested, in games that were played to their end, and was wrong; {} if never."""
+    tested = counters["num_resign_tests"].sum()
+    if not tested:
+        return {}
+    return {"num_resign_tests": int(tested), "false_resign_rate": counters["num_false_resigns"].sum() / tested}
 
 
 def _say_once_that_games_are_cut(run, num):

@@ -42,7 +42,8 @@ class DdpBackend:
     """
 
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
-        self.world, self.remark = world, ""
+        self.world = world
+        self.remark = ""
         self.problem: str | None = None
         self._group: dist.ProcessGroup | None = None
         self._on_gpus = any(gpus)

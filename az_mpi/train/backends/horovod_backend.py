@@ -27,7 +27,8 @@ class HorovodBackend:
     """
 
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
-        self.world, self.remark = world, ""
+        self.world = world
+        self.remark = ""
         self.problem: str | None = _problem(gpus)
 
     @contextmanager

@@ -14,7 +14,8 @@ class LocalBackend:
     threads takes part of the trainer's core."""
 
     def __init__(self, world: World):
-        self.world, self.remark = world, ""
+        self.world = world
+        self.remark = ""
         self.problem: str | None = None  # it can always be used
 
     def session(self) -> AbstractContextManager[None]:
