@@ -1,6 +1,6 @@
 """The base class of heads: an output of the network with its target and its loss."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -11,11 +11,17 @@ from az_mpi.games.base import Game
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Train
-    from az_mpi.selfplay.record import Record
 
 # A linear layer of more weights than this, over all cells of a board, gives way to convolutions of one cell and to
 # global pooling. The tower of 5 blocks of 64 channels has 370,000.
 WEIGHTS_MAX = 100_000
+
+
+class Played(Protocol):
+    """Finished games, of which targets are made: what heads read of a `selfplay.record.Record`."""
+
+    games: np.ndarray  # GAME [n]
+    positions: np.ndarray  # position_dtype [P], of the first game, then of the second, …
 
 
 class Head(nn.Module):
@@ -45,7 +51,7 @@ class Head(nn.Module):
         Engines record these operations once, so they must not depend on values."""
         raise NotImplementedError
 
-    def target(self, record: "Record", game: Game, settings: "Train") -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         """Return the targets of the positions of a record, target_dtype [P]. settings: `config.train`."""
         raise NotImplementedError
 

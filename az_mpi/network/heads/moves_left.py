@@ -6,10 +6,10 @@ import numpy as np
 
 from az_mpi.games.base import Game
 from az_mpi.network.heads.auxiliary import Scalar, ends, last_positions
+from az_mpi.network.heads.head import Played
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Train
-    from az_mpi.selfplay.record import Record
 
 UNIT = 20.0  # plies, as in Leela's training; its Huber loss is linear from 10 plies on
 
@@ -26,7 +26,7 @@ class MovesLeft(Scalar):
     def __init__(self, channels: int, weight: float = 0.1):
         super().__init__(channels, weight)
 
-    def target(self, record: "Record", game: Game, settings: "Train") -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         lengths, rows = record.games["length"], np.arange(len(record.positions))
         ended = ends(record, game)[1]
         left = np.repeat(last_positions(record), lengths) - rows + 1

@@ -8,11 +8,11 @@ from torch.nn import functional as F
 
 from az_mpi.games.base import Game
 from az_mpi.network.heads.auxiliary import Auxiliary, last_positions
+from az_mpi.network.heads.head import Played
 from az_mpi.network.heads.policy import Policy
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Train
-    from az_mpi.selfplay.record import Record
 
 NO_REPLY = -1
 
@@ -42,7 +42,7 @@ class OpponentReply(Auxiliary):
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
         return self.policy(tower)
 
-    def target(self, record: "Record", game: Game, settings: "Train") -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         positions = record.positions
         # Fast searches make no policy target.
         replies = np.where(positions["policy_count"] > 0, positions["action"], NO_REPLY)

@@ -7,10 +7,10 @@ import numpy as np
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game
 from az_mpi.network.heads.auxiliary import Scalar, as_mover_sees, ends
+from az_mpi.network.heads.head import Played
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Train
-    from az_mpi.selfplay.record import Record
 
 UNIT = 12 / 19  # points for each row of a board with as many columns; the Huber loss is linear from there on
 
@@ -33,6 +33,6 @@ class Score(Scalar):
             )
         self.unit = UNIT * (game.planes_shape[1] * game.planes_shape[2]) ** 0.5
 
-    def target(self, record: "Record", game: Game, settings: "Train") -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         states, ended = ends(record, game)
         return as_mover_sees(record, np.where(ended, game.lead(states) / self.unit, np.nan))

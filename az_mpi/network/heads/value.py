@@ -8,11 +8,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from az_mpi.games.base import Game
-from az_mpi.network.heads.head import WEIGHTS_MAX, Head, draw, pooled, rows, zero
+from az_mpi.network.heads.head import WEIGHTS_MAX, Head, Played, draw, pooled, rows, zero
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Train
-    from az_mpi.selfplay.record import Record
 
 HIDDEN_CHANNELS, HIDDEN = 32, 64
 
@@ -50,7 +49,7 @@ class Value(Head):
         cells = self.conv(tower)
         return F.relu(self.hidden(pooled(F.relu(cells)) if self.is_pooled else rows(cells)))
 
-    def target(self, record: "Record", game: Game, settings: "Train") -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         share, positions = settings.root_value_share, record.positions
         return (1 - share) * positions["value"] + share * positions["root_value"]
 
