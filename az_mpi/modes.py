@@ -67,16 +67,18 @@ def _wait(requests):
 
 
 def check(config: Config) -> list[str]:
-    """Check what a start would refuse and what needs no MPI: that every plug-in loads and takes its arguments, and that
-    game, network, engine, evaluator, search, optimiser, opponents and solver fit together. It runs the functions of a
-    start, but makes no callbacks, which may do anything. Writes nothing; not collective. Raises Refusal.
+    """Raise Refusal if a start would refuse the configuration, as far as that is known without MPI: every plug-in must
+    load and take its arguments, and game, network, engine, evaluator, search, optimiser, opponents and solver must fit
+    together. This runs the functions of a start, but makes no callbacks, which may do anything. Writes nothing; not
+    collective.
 
-    Return remarks on what this host lacks, a processor's instructions or a program; hosts of the job may have it."""
+    Return remarks on what this host lacks, such as a processor's instructions or a program; hosts of the job may have
+    it."""
     world, remarks = cast(World, Alone()), []
     named_hosts.refuse_weights_without_quota(config.selfplay)
     agreement.same_plugins(world, configuration.plugins(config))
     anywhere = config.network.model_copy(update={"engine": "auto", "precision": "auto"})
-    for network in (config.network, anywhere):  # the second time what the first one did not reach
+    for network in (config.network, anywhere):  # the second one for what the first one did not reach
         try:
             prepare_play(config.model_copy(update={"network": network, "callbacks": ()}), world, Path())
             break

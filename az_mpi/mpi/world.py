@@ -252,7 +252,7 @@ class World:
         return self._derive(comm) if member else None
 
     def beside(self) -> "World":
-        """Return this world, whose waiting from now on is no idle time and no sign of life: for use in a thread."""
+        """Return this world, for use in a thread: from now on its waiting is neither idle time nor a sign of life."""
         self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)
         return self
 

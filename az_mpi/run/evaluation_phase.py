@@ -145,8 +145,8 @@ def _newest_best(folder, before, network, logger):
 
 
 def _stem_hash(run):
-    """Return what tells the present network from others. A tower that has grown since computes the same: no part of
-    it counts."""
+    """Return a hash by which the present network is known. It leaves the tower out: one that has grown since then
+    computes the same."""
     return resnet.weights_hash(run.training.network.stem)
 
 
