@@ -148,7 +148,7 @@ def test_weights_that_are_not_finite_are_never_stored(mpirun, tmp_path):
     model, optimizer, state = content(tmp_path / "run", "000001")
     assert state["step"] == 1 and state["rollbacks"] == 1 and optimizer == {}
     assert all(np.isfinite(tensor).all() for tensor in model.values()) and not model["heads.policy.out.weight"].any()
-    # It goes on and fails in the same way until it says that it cannot.
+    # It continues and fails in the same way until it says that it cannot.
     failed = mpirun(2, "run_dist.py", *options, status=70)
     assert failed.stdout.count("training cannot continue") == 1 and "Traceback" not in failed.stdout + failed.stderr
     assert checkpoints(tmp_path / "run") == ["000001"]

@@ -1,4 +1,4 @@
-"""Ranks that are killed: the others go on, with every game that was finished by one of them or stored."""
+"""Ranks that are killed: the others continue, with every game that was finished by one of them or stored."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Signals to running jobs: what is finished is stored, all ranks leave together with status 75, the run goes on."""
+"""Signals to running jobs: what is finished is stored, all ranks leave together with status 75, the run continues."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ from marks import slow
 
 pytestmark = pytest.mark.mpi
 
-# Small enough to end in seconds, with one phase that would go on for minutes.
+# Small enough to end in seconds, with one phase that would last for minutes.
 BASE = [
     "--config_file",
     "configs/smoke.json",
@@ -95,7 +95,7 @@ def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun,
     assert stored["phase"] == {"train": "train", "meanwhile": "train"}.get(phase, "play")
     if stored["phase"] == "train":
         assert stored["step"] >= 5 and stored["samples_due"] > 1e5
-    # It goes on where it was, here with less left to do, and on another number of ranks.
+    # It continues where it was, here with less left to do, and on another number of ranks.
     keep = [word for word in LONG[phase] if "deterministic" in word or "replay_ratio" in word]
     ended = mpirun(
         2,

@@ -1,4 +1,4 @@
-"""Ranks that hang in a real job: they are killed, and the others go on; shorter pauses are survived."""
+"""Ranks that hang in a real job: they are killed, and the others continue; shorter pauses are survived."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""The segment writer: play goes on while the file system does not, memory is bounded, no error is lost."""
+"""The segment writer: play continues while the file system fails, memory is bounded, no error is lost."""
 
 import errno
 import logging
