@@ -67,7 +67,7 @@ class Frame:
         """Say that this rank failed and why, and end the job."""
         text = f"{self._name()} failed; the job ends\n{why.rstrip()}\n"
         try:
-            print(text, file=sys.stderr, flush=True)
+            print(text, end="", file=sys.stderr, flush=True)
             self.note(text)
         except OSError:
             pass  # a full disk may be the cause; the other ranks must not wait
