@@ -31,7 +31,8 @@ class Frame:
         self.world = world
 
     def note(self, text: str) -> None:
-        """Keep the text about a failure of this rank, before the job ends. It has been printed. May raise OSError."""
+        """Keep the text about a failure of this rank, which has been printed, before the job ends. Here it is not kept;
+        a subclass may raise OSError."""
 
     def run(self, do: Callable[[], int | None]) -> int:
         """Return the exit status of `do()`, which every rank calls; None is DONE. Collective.
@@ -93,8 +94,7 @@ class Frame:
 
 def run_command(parser: Parser, arguments: list[str], do: "Callable[[World, argparse.Namespace], int | None]") -> int:
     """Read the command line, join the job, and return the exit status of do(world, what was given), which every rank
-    calls. Raises OutputFailed; Refusal, on every rank, if the words are wrong or the job cannot be
-    joined."""
+    calls. Raises OutputFailed; Refusal, on every rank, if the command line is wrong or the job cannot be joined."""
     given = parser.parse_args(arguments)
     from az_mpi.mpi.world import World
 
