@@ -20,12 +20,13 @@ from torch import nn
 from az_mpi.config.schema import Config
 from az_mpi.core.host_names import value_here
 from az_mpi.core.printing import counted
+from az_mpi.core.processes import peak_bytes
 from az_mpi.doctor import facts
 from az_mpi.doctor.checks import OK, WARNING, Check, Ranks, ranks_in_words
 from az_mpi.doctor.scratch import removed_at_end
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_games
-from az_mpi.mpi import host_memory, named_hosts, placement, root_host
+from az_mpi.mpi import named_hosts, placement, root_host
 from az_mpi.mpi.world import World
 from az_mpi.run import kernels
 from az_mpi.run.setup import assemble, check_room
@@ -54,7 +55,7 @@ def measure(
         }
     )
 
-    def look(setup, network):
+    def look(setup, network, files):
         if logdir:
             check_room(setup, network, logdir)
         return 1
@@ -79,7 +80,7 @@ def measure(
         finally:
             run.report.metrics.close()
             console.start(run_world.is_root, run.setup.log_name, None)  # closes the log files
-    peak = host_memory.peak_bytes()
+    peak = peak_bytes()
     share = config.replay.window_max / sum(figures["trainers"])
     # A full array and, at its last growth, the one before it.
     window = int(share * (replay.num_bytes + replay.largest_bytes) / replay.num_positions) if replay else 0

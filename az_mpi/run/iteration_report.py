@@ -1,6 +1,6 @@
 """What an iteration did: a record in metrics.jsonl and a line in the log."""
 
-from az_mpi.mpi import host_memory
+from az_mpi.core.processes import peak_bytes
 from az_mpi.run.state import Run
 from az_mpi.telemetry.summary import iteration_line, losses_text
 
@@ -24,11 +24,7 @@ def report(run: Run, num_steps: int) -> None:
 def _values(run, counters, num_steps):
     """Return what an iteration reports, by name. Collective. counters: {count: float64 [ranks]}."""
     learner = run.training.learner
-    mine = (
-        *run.playing.evaluate.take_counts(),
-        host_memory.peak_bytes(),
-        learner.iteration_losses() if learner else {},
-    )
+    mine = (*run.playing.evaluate.take_counts(), peak_bytes(), learner.iteration_losses() if learner else {})
     asked, evaluated, peaks, losses = zip(*run.world.collect(mine))
     spent = run.report.timers.take()
 

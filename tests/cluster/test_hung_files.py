@@ -139,7 +139,7 @@ def test_who_gets_no_more_at_its_files_leaves_and_the_others_go_on(start, behind
     job.wait_for(lambda: job.said(f"iteration 3 of {ITERATIONS}"))
     job.hang()
     hung = time.monotonic()
-    job.wait_for(lambda: job.said("going on after the loss of"))
+    job.wait_for(lambda: job.said("continuing after the loss of"))
     seconds = time.monotonic() - hung
     print(f"going on {seconds:.1f} s after")
     status, output = job.end()
@@ -158,7 +158,7 @@ def test_a_file_system_that_hangs_for_everybody_is_waited_for(start):
     assert job.process.poll() is None
     job.answer()
     status, output = job.end()
-    assert status == 0 and "killed" not in output and "going on after" not in output, output
+    assert status == 0 and "killed" not in output and "continuing after" not in output, output
     job.check_whole()
 
 

@@ -3,7 +3,7 @@
 Ranks are named by their numbers at the start. An injection is what one rank does to the job; its action is one of
 
     ["signal", targets, number]   to ranks, or to "mpirun"
-    ["stop", seconds]             this rank stands still; it is let go on after so long, 0: never
+    ["stop", seconds]             this rank stands still; it continues after so long, 0: never
     ["disk", errno, seconds]      what the writer's thread asks of the disk fails for so long, 0: for good
     ["reads", errno, seconds]     this rank cannot open the run's files for reading for so long
     ["nan", steps]                so many gradients of this rank are not finite, 0: all that follow
@@ -56,8 +56,8 @@ OPTIONS = {
 @dataclass(frozen=True)
 class Fault:
     """action: as above; the targets "self", "two" and "all" stand for ranks. statuses: mpirun's that are documented for
-    it, where 0 is only so for a run that is complete. others_stay: ranks that were not hit go on, or leave in order, so
-    that all they have given to an exchange must be stored; else what was to be seen on disk. weight: how often it is
+    it, where 0 is only so for a run that is complete. others_stay: ranks that were not hit continue, or leave in order:
+    all they have given to an exchange must be stored; else what was to be seen on disk. weight: how often it is
     drawn."""
 
     action: tuple

@@ -44,7 +44,7 @@ def test_one_rank_after_another_is_lost_in_different_phases(tmp_path):
 
 @pytest.mark.timeout(600)
 def test_a_recovery_undone_by_one_more_loss_leaves_nothing_that_beats(tmp_path):
-    """One more dies when the others are ready to go on. Heartbeats that they left behind would end the job."""
+    """One more dies when the others are ready to continue. Heartbeats that they left behind would end the job."""
     faults = [
         Injection(rank, phase, passage, ["signal", [rank], 9])
         for rank, phase, passage in ((3, "train", 20), (2, "recovery", catalogue.RECOVERY))

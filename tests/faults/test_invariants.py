@@ -226,7 +226,7 @@ def test_what_a_job_leaves_is_seen(tmp_path):
     assert job.visible == {"000000-000.h5": None} and "could be seen and not be read" in job.left[-1]
 
 
-def test_a_port_that_still_listens_is_told_of(tmp_path, monkeypatch):
+def test_a_port_that_still_listens_is_reported(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         job = Job(ports={server.getsockname()[1]})
         trial.look_for_rest(job, tmp_path)

@@ -138,7 +138,7 @@ def test_a_callback_or_sink_that_is_written_wrongly_is_refused_before_play(run_d
 
 
 def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
-    """The new root is told of iterations from then on; each rank of the games that it finishes."""
+    """The new root's callback is called for iterations from then on, and each rank's for the games that it finishes."""
     run, callback, sink = tmp_path / "run", "own_callback.py:Openings", "own_sink.py:Csv"
     process = start_mpirun(
         3,
@@ -160,7 +160,9 @@ def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
         f'report.sinks=["{ROOT}/examples/{sink}"]',
         options=["--with-ft", "ulfm"],
     )
-    while not list(run.glob("games/*.h5")) or not (run / "openings-0.jsonl").exists():  # root has been told of a game
+    while (
+        not list(run.glob("games/*.h5")) or not (run / "openings-0.jsonl").exists()
+    ):  # root's callback was called for a game
         assert process.poll() is None
         time.sleep(0.05)
     [root] = [
@@ -170,7 +172,7 @@ def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
     ]
     root.kill()
     output = process.communicate(timeout=240)[0]
-    assert process.returncode == 0 and "going on after the loss of 1 of 3 ranks" in output, output
+    assert process.returncode == 0 and "continuing after the loss of 1 of 3 ranks" in output, output
     lines = {
         rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
         for rank in range(3)
@@ -222,14 +224,14 @@ ONE_RANK_FAILS = """
 import sys
 from az_mpi.core.arguments import Parser
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.mpi.on_ranks import on_ranks
+from az_mpi.mpi.frame import run_command
 
 def do(world, given):
     if world.rank == 1:
         raise OwnCodeError("the rules are broken here")
     world.barrier()
 
-sys.exit(on_ranks(Parser("probe", "about"), [], do))
+sys.exit(run_command(Parser("probe", "about"), [], do))
 """
 
 

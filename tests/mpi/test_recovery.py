@@ -1,4 +1,4 @@
-"""Ranks that are killed: the others go on, with every game that was finished by one of them or stored."""
+"""Ranks that are killed: the others continue, with every game that was finished by one of them or stored."""
 
 import json
 import os
@@ -109,19 +109,19 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
     ranks_of(process)[victim].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert "going on after the loss of 1 of 3 ranks" in output and "Traceback" not in output
+    assert "continuing after the loss of 1 of 3 ranks" in output and "Traceback" not in output
     assert set(before) <= set(ids(folder)) and before
     check_whole(folder, 2 if phase == "train" else 1)
 
 
 @pytest.mark.parametrize("game", ["go(size=4)", pytest.param(OPENSPIEL, marks=needs_openspiel)])
-def test_other_games_go_on_as_well(start, tmp_path, game):
+def test_a_run_of_any_game_continues_after_a_loss(start, tmp_path, game):
     process = start(3, *PHASES["play"], "--num_games", 600, "--set", f"game={game}")
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert "going on after the loss of 1 of 3 ranks" in output
+    assert "continuing after the loss of 1 of 3 ranks" in output
     check_whole(tmp_path / "run", 1)
 
 
@@ -130,7 +130,7 @@ def test_other_games_go_on_as_well(start, tmp_path, game):
     [slow("auto", 3000), (f"{PROGRAMS}/pretend_gpu.py:PretendGpu", 1000)],
     ids=["processors", "gpus"],
 )
-def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, num_games):
+def test_a_deterministic_quota_is_dealt_again_after_a_loss(start, tmp_path, engine, num_games):
     """Every game of it once, whoever was to play it, although simulations were under way: with a GPU in two groups."""
     folder = tmp_path / "run"
     options = ["--set", "selfplay.deterministic=true", "--num_games", num_games, "--set", f"network.engine={engine}"]
@@ -139,7 +139,7 @@ def test_a_deterministic_quota_is_dealt_out_anew(start, tmp_path, engine, num_ga
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert "going on after the loss of 1 of 3 ranks" in output
+    assert "continuing after the loss of 1 of 3 ranks" in output
     assert sorted(ids(folder)) == list(range(num_games))
     check_whole(folder, 1)
 
@@ -159,7 +159,7 @@ def test_the_last_of_four_finishes_the_run(start, tmp_path):
 
 
 @pytest.mark.slow  # tests/faults has one that is shorter
-def test_two_killed_at_once(start, tmp_path):
+def test_a_run_continues_after_two_ranks_are_killed_at_once(start, tmp_path):
     folder = tmp_path / "run"
     process = start(4, *PHASES["train"])
     wait_for(said(folder, "step 30:"), process)
@@ -212,7 +212,7 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, sta
             taken, phase = int(found[1]), "train"
         elif "iteration 2 of 2" in line:
             phase = "play"
-        elif found := re.search(r"going on after .* ([\d,]+) steps", line):
+        elif found := re.search(r"continuing after .* ([\d,]+) steps", line):
             phases.append(phase)
             # The line of the last step may be lost with the rank that was about to write it.
             assert abs(int(found[1].replace(",", "")) - taken) <= 1, line
@@ -244,12 +244,12 @@ def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp
     ranks_of(process)[0].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert re.search(r"going on after .*: iteration 1 of 2", output)
+    assert re.search(r"continuing after .*: iteration 1 of 2", output)
     assert state(folder)["iteration"] == 2 and len(ids(folder)) == len(set(ids(folder)))
 
 
 @pytest.mark.usefixtures("without_gpus")
-def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, tmp_path):
+def test_survivors_that_cannot_train_store_the_steps_of_the_lost_trainer(start_mpirun, tmp_path):
     """The only rank with a GPU is killed: the others leave with a checkpoint of what it had done but for one step."""
     folder = tmp_path / "run"
     options = [*BASE, *PHASES["train"], "--set", "train.replay_ratio=80.0", "--logdir", folder]
@@ -259,7 +259,7 @@ def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, 
     ranks_of(process, "no_gpu_left.py")[0].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 75 and "Traceback" not in output, output
-    assert 'the ranks that are left cannot go on: train.ranks: "gpu", but no rank sees a GPU' in output
+    assert 'the ranks that are left cannot continue: train.ranks: "gpu", but no rank sees a GPU' in output
     taken = max(int(number) for number in re.findall(r" step (\d+): ", output))
     left = state(folder)
     assert taken - 1 <= left["step"] <= taken and taken >= 30 and left["phase"] == "train"
@@ -270,7 +270,7 @@ def test_survivors_that_cannot_train_leave_the_steps_of_who_could(start_mpirun, 
     assert state(folder)["step"] == end and len(ids(folder)) == len(set(ids(folder)))
 
 
-def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):
+def test_survivors_that_cannot_continue_store_their_games(start, tmp_path):
     """The only trainer dies, of which there is no copy, and no checkpoint is whole: the run does not start again."""
     folder = tmp_path / "run"
     process = start(
@@ -296,11 +296,11 @@ def test_survivors_that_cannot_go_on_leave_their_games(start, tmp_path):
     ranks_of(process)[0].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 75 and "Traceback" not in output, output
-    assert re.search("the ranks that are left cannot go on: .*no checkpoint of this run is whole", output)
+    assert re.search("the ranks that are left cannot continue: .*no checkpoint of this run is whole", output)
     assert set(before) < set(ids(folder))
 
 
-def test_ranks_killed_in_every_kind_of_collective(start_mpirun):
+def test_ranks_killed_in_any_kind_of_collective_are_reported_to_the_others(start_mpirun):
     process = start_mpirun(9, PROGRAMS / "loss_in_collectives.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and output.count("all checks passed") == 2, output
@@ -312,20 +312,20 @@ def test_a_copy_that_breaks_off_leaves_the_one_before(start_mpirun):
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
-def test_ranks_killed_while_horovod_starts(start_mpirun):
+def test_ranks_killed_while_horovod_starts_are_reported_to_the_others(start_mpirun):
     process = start_mpirun(6, PROGRAMS / "loss_at_session_start.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
-def test_ranks_killed_while_a_process_group_is_made(start_mpirun):
+def test_ranks_killed_while_a_process_group_is_made_are_reported_to_the_others(start_mpirun):
     process = start_mpirun(6, PROGRAMS / "loss_at_ddp_start.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
 @pytest.mark.slow
-def test_ranks_killed_while_all_make_communicators(start_mpirun):
+def test_ranks_killed_while_all_make_communicators_are_reported_to_the_others(start_mpirun):
     """MPI tells the survivors in the middle of it. This is a test of the MPI that `make setup` installs."""
     process = start_mpirun(8, PROGRAMS / "loss_while_duplicating.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]

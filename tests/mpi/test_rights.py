@@ -51,7 +51,7 @@ def test_a_run_that_may_not_write_for_a_while_goes_on(start, tmp_path):
             games.chmod(0o750)
     assert process.wait(60) == 0, said
     assert "games cannot be written: Permission denied" in said and "give this user access" in said
-    assert "the run goes on" in said and "complete: iteration 2 of 2" in said
+    assert "the run continues" in said and "complete: iteration 2 of 2" in said
     found = ids(tmp_path / "run")
     assert len(found) == len(set(found)) > 0
 

@@ -1,4 +1,4 @@
-"""Signals to running jobs: what is finished is stored, all ranks leave together with status 75, the run goes on."""
+"""Signals to running jobs: what is finished is stored, all ranks leave together with status 75, the run continues."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ from marks import slow
 
 pytestmark = pytest.mark.mpi
 
-# Small enough to end in seconds, with one phase that would go on for minutes.
+# Small enough to end in seconds, with one phase that would last for minutes.
 BASE = [
     "--config_file",
     "configs/smoke.json",
@@ -95,7 +95,7 @@ def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun,
     assert stored["phase"] == {"train": "train", "meanwhile": "train"}.get(phase, "play")
     if stored["phase"] == "train":
         assert stored["step"] >= 5 and stored["samples_due"] > 1e5
-    # It goes on where it was, here with less left to do, and on another number of ranks.
+    # It continues where it was, here with less left to do, and on another number of ranks.
     keep = [word for word in LONG[phase] if "deterministic" in word or "replay_ratio" in word]
     ended = mpirun(
         2,
@@ -164,7 +164,7 @@ def test_the_hours_of_a_start_that_is_stopped_in_play_count(start_mpirun, mpirun
     assert 3600 * (state(folder)["hours"] - hours) > time.monotonic() - begun + 4
 
 
-def test_usr1_in_play_makes_the_games_durable_and_the_run_goes_on(start_mpirun, tmp_path):
+def test_usr1_in_play_makes_the_games_durable_and_the_run_continues(start_mpirun, tmp_path):
     options = ["--num_games", "100000", "--set", "exchange.every_s=1000.0"]
     folder = tmp_path / "run"
     process = start_mpirun(2, "run_dist.py", *BASE, *options, "--logdir", folder)
@@ -217,7 +217,7 @@ def test_a_stop_during_the_start_is_kept(start_mpirun, tmp_path, library):
 
 
 @pytest.mark.parametrize("seconds", [slow(0.02), 0.1, slow(0.3)])
-def test_a_stop_right_after_the_start(start_mpirun, tmp_path, seconds):
+def test_a_stop_right_after_the_start_ends_the_job_with_a_whole_run_or_none(start_mpirun, tmp_path, seconds):
     """Before mpirun or Python take signals, they die of it, and nothing has begun."""
     process = start_mpirun(2, *run_of(tmp_path / "run", "play"))
     time.sleep(seconds)

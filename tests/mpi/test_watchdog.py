@@ -1,4 +1,4 @@
-"""Ranks that hang in a real job: they are killed, and the others go on; shorter pauses are survived."""
+"""Ranks that hang in a real job: they are killed, and the others continue; shorter pauses are survived."""
 
 import re
 import signal
@@ -44,7 +44,7 @@ def test_a_stopped_rank_is_killed_and_the_others_go_on(start, tmp_path, victim, 
     wait_for(said(tmp_path / "run", begun), process)
     ranks_of(process)[victim].send_signal(signal.SIGSTOP)
     stopped = time.monotonic()
-    wait_for(said(tmp_path / "run", "going on after the loss of 1 of 3 ranks"), process)
+    wait_for(said(tmp_path / "run", "continuing after the loss of 1 of 3 ranks"), process)
     assert time.monotonic() - stopped > HANG_S - 1
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
@@ -70,7 +70,7 @@ def test_a_rank_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_mpir
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
     assert output.count("(fault.hang_s)") == 1 and re.search(rf"rank 2 .*{why}", output)
-    assert "going on after the loss of 1 of 3 ranks" in output
+    assert "continuing after the loss of 1 of 3 ranks" in output
     check_whole(tmp_path / "run", 2)
 
 
@@ -89,7 +89,7 @@ def test_a_shorter_pause_is_survived(start, tmp_path):
         time.sleep(9)
         victim.send_signal(signal.SIGCONT)
     output = process.communicate(timeout=240)[0]
-    assert process.returncode == 0 and "killed" not in output and "going on after" not in output
+    assert process.returncode == 0 and "killed" not in output and "continuing after" not in output
     check_whole(tmp_path / "run", 1)
 
 
@@ -108,7 +108,7 @@ def test_without_ulfm_a_hang_ends_the_job_and_the_run_can_be_resumed(start, tmp_
 @pytest.mark.parametrize(
     "victim, mpirun", [slow(1, ("--with-ft", "ulfm")), slow(0, ("--with-ft", "ulfm")), slow(1, ()), (0, ())]
 )
-def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_path, victim, mpirun):
+def test_a_rank_that_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_path, victim, mpirun):
     """As on a host that fails without a word: nobody is there who would kill the rank."""
     process = start(*PLAY, mpirun=mpirun)
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
