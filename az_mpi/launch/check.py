@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from az_mpi.core.printing import counted
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.launch import host_probe, mpi_job
 from az_mpi.launch.hosts import Host
-from az_mpi.launch.mpirun import Mpirun
+from az_mpi.launch.mpirun import JobSpec, Mpirun, Networks
 from az_mpi.storage import run_folder
 
 ANSWER_S = 30  # for a host to answer, unless --timeout says otherwise
@@ -322,24 +323,29 @@ def block(problems: Sequence[Problem]) -> str:
     return "\n".join(lines)
 
 
-def settings(answers: Answers, hosts: Sequence[Host]) -> dict[str, Any]:
-    """Return the arguments `threads` and `networks` of mpirun.line that fit the answers of the Hosts."""
-    names = [host.name for host in hosts]
-    threads = min(max(1, int(answers[host.name]["facts"].usable_cores() // host.slots)) for host in hosts)
-    if len(hosts) == 1 and answers[names[0]] is answers[None]:
-        return {"threads": threads}
+def fitted(job: JobSpec, answers: Answers) -> JobSpec:
+    """Return the job with the number of threads that fits the answers of its hosts, and with the networks that they
+    share unless it names its networks."""
+    names = [host.name for host in job.hosts]
+    threads = min(max(1, int(answers[host.name]["facts"].usable_cores() // host.slots)) for host in job.hosts)
+    job = replace(job, threads=threads)
+    is_only_here = len(names) == 1 and answers[names[0]] is answers[None]
+    if is_only_here or job.networks != Networks():
+        return job
     everyone = names if any(answers[name] is answers[None] for name in names) else [None, *names]  # mpirun runs here
-    return {"threads": threads, "networks": (networks(answers, everyone), networks(answers, names))}
+    return replace(job, networks=Networks(shared_networks(answers, everyone), shared_networks(answers, names)))
 
 
-def settings_of(hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path) -> dict[str, Any]:
-    """Return `settings` of the Hosts after a `check` by ssh; {} of one host, which needs none. Raises Refusal."""
-    return settings(check(hosts, mpirun, logdir, ssh(ANSWER_S), ANSWER_S), hosts) if len(hosts) > 1 else {}
+def checked(job: JobSpec, mpirun: Mpirun, logdir: str | Path) -> JobSpec:
+    """Return the job as it is `fitted` after a `check` of its hosts by ssh. A job on one host is returned as it is,
+    without a check. Raises Refusal."""
+    if len(job.hosts) == 1:
+        return job
+    return fitted(job, check(job.hosts, mpirun, logdir, ssh(ANSWER_S), ANSWER_S))
 
 
-def networks(answers: Answers, names: Sequence[str | None]) -> str | None:
-    """Return the networks that the hosts `names` share, in CIDR form, separated by commas; None where none is known.
-    Then MPI chooses.
+def shared_networks(answers: Answers, names: Sequence[str | None]) -> tuple[str, ...]:
+    """Return the networks that the hosts `names` share, in CIDR form; none if none is known.
 
     Networks in which two hosts have the same address, such as bridges of container engines, are left out.
     """
@@ -352,7 +358,7 @@ def networks(answers: Answers, names: Sequence[str | None]) -> str | None:
         addresses = [address for name in names for address, of in answers[name]["facts"].networks if of == network]
         if len(set(addresses)) == len(addresses) and ipaddress.ip_network(network).prefixlen < 32:
             good.append(network)
-    return ",".join(good) or None
+    return tuple(good)
 
 
 def _said(value):

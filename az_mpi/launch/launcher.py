@@ -173,10 +173,12 @@ def main(arguments: list[str]) -> int:
     found = mpirun.find()
     if not options.dry_run and given.mode == "train":
         return supervise(options, program, given, found, chosen)
-    settings = {}
+    job = mpirun.JobSpec(
+        program, chosen, np, networks=mpirun.Networks.of_option(options.interface), survive=options.survive
+    )
     if not (options.no_check or options.dry_run):
-        settings = check.settings(first_look(options, given, found, chosen), chosen)
-    command = mpirun.line(found, chosen, np, program, interface=options.interface, survive=options.survive, **settings)
+        job = check.fitted(job, first_look(options, given, found, chosen))
+    command = mpirun.line(found, job)
     print(shlex.join(command), flush=True)
     return 0 if options.dry_run else mpi_job.run(command)
 
@@ -185,7 +187,8 @@ def supervise(
     options: Namespace, program: list[str], given: Arguments, found: mpirun.Mpirun, chosen: list[hosts.Host]
 ) -> int:
     """Run a training and supervise it; return the exit status."""
-    mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
+    if options.survive:
+        found.need_ulfm()
     max_hours = config_of(given).max_hours
     host_pool = HostPool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
     answers = None if options.no_check else first_look(options, given, found, chosen)

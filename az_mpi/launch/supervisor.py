@@ -111,19 +111,17 @@ class Supervisor:
 
     def follow(self, answers: check.Answers | None) -> Outcome:
         """Run one job on the chosen hosts and return its Outcome."""
-        settings = check.settings(answers, self.chosen) if answers else {}
-        command = mpirun.line(
-            self.mpirun,
+        job = mpirun.JobSpec(
+            self.program,
             self.chosen,
             self.np,
-            self.program,
-            interface=self.options.interface,
+            networks=mpirun.Networks.of_option(self.options.interface),
             agent=self.transport.agent,
             survive=self.options.survive,
             launch=self.id,
-            restarts=self.num_jobs,
-            **settings,
+            num_restarts=self.num_jobs,
         )
+        command = mpirun.line(self.mpirun, check.fitted(job, answers) if answers else job)
         mpi_job.tell(shlex.join(command), 1)
         self.changing, self.expired, self.node_lost, self.stops = False, False, False, []
         self.started = self.tick_at = time.monotonic()

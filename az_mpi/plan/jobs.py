@@ -60,7 +60,6 @@ class Jobs:
     def match(self, first: Path, second: Path) -> dict[str, Any]:
         """Return the result of a match of two runs' newest networks, for the first one."""
         (chosen, np), found = self._hosts(), mpirun.find()
-        settings = {} if self.where.no_check else check.settings_of(chosen, found, self.folder)
         program = [
             sys.executable,
             "-m",
@@ -76,7 +75,10 @@ class Jobs:
             str(OPENING_PLIES),
             "--json",
         ]
-        return self._result(self._run(mpirun.line(found, chosen, np, program, **settings)))
+        job = mpirun.JobSpec(program, chosen, np)
+        if not self.where.no_check:
+            job = check.checked(job, found, self.folder)
+        return self._result(self._run(mpirun.line(found, job)))
 
     def _hosts(self):
         return hosts.choose(hosts.listed(self.where), np=self.where.np)

@@ -52,8 +52,8 @@ def main(arguments: list[str]) -> int:
         words = json.dumps({"game": asked, "rules": rules, "hours": options.hours})
         program = [sys.executable, "-m", "az_mpi.plan.speeds", words]
         mpi = mpirun.find()
-        settings = {} if options.no_check else check.settings_of(chosen, mpi, logdir)
-        found = _run(mpirun.line(mpi, chosen, num_ranks, program, **settings))
+        job = mpirun.JobSpec(program, chosen, num_ranks)
+        found = _run(mpirun.line(mpi, job if options.no_check else check.checked(job, mpi, logdir)))
     config = configuration.validate(found["config"], "suggest")
     said = trial.predict(config, found["figures"])
     if said["hours"] > options.hours:

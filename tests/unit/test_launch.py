@@ -93,7 +93,9 @@ def test_this_machine_alone_needs_no_prefix(capsys):
 
 def test_the_line_of_open_mpi_4():
     four = mpirun.Mpirun("/opt/bin/mpirun", "mpirun (Open MPI) 4.1.4", None)
-    words = mpirun.line(four, hosts.parse("a:1,b:1"), 2, ["x"], interface="eth0", agent="python -m agent")
+    networks = mpirun.Networks.of_option("eth0")
+    job = mpirun.JobSpec(["x"], hosts.parse("a:1,b:1"), 2, networks=networks, agent="python -m agent")
+    words = mpirun.line(four, job)
     text = shlex.join(words)
     assert "--mca oob_tcp_if_include eth0" in text and "--mca plm rsh --mca plm_rsh_agent 'python -m agent'" in text
     assert "--prefix" not in text and "prtemca" not in text
@@ -104,7 +106,7 @@ def test_survive_asks_for_ulfm_and_is_refused_where_there_is_none(capsys):
     assert words[words.index("--with-ft") + 1] == "ulfm" and "--with-ft" not in words_of(capsys, "--np", "3")
     four = mpirun.Mpirun("/opt/bin/mpirun", "mpirun (Open MPI) 4.1.4", None)
     with pytest.raises(Refusal, match="needs Open MPI 5"):
-        mpirun.line(four, hosts.parse("a:1"), 1, ["x"], survive=True)
+        mpirun.line(four, mpirun.JobSpec(["x"], hosts.parse("a:1"), 1, survive=True))
 
 
 @pytest.mark.parametrize(

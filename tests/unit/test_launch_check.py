@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from az_mpi import __version__
 from az_mpi.core.host_facts import HostFacts
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import check, host_probe, hosts
-from az_mpi.launch.mpirun import Mpirun
+from az_mpi.launch.mpirun import JobSpec, Mpirun, Networks
 
 pytestmark = pytest.mark.process
 
@@ -189,12 +190,12 @@ LAN, BRIDGE, FAST = "10.0.0.0/24", "172.17.0.0/16", "192.168.5.0/24"
 @pytest.mark.parametrize(
     "found, names, expected",
     [
-        ({"a": [["10.0.0.1", LAN]], "b": [["10.0.0.2", LAN]]}, "ab", LAN),
+        ({"a": [["10.0.0.1", LAN]], "b": [["10.0.0.2", LAN]]}, "ab", (LAN,)),
         # The bridge of a container engine has the same address everywhere: MPI must not try it.
         (
             {"a": [["10.0.0.1", LAN], ["172.17.0.1", BRIDGE]], "b": [["10.0.0.2", LAN], ["172.17.0.1", BRIDGE]]},
             "ab",
-            LAN,
+            (LAN,),
         ),
         (
             {
@@ -203,7 +204,7 @@ LAN, BRIDGE, FAST = "10.0.0.0/24", "172.17.0.0/16", "192.168.5.0/24"
                 "c": [["10.0.0.3", LAN]],
             },
             "ab",
-            f"{LAN},{FAST}",
+            (LAN, FAST),
         ),
         (
             {
@@ -212,23 +213,38 @@ LAN, BRIDGE, FAST = "10.0.0.0/24", "172.17.0.0/16", "192.168.5.0/24"
                 "c": [["10.0.0.3", LAN]],
             },
             "abc",
-            LAN,
+            (LAN,),
         ),
-        ({"a": [["10.0.0.1", LAN]], "b": [["192.168.5.2", FAST]]}, "ab", None),
-        ({"a": [["10.0.0.1", "10.0.0.1/32"]], "b": [["10.0.0.2", "10.0.0.2/32"]]}, "ab", None),
-        ({"a": [["10.0.0.1", LAN]], "b": []}, "ab", None),
+        ({"a": [["10.0.0.1", LAN]], "b": [["192.168.5.2", FAST]]}, "ab", ()),
+        ({"a": [["10.0.0.1", "10.0.0.1/32"]], "b": [["10.0.0.2", "10.0.0.2/32"]]}, "ab", ()),
+        ({"a": [["10.0.0.1", LAN]], "b": []}, "ab", ()),
     ],
 )
 def test_networks_that_hosts_share(found, names, expected):
-    assert check.networks(answers_of(**found), list(names)) == expected
+    assert check.shared_networks(answers_of(**found), list(names)) == expected
 
 
 def test_threads_fit_the_fullest_host():
     answers = answers_of(a=[], b=[])
     answers[None] = answers["a"]
-    assert check.settings(answers, hosts.parse("a:2,b:3"))["threads"] == 2
-    assert check.settings(answers, hosts.parse("a:20,b:1"))["threads"] == 1
-    assert check.settings(answers, hosts.parse("a:4")) == {"threads": 2}
+    for text, threads in (("a:2,b:3", 2), ("a:20,b:1", 1), ("a:4", 2)):
+        assert check.fitted(JobSpec(["x"], hosts.parse(text), 1), answers).threads == threads
+
+
+def test_a_job_gets_the_networks_that_its_hosts_share_unless_it_names_its_own():
+    """mpirun runs on "a", which has one of the two networks that "b" and "c" share."""
+    answers = answers_of(
+        a=[["10.0.0.1", LAN]],
+        b=[["10.0.0.2", LAN], ["192.168.5.2", FAST]],
+        c=[["10.0.0.3", LAN], ["192.168.5.3", FAST]],
+    )
+    answers[None] = answers["a"]
+    job = JobSpec(["x"], hosts.parse("b:1,c:1"), 2)
+    assert check.fitted(job, answers).networks == Networks(runtime=(LAN,), messages=(LAN, FAST))
+    named = replace(job, networks=Networks.of_option("eth0"))
+    assert check.fitted(named, answers).networks == Networks(("eth0",), ("eth0",), ("eth0",))
+    assert Networks.of_option("10.0.0.0/24") == Networks((LAN,), (LAN,)), "NCCL and Gloo take names only"
+    assert check.fitted(JobSpec(["x"], hosts.parse("a:2"), 2), answers).networks == Networks(), "one host, this one"
 
 
 def test_gpus_that_are_not_there(look):

@@ -62,17 +62,15 @@ def lead(
                 chosen, found, logdir, meeting.shell(timeout_s), options.timeout or check.ANSWER_S, bool(options.gpus)
             )
         if hours is None:
-            settings = check.settings(answers, chosen) if answers else {}
-            command = mpirun.line(
-                found,
+            job = mpirun.JobSpec(
+                program,
                 chosen,
                 np,
-                program,
-                interface=options.interface,
+                networks=mpirun.Networks.of_option(options.interface),
                 agent=meeting.agent,
                 survive=options.survive,
-                **settings,
             )
+            command = mpirun.line(found, check.fitted(job, answers) if answers else job)
             print(shlex.join(command), flush=True)
             status, text = mpi_job.run(command, lambda: signals(meeting, names)), ""
         else:
