@@ -100,50 +100,65 @@ class _Set(argparse.Action):
 def _parser():
     usage = f"[mpirun -n RANKS] {PROG} {{--config_file FILE | --logdir DIR}} [options]"
     parser = Parser(PROG, DESCRIPTION, EPILOG, usage=usage, add_help=False)
-    run = parser.add_argument_group("what to run")
-    run.add_argument(
+    _add_run_options(parser.add_argument_group("what to run"))
+    _add_key_options(
+        parser.add_argument_group("configuration keys", 'VALUE is JSON (3, 0.1, true, ["best"]) or a word.')
+    )
+    _add_information_options(parser.add_argument_group("information, without a run"))
+    return parser
+
+
+def _add_run_options(group):
+    """Add the options that say which run is started, and how."""
+    group.add_argument(
         "--config_file",
         metavar="FILE",
-        help="the configuration, JSON; needed for a new run; without it the run in --logdir goes on with its own",
+        help="the configuration, JSON; needed for a new run; without it the run in --logdir continues with its own",
     )
-    run.add_argument(
+    group.add_argument(
         "--logdir",
         metavar="DIR",
         help="the run's folder, on a file system all hosts share; default: "
         "runs/NAME for a configuration file NAME.json",
     )
-    run.add_argument(
+    group.add_argument(
         "--mode",
         choices=MODES,
         default="train",
         help="train (default), or with the network of an "
         "existing run: eval only measures it, selfplay only makes games",
     )
-    run.add_argument("--fresh", action="store_true", help="start a new run: do not go on with one that is in --logdir")
-    run.add_argument(
+    group.add_argument("--fresh", action="store_true", help="start a new run: do not continue one that is in --logdir")
+    group.add_argument(
         "--without_checkpoint",
         action="store_true",
         help="where no checkpoint of the run is whole: begin again with new weights, and use the games that are stored",
     )
-    run.add_argument(
+    group.add_argument(
         "--allow_other_source",
         action="store_true",
-        help="go on although a file of your own (a game, an evaluator, ...) is not the one that made the run",
+        help="continue although a file of your own (a game, an evaluator, ...) is not the one that made the run",
     )
-    change = parser.add_argument_group("configuration keys", 'VALUE is JSON (3, 0.1, true, ["best"]) or a word.')
-    change.add_argument(
+
+
+def _add_key_options(group):
+    """Add the options that change keys of the configuration."""
+    group.add_argument(
         "--set", type=setting, action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; may be repeated"
     )
     for option, key in SHORTCUTS.items():
         name = f"{{{','.join(KEYS[key].choices)}}}" if KEYS[key].choices else "VALUE"
         about = f"{key}: {KEYS[key].description}".replace("%", "%%")
-        change.add_argument(option, type=json_or_word, action=_Set, const=key, metavar=name, help=about)
+        group.add_argument(option, type=json_or_word, action=_Set, const=key, metavar=name, help=about)
     for option, key in EARLIER_SHORTCUTS.items():
-        change.add_argument(option, type=json_or_word, action=_Set, const=key, help=argparse.SUPPRESS)
+        group.add_argument(option, type=json_or_word, action=_Set, const=key, help=argparse.SUPPRESS)
     for option, (key, value) in FLAGS.items():
-        change.add_argument(option, action=_Set, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
-    tell = parser.add_argument_group("information, without a run")
-    tell.add_argument(
+        group.add_argument(option, action=_Set, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
+
+
+def _add_information_options(group):
+    """Add the options that print something in place of a run."""
+    group.add_argument(
         "--check_config",
         action="store_true",
         help="check the configuration as a start would, without "
@@ -155,8 +170,7 @@ def _parser():
         (["--version"], lambda _: f"az_mpi {__version__}\n", "print the version"),
         (["--help", "-h"], lambda parser: parser.format_help(), "print this"),
     ):
-        tell.add_argument(*names, action=_Print, nargs=0, const=make, help=about)
-    return parser
+        group.add_argument(*names, action=_Print, nargs=0, const=make, help=about)
 
 
 def _sections():
