@@ -9,7 +9,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import IO, Any, NamedTuple, TextIO
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
 
 from az_mpi.core.printing import unwritten
 from az_mpi.core.processes import PR_SET_PDEATHSIG
@@ -41,23 +42,48 @@ def run(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = lambd
     return outcome(ended.code, asked=ended.asked, lost=ended.lost).status or unwritten()
 
 
-def output(command: list[str], stderr: IO[str] | None = None) -> tuple[int, str]:
-    """Return (exit status, standard output) of a command. If this process is told to stop meanwhile, so is the command.
-    stderr: where its standard error goes; by default to ours."""
+class Child(NamedTuple):
+    """How a job ended that was run for what it prints: its exit status, its standard output, and everything that it
+    wrote to the log, which is the standard output alone where there was no log."""
+
+    status: int
+    output: str
+    said: str
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """Return the last JSON object that is a line of the standard output, None without any."""
+        lines = [line for line in self.output.splitlines() if line.startswith("{")]
+        return json.loads(lines[-1]) if lines else None
+
+
+def run_child(command: list[str], log: Path | None = None) -> Child:
+    """Run a job that prints its result as a line of JSON; wait for its end and return how it ended. If this process is
+    told to stop meanwhile, so is the job.
+
+    log: the file to which everything that the job says is added. Without it, the job shares this process's standard
+    error.
+    """
+    if log is None:
+        status, output = _output(command, None)
+        return Child(status, output, output)
+    before = log.stat().st_size if log.exists() else 0
+    with open(log, "a") as file:
+        status, output = _output(command, file)
+        file.write(output)
+    return Child(status, output, log.read_bytes()[before:].decode(errors="replace"))
+
+
+def _output(command, stderr):
+    """Return (exit status, standard output) of a command. stderr: where its standard error goes, None: to ours."""
     process = _start(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
-        said, _ = process.communicate()
+        output, _ = process.communicate()
     except BaseException:
         process.terminate()
         process.communicate()
         raise
-    return process.returncode, said
-
-
-def last_object(said: str) -> dict[str, Any] | None:
-    """Return the last JSON object that is a line of what a job said, or None."""
-    lines = [line for line in said.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1]) if lines else None
+    return process.returncode, output
 
 
 class _Signals:

@@ -37,7 +37,7 @@ class Jobs:
         words = ["--config_file", str(variant.file), "--logdir", str(run)]
         begun = time.monotonic()
         seed += variant.config.seed - 1
-        status, _ = self._launch(words, [*variant.settings, f"seed={seed}", *settings])
+        status = self._run(self._launch(words, [*variant.settings, f"seed={seed}", *settings])).status
         took = time.monotonic() - begun
         if status == RESUMABLE and took < least_s:
             raise Refusal(
@@ -78,31 +78,29 @@ class Jobs:
         job = mpirun.JobSpec(program, chosen, np)
         if not self.where.no_check:
             job = check.checked(job, found, self.folder)
-        return self._result(self._run(mpirun.line(found, job)))
+        return self._result(mpirun.line(found, job))
 
     def _hosts(self):
         return hosts.choose(hosts.listed(self.where), np=self.where.np)
 
     def _launch(self, words, settings):
+        """Return the command that starts run_dist.py with `words` and with --set for each of `settings`."""
         sets = [word for setting in settings for word in ("--set", setting)]
-        return self._run([sys.executable, "-m", "az_mpi", "launch", *hosts.words(self.where), "--", *words, *sets])
+        return [sys.executable, "-m", "az_mpi", "launch", *hosts.words(self.where), "--", *words, *sets]
 
     def _run(self, command):
-        """Return (exit status, standard output) of a job that is done, or that can be resumed after max_hours."""
-        before = self.log.stat().st_size if self.log.exists() else 0
-        with open(self.log, "a") as log:
-            status, said = mpi_job.output(command, log)
-            log.write(said)
-        if status not in (DONE, RESUMABLE):
-            end = self.log.read_bytes()[before:].decode(errors="replace")[-END_CHARACTERS:]
+        """Run a job and return its `Child`. Raises Refusal unless it is done, or stopped at max_hours."""
+        ended = mpi_job.run_child(command, self.log)
+        if ended.status not in (DONE, RESUMABLE):
             raise Refusal(
-                f"a job ended with status {status}: {' '.join(command)}\n{end}\n  all that it said is in {self.log}"
+                f"a job ended with status {ended.status}: {' '.join(command)}\n{ended.said[-END_CHARACTERS:]}\n"
+                f"  all that it said is in {self.log}"
             )
-        return status, said
+        return ended
 
-    def _result(self, ended):
-        """Return the JSON object that a job printed. ended: what `_run` returned."""
-        found = mpi_job.last_object(ended[1])
+    def _result(self, command):
+        """Run a job; return the JSON object that it printed. Raises Refusal if it failed or printed none."""
+        found = self._run(command).result
         if found is None:
             raise Refusal(
                 f"a job printed no result; all that it said is at the end of {self.log}\n"

@@ -103,12 +103,12 @@ def _rules(name: str) -> sizing.Rules:
 
 
 def _run(command: list[str]) -> dict[str, Any]:
-    """Return what the job prints. Raises Refusal if it fails."""
-    status, said = mpi_job.output(command)
-    found = mpi_job.last_object(said)
-    if status or found is None:
+    """Return the JSON object that the job prints. Raises Refusal if it fails."""
+    ended = mpi_job.run_child(command)
+    found = ended.result
+    if ended.status or found is None:
         raise Refusal(
-            f"the measurement ended with status {status}, see above: {' '.join(command)}\n"
+            f"the measurement ended with status {ended.status}, see above: {' '.join(command)}\n"
             f"  `{command[0]} -np N python -m az_mpi doctor` says what is wrong with a job here"
         )
     if "refused" in found:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate import rating
 from az_mpi.evaluate.arena import MatchResult
-from az_mpi.launch import hosts
+from az_mpi.launch import hosts, mpi_job
 from az_mpi.plan import compare_command, figures, jobs, variants
 from az_mpi.plan.compare_command import main
 
@@ -169,17 +170,30 @@ def where(**options):
 @pytest.mark.parametrize("no_check", [True, False])
 def test_launch_looks_at_the_hosts_unless_it_is_told_not_to(file, tmp_path, monkeypatch, no_check):
     started = []
-    monkeypatch.setattr(jobs.mpi_job, "output", lambda command, *_: started.append(command) or (0, ""))
+    monkeypatch.setattr(
+        jobs.mpi_job, "run_child", lambda command, log: started.append(command) or mpi_job.Child(0, "", "")
+    )
     variant = variants.read([f"{file('a')} seed=7", file("b")], [])[0]
     jobs.Jobs(where(no_check=no_check), tmp_path).train(variant, tmp_path / "run", 2, [])
     assert ("--no_check" in started[0][: started[0].index("--")]) == no_check
     assert [word for word in started[0] if word.startswith("seed=")][-1] == "seed=8"  # the second from its own on
 
 
+def test_a_job_that_fails_is_refused_with_the_end_of_what_it_said(tmp_path, monkeypatch):
+    """Of its standard error too, and without what earlier jobs have left in the log."""
+    (tmp_path / "jobs.log").write_text("an earlier job\n")
+    text = "import sys; print('progress', file=sys.stderr, flush=True); print('no room'); sys.exit(3)"
+    monkeypatch.setattr(jobs.mpirun, "line", lambda *_: [sys.executable, "-c", text])
+    with pytest.raises(Refusal, match="status 3") as refused:
+        jobs.Jobs(where(), tmp_path).match(Path("a"), Path("b"))
+    assert "\nprogress\nno room\n" in str(refused.value) and "earlier" not in str(refused.value)
+    assert (tmp_path / "jobs.log").read_text() == "an earlier job\nprogress\nno room\n"
+
+
 @pytest.mark.parametrize("said, result", [('told\n{"a": 1}\nbye\n', {"a": 1}), ('games {"a": 1}\n', None), ("", None)])
 def test_a_job_without_a_result_is_refused_and_its_words_are_kept(said, result, tmp_path, monkeypatch):
     made = jobs.Jobs(where(), tmp_path)
-    monkeypatch.setattr(jobs.mpi_job, "output", lambda *_: (0, said))
+    monkeypatch.setattr(jobs.mpirun, "line", lambda *_: [sys.executable, "-c", f"print({said!r}, end='')"])
     if result:
         assert made.match(Path("a"), Path("b")) == result
     else:
@@ -312,7 +326,8 @@ def test_a_changed_configuration_is_not_shown_with_old_results(file, tmp_path, f
 
 def test_a_training_that_ends_too_early_is_no_point(file, tmp_path, monkeypatch):
     made = jobs.Jobs(where(), tmp_path)
-    monkeypatch.setattr(jobs.mpi_job, "output", lambda *_: (75, "no room on the disk"))
+    ended = mpi_job.Child(75, "", "no room on the disk")
+    monkeypatch.setattr(jobs.mpi_job, "run_child", lambda *_: ended)
     variant = variants.read([file("a"), file("b")], [])[0]
     assert made.train(variant, tmp_path / "run", 1, ())[1] is False
     with pytest.raises(Refusal, match="jobs.log"):

@@ -12,7 +12,7 @@ import pytest
 from az_mpi.config import load as configuration
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor import trial
-from az_mpi.launch import hosts
+from az_mpi.launch import hosts, mpi_job
 from az_mpi.plan import sizing, suggest
 
 ROOT = Path(__file__).parents[2]
@@ -143,7 +143,7 @@ def test_long_games_and_little_memory_make_a_smaller_window_and_slow_rules_no_ro
 )
 def test_mistakes_are_refused_before_anything_is_measured(wrong, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(suggest.mpi_job, "output", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(suggest.mpi_job, "run_child", lambda *_: pytest.fail("measured"))
     (tmp_path / "there.json").write_text("mine")
     with pytest.raises(Refusal, match=said):
         suggest.main(wrong)
@@ -155,7 +155,7 @@ def test_several_hosts_are_looked_at_unless_it_is_told_not_to(tmp_path, monkeypa
     """Both names answer from this machine, so they cannot be two hosts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(suggest.check, "ssh", lambda timeout_s: lambda name, words: words)
-    monkeypatch.setattr(suggest.mpi_job, "output", lambda *_: (3, ""))
+    monkeypatch.setattr(suggest.mpi_job, "run_child", lambda *_: mpi_job.Child(3, "", ""))
     words = ["tictactoe", "--hours", "1", "--hosts", "one:1,two:1"]
     with pytest.raises(Refusal, match="calls itself"):
         suggest.main(words)
