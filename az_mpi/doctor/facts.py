@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core import kernel_cache
-from az_mpi.core.host_facts import HostFacts, cgroup_folders, cpu_quotas
+from az_mpi.core.host_facts import HostFacts, cgroup_folders
 from az_mpi.doctor import probe
 from az_mpi.doctor.checks import tried
 
@@ -37,7 +37,6 @@ def gather(local_rank: int, with_mpirun: bool) -> dict[str, Any]:
         "libraries": libraries,
         "mpirun": mpirun() if with_mpirun else None,
         "num_cores": os.cpu_count(),
-        "quotas": cpu_quotas(),
         "load": load,
         "memory": memory(),
         "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},

@@ -23,6 +23,7 @@ from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.launch import host_probe, mpi_job
 from az_mpi.launch.hosts import Host
 from az_mpi.launch.mpirun import JobSpec, Mpirun, Networks
+from az_mpi.mpi import cores
 from az_mpi.storage import run_folder
 
 ANSWER_S = 30  # for a host to answer, unless --timeout says otherwise
@@ -327,13 +328,18 @@ def fitted(job: JobSpec, answers: Answers) -> JobSpec:
     """Return the job with the number of threads that fits the answers of its hosts, and with the networks that they
     share unless it names its networks."""
     names = [host.name for host in job.hosts]
-    threads = min(max(1, int(answers[host.name]["facts"].usable_cores() // host.slots)) for host in job.hosts)
-    job = replace(job, threads=threads)
+    job = replace(job, threads=min(_cores_of_a_rank(answers[host.name]["facts"], host.slots) for host in job.hosts))
     is_only_here = len(names) == 1 and answers[names[0]] is answers[None]
     if is_only_here or job.networks != Networks():
         return job
     everyone = names if any(answers[name] is answers[None] for name in names) else [None, *names]  # mpirun runs here
     return replace(job, networks=Networks(shared_networks(answers, everyone), shared_networks(answers, names)))
+
+
+def _cores_of_a_rank(facts, num_ranks):
+    """Return how many cores each rank of a host uses if it runs `num_ranks` of them."""
+    everyone = [cores.Allowed(facts.host, facts.cores, facts.quotas)] * num_ranks
+    return cores.share(everyone[0], everyone)
 
 
 def checked(job: JobSpec, mpirun: Mpirun, logdir: str | Path) -> JobSpec:

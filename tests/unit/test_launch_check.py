@@ -179,9 +179,12 @@ def test_a_token_goes_when_the_launcher_is_told_to_stop(tmp_path, look):
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-def answers_of(**networks):
-    made = {name: SimpleNamespace(networks=found, usable_cores=lambda: 8) for name, found in networks.items()}
-    return {name: {"facts": facts} for name, facts in made.items()}
+def answers_of(quotas=None, **networks):
+    """Return answers of hosts with 8 cores. quotas: {group: cores} of each of them. networks: {host: its networks}."""
+    return {
+        name: {"facts": SimpleNamespace(host=name, networks=found, cores=list(range(8)), quotas=quotas or {})}
+        for name, found in networks.items()
+    }
 
 
 LAN, BRIDGE, FAST = "10.0.0.0/24", "172.17.0.0/16", "192.168.5.0/24"
@@ -229,6 +232,15 @@ def test_threads_fit_the_fullest_host():
     answers[None] = answers["a"]
     for text, threads in (("a:2,b:3", 2), ("a:20,b:1", 1), ("a:4", 2)):
         assert check.fitted(JobSpec(["x"], hosts.parse(text), 1), answers).threads == threads
+
+
+@pytest.mark.parametrize(
+    "quotas, slots, threads", [({"g": 2.5}, 1, 2), ({"g": 20.0}, 1, 8), ({"g": 5.0, "h": 6}, 2, 2)]
+)
+def test_threads_are_no_more_than_a_quota_has_cores_for_each_rank(quotas, slots, threads):
+    answers = answers_of(quotas, a=[])
+    answers[None] = answers["a"]
+    assert check.fitted(JobSpec(["x"], hosts.parse(f"a:{slots}"), slots), answers).threads == threads
 
 
 def test_a_job_gets_the_networks_that_its_hosts_share_unless_it_names_its_own():
