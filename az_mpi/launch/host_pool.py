@@ -7,8 +7,8 @@ from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch import hosts as listed
 from az_mpi.launch.hosts import Host
 
-LOOK_S = 30  # between two looks for hosts that are not in the job
-RETURN_MAX_S = 3600
+SEARCH_EVERY_S = 30  # hosts that are not in the job are asked so often
+RETURN_MAX_S = 3600  # the longest wait before a host that was lost may be used again
 
 
 class HostPool:
@@ -66,7 +66,7 @@ class HostPool:
     def may_return(self, name: str) -> bool:
         """Return whether a host may be used again; the wait grows each time that it is lost."""
         num, last = self.losses.get(name, (0, 0.0))
-        return num == 0 or self.clock() - last >= min(LOOK_S * 2 ** (num - 1), RETURN_MAX_S)
+        return num == 0 or self.clock() - last >= min(SEARCH_EVERY_S * 2 ** (num - 1), RETURN_MAX_S)
 
     def check(self, add: Sequence[Host], remove: Sequence[str]) -> None:
         """Raise Refusal where Hosts cannot be added, or names removed."""

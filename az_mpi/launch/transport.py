@@ -26,14 +26,16 @@ class Ssh:
         return [], False
 
 
-class Look(threading.Thread):
+class Question(threading.Thread):
     """Asks hosts in the background. found: what `check.ask` returns, once this thread has ended."""
 
     def __init__(
         self, ask_hosts: Callable[[Sequence[Host]], tuple[check.Answers, list[check.Problem]]], hosts: Sequence[Host]
     ):
-        super().__init__(name="look", daemon=True)
-        self.ask_hosts, self.hosts, self.found = ask_hosts, hosts, ({}, [])
+        super().__init__(name="ask hosts", daemon=True)
+        self.ask_hosts = ask_hosts
+        self.hosts = hosts
+        self.found: tuple[check.Answers, list[check.Problem]] = ({}, [])
         self.start()
 
     def run(self) -> None:

@@ -215,8 +215,8 @@ def test_a_spare_host_takes_the_place_of_a_lost_one(launch):
 
 
 def test_a_host_that_is_back_is_taken_in(launch, monkeypatch):
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.5)
-    monkeypatch.setattr("az_mpi.launch.host_pool.LOOK_S", 0.5)
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.5)
+    monkeypatch.setattr("az_mpi.launch.host_pool.SEARCH_EVERY_S", 0.5)
     away = launch.folder / "b"
     away.touch()
     monkeypatch.setattr(mpi_job, "say", lambda text: away.unlink(True) if "left out" in text else None)
@@ -226,7 +226,7 @@ def test_a_host_that_is_back_is_taken_in(launch, monkeypatch):
 
 def test_a_line_more_in_the_hostfile(launch, monkeypatch):
     """It is taken once it stands there twice, and not while it cannot be read."""
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.3)
     texts = iter(["a:1", "a:1", "a:1,b:", "a:1,b:1"])
 
     def read():
@@ -237,7 +237,7 @@ def test_a_line_more_in_the_hostfile(launch, monkeypatch):
 
 def test_a_host_that_answers_but_cannot_start_is_not_tried_again_at_once(launch, monkeypatch):
     """The same machine by another name: alone it answers well."""
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.3)
     (launch.folder / "ssh").write_text(SSH.replace("shift 2\n", "shift 2; [ $host = alias ] && host=a\n"))
     texts = iter(["a:1"])
     plan = [GOES_ON, {**FINISHES, "seconds": 2}]
@@ -246,7 +246,7 @@ def test_a_host_that_answers_but_cannot_start_is_not_tried_again_at_once(launch,
 
 def test_lost_ranks_come_back_under_survive(launch, monkeypatch):
     """Two ranks were started, and one is left."""
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.3)
     text = MPIRUN.replace("* np", "* (1 if does.get('runs') else np)")
     (launch.folder / "mpirun").write_text(text)
     assert launch([GOES_ON, FINISHES], "a:2", survive=True) == (0, [("a:2", 2)] * 2)
@@ -254,7 +254,7 @@ def test_lost_ranks_come_back_under_survive(launch, monkeypatch):
 
 def test_a_job_that_has_told_nothing_yet_has_lost_no_ranks(launch, monkeypatch, capfd):
     """The second job writes no status, so that of the first one, with one rank of two, is still there."""
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.3)
     (launch.folder / "mpirun").write_text(MPIRUN.replace("* np", "* (1 if does.get('runs') else np)"))
     assert launch([GOES_ON, {"seconds": 1.5}, FINISHES], "a:2", survive=True)[0] == 0
     assert capfd.readouterr().err.count("1 of 2 ranks are lost") == 1
@@ -275,7 +275,7 @@ def test_a_signal_between_two_jobs_ends_the_launch(launch, tmp_path):
         while "waiting 5 s" not in said:
             said += process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 75 and "stopping; the same command goes on" in process.stderr.read()
+        assert process.wait(30) == 75 and "stopping; the same command resumes the run" in process.stderr.read()
     finally:
         process.kill()
         process.communicate()
@@ -313,8 +313,8 @@ def test_a_host_that_only_we_miss_is_left_out(launch, monkeypatch, first):
 
 
 def test_a_host_that_is_known_to_be_back_is_taken_in_unasked(launch, monkeypatch):
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
-    monkeypatch.setattr("az_mpi.launch.host_pool.LOOK_S", 0.3)
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.3)
+    monkeypatch.setattr("az_mpi.launch.host_pool.SEARCH_EVERY_S", 0.3)
     transport = Meeting(launch.folder)
 
     def happen(names):
@@ -338,7 +338,7 @@ def test_a_stop_from_elsewhere_between_two_jobs(launch, capfd):
     with pytest.raises(SystemExit) as leaving:
         launch([{**RUNNING, "status": 137}] * 2, transport=transport)
     assert leaving.value.code == 75 and transport.num_jobs() == 1
-    assert "stopping; the same command goes on" in capfd.readouterr().err
+    assert "stopping; the same command resumes the run" in capfd.readouterr().err
 
 
 def test_what_cannot_even_begin_is_tried_less_often(launch):
