@@ -1,4 +1,4 @@
-"""A check of every host before a job: does it answer, has it the same programs, does it see the run's folder?"""
+"""A check of every host before a job: does it answer, does it have the same programs, does it see the run's folder?"""
 
 import ipaddress
 import json
@@ -26,11 +26,11 @@ from az_mpi.launch.mpirun import JobSpec, Mpirun, Networks
 from az_mpi.mpi import cores
 from az_mpi.storage import run_folder
 
-ANSWER_S = 30  # for a host to answer, unless --timeout says otherwise
-AT_ONCE = 64  # hosts that are asked at the same time
+ANSWER_S = 30  # that a host has to answer, unless --timeout says otherwise
+AT_ONCE = 64  # so many hosts are asked at the same time
 ANSWER_BYTES_MAX = 2**20
 FILES_SHOWN = 4
-SAY_EVERY_S = 10
+SAY_EVERY_S = 10  # that hosts are waited for
 Answers = dict[str | None, dict[str, Any]]  # by host's name; None: this machine
 Shell = Callable[[str, list[str]], list[str]]  # (host's name, words) -> the command that runs words there
 
@@ -83,7 +83,7 @@ def ask(
         }
         own = {host.name for host in hosts if is_here(host.name)}
         names = [None, *(host.name for host in hosts if host.name not in own)]
-        answers, problems = look_at(names, asked, shell, timeout_s)
+        answers, problems = ask_each(names, asked, shell, timeout_s)
     here = answers.get(None)
     if here is None:  # nothing to compare with
         return {}, problems
@@ -115,7 +115,8 @@ def token(logdir: str | Path) -> Iterator[tuple[str, str]]:
             if folder.exists():
                 raise Refusal(f"--logdir {escape(str(logdir))}: {escape(str(folder))} is not a folder")
             folder = folder.parent
-        path, text = folder / f".az_mpi-{secrets.token_hex(8)}.tmp", secrets.token_hex(16)  # a run removes such names
+        path = folder / f".az_mpi-{secrets.token_hex(8)}.tmp"  # if it is left, a run removes it
+        text = secrets.token_hex(16)
         files.create(path, text.encode())
     except OSError as error:
         kind = NotNow if files.passes(error) and run_folder.holds_run(logdir) else Refusal
@@ -127,11 +128,12 @@ def token(logdir: str | Path) -> Iterator[tuple[str, str]]:
             path.unlink()
 
 
-def look_at(
+def ask_each(
     names: Sequence[str | None], asked: dict[str, Any], shell: Shell, timeout_s: float
 ) -> tuple[Answers, list[Problem]]:
     """Ask hosts, AT_ONCE at a time and each for at most timeout_s; return ({name: answer}, Problems)."""
-    answers, problems, running, waiting = {}, [], {}, list(names)
+    answers, problems = {}, []
+    waiting, running = list(names), {}
     text = "\n".join(
         [
             *(Path(module.__file__).read_text() for module in (host_facts, host_probe)),
@@ -145,11 +147,11 @@ def look_at(
         while waiting or running:
             while waiting and len(running) < AT_ONCE:
                 name = waiting.pop(0)
-                running[name] = _Question(name, text, shell, time.monotonic() + timeout_s)
-            for name, question in list(running.items()):
-                if question.ended():
+                running[name] = _Probe(name, text, shell, time.monotonic() + timeout_s)
+            for name, probe in list(running.items()):
+                if probe.ended():
                     del running[name]
-                    answer, found = question.outcome(timeout_s)
+                    answer, found = probe.outcome(timeout_s)
                     if found:
                         problems.append(found)
                     else:
@@ -159,18 +161,20 @@ def look_at(
                 say_at += SAY_EVERY_S
             time.sleep(0.02)
     finally:
-        for question in running.values():
-            question.kill()
+        for probe in running.values():
+            probe.kill()
     return answers, problems
 
 
-class _Question:
-    """The probe, running on one host."""
+class _Probe:
+    """The program of `host_probe`, running on one host. name: the host's, None for this machine."""
 
     def __init__(self, name: str | None, text: str, shell: Shell, deadline: float):
-        self.name, self.deadline = name, deadline
+        self.name = name
+        self.deadline = deadline
+        self.output = files.in_memory()
+        self.errors = files.in_memory()
         words = [sys.executable, "-"]
-        self.output, self.errors = files.in_memory(), files.in_memory()
         with files.in_memory() as program:
             program.write(text.encode())
             program.seek(0)
@@ -251,8 +255,10 @@ def explain(name: str | None, status: int, errors: str) -> Problem:
 def compare(
     here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any], slots: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield (what is wrong, cure) of a host's answer against this machine's."""
-    ours, theirs, checkout = here["facts"], there["facts"], asked["checkout"]
+    """Yield (what is wrong, cure): for each difference between the answers of this machine and of a host that a job
+    cannot have, and for each thing that the host lacks."""
+    ours, theirs = here["facts"], there["facts"]
+    checkout = asked["checkout"]
     same = "install the same on every host, or share one .venv"
     pairs = {
         "python": (theirs.python, ours.python),
@@ -272,7 +278,7 @@ def compare(
         )
     elif other := ours.sources.items() ^ theirs.sources.items():
         paths = sorted({path for path, _ in other})
-        more = f" and {len(paths) - FILES_SHOWN} more" * (len(paths) > FILES_SHOWN)
+        more = f" and {len(paths) - FILES_SHOWN} more" if len(paths) > FILES_SHOWN else ""
         yield (
             f"other sources in {checkout}: {', '.join(map(escape, paths[:FILES_SHOWN]))}{more}",
             ("share one checkout, or bring both to the same commit"),
@@ -295,7 +301,8 @@ def compare(
 
 
 def same_machine(hosts: Iterable[Host], answers: Answers) -> Iterator[Problem]:
-    """Yield a Problem for each host with the hostname of an earlier one: it is one machine, or two of one name."""
+    """Yield a Problem for each host whose hostname an earlier one has, too: both are one machine, or two machines have
+    the same name."""
     seen = {}
     for host in hosts:
         if host.name in answers:
@@ -332,7 +339,8 @@ def fitted(job: JobSpec, answers: Answers) -> JobSpec:
     is_only_here = len(names) == 1 and answers[names[0]] is answers[None]
     if is_only_here or job.networks != Networks():
         return job
-    everyone = names if any(answers[name] is answers[None] for name in names) else [None, *names]  # mpirun runs here
+    has_ranks_here = any(answers[name] is answers[None] for name in names)
+    everyone = names if has_ranks_here else [None, *names]  # mpirun runs here in both cases
     return replace(job, networks=Networks(shared_networks(answers, everyone), shared_networks(answers, names)))
 
 

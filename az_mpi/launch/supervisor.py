@@ -1,5 +1,5 @@
-"""The supervisor of a training. After a loss it starts mpirun again on the hosts that answer, from the last commit. It
-also stops and restarts the job when hosts have come back, or when its user asks."""
+"""The supervisor of a training. After a loss it starts mpirun again on the hosts that answer; the run then continues
+from its last commit. It also stops and restarts the job when hosts have come back, or when its user asks for it."""
 
 import os
 import secrets
@@ -27,9 +27,9 @@ from az_mpi.launch.supervised_job import ENDS, STOPS, SupervisedJob
 from az_mpi.launch.transport import Question, Ssh
 
 RESTARTS_MAX = 10
-STARTS_MAX = 3  # in a row, of a run that has never begun: it may be unable to
-PAUSE_S, PAUSE_MAX_S = 5, 300  # before the second restart in a row, then doubled
-ANSWER_S = 8  # for a host to answer while a run waits
+STARTS_MAX = 3  # restarts in a row of a run that has never begun: it may be unable to
+PAUSE_S, PAUSE_MAX_S = 5, 300  # before the second restart in a row; then it doubles, up to the second number
+ANSWER_S = 8  # that a host has to answer while a run waits
 TICK_S = 1.0
 
 
@@ -191,7 +191,8 @@ class Supervisor:
         for name, message in rejected.items():
             mpi_job.say(f"left out: {name}: {message}")
         answered = reachable if answers is None else reachable & answers.keys()
-        answered_before, self.answering = self.answering, answered - rejected.keys()
+        answered_before = self.answering
+        self.answering = answered - rejected.keys()
         missing = [host.name for host in self.chosen if host.name in wanted and host.name not in self.answering]
         if answers == {}:  # the run's folder cannot be used, or this machine did not answer: hosts may be well
             self.host_pool.lose(missing)
@@ -204,8 +205,8 @@ class Supervisor:
     def ask_hosts(self, hosts: Sequence[Host], end: str | None = None) -> tuple[check.Answers, list[check.Problem]]:
         """Return what `check.ask` does, with the time for an answer that fits a run that waits."""
         timeout_s = self.options.timeout or ANSWER_S
-        shell, gpus = self.transport.shell(timeout_s), bool(self.options.gpus)
-        return check.ask(hosts, self.mpirun, self.folder, shell, timeout_s, gpus, end)
+        shell = self.transport.shell(timeout_s)
+        return check.ask(hosts, self.mpirun, self.folder, shell, timeout_s, bool(self.options.gpus), end)
 
     def state(self) -> dict[str, Any]:
         """Return the run's status.json if a job of this launch wrote it, else {}."""
@@ -259,8 +260,9 @@ class Supervisor:
         job = self.job
         if job.question:
             if not job.question.is_alive():
-                question, job.question = job.question, None
-                self.take_in(*question.found)
+                found = job.question.found
+                job.question = None
+                self.take_in(*found)
         elif request := self.requests.take():
             self.consider(request)
         elif now >= job.search_at:

@@ -10,10 +10,10 @@ from az_mpi.launch.hosts import Host
 
 
 class Ssh:
-    """Hosts reached by ssh. Only asking them tells whether they are there."""
+    """Hosts reached by ssh. Only their answers show whether they are up."""
 
     agent = None  # what mpirun calls in place of ssh
-    knows = False  # whether `present` alone tells which hosts are there
+    knows = False  # whether `present` alone shows which hosts are up
     shell = staticmethod(check.ssh)
 
     def present(self, names: Iterable[str]) -> set[str]:

@@ -126,7 +126,7 @@ def test_bad_entries_are_refused(entry, says):
 
 @pytest.mark.parametrize("text", ["a:2,a:2", "a,A", "b,a:1,c,a:3"])
 def test_a_host_is_there_once(text):
-    with pytest.raises(Refusal, match="the host is there twice"):
+    with pytest.raises(Refusal, match="the host is listed twice"):
         hosts.parse(text)
 
 
@@ -176,8 +176,8 @@ def test_good_hostfiles(tmp_path, content, expected):
         ("node1 slots=", "from 1 to 1024"),
         ("node1 slots = 2", "'slots' is not understood"),
         ("node1 2", "'2' is not understood"),
-        ("node1:2 slots=2", "the slots are there twice"),
-        ("node1 slots=2 slots=3", "the slots are there twice"),
+        ("node1:2 slots=2", "the slots are given twice"),
+        ("node1 slots=2 slots=3", "the slots are given twice"),
         ("node1 slots=4 max_slots=2", "slots is 4, max_slots 2"),
         ("node1 cpu=2", "'cpu=2' is not understood"),
         ("node1:2 ifname=eth0", "is not understood"),
