@@ -31,7 +31,7 @@ EARLIER_SHORTCUTS = {"--games_num": "selfplay.num_games"}  # of versions before 
 FLAGS = {"--train_distributed": ("train.ranks", "all"), "--train_distributed_native": ("train.ranks", "root_host")}
 DESCRIPTION = """\
 Train AlphaZero on one machine or on a cluster: every rank that mpirun starts plays games against itself, and all of
-them train, or one for each GPU. Started again on the same --logdir, a run goes on from its last checkpoint."""
+them train, or one for each GPU. Started again on the same --logdir, a run continues from its last checkpoint."""
 EPILOG = """\
 examples:
   python run_dist.py --config_file configs/smoke.json
@@ -51,7 +51,7 @@ exit codes:
   130  interrupted twice (SIGINT)
 docs/trouble.md says what causes each of them, and when mpirun ends with another one.
 
-signals, to mpirun or to a rank: USR1: checkpoint and go on; USR2 (also TERM and INT to a rank itself): store
+signals, to mpirun or to a rank: USR1: checkpoint and continue; USR2 (also TERM and INT to a rank itself): store
 what is finished and leave with status 75. mpirun ends its ranks by force when TERM or INT is sent to it.
 """
 
@@ -85,8 +85,8 @@ class _Print(argparse.Action):
 
 
 class _Set(argparse.Action):
-    """Note an override, key and value. `const` is both for an option without a value, the key for one with a value, and
-    None for KEY=VALUE. The last one for a key counts."""
+    """Note an override, key and value. `const` is (key, value) for an option without a value, the key for one with a
+    value, and None for KEY=VALUE. Of several options for a key the last one counts."""
 
     def __call__(self, parser, namespace, values, option_string=None) -> None:
         if isinstance(self.const, tuple):
@@ -198,7 +198,8 @@ def help_config() -> str:
     for _, about, rows in _sections():
         lines += ["", *textwrap.wrap(about, 110)]
         for name, key, default in rows:
-            lines.append(f"{name + ' *' * key.may_change:<28} {default:<12} {key.allowed}")
+            marked = f"{name} *" if key.may_change else name
+            lines.append(f"{marked:<28} {default:<12} {key.allowed}")
             lines += textwrap.wrap(key.description, 110, initial_indent=" " * 4, subsequent_indent=" " * 4)
     return "\n".join(lines) + "\n"
 
@@ -240,7 +241,8 @@ def help_config_markdown() -> str:
             "|---|---|---|---|",
         ]
         for name, key, default in rows:
-            cells = f"`{name}`" + " *" * key.may_change, f"`{default}`", key.allowed, key.description
+            marked = f"`{name}` *" if key.may_change else f"`{name}`"
+            cells = marked, f"`{default}`", key.allowed, key.description
             lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
         lines.append("")
     return "\n".join(lines)

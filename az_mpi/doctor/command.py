@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 PROG = "python -m az_mpi doctor"
 OTHERS_WAIT_S = 10.0
-SECONDS, SHORT_S = 5.0, 0.2  # of the trial: with a configuration of the user, and without
-# The trial without a configuration tells whether a run starts, not how fast it is.
+SECONDS = 5.0  # of the trial of a configuration of the user
+SHORT_S = 0.2  # of the trial without one, which shows whether a run starts and not how fast it is
 SMALLEST = {
     "game": "tictactoe",
     "network": {"blocks": 1, "channels": 8},
@@ -148,7 +148,7 @@ def examine(
         outcomes = world.collect(tried(facts.gather, world.local_rank, world.is_root))
     ranks = [outcome for outcome, _ in outcomes]
     if failed := [k for k, (_, error) in enumerate(outcomes) if error]:
-        text = f"{ranks_in_words(failed)} cannot look at itself: {outcomes[failed[0]][1]}"
+        text = f"collecting facts fails on {ranks_in_words(failed)}: {outcomes[failed[0]][1]}"
         return report.add("Ranks", [Check("ranks", PROBLEM, text)])
     backend = json.loads(text)["train"]["backend"] if text else "auto"
     agree, table = diagnosis.versions(ranks, backend)
@@ -181,7 +181,7 @@ def examine(
 
 
 def same_run(world: "World", logdir: str, text: str) -> list[Check]:
-    """Return a check if the run in `logdir` cannot go on with this configuration, else none."""
+    """Return a check if the run in `logdir` cannot continue with this configuration, else none."""
 
     def look():
         from az_mpi.config import load as configuration
@@ -197,7 +197,7 @@ def same_run(world: "World", logdir: str, text: str) -> list[Check]:
 def try_run(
     world: "World", ranks: list[dict[str, Any]], options: argparse.Namespace, text: str, report: Report
 ) -> None:
-    """Set a run up, play and train, and say how long all of it would take. Collective."""
+    """Set a run up, play and train, and report how long the whole run would take. Collective."""
 
     def prepare():
         from az_mpi.config import load as configuration

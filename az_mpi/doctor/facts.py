@@ -14,7 +14,8 @@ from az_mpi.core.host_facts import HostFacts, cgroup_folders
 from az_mpi.doctor import probe
 from az_mpi.doctor.checks import tried
 
-PROBE_S, TOOL_S = 300, 20  # limits: of imports from a slow file system; of a launcher's --version
+PROBE_S = 300  # the longest for imports, from a slow file system
+TOOL_S = 20  # the longest for a launcher's --version
 THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -52,13 +53,16 @@ def import_libraries(local_rank: int) -> dict[str, dict[str, Any]]:
     environment = os.environ | {"MPI4PY_RC_INITIALIZE": "0"}
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PROBE_S)
-        output, end = done.stdout, ""
+        output = done.stdout
+        end = ""  # why the interpreter ended before it had tried all libraries
         if done.returncode:
             end = f"{_ended(done.returncode)}: {' '.join(done.stderr.split())[-300:]}"
     except subprocess.TimeoutExpired as error:
-        output, end = (error.stdout or b"").decode(), f"did not end in {PROBE_S} s"
+        output = (error.stdout or b"").decode()
+        end = f"did not end in {PROBE_S} s"
     except OSError as error:
-        output, end = "", str(error)
+        output = ""
+        end = str(error)
     found = dict.fromkeys(probe.LIBRARIES)
     # Other lines were printed by libraries.
     for line in output.splitlines():

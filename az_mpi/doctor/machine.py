@@ -68,7 +68,7 @@ def _unused_gpus(ranks):
             WARNING,
             f"the host of {ranks_in_words(unused)} has an NVIDIA driver, and torch "
             f"sees no GPU (it is built {f'for CUDA {build}' if build else 'without CUDA'})",
-            "the CUDA build of torch that the driver can run; look at CUDA_VISIBLE_DEVICES",
+            "install the CUDA build of torch that the driver can run; look at CUDA_VISIBLE_DEVICES",
         )
     ]
 
@@ -104,7 +104,8 @@ def cores(ranks: Ranks) -> list[Check]:
     for host in dict.fromkeys(rank["host"] for rank in ranks):
         here = [k for k, rank in enumerate(ranks) if rank["host"] == host]
         facts = [ranks[k] for k in here]
-        total, allowed = facts[0]["num_cores"], set().union(*[one["cores"] for one in facts])
+        total = facts[0]["num_cores"]
+        allowed = set().union(*[one["cores"] for one in facts])
         limits = [_allowed(one) for one in facts]
         quotas = [quota for one in limits if (quota := one.quota()) is not None]
         words = f"{host}: {ranks_in_words(here)} may run on {len(allowed)} of {total} cores"
@@ -137,7 +138,7 @@ def cores(ranks: Ranks) -> list[Check]:
 
 
 def threads(ranks: Ranks) -> list[Check]:
-    """Check the variables that may keep threads from a rank's cores."""
+    """Check the environment variables that may keep threads off some cores of their rank."""
     found = []
     for name in dict.fromkeys(name for rank in ranks for name in rank["threads"]):
         if name == "NUMBA_NUM_THREADS" and not any(
@@ -149,7 +150,7 @@ def threads(ranks: Ranks) -> list[Check]:
             Check(
                 "threads",
                 WARNING,
-                f"{name}={values} may keep threads from some of their rank's cores",
+                f"{name}={values} may keep threads off some of their rank's cores",
                 f"unset {name}: mpirun and srun bind, and each rank takes its share of the cores",
             )
         )

@@ -18,12 +18,14 @@ OPENING_PLIES = 4  # of matches: Connect Four has 49 openings of 2 plies, so hal
 
 
 class Jobs:
-    """Each method starts one job and waits for it. It raises Refusal with the end of what the job said if it fails.
-    What jobs say is in FOLDER/jobs.log."""
+    """Each method starts one job and waits for its end. It raises Refusal, with the end of the job's output, if the job
+    fails. The output of all jobs is in FOLDER/jobs.log."""
 
     def __init__(self, where: Namespace, folder: Path):
         """where: the options of `hosts.add_options`, and the games and simulations of measurements."""
-        self.where, self.folder, self.log = where, folder, folder / "jobs.log"
+        self.where = where
+        self.folder = folder
+        self.log = folder / "jobs.log"
 
     def num_ranks(self) -> int:
         """Return how many ranks each job has. Raises Refusal if the hosts are given wrongly."""
@@ -32,8 +34,8 @@ class Jobs:
     def train(
         self, variant: Variant, run: Path, seed: int, settings: Sequence[str], least_s: float = 0.0
     ) -> tuple[float, bool]:
-        """Start or resume a training; return (seconds that it took, whether it is complete). Raises Refusal too if it
-        is not complete, but ended after less than least_s seconds: a full disk, for example."""
+        """Start or resume a training; return (seconds that it took, whether it is complete). Also raises Refusal if it
+        ended after less than least_s seconds without being complete, because of a full disk, for example."""
         words = ["--config_file", str(variant.file), "--logdir", str(run)]
         begun = time.monotonic()
         seed += variant.config.seed - 1
@@ -41,8 +43,8 @@ class Jobs:
         took = time.monotonic() - begun
         if status == RESUMABLE and took < least_s:
             raise Refusal(
-                f"{run.name} stopped after {took:.0f} s; why is at the end of {self.log}\n"
-                "  the same command goes on from here"
+                f"{run.name} stopped after {took:.0f} s; the reason is at the end of {self.log}\n"
+                "  the same command continues from here"
             )
         return took, status == DONE
 
@@ -104,6 +106,6 @@ class Jobs:
         if found is None:
             raise Refusal(
                 f"a job printed no result; all that it said is at the end of {self.log}\n"
-                "  the same command goes on from here"
+                "  the same command continues from here"
             )
         return found

@@ -30,17 +30,17 @@ ITERATIONS_AN_HOUR, ITERATIONS_MAX = 75, 300
 # small that the games are far slower.
 ITERATION_GAMES_MIN, RANK_GAMES_MIN, AT_ONCE_MIN = 200, 64, 32
 WINDOW_ITERATIONS, WINDOW_MIN, WINDOW_MAX = 20, 20_000, 20_000_000
-SPARE = 0.1  # of the time, for evaluations, exchange and checkpoints: what `trial.predict` leaves out
+SPARE = 0.1  # of the time, for evaluations, exchange and checkpoints, which `trial.predict` leaves out
 EVALUATIONS, EVALUATION_SHARE = 5, 1 / 200  # of all games, that each evaluation plays against each opponent
 ROLLOUT_SHARE = 0.05  # of the time: if the opponent "rollout" takes more, it is left out
 
 
 class Rules(NamedTuple):
-    """What random games show of a game: legal moves of a position, microseconds of its rules for each ply, plies."""
+    """What random games show of a game. All three are means."""
 
-    num_legal: float
-    ply_us: float
-    length: float
+    num_legal: float  # moves of a position
+    ply_us: float  # microseconds that the rules take for a ply
+    length: float  # plies of a game
 
 
 def first(game: str, rules: Rules, size: tuple[int, int], num_ranks: int, on_gpus: bool = False) -> dict[str, Any]:

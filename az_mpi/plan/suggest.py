@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     chosen, num_ranks = hosts.choose(hosts.listed(options), np=options.np)
     if options.output.exists() or not options.output.parent.is_dir():
-        why = "is there already" if options.output.exists() else "its folder is not there"
+        why = "exists already" if options.output.exists() else "its folder does not exist"
         raise Refusal(f"--output {escape(str(options.output))}: {why}\n  give another name")
     asked = configuration.validate({"game": options.game}, "the command line", folders=[Path.cwd()]).game
     logdir = f"runs/{options.output.stem}"
@@ -94,7 +94,7 @@ def _start(options, chosen, num_ranks):
 
 
 def _rules(name: str) -> sizing.Rules:
-    """Return what random games show. name: of a game."""
+    """Return the `Rules` that random games of the game `name` show."""
     game = games.make(name)
     states, length = check_game.random_positions(game, np.random.default_rng(0))
     us = check_game.time_rules(game, states)
@@ -117,7 +117,7 @@ def _run(command: list[str]) -> dict[str, Any]:
 
 
 def _written(data: dict[str, Any]) -> str:
-    """Return a configuration as JSON, a line a key or section."""
+    """Return a configuration as JSON, with a line for each key or section."""
     return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items()) + "\n}\n"
 
 
@@ -129,7 +129,9 @@ def _fast(search):
 
 def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: float) -> list[str]:
     """Return lines on what was measured, and what was chosen and why. said: what `trial.predict` says of `config`."""
-    figures, num_games, iterations = found["figures"], config.selfplay.num_games, config.iterations
+    figures = found["figures"]
+    num_games = config.selfplay.num_games
+    iterations = config.iterations
     rows = [("network", "moves/s", "s a training step", "positions in this time", "wanted", "")]
     for size, one, made, lacks in found["tried"]:
         rows.append(
@@ -139,7 +141,7 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
                 f"{one['step_s']:.3f}",
                 f"{made * one['mean_length']:,.0f}",
                 f"{sizing.positions_wanted(*size):,}",
-                f"too few {lacks}" * bool(lacks),
+                f"too few {lacks}" if lacks else "",
             )
         )
     share = said["train_s"] / (said["train_s"] + said["play_s"])
@@ -148,7 +150,7 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
         *(f"  {line}" for line in console.table(rows)),
         f"network       {config.network.blocks} x {config.network.channels}: "
         + (
-            "the smallest, and even for it there is little time"
+            "the smallest, and even for it the time is short"
             if found["tried"][0][-1]
             else f"the largest that gets {sizing.POSITIONS_PER_WEIGHT} positions for each weight of its tower"
         ),

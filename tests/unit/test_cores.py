@@ -89,7 +89,7 @@ def test_a_quota_is_divided_among_the_ranks_of_its_group_and_rounded_down():
 
 
 def test_ranks_in_groups_of_their_own_do_not_share_a_quota():
-    """Two containers on one host; and groups of two hosts with the same key."""
+    """Such groups are those of two containers on one host, and those of two hosts even if their keys are equal."""
     assert shares(("a", EIGHT, {"g": 3.0}), ("a", EIGHT, {"h": 2.0})) == [3, 2]
     assert shares(("a", EIGHT, {"g": 3.0}), ("b", EIGHT, {"g": 3.0})) == [3, 3]
     assert shares(("a", EIGHT, {"pod": 4.0, "g": 3.0}), ("a", EIGHT, {"pod": 4.0, "h": 3.0})) == [2, 2]
