@@ -128,7 +128,8 @@ def load(options: argparse.Namespace, num_ranks: int) -> str | None:
 
 
 def tell_only(why_alone: str, rank: int) -> int:
-    """Be a rank without MPI beside the launcher's rank 0: say why, and give rank 0 the time to report."""
+    """Print why this rank, which a launcher has started beside a rank 0, has no MPI; give rank 0 the time to report;
+    return the exit status."""
     print(f"rank {rank} on {socket.gethostname()} ({sys.executable}): {why_alone}", file=sys.stderr)
     facts.import_libraries(0)  # as long as it takes rank 0
     time.sleep(OTHERS_WAIT_S)

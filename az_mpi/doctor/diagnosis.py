@@ -127,7 +127,7 @@ def _mpirun(tool, mpi4py, started_by):
             f"{'may' if kin else 'would'} start N jobs of one rank each",
             "put the mpirun of mpi4py's MPI first on PATH (source .venv/bin/activate)",
         )
-    known = f"of mpi4py's MPI, {own}" if same else f"whether it is of mpi4py's {own} cannot be told"
+    known = f"of mpi4py's MPI, {own}" if same else f"it is unknown whether it is of mpi4py's MPI, {own}"
     return Check("mpirun", OK, f"{tool['path']}: {known}")
 
 

@@ -66,7 +66,7 @@ def _examine(world, logdir, folder):
     place, error = world.share(
         tried(lambda: [mount_of(logdir.resolve()), shutil.disk_usage(logdir).free]) if world.is_root else None
     )
-    found = [_kind(*place) if place else Check("space", WARNING, f"its file system cannot be told: {error}")]
+    found = [_kind(*place) if place else Check("space", WARNING, f"its file system is unknown: {error}")]
     _, unseen = tried(wait_for, folder.exists)
     _, failed = (None, None) if unseen else tried(write_twice, folder, world.rank)
     everyone = world.collect([unseen, failed])

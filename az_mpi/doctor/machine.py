@@ -26,7 +26,7 @@ def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
 
 
 def _device_in_words(torch):
-    """Return what a rank computes on, from what its torch has told."""
+    """Return what a rank computes on, from the facts of its torch."""
     if "error" in torch:
         return "unknown, without torch"
     if torch.get("devices"):

@@ -46,7 +46,7 @@ def measure(
     world: World, config: Config, seconds: float, logdir: Path | None = None
 ) -> tuple[dict[str, Any], list[str]]:
     """Return (the figures measured, the lines of the start-up table). Collective. Raises Refusal on every rank if a run
-    would refuse to start. logdir: the run's folder, if it is to be checked whether there is room for the run."""
+    would refuse to start. logdir: the run's folder, if its free space is to be checked."""
     config = config.model_copy(
         update={
             "train": config.train.model_copy(update={"max_steps": 0}),
@@ -62,8 +62,8 @@ def measure(
     # On this host: the shared folder has a trial of its own.
     scratch = tempfile.mkdtemp(prefix="doctor-")
     with removed_at_end(scratch):
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
             # The run may number its ranks in another order; the figures are in the order of `world`.
             named_hosts.check_weights(config.selfplay, world)
             run_world = root_host.order(world, config.train.root_host)
@@ -72,7 +72,7 @@ def measure(
         game = run.setup.game
         replay = run.training.replay
         kernels.compile_missing(run_world, config, game, run.setup.cores, lambda *what: None)
-        table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
+        table = [lines for lines in world.collect(printed.getvalue().splitlines()[1:]) if lines]  # root's
         try:
             samples, mean_length = random_samples(game, run.training.network.heads, np.random.default_rng(world.rank))
             with run:
@@ -109,7 +109,7 @@ def play(run: Run, world: World, seconds: float) -> dict[str, Any]:
     lengths = player.take().games["length"]
     rate = (int(lengths.sum()) + player.num_unfinished_moves - plies_before) / took
     speed = (player.num_simulations - simulations_before) / took
-    if rate * took < player.live.sum():  # less than a move of each game: a move takes so many simulations
+    if rate * took < player.live.sum():  # fewer than one move of each game: count simulations instead
         rate = speed / run.setup.config.search.simulations
     rows = world.collect([rate, speed, len(lengths), int(lengths.sum()), int(player.live.sum())])
     rates, speeds, games, length, live = zip(*rows)
@@ -218,8 +218,8 @@ def examine(
     found += _memory(ranks, figures)
     if not shown:
         return found, [], {}
-    said = predict(config, figures)
-    by_rank = said["games_per_s_by_rank"]
+    prediction = predict(config, figures)
+    by_rank = prediction["games_per_s_by_rank"]
     middle = sorted(figures["moves_per_s"])[len(ranks) // 2]
     slow = [k for k, moves in enumerate(figures["moves_per_s"]) if moves < UNEVEN * middle]
     which = f"; {ranks_in_words(slow)} at less than half" if slow else ""
@@ -227,8 +227,8 @@ def examine(
         Check(
             "selfplay",
             WARNING if slow else OK,
-            f"{said['games_per_s']:,.1f} games/s, "
-            f"{said['simulations_per_s']:,.0f} simulations/s; a rank {min(by_rank):,.1f} to "
+            f"{prediction['games_per_s']:,.1f} games/s, "
+            f"{prediction['simulations_per_s']:,.0f} simulations/s; a rank {min(by_rank):,.1f} to "
             f"{max(by_rank):,.1f} games/s{which}",
             "look at its cores and at what else runs on its host",
         )
@@ -237,25 +237,25 @@ def examine(
         Check(
             "train",
             OK,
-            f"{said['step_s']:.4f} s a step of {counted(config.train.batch_size, 'sample')} on "
-            f"{counted(len(trainers), 'rank')}; {said['num_steps']:,.0f} steps an iteration",
+            f"{prediction['step_s']:.4f} s a step of {counted(config.train.batch_size, 'sample')} on "
+            f"{counted(len(trainers), 'rank')}; {prediction['num_steps']:,.0f} steps an iteration",
         )
     )
     found.append(
         Check(
             "hours",
             OK,
-            f"{said['hours']:,.2f} hours: {counted(said['iterations'], 'iteration')} of "
-            f"{said['play_s']:.1f} s of play and {said['train_s']:.1f} s of training",
+            f"{prediction['hours']:,.2f} hours: {counted(prediction['iterations'], 'iteration')} of "
+            f"{prediction['play_s']:.1f} s of play and {prediction['train_s']:.1f} s of training",
         )
     )
-    where = f"{said['mean_length']:.1f} moves, from {figures['length_from']}"
+    where = f"{prediction['mean_length']:.1f} moves, from {figures['length_from']}"
     lines = [
         f"assumed: games of {where}; those of a trained network may be longer",
         "assumed: every rank stays as fast as with this untrained network, whose games have only begun",
         "not counted: evaluation matches; exchange and checkpoints, which the figures of network and folder decide",
     ]
-    return found, lines, {"prediction": said}
+    return found, lines, {"prediction": prediction}
 
 
 def _memory(ranks, figures):

@@ -45,12 +45,11 @@ def run(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = lambd
 
 
 class Child(NamedTuple):
-    """How a job ended that was run for what it prints: its exit status, its standard output, and everything that it
-    wrote to the log, which is the standard output alone where there was no log."""
+    """How a job ended that was run for what it prints."""
 
-    status: int
-    output: str
-    said: str
+    status: int  # exit status
+    output: str  # its standard output
+    logged: str  # everything that it added to the log; its standard output if it had none
 
     @property
     def result(self) -> dict[str, Any] | None:

@@ -59,10 +59,10 @@ def find() -> Mpirun:
         )
     path = os.path.abspath(path)
     try:
-        said = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+        done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Refusal(f"{path} --version: {error}\n  this MPI is incomplete: `make setup` installs it again") from error
-    version = (said.stdout.splitlines() or said.stderr.splitlines() or [""])[0].strip()
+    version = (done.stdout.splitlines() or done.stderr.splitlines() or [""])[0].strip()
     if not re.search(r"Open MPI\W+[45]\.", version):
         raise Refusal(
             f"{path} is not of Open MPI 4 or 5 ({version or 'no version is printed'})\n"

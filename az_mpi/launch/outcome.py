@@ -33,7 +33,7 @@ class State(Enum):
 
 
 ANY = None  # in a rule's first part: it fits every end
-SAME = None  # in a rule's second part: as mpirun has told
+SAME = None  # in a rule's second part: as mpirun has reported
 
 
 class Rule(NamedTuple):

@@ -212,13 +212,13 @@ def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_u
     node = tree.NODE.itemsize + game.state_size * game.state_dtype.itemsize + num_legal * tree.EDGE.itemsize
     row = sample_dtype(game, network.heads).itemsize + 8 + num_legal * HELD_POLICY.itemsize
     parameters = resnet.num_parameters(network)
-    told = ", ".join(f"{name} {resnet.num_parameters(head):,}" for name, head in network.heads.items())
+    heads = ", ".join(f"{name} {resnet.num_parameters(head):,}" for name, head in network.heads.items())
     num_games = config.selfplay.num_games
     seconds = num_games * mean_plies * simulations * (rules_us + evaluation_us) / 1e6
     return [
         f"with the defaults ({config.network.blocks} x {config.network.channels} network, {simulations} simulations), "
         "one rank on one core:",
-        f"  network        {parameters:,} parameters ({told}); {evaluation_us:.0f} us an evaluation ({choice})",
+        f"  network        {parameters:,} parameters ({heads}); {evaluation_us:.0f} us an evaluation ({choice})",
         f"  rules          {rules_us / (rules_us + evaluation_us):.1%} of the time of rules and evaluations",
         f"  search trees   {trees * (simulations + 1) * node / MIB:,.0f} MiB ({counted(trees, 'game')} at once)",
         f"  window         up to {window * row / MIB:,.0f} MiB ({window:,} positions, over all ranks that train)",

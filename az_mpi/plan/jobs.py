@@ -95,8 +95,8 @@ class Jobs:
         ended = mpi_job.run_child(command, self.log)
         if ended.status not in (DONE, RESUMABLE):
             raise Refusal(
-                f"a job ended with status {ended.status}: {' '.join(command)}\n{ended.said[-END_CHARACTERS:]}\n"
-                f"  all that it said is in {self.log}"
+                f"a job ended with status {ended.status}: {' '.join(command)}\n{ended.logged[-END_CHARACTERS:]}\n"
+                f"  all of its output is in {self.log}"
             )
         return ended
 
@@ -105,7 +105,7 @@ class Jobs:
         found = self._run(command).result
         if found is None:
             raise Refusal(
-                f"a job printed no result; all that it said is at the end of {self.log}\n"
+                f"a job printed no result; all of its output is at the end of {self.log}\n"
                 "  the same command continues from here"
             )
         return found

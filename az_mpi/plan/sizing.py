@@ -76,8 +76,8 @@ def first(game: str, rules: Rules, size: tuple[int, int], num_ranks: int, on_gpu
 def games_in(data: dict[str, Any], figures: dict[str, Any], hours: float) -> float:
     """Return how many games are played and trained on in the part of `hours` that is not spared."""
     config = configuration.validate(data, "suggest")
-    said = trial.predict(config, figures)
-    return (1 - SPARE) * hours * 3600 * config.selfplay.num_games / (said["play_s"] + said["train_s"])
+    prediction = trial.predict(config, figures)
+    return (1 - SPARE) * hours * 3600 * config.selfplay.num_games / (prediction["play_s"] + prediction["train_s"])
 
 
 def positions_wanted(blocks: int, channels: int) -> int:

@@ -55,17 +55,21 @@ def main(arguments: list[str]) -> int:
         job = mpirun.JobSpec(program, chosen, num_ranks)
         found = _run(mpirun.line(mpi, job if options.no_check else check.checked(job, mpi, logdir)))
     config = configuration.validate(found["config"], "suggest")
-    said = trial.predict(config, found["figures"])
-    if said["hours"] > options.hours:
-        raise Refusal(f"--hours {options.hours:g}: one game takes {duration(said['hours'] * 3600)} here")
+    prediction = trial.predict(config, found["figures"])
+    if prediction["hours"] > options.hours:
+        raise Refusal(f"--hours {options.hours:g}: one game takes {duration(prediction['hours'] * 3600)} here")
     write_file(options.output, _written(found["config"]))
     command = shlex.join(
         [*_start(options, chosen, num_ranks), "--config_file", str(options.output), "--logdir", logdir]
     )
     if options.json:
-        print(json.dumps({**found, "prediction": said, "file": str(options.output), "next": command}))
+        print(json.dumps({**found, "prediction": prediction, "file": str(options.output), "next": command}))
     else:
-        print("\n".join([*told(found, config, said, options.hours), f"written: {options.output}", f"next: {command}"]))
+        print(
+            "\n".join(
+                [*explained(found, config, prediction, options.hours), f"written: {options.output}", f"next: {command}"]
+            )
+        )
     return DONE
 
 
@@ -127,8 +131,8 @@ def _fast(search):
     return f", for {search.full_share:.0%} of the moves; the others get {search.fast_simulations}"
 
 
-def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: float) -> list[str]:
-    """Return lines on what was measured, and what was chosen and why. said: what `trial.predict` says of `config`."""
+def explained(found: dict[str, Any], config: Config, prediction: dict[str, Any], hours: float) -> list[str]:
+    """Return lines on what was measured, and what was chosen and why. prediction: of `trial.predict` for `config`."""
     figures = found["figures"]
     num_games = config.selfplay.num_games
     iterations = config.iterations
@@ -144,7 +148,7 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
                 f"too few {lacks}" if lacks else "",
             )
         )
-    share = said["train_s"] / (said["train_s"] + said["play_s"])
+    share = prediction["train_s"] / (prediction["train_s"] + prediction["play_s"])
     return [
         f"measured on {counted(len(figures['hosts']), 'rank')}, with the search that is chosen:",
         *(f"  {line}" for line in console.table(rows)),
@@ -156,16 +160,16 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
         ),
         f"search        Gumbel, {config.search.simulations} simulations, {config.search.gumbel_actions} actions at the "
         f"root{_fast(config.search)}; {counted(config.selfplay.random_plies, 'ply', 'plies')} of random moves at most",
-        f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {said['games_per_s'] * 3600:,.0f} games/h of "
+        f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {prediction['games_per_s'] * 3600:,.0f} games/h of "
         f"{figures['mean_length']:.0f} moves (from {figures['length_from']})",
-        f"iterations    {iterations} of {counted(num_games, 'game')}: {said['play_s']:.1f} s of play, "
-        f"{said['train_s']:.1f} s of training ({share:.0%} of the time), {said['step_s']:.3f} s a step of "
+        f"iterations    {iterations} of {counted(num_games, 'game')}: {prediction['play_s']:.1f} s of play, "
+        f"{prediction['train_s']:.1f} s of training ({share:.0%} of the time), {prediction['step_s']:.3f} s a step of "
         f"{counted(config.train.batch_size, 'sample')}",
         f"value target  {config.train.root_value_share:g} of the search's root value, the rest of the game's result "
         f"({sizing.SHORT_GAME_SHARE:g} in games of up to {sizing.SHORT_GAME} random plies)",
         f"window        {config.replay.window_max:,} positions: {sizing.WINDOW_ITERATIONS} iterations, or what memory "
         "allows",
         f"memory        up to {max(figures['peak_bytes']) / GIB:.1f} GiB a rank",
-        f"time          {said['hours']:.2f} of {hours:g} hours; the rest is for evaluations (each of "
+        f"time          {prediction['hours']:.2f} of {hours:g} hours; the rest is for evaluations (each of "
         f"{config.evaluate.num_games} games against {', '.join(config.evaluate.opponents)}) and what is unforeseen",
     ]
