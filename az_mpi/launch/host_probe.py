@@ -14,8 +14,9 @@ TRIES, PAUSE_S = 5, 0.5
 
 
 def look(asked: dict) -> dict:
-    """Return what this host finds, JSON-able: the number of processes that could not be killed, the first line of
-    `mpirun --version`, whether it has the current folder, what is wrong with the run's folder, how many GPUs.
+    """Return what this host finds, JSON-able: {"left": the number of processes that could not be killed, "mpirun": the
+    first line of `mpirun --version`, "cwd": whether the current folder exists, "token": what is wrong with the run's
+    folder, "" if nothing is, "gpus": how many torch sees, None if they are not counted}.
 
     asked: {"checkout", "cwd", "mpirun": paths, "token": [path, text] or None, "gpus": whether to count them,
     "end": the id of a launch whose ranks are killed, or None}
@@ -43,7 +44,7 @@ def _first_line(command):
 
 
 def _token(path, text):
-    """Return "" if this host sees the launcher's file and may write beside it, else what is wrong."""
+    """Return "" if this host sees the launcher's file and may write to its folder, else what is wrong."""
     folder = os.path.dirname(path)
     for _ in range(TRIES):
         if not os.path.isdir(folder):
