@@ -107,8 +107,8 @@ def ssh(timeout_s: float) -> Shell:
 
 @contextmanager
 def token(logdir: str | Path) -> Iterator[tuple[str, str]]:
-    """Within the block there is a file in the run's folder, or in the nearest one above it that exists. Gives (its
-    path, its content). Hosts that read it see the same folder."""
+    """A context manager: within its block the run's folder, or the nearest one above it that exists, holds a file.
+    Gives (its path, its content). A host that reads the same content there sees the same folder."""
     folder = Path(os.path.abspath(logdir))
     try:
         while not folder.is_dir():

@@ -72,7 +72,8 @@ def from_slurm(environment: Mapping[str, str]) -> list[Host]:
 
 
 def refuse_outside_job(added: Sequence[Host], environment: Mapping[str, str]) -> None:
-    """Raise Refusal for a Host that does not belong to the Slurm job of an `environment`, unless it is of none."""
+    """Raise Refusal for a Host that does not belong to the Slurm job of an `environment`. Outside of a Slurm job every
+    Host is accepted."""
     job = [host.name for host in from_slurm(environment)]
     if job and (outside := [host for host in added if host.name not in job]):
         raise Refusal(f"--add {outside[0]}: this Slurm job does not have it; its hosts: {', '.join(job)}")

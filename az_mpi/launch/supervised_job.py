@@ -18,7 +18,7 @@ ENDS = ((0, signal.SIGTERM), (30, signal.SIGKILL))
 
 @dataclass
 class SupervisedJob:
-    """Times are of time.monotonic()."""
+    """One job of mpirun. Times are of time.monotonic()."""
 
     status_before: dict[str, Any]  # the run's status.json before this job, {} if no job of this launch had written one
     started: float

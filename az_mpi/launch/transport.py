@@ -1,4 +1,4 @@
-"""How launch reaches its hosts: by ssh, here, or through the folder of a rendezvous, see meeting.py."""
+"""How launch reaches its hosts: by ssh (in this file), or through the folder of a rendezvous (meeting.py)."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ class Ssh:
     shell = staticmethod(check.ssh)
 
     def present(self, names: Iterable[str]) -> set[str]:
-        """Return those of the hosts `names` that are worth asking."""
+        """Return those of the hosts `names` that may be up, so that they are asked."""
         return set(names)
 
     def poll(self, names: set[str]) -> tuple[list[Signals], bool]:

@@ -75,7 +75,7 @@ def first(game: str, rules: Rules, size: tuple[int, int], num_ranks: int, on_gpu
 
 
 def games_in(data: dict[str, Any], figures: dict[str, Any], hours: float) -> float:
-    """Return how many games are played and trained on in the part of `hours` that is not spared."""
+    """Return how many games are played and trained on in `hours`, of which the share SPARE is left for other things."""
     config = configuration.validate(data, "suggest")
     prediction = trial.predict(config, figures)
     return (1 - SPARE) * hours * 3600 * config.selfplay.num_games / (prediction["play_s"] + prediction["train_s"])

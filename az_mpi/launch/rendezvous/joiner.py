@@ -23,7 +23,7 @@ def serve(node: Node, waiting_s: float) -> int:
     Raises Refusal if node 0 does not come within waiting_s.
     """
     root = Other(node.folder, 0)
-    children: dict[str, Child] = {}  # by the key of the command
+    commands: dict[str, Command] = {}  # by the key of the command
     caught: list[int] = []  # signals that node 0 is to get
     start, say_at = time.monotonic(), 0
     joined = None  # the id of the process that is node 0, once it counts this node in
@@ -52,12 +52,12 @@ def serve(node: Node, waiting_s: float) -> int:
                     print(f"node 0: {end['text']}", file=sys.stderr)
                 return end["status"]
             else:
-                failed = _try_work(node, children, failed)
+                failed = _try_work(node, commands, failed)
                 pass_on(node, caught)
             time.sleep(POLL_S)
     finally:
-        for child in children.values():
-            child.end()
+        for command in commands.values():
+            command.end()
 
 
 def _wait_for_root(node, waited_s, waiting_s, say_at):
@@ -74,11 +74,11 @@ def _wait_for_root(node, waited_s, waiting_s, say_at):
     return say_at + SAY_EVERY_S
 
 
-def _try_work(node, children, failed):
+def _try_work(node, commands, failed):
     """Do what node 0 asks for. Return why it failed, perhaps for a moment, or None. failed: what the try before has
     returned; the same reason is printed once."""
     try:
-        work(node, children)
+        work(node, commands)
     except OSError as error:  # of the folder or of this host
         if failed != str(error):
             mpi_job.say(f"node {node.index}: a command of node 0 cannot be done now: {error}")
@@ -107,21 +107,21 @@ def pass_on(node: Node, caught: list[int]) -> None:
         node.tell(signals=[*sent, int(number)])
 
 
-def work(node: Node, children: dict[str, "Child"]) -> None:
+def work(node: Node, commands: dict[str, "Command"]) -> None:
     """Start new commands for this node, and send back the results of those that have ended."""
     for name in node.folder.names():
         key = name.removeprefix("command-")
-        if name.startswith(f"command-{node.id}-") and key not in children:
+        if name.startswith(f"command-{node.id}-") and key not in commands:
             if asked := node.folder.read(name):
-                children[key] = Child(asked["command"], asked["input"])
-    for key, child in children.items():
-        if child.process.poll() is not None and not child.is_reported:
-            node.folder.write(f"result-{key}", child.result())
+                commands[key] = Command(asked["command"], asked["input"])
+    for key, command in commands.items():
+        if command.process.poll() is not None and not command.is_reported:
+            node.folder.write(f"result-{key}", command.result())
             node.folder.remove(f"command-{key}")
-            child.is_reported = True
+            command.is_reported = True
 
 
-class Child:
+class Command:
     """A shell command of node 0, in a session of its own."""
 
     def __init__(self, command: str, text: str):
