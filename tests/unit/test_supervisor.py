@@ -330,13 +330,13 @@ def test_a_host_that_the_transport_reports_as_back_is_used_without_a_check(launc
 def test_a_stop_from_another_node_ends_the_run(launch):
     transport = Meeting(launch.folder)
     begun = launch.folder / "run/status.json"
-    transport.happen = lambda names: transport.told.extend([signal.SIGUSR2] * begun.exists())
+    transport.happen = lambda names: transport.told.extend([signal.SIGUSR2] if begun.exists() else [])
     assert launch([RUNS], transport=transport)[0] == 75 and len(launch.lines) == 1
 
 
 def test_a_stop_from_another_node_between_two_jobs_ends_the_launch(launch, capfd):
     transport = Meeting(launch.folder)
-    transport.happen = lambda names: transport.told.extend([signal.SIGUSR2] * (not names))
+    transport.happen = lambda names: transport.told.extend([] if names else [signal.SIGUSR2])
     with pytest.raises(SystemExit) as leaving:
         launch([{**RUNNING, "status": 137}] * 2, transport=transport)
     assert leaving.value.code == 75 and transport.num_jobs() == 1
