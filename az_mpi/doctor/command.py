@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 PROG = "python -m az_mpi doctor"
 OTHERS_WAIT_S = 10.0
-SECONDS, SHORT_S = 5.0, 0.2  # of the trial: with a configuration of the user, and without
-# The trial without a configuration tells whether a run starts, not how fast it is.
+SECONDS = 5.0  # of the trial of a configuration of the user
+SHORT_S = 0.2  # of the trial without one, which shows whether a run starts and not how fast it is
 SMALLEST = {
     "game": "tictactoe",
     "network": {"blocks": 1, "channels": 8},
@@ -136,7 +136,8 @@ def load(options: argparse.Namespace, num_ranks: int) -> str | None:
 
 
 def tell_only(why_alone: str, rank: int) -> int:
-    """Be a rank without MPI beside the launcher's rank 0: say why, and give rank 0 the time to report."""
+    """Print why this rank, which a launcher has started beside a rank 0, has no MPI; give rank 0 the time to report;
+    return the exit status."""
     print(f"rank {rank} on {socket.gethostname()} ({sys.executable}): {why_alone}", file=sys.stderr)
     facts.import_libraries(0)  # as long as it takes rank 0
     time.sleep(OTHERS_WAIT_S)
@@ -156,7 +157,7 @@ def examine(
         outcomes = world.collect(tried(facts.gather, world.local_rank, world.is_root))
     ranks = [outcome for outcome, _ in outcomes]
     if failed := [k for k, (_, error) in enumerate(outcomes) if error]:
-        text = f"{ranks_in_words(failed)} cannot look at itself: {outcomes[failed[0]][1]}"
+        text = f"collecting facts fails on {ranks_in_words(failed)}: {outcomes[failed[0]][1]}"
         return report.add("Ranks", [Check("ranks", PROBLEM, text)])
     backend = json.loads(text)["train"]["backend"] if text else "auto"
     agree, table = diagnosis.versions(ranks, backend)
@@ -205,7 +206,7 @@ def same_run(world: "World", logdir: str, text: str) -> list[Check]:
 def try_run(
     world: "World", ranks: list[dict[str, Any]], options: argparse.Namespace, text: str, report: Report
 ) -> None:
-    """Set a run up, play and train, and say how long all of it would take. Collective."""
+    """Set a run up, play and train, and report how long the whole run would take. Collective."""
 
     def prepare():
         from az_mpi.config import load as configuration

@@ -16,8 +16,9 @@ from az_mpi.plan import sizing
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
 
-SHORT_S, SECONDS = 1.5, 5.0  # of the trial of each network, and of the one that was chosen
-SHARE_MAX = 0.01  # of the run's time, that one of them takes
+SHORT_S = 1.5  # of the trial of each network
+SECONDS = 5.0  # of the trial of the configuration that was chosen
+SHARE_MAX = 0.01  # of the run's time: a trial takes at most so much of it
 
 
 def choose(world: "World", game: str, rules: sizing.Rules, hours: float) -> dict[str, Any]:
