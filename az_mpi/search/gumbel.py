@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from az_mpi.search import improved, puct, root, simulation, streams, tree
+from az_mpi.search import improved, puct, puct_rule, root, simulation, streams, tree
 
 WIDE = 16  # docs/results/2026-11-27-gumbel-in-play.md has what was measured
 LEAST = 1e-6  # smaller parts of the largest probability are left out of the training target
@@ -37,7 +37,7 @@ CONSIDERED = np.dtype([("gumbel", "f8"), ("log_prior", "f8"), ("edge", "i4"), ("
 class Rule(NamedTuple):
     """How Gumbel search chooses among a node's edges. round ROUND [B], considered CONSIDERED [B, m], target int32 [B],
     streams uint64 [B], explores bool [B]: for which slots Gumbel numbers are drawn. A tree whose root has
-    more than `wide` edges is searched by PUCT, with `exploration` and `reduction` as in `puct.Rule`."""
+    more than `wide` edges is searched by PUCT, with `exploration` and `reduction` as in `puct_rule.Rule`."""
 
     c_visit: float
     c_scale: float
@@ -61,7 +61,7 @@ class Search(puct.Search):
             settings.gumbel_c_visit,
             settings.gumbel_c_scale,
             tree.MOST_ACTIONS,
-            puct.exploration_table(settings),
+            puct_rule.exploration_table(settings),
             settings.fpu_reduction,
             np.zeros(num_trees, ROUND),
             considered,
@@ -106,7 +106,7 @@ class Search(puct.Search):
 def _choose_by_gumbel(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: (
-            puct.best_edge(trees, b, n, rule.exploration, rule.reduction)
+            puct_rule.best_edge(trees, b, n, rule.exploration, rule.reduction)
             if _is_wide(trees, b, rule)
             else _root_edge(trees, b, rule)
             if n == 0
@@ -127,7 +127,7 @@ def _logits(trees, b, rule):
     `improved.scale`."""
     n = np.int64(0)
     first, logits = trees.node[b, n].first_edge, improved.completed(trees, b, n)
-    scale = improved.scale(trees, b, n, rule)
+    scale = improved.scale(trees, b, n, rule.c_visit, rule.c_scale)
     for k in range(len(logits)):
         prior = max(trees.edge[b, first + k].edge_prior, improved.TINY)
         logits[k] = math.log(prior) + scale * logits[k] if root.playable(trees, b, n, first + k) else -np.inf
@@ -145,7 +145,7 @@ def _inner_edge(trees, b, n, rule):
     if num == 0:  # pi' is the prior; most descents end at such a node
         return best
     policy, best_score = improved.completed(trees, b, n), -np.inf
-    improved.improve(trees, b, n, rule, policy)
+    improved.improve(trees, b, n, rule.c_visit, rule.c_scale, policy)
     for k in range(len(policy)):
         score = policy[k] - trees.edge[b, first + k].edge_visits / (1 + num)
         if score > best_score and policy[k] > 0:
@@ -224,7 +224,7 @@ def _root_edge(trees, b, rule):
     begun together, go on with its sweeps."""
     node, this = trees.node[b, 0], rule.round[b]
     k = node.visits - 1 - this.begun
-    best = _best_considered(trees, b, rule, level(this.num, this.length, k))
+    best = _best_considered(trees, b, rule, level(this.num, this.length, k), 1.0)
     return np.int64(node.first_edge + rule.considered[b, best].edge)
 
 
@@ -236,25 +236,27 @@ def _visits(trees, b, rule, i):
 
 
 @njit(cache=True, nogil=True)
-def _best_considered(trees, b, rule, visits, temperature=1.0):
-    """Return which of the actions considered has the largest temperature * Gumbel number + log P + sigma(q), of those
-    with so many `visits` in the round if there are any; -1 if none is playable."""
+def _best_considered(trees, b, rule, visits, temperature):
+    """Return the index of the best of the actions considered; -1 if none is playable.
+
+    Actions with so many `visits` in the round come before all others. Of two such, or of two others, the better one has
+    the larger temperature * Gumbel number + log P + sigma(q); of equals it is the first."""
     n = np.int64(0)
-    first, scale, q = trees.node[b, n].first_edge, improved.scale(trees, b, n, rule), improved.completed(trees, b, n)
-    best, best_score, best_fits = -1, -np.inf, False
+    q, scale = improved.completed(trees, b, n), improved.scale(trees, b, n, rule.c_visit, rule.c_scale)
+    best, best_key = -1, (False, -np.inf)
     for i in range(rule.round[b].num):
         considered = rule.considered[b, i]
-        score = temperature * considered.gumbel + considered.log_prior + scale * q[considered.edge]
-        fits = _visits(trees, b, rule, i) == visits
-        better = best < 0 or fits > best_fits or (fits == best_fits and score > best_score)
-        if better and root.playable(trees, b, n, first + considered.edge):
-            best, best_score, best_fits = i, score, fits
+        if root.playable(trees, b, n, trees.node[b, n].first_edge + considered.edge):
+            score = temperature * considered.gumbel + considered.log_prior + scale * q[considered.edge]
+            key = (_visits(trees, b, rule, i) == visits, score)
+            if best < 0 or key > best_key:
+                best, best_key = i, key
     return best
 
 
 @njit(cache=True, nogil=True)
 def _policy(trees, slots, rule):
-    """See `root.policy`."""
+    """Return what `puct_rule.policy` does, of the improved policy."""
     nums, actions, probabilities = root.policy_room(trees, slots)
     m = 0
     for i in range(len(slots)):
@@ -265,7 +267,7 @@ def _policy(trees, slots, rule):
         if _is_wide(trees, b, rule):
             policy[:] = root.counted(trees, b)
         else:
-            improved.improve(trees, b, n, rule, policy)
+            improved.improve(trees, b, n, rule.c_visit, rule.c_scale, policy)
             highest = policy.max()
             for k in range(len(policy)):
                 policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
@@ -287,7 +289,7 @@ def _value(trees, slots, rule):
         elif node.edge_count > 0:
             q = improved.completed(trees, b, n)
             policy = q.copy()
-            improved.improve(trees, b, n, rule, policy)
+            improved.improve(trees, b, n, rule.c_visit, rule.c_scale, policy)
             for k in range(len(q)):
                 values[i] += policy[k] * q[k]
     return values

@@ -10,6 +10,8 @@ them is compiled. So both share the trees and all other kernels.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit, prange
 
@@ -104,15 +106,34 @@ def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: ro
     return _leaves_then_roots(trees, slots, nodes, actions)
 
 
-@njit(cache=True, nogil=True)
-def _complete_one(trees, b, n, action, state, player, ended, value, logits, legal, row, noise):
-    """Add the leaf that `action` leads to, unless it is the root, expand it if the game goes on, back up its value."""
-    leaf = n
-    if action != EVALUATE:
-        leaf = tree.add_node(trees, b, n, state, player, ended, value)
+class Leaves(NamedTuple):
+    """What `complete` needs to know of m simulations. nodes, actions int64 [m]: as `select` returned them.
+
+    states [m, S], player int8 [m], ended bool [m], value float32 [m]: of the position that each one led to, and the
+    value for the player to move there. logits float32 [k, A], legal bool [k, A]: a row for each of the k positions
+    where the game goes on, in order."""
+
+    nodes: np.ndarray
+    actions: np.ndarray
+    states: np.ndarray
+    player: np.ndarray
+    ended: np.ndarray
+    value: np.ndarray
+    logits: np.ndarray
+    legal: np.ndarray
+
+
+# Inlined: a call would pass so many arrays that it takes a fifth longer.
+@njit(cache=True, nogil=True, forceinline=True)
+def _complete_one(trees, b, leaves, i, row, noise):
+    """Add the leaf of simulation i to tree b, unless it is the root, expand it if the game goes on, back up its value.
+    row: of logits and legal."""
+    leaf, ended, value = leaves.nodes[i], leaves.ended[i], leaves.value[i]
+    if leaves.actions[i] != EVALUATE:
+        leaf = tree.add_node(trees, b, leaf, leaves.states[i], leaves.player[i], ended, value)
         trees.edge[b, trees.path[b, trees.tree[b].path_length - 1]].edge_child = leaf
     if not ended:
-        tree.expand(trees, b, leaf, logits[row], legal[row])
+        tree.expand(trees, b, leaf, leaves.logits[row], leaves.legal[row])
         if noise.due[b] and leaf == 0:
             root.mix_noise(trees, b, noise)
     tree.backup(trees, b, leaf, value)
@@ -131,77 +152,27 @@ def _rows(ended):
 
 
 @njit(cache=True, nogil=True)
-def complete(
-    trees: tree.Trees,
-    slots: np.ndarray,
-    nodes: np.ndarray,
-    actions: np.ndarray,
-    states: np.ndarray,
-    player: np.ndarray,
-    ended: np.ndarray,
-    value: np.ndarray,
-    logits: np.ndarray,
-    legal: np.ndarray,
-    noise: root.Noise,
-) -> int:
-    """Complete the simulations that `select` returned and return 0. If the trees lack room for edges, change nothing
-    and return how many each needs. logits, legal: a row for each simulation that has not ended, in order."""
-    needed = tree.edges_needed(trees, slots, ended, legal)
+def complete(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, noise: root.Noise) -> int:
+    """Complete the simulations that `select` returned, one in the tree of each slot, and return 0. If the trees lack
+    room for edges, change nothing and return how many each needs."""
+    needed = tree.edges_needed(trees, slots, leaves.ended, leaves.legal)
     if needed > trees.edge.shape[1]:
         return needed
-    rows = _rows(ended)
+    rows = _rows(leaves.ended)
     for i in range(len(slots)):
-        _complete_one(
-            trees,
-            slots[i],
-            nodes[i],
-            actions[i],
-            states[i],
-            player[i],
-            ended[i],
-            value[i],
-            logits,
-            legal,
-            rows[i],
-            noise,
-        )
+        _complete_one(trees, slots[i], leaves, i, rows[i], noise)
     return 0
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def complete_parallel(
-    trees: tree.Trees,
-    slots: np.ndarray,
-    nodes: np.ndarray,
-    actions: np.ndarray,
-    states: np.ndarray,
-    player: np.ndarray,
-    ended: np.ndarray,
-    value: np.ndarray,
-    logits: np.ndarray,
-    legal: np.ndarray,
-    noise: root.Noise,
-) -> int:
-    """`complete` over several threads."""
-    needed = tree.edges_needed(trees, slots, ended, legal)
+def complete_parallel(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, noise: root.Noise) -> int:
+    """`complete` over several threads, a function of its own for the same reason as `select_parallel`."""
+    needed = tree.edges_needed(trees, slots, leaves.ended, leaves.legal)
     if needed > trees.edge.shape[1]:
         return needed
-    rows = _rows(ended)
+    rows = _rows(leaves.ended)
     for i in prange(len(slots)):
-        _complete_one(
-            trees,
-            slots[i],
-            nodes[i],
-            actions[i],
-            states[i],
-            player[i],
-            ended[i],
-            value[i],
-            logits,
-            legal,
-            rows[i],
-            noise,
-        )
+        _complete_one(trees, slots[i], leaves, i, rows[i], noise)
     return 0
 
 
@@ -215,28 +186,53 @@ def select_several(trees: tree.Trees, b: int, leaves_max: int, rule: tuple, nois
     their exploration alone (Liu et al. 2020, "Watch the Unobserved"). One that ends where another did is no simulation;
     after `leaves_max` of these the search goes on with the leaves that it has.
     """
-    most, depth = 2 * leaves_max, trees.path.shape[1]
-    nodes, actions, paths = np.empty(most, np.int64), np.empty(most, np.int64), np.empty((most, depth + 1), np.int32)
-    saved, counted, num, found = np.empty((most, depth, 2)), np.zeros(most, np.bool_), 0, 0
     prepare_root(trees, b, rule)
-    while found < leaves_max and num < most:
+    nodes, actions, paths, is_new = _descend_several(trees, b, leaves_max, rule, noise)
+    _back_up_known(trees, b, nodes, actions, paths, is_new)
+    return _new_leaves(trees, b, nodes, actions, paths, is_new)
+
+
+@njit(cache=True, nogil=True)
+def _descend_several(trees, b, leaves_max, rule, noise):
+    """Descend until `leaves_max` descents are simulations, or as many are not; leave the tree as it was. Return, of
+    each descent, what `_descend` returned, its path after the path's length, and whether it is a simulation: (nodes,
+    actions, paths, is_new)."""
+    most, depth = 2 * leaves_max, trees.path.shape[1]
+    nodes, actions = np.empty(most, np.int64), np.empty(most, np.int64)
+    paths, saved = np.empty((most, depth + 1), np.int32), np.empty((most, depth, 2))
+    is_new = np.ones(most, np.bool_)
+    num, num_new = 0, 0
+    while num_new < leaves_max and num < most:
         nodes[num], actions[num] = _descend(trees, b, rule, noise)
-        paths[num, 0], paths[num, 1:] = trees.tree[b].path_length, trees.path[b]
-        counted[num] = True
+        paths[num, 0] = trees.tree[b].path_length
+        paths[num, 1:] = trees.path[b]
         for i in range(num):
             if actions[num] != KNOWN and nodes[i] == nodes[num] and actions[i] == actions[num]:
-                counted[num] = False
-        found += counted[num]
+                is_new[num] = False
         _visit(trees, b, paths[num], saved[num])
+        num_new += is_new[num]
         num += 1
     for i in range(num - 1, -1, -1):
         _unvisit(trees, b, paths[i], saved[i])
-    m, states = 0, np.empty((found, trees.state.shape[2]), trees.state.dtype)
-    for i in range(num):
-        if counted[i] and actions[i] == KNOWN:
+    return nodes[:num], actions[:num], paths[:num], is_new[:num]
+
+
+@njit(cache=True, nogil=True)
+def _back_up_known(trees, b, nodes, actions, paths, is_new):
+    """Back up the known results that descents found."""
+    for i in range(len(nodes)):
+        if is_new[i] and actions[i] == KNOWN:
             _restore(trees, b, paths[i])
             tree.backup(trees, b, nodes[i], trees.node[b, nodes[i]].exact_value)
-        elif counted[i]:
+
+
+@njit(cache=True, nogil=True)
+def _new_leaves(trees, b, nodes, actions, paths, is_new):
+    """Return the descents that found new leaves: (nodes, actions, their states, paths). It overwrites what it is
+    given."""
+    m, states = 0, np.empty((len(nodes), trees.state.shape[2]), trees.state.dtype)
+    for i in range(len(nodes)):
+        if is_new[i] and actions[i] != KNOWN:
             nodes[m], actions[m], paths[m] = nodes[i], actions[i], paths[i]
             for k in range(states.shape[1]):
                 states[m, k] = trees.state[b, nodes[m], k]
@@ -280,31 +276,16 @@ def _restore(trees, b, path):
 
 
 @njit(cache=True, nogil=True)
-def complete_several(
-    trees: tree.Trees,
-    b: int,
-    nodes: np.ndarray,
-    actions: np.ndarray,
-    paths: np.ndarray,
-    states: np.ndarray,
-    player: np.ndarray,
-    ended: np.ndarray,
-    value: np.ndarray,
-    logits: np.ndarray,
-    legal: np.ndarray,
-    noise: root.Noise,
-) -> int:
-    """Complete the simulations that `select_several` returned, as `complete` does."""
+def complete_several(trees: tree.Trees, b: int, paths: np.ndarray, leaves: Leaves, noise: root.Noise) -> int:
+    """Complete the simulations that `select_several` returned with these paths, as `complete` does."""
     needed = trees.tree[b].edges_used
-    for i in range(legal.shape[0]):
-        for a in range(legal.shape[1]):
-            needed += legal[i, a]
+    for i in range(leaves.legal.shape[0]):
+        for a in range(leaves.legal.shape[1]):
+            needed += leaves.legal[i, a]
     if needed > trees.edge.shape[1]:
         return needed
-    rows = _rows(ended)
-    for i in range(len(nodes)):
+    rows = _rows(leaves.ended)
+    for i in range(len(paths)):
         _restore(trees, b, paths[i])
-        _complete_one(
-            trees, b, nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal, rows[i], noise
-        )
+        _complete_one(trees, b, leaves, i, rows[i], noise)
     return 0
