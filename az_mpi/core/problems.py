@@ -119,7 +119,7 @@ def nearest(key: str, names: Iterable[str]) -> list[str]:
         alike = SequenceMatcher(None, last, word).ratio()
         if alike >= (0.6 if home == section else 0.75):  # stricter for other sections
             scores[name] = alike + 0.1 * SequenceMatcher(None, section, home).ratio()
-    ranked = sorted(scores, key=scores.get, reverse=True)[:3]
+    ranked = sorted(scores, key=lambda name: scores[name], reverse=True)[:3]
     return [name for name in ranked if scores[name] > scores[ranked[0]] - 0.05]
 
 

@@ -144,7 +144,11 @@ class Registry:
             and issubclass(value, base or object)
             and value.__module__ == module.__name__
         ]
-        what = f"is no subclass of {self.base.replace(':', '.')}" if found is not None and base else "is no class there"
+        what = (
+            f"is no subclass of {self.base.replace(':', '.')}"
+            if found is not None and self.base
+            else "is no class there"
+        )
         raise self._refusal(text, f"{name.attribute} {what}" + f"; did you mean {' or '.join(own)}?" * bool(own))
 
     def _place(self, attribute):

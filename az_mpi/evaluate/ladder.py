@@ -164,25 +164,14 @@ class Ladder:
         removed since are rated too, if games link them to the others. Collective."""
         import numpy as np
 
-        from az_mpi.evaluate.rating import Z_95, bradley_terry
+        from az_mpi.evaluate.rating import Z_95, bradley_terry, connected
 
-        with_games = {row[end] for row in self.data["pairs"] for end in ("first", "second")}
-        names = [name for name in self.names if name in with_games][:1]
-        while grown := sorted(
-            {
-                *names,
-                *(
-                    row[end]
-                    for row in self.data["pairs"]
-                    for end in ("first", "second")
-                    if row["first"] in names or row["second"] in names
-                ),
-            }
-            - {*names}
-        ):
-            names = sorted([*names, *grown])
+        pairs = [(row["first"], row["second"]) for row in self.data["pairs"]]
+        first = next((name for name in self.names if any(name in pair for pair in pairs)), None)
+        names = sorted(connected(pairs, first)) if first else []
         place = {name: k for k, name in enumerate(names)}
-        points, played = np.zeros((len(names), len(names))), np.zeros(len(names), int)
+        points = np.zeros((len(names), len(names)))
+        played = np.zeros(len(names), int)
         for row in self.data["pairs"]:
             if row["first"] in place:
                 i, j = place[row["first"]], place[row["second"]]
@@ -195,11 +184,11 @@ class Ladder:
                 "name": name,
                 "iteration": int(name),
                 "num_games": int(num),
-                "elo": one,
-                "elo_low": one - Z_95 * wide,
-                "elo_high": one + Z_95 * wide,
+                "elo": rating,
+                "elo_low": rating - Z_95 * deviation,
+                "elo_high": rating + Z_95 * deviation,
             }
-            for name, num, one, wide in zip(names, played, elo.tolist(), error.tolist())
+            for name, num, rating, deviation in zip(names, played, elo.tolist(), error.tolist())
         ]
         self._save()
 

@@ -77,6 +77,16 @@ def _most_likely(counts, distances):
     return (low + high) / 2
 
 
+def connected(pairs: Sequence[tuple[str, str]], first: str) -> set[str]:
+    """Return the players that are linked to `first` by matches, its own or those of others, with `first` itself.
+    pairs: the two players of each match."""
+    found = new = {first}
+    while new:
+        new = {player for pair in pairs if new & {*pair} for player in pair} - found
+        found = found | new
+    return found
+
+
 def bradley_terry(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (Elo float64 [n], its standard error float64 [n]) of n players; the first one has 0, without error.
 

@@ -117,8 +117,7 @@ def enumerate_all(game: Game, roots: np.ndarray | None = None) -> Solved:
     """
     layers, states = [], game.initial(1) if roots is None else roots
     while len(states):
-        ended, value = game.terminal(states)
-        ended |= len(layers) >= game.max_plies  # a draw, if the rules do not end the game there
+        ended, value = game.terminal_at(states, len(layers))
         legal = game.legal(states) & ~ended[:, None]
         rows, actions = np.nonzero(legal)
         children, child = np.unique(game.play(states[rows], actions), axis=0, return_inverse=True)

@@ -138,6 +138,12 @@ class Game(ABC):
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game goes on)."""
 
+    def terminal_at(self, states: np.ndarray, plies: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `terminal` does, but for a draw where rules that do not end a game let it reach `max_plies`.
+        plies: int [B], the moves from the start of the game to each state."""
+        ended, value = self.terminal(states)
+        return ended | (np.asarray(plies) >= self.max_plies), value
+
     @abstractmethod
     def to_play(self, states: np.ndarray) -> np.ndarray:
         """Return who is to move, int8 [B]: 0 for the player who began, else 1."""

@@ -90,9 +90,9 @@ class Session:
     @property
     def result(self) -> float | None:
         """The result for the player who began, in [-1, 1]; None while the game goes on."""
-        ended, value = self.game.terminal(self.state[None])
-        if not ended[0]:  # a game that is too long by its own rules, which do not end it, is a draw
-            return 0.0 if len(self.actions) >= self.game.max_plies else None
+        ended, value = self.game.terminal_at(self.state[None], len(self.actions))
+        if not ended[0]:
+            return None
         return float(-value[0] if self.to_play else value[0]) + 0.0  # no -0.0
 
     def legal(self) -> dict[str, int]:
@@ -149,25 +149,26 @@ class Session:
         end = time.monotonic() + limit.seconds - self._reserve_s(limit.seconds)
         self._follow()
         self._search.target[:] = limit.simulations or self.player.settings.simulations  # Gumbel search plans with it
-        now, stepped = time.monotonic(), False
         self._slowest_s /= 2  # of the search before: the first simulation of this one is rarely slower
-        while not self._search.trees.exact[0, 0]:
-            if self._simulations() >= LEAST and (
-                limit.simulations
-                and self._simulations() >= limit.simulations
-                or limit.seconds
-                and now + max(2 * self._slowest_s, self._stall_s) >= end
-                or self._is_full()
-                or stepped
-                and stop()
-            ):
-                break
+        now = time.monotonic()
+        stepped = False
+
+        def enough():
+            num = self._simulations()
+            if num < LEAST:
+                return False
+            all_run = limit.simulations and num >= limit.simulations
+            too_late = limit.seconds and now + max(2 * self._slowest_s, self._stall_s) >= end
+            return all_run or too_late or self._is_full() or (stepped and stop())
+
+        while not self._search.trees.exact[0, 0] and not enough():
             worked = time.process_time()
             self._search.step_several(0, self._leaves(limit))
             stepped = True  # so a slice of time that is over before it begins makes progress too
             before, now = now, time.monotonic()
+            waited = now - before - (time.process_time() - worked)  # for a core
             self._slowest_s = max(self._slowest_s, now - before)
-            self._stall_s = max(self._stall_s, now - before - (time.process_time() - worked))
+            self._stall_s = max(self._stall_s, waited)
 
     def _reserve_s(self, seconds):
         """Return how many of the `seconds` for a move are kept in reserve. Call it once a move: it also shortens the

@@ -141,7 +141,7 @@ class Search:
         """Begin to evaluate the positions `states` that simulations led to; return a function that waits for that and
         returns `simulation.Leaves`. plies: the moves before each position."""
         game = self.game
-        ended, value = self._terminal(states, plies)
+        ended, value = game.terminal_at(states, plies)
         live = ~ended
         live_states = states[live]
         evaluation = self.evaluate.begin(live_states) if len(live_states) else None
@@ -211,12 +211,6 @@ class Search:
         self._start(slots[~kept], self.game.play(before[~kept], actions[~kept]))
         self._begin_search(slots)
 
-    def _terminal(self, states, plies):
-        """Return what `Game.terminal` does, with a draw for games that are not over after `max_plies` moves: the trees
-        have no room for longer ones. plies: the moves before each state."""
-        ended, value = self.game.terminal(states)
-        return ended | (plies >= self.game.max_plies), value
-
     def _start(self, slots, states):
-        ended, value = self._terminal(states, self.trees.tree["root_ply"][slots])
+        ended, value = self.game.terminal_at(states, self.trees.tree["root_ply"][slots])
         tree.reset(self.trees, slots, states, self.game.to_play(states), ended, value)
