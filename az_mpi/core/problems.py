@@ -27,7 +27,8 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         if not self.key:
             return f"  {self.message}"
-        return f"  {self.key} = {self.value}" + f"  ({self.source})" * bool(self.source) + f"\n      {self.message}"
+        source = f"  ({self.source})" if self.source else ""
+        return f"  {self.key} = {self.value}{source}\n      {self.message}"
 
 
 class Refusal(Exception):
@@ -176,6 +177,6 @@ def read_text(path: str | Path) -> str:
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         if passes(error):
-            text = f"{escape(str(path))}: {message}\n  the same command goes on once its file system works"
+            text = f"{escape(str(path))}: {message}\n  the same command continues once its file system works"
             raise NotNow(text) from error
     raise ConfigError(escape(str(path)), [Problem("", "", message)])

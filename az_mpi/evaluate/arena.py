@@ -127,7 +127,9 @@ def play_games(
 
 @watchdog.steps()
 def _play(game, ours, theirs, starts, indices, on_progress, on_game):
-    states, moves, played = starts.states.copy(), [list(opening) for opening in starts.moves], {}
+    states = starts.states.copy()
+    moves = [list(opening) for opening in starts.moves]
+    played = {}
 
     def end(slot, result, note=""):
         live[slot] = False
@@ -148,7 +150,8 @@ def _play(game, ours, theirs, starts, indices, on_progress, on_game):
         resigned = actions == RESIGNS
         for slot in slots[resigned]:
             end(slot, loser_score, player.note(int(indices[slot])))
-        slots, actions = slots[~resigned], actions[~resigned]
+        slots = slots[~resigned]
+        actions = actions[~resigned]
         for each in seats:
             each.advance(slots, actions)
         states[slots] = game.play(states[slots], actions)

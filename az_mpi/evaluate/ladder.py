@@ -23,8 +23,9 @@ ABOUT = """\
 Play the networks that a run has kept, its checkpoints and its best networks, against each other, and fit one Elo to
 each. The result is RUN/ladder.json, which `python -m az_mpi report RUN` draws."""
 EPILOG = """\
-Of n networks each meets those 1, 2, 4, 8, ... places later. Games that are in RUN/ladder.json are not played again: the
-same command goes on where an earlier one ended, and adds networks that are new. With mpirun the ranks share the games.
+Of n networks each meets those 1, 2, 4, 8, ... places later. Games that are in RUN/ladder.json are not played again:
+the same command continues where an earlier one ended, and adds networks that are new. With mpirun the ranks share the
+games.
 """
 
 
@@ -93,7 +94,7 @@ def _plan(given):
             key = wrong[0]
             raise Refusal(
                 f"{escape(str(path))} has games with {key} = {data[key]}, not {settings[key]}\n"
-                "  give the same settings to go on, or --fresh to start again"
+                "  give the same settings to continue, or --fresh to start again"
             )
     return {"ratings": []} | data | {"networks": chosen}
 
@@ -115,7 +116,10 @@ class Ladder:
         from az_mpi.player.loaded_player import load_player, on_rank
         from az_mpi.player.network_paths import find_network
 
-        self.world, self.run, self.data, self.names = world, run, data, data["networks"]
+        self.world = world
+        self.run = run
+        self.data = data
+        self.names = data["networks"]
         where = on_rank(world)
         self._load = functools.lru_cache(PLAYERS_KEPT)(lambda name: load_player(find_network(run, name), **where))
         first = self._load(self.names[0])
@@ -132,7 +136,8 @@ class Ladder:
         from az_mpi.evaluate.arena import play_match
         from az_mpi.mpi.agreement import everywhere
 
-        first, second = self.names[i], self.names[j]
+        first = self.names[i]
+        second = self.names[j]
         row = next((row for row in self.data["pairs"] if (row["first"], row["second"]) == (first, second)), None)
         row = row or {"first": first, "second": second, "wins": 0, "draws": 0, "losses": 0}
         done = row["wins"] + row["draws"] + row["losses"]
@@ -174,7 +179,8 @@ class Ladder:
         played = np.zeros(len(names), int)
         for row in self.data["pairs"]:
             if row["first"] in place:
-                i, j = place[row["first"]], place[row["second"]]
+                i = place[row["first"]]
+                j = place[row["second"]]
                 points[i, j] += row["wins"] + row["draws"] / 2
                 points[j, i] += row["losses"] + row["draws"] / 2
                 played[[i, j]] += row["wins"] + row["draws"] + row["losses"]

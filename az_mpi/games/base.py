@@ -136,7 +136,7 @@ class Game(ABC):
 
     @abstractmethod
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game goes on)."""
+        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game is not over)."""
 
     def terminal_at(self, states: np.ndarray, plies: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
         """Return what `terminal` does, but for a draw where rules that do not end a game let it reach `max_plies`.
@@ -285,7 +285,8 @@ def _smallest_keys(planes, cells):
 
     planes: unsigned integers [n, C, H * W]; cells: int32 [K, H * W], see `Game`.
     """
-    keys, best = np.empty(len(planes), np.uint64), np.zeros(len(planes), np.int64)
+    keys = np.empty(len(planes), np.uint64)
+    best = np.zeros(len(planes), np.int64)
     for i in range(len(planes)):
         keys[i] = np.uint64(0xFFFFFFFFFFFFFFFF)
         for k in range(len(cells)):

@@ -19,7 +19,8 @@ class Vertices:
     """
 
     def __init__(self, game: Game):
-        self.game, start = game, game.initial(1)[0]
+        self.game = game
+        start = game.initial(1)[0]
         words = legal_words(game, start)
         board = game.board(start)
         columns, rows = (board.columns, board.rows) if board else ((), ())

@@ -38,14 +38,17 @@ class Session:
     leaves_max: leaves that are evaluated at once, fewer in a small tree. cache_bytes: to remember evaluations in."""
 
     def __init__(self, player: LoadedPlayer, leaves_max: int = 1, cache_bytes: int = 0):
-        self.player, self.game = player, player.game
+        self.player = player
+        self.game = player.game
         self.actions: list[int] = []  # that were played
         # From the one where the game began to the present one, each [S].
         self.states = [self.game.initial(1)[0]]
         self._room = self._simulations_max()
         self._leaves_max = leaves_max
         self._search = player.new_search(self._room, cache_bytes)
-        self._slowest_s, self._stall_s, self._plies = 0.0, 0.0, 0
+        self._slowest_s = 0.0
+        self._stall_s = 0.0
+        self._plies = 0
         self.restart()
 
     def _simulations_max(self):
@@ -89,7 +92,7 @@ class Session:
 
     @property
     def result(self) -> float | None:
-        """The result for the player who began, in [-1, 1]; None while the game goes on."""
+        """The result for the player who began, in [-1, 1]; None while the game is not over."""
         ended, value = self.game.terminal_at(self.state[None], len(self.actions))
         if not ended[0]:
             return None
@@ -165,7 +168,8 @@ class Session:
             worked = time.process_time()
             self._search.step_several(0, self._leaves(limit))
             stepped = True  # so a slice of time that is over before it begins makes progress too
-            before, now = now, time.monotonic()
+            before = now
+            now = time.monotonic()
             waited = now - before - (time.process_time() - worked)  # for a core
             self._slowest_s = max(self._slowest_s, now - before)
             self._stall_s = max(self._stall_s, waited)

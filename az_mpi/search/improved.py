@@ -22,7 +22,10 @@ def completed(trees: tree.Trees, b: int, n: int) -> np.ndarray:
     where V is the evaluator's value of the node (equation 33 of the paper)."""
     node = trees.node[b, n]
     q = np.empty(node.edge_count)
-    own, num, priors, weighted = node.value_sum, 0, 0.0, 0.0
+    own = node.value_sum
+    num = 0
+    priors = 0.0
+    weighted = 0.0
     for k in range(node.edge_count):
         edge = trees.edge[b, node.first_edge + k]
         if edge.edge_visits > 0:
@@ -54,8 +57,10 @@ def scale(trees: tree.Trees, b: int, n: int, c_visit: float, c_scale: float) -> 
 @njit(cache=True, nogil=True)
 def improve(trees: tree.Trees, b: int, n: int, c_visit: float, c_scale: float, q: np.ndarray) -> None:
     """Replace q, float64 [edges] of node n, by the improved policy pi': P(a) exp(sigma(q(a))), scaled to the sum 1."""
-    first, factor = trees.node[b, n].first_edge, scale(trees, b, n, c_visit, c_scale)
-    highest, total = -np.inf, 0.0
+    first = trees.node[b, n].first_edge
+    factor = scale(trees, b, n, c_visit, c_scale)
+    highest = -np.inf
+    total = 0.0
     for k in range(len(q)):
         if not root.playable(trees, b, n, first + k):
             q[k] = -np.inf

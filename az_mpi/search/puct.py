@@ -33,13 +33,18 @@ class Search:
     def __init__(
         self, game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool, threads: int = 1
     ):
-        self.game, self.evaluate, self.settings, self.noise = game, evaluate, settings, noise
+        self.game = game
+        self.evaluate = evaluate
+        self.settings = settings
+        self.noise = noise
         # Each simulation adds at most one node to the root; carried nodes were counted when they were visited.
         self.trees = tree.allocate(game, num_trees, settings.simulations + 1)
         self.target = np.full(num_trees, settings.simulations, np.int32)
         self.streams = np.zeros(num_trees, np.uint64)
-        self.explores, self._noise_due = np.zeros(num_trees, np.bool_), np.zeros(num_trees, np.bool_)
-        self.plays, self._wins = False, np.empty(0, np.int64)
+        self.explores = np.zeros(num_trees, np.bool_)
+        self._noise_due = np.zeros(num_trees, np.bool_)
+        self.plays = False
+        self._wins = np.empty(0, np.int64)
         self._rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
         self._noise = self._make_noise()
@@ -72,7 +77,7 @@ class Search:
 
     def adapt_to_play(self) -> None:
         """From now on search as play does, not self-play: each legal action of a new root is played by the rules, once.
-        One that wins at once is proven before the search goes on, and is chosen, however small its prior is."""
+        One that wins at once is proven before the search continues, and is chosen, however small its prior is."""
         self.plays, self._wins = True, np.full(len(self.target), wins.NO_WIN)
 
     def _look_for_wins(self, slots):

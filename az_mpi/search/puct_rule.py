@@ -53,17 +53,20 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
     If the result behind an edge is known, Q is that result, and a loss comes after all other actions.
     """
     node = trees.node[b, n]
-    first, last = node.first_edge, node.first_edge + node.edge_count
+    first = node.first_edge
+    last = node.first_edge + node.edge_count
     visited = 0.0
     for e in range(first, last):
         if trees.edge[b, e].edge_child != NO_CHILD:  # a visit under way, of several, has no child yet
             visited += trees.edge[b, e].edge_prior
     unvisited_q = node.value_sum / node.visits - fpu_reduction * math.sqrt(visited)
     scale = exploration[node.visits]
-    best, best_score = first, -np.inf
+    best = first
+    best_score = -np.inf
     for e in range(first, last):
         edge = trees.edge[b, e]
-        q, visits = unvisited_q, edge.edge_visits
+        q = unvisited_q
+        visits = edge.edge_visits
         if edge.edge_child != NO_CHILD:
             q = edge.edge_value_sum / visits
             known, value = tree.exact_edge(trees, b, n, e)
@@ -71,7 +74,8 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
                 q = value if value > -WIN else -LAST
         score = q + scale * edge.edge_prior / (1 + visits)
         if score > best_score:
-            best, best_score = e, score
+            best = e
+            best_score = score
     return best
 
 
@@ -124,8 +128,10 @@ def forced_visits(factor: float, prior: float, num: int) -> float:
 def _take_off_forced(trees, b, rule, visits):
     """Policy target pruning (the same section): take from each action but the most visited one up to its forced visits,
     as long as its PUCT score stays below that one's. What has one visit left then has none."""
-    node, best = trees.node[b, 0], np.argmax(visits)
-    scale, num = rule.exploration[node.visits], node.visits - 1
+    node = trees.node[b, 0]
+    best = np.argmax(visits)
+    scale = rule.exploration[node.visits]
+    num = node.visits - 1
     top = trees.edge[b, node.first_edge + best]
     if top.edge_visits == 0:
         return

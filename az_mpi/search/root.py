@@ -31,9 +31,11 @@ class Noise(NamedTuple):
 def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
     """P(root, a) <- (1 - fraction) P(root, a)^(1 / temperature) / sum + fraction Dir(alpha / legal actions), once for
     each root."""
-    kept, fraction = noise.kept, noise.fraction
+    kept = noise.kept
+    fraction = noise.fraction
     noise.due[b] = False
-    first, count = trees.node[b, 0].first_edge, trees.node[b, 0].edge_count
+    first = trees.node[b, 0].first_edge
+    count = trees.node[b, 0].edge_count
     for k in range(min(count, kept.shape[1])):
         kept[b, k] = trees.edge[b, first + k].edge_prior
     if noise.temperature != 1.0:
@@ -52,7 +54,8 @@ def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
 @njit(cache=True, nogil=True)
 def _temper(trees, b, first, count, temperature):
     """Replace the priors of these edges by their softmax with another temperature."""
-    highest, total = 0.0, 0.0
+    highest = 0.0
+    total = 0.0
     for e in range(first, first + count):
         highest = max(highest, trees.edge[b, e].edge_prior)
     for e in range(first, first + count):
@@ -78,7 +81,9 @@ def counted(trees: tree.Trees, b: int) -> np.ndarray:
     """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions that are not `playable`,
     unless nothing else was tried."""
     root = trees.node[b, 0]
-    visits, good, tried = np.empty(root.edge_count, np.int32), np.empty(root.edge_count, np.bool_), False
+    visits = np.empty(root.edge_count, np.int32)
+    good = np.empty(root.edge_count, np.bool_)
+    tried = False
     for k in range(root.edge_count):
         good[k] = playable(trees, b, np.int64(0), root.first_edge + k)
         visits[k] = trees.edge[b, root.first_edge + k].edge_visits
@@ -104,7 +109,8 @@ def policy_room(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.nd
 def write_policy(trees: tree.Trees, b: int, weights: np.ndarray, actions: np.ndarray, probabilities: np.ndarray) -> int:
     """Write the root's actions whose weights, [edges], are above 0, and their shares of all weights; return their
     number."""
-    num, total = 0, 0.0
+    num = 0
+    total = 0.0
     for k in range(len(weights)):
         total += weights[k]
     for k in range(len(weights)):
@@ -127,9 +133,11 @@ def surprise(
     """Return, for each slot, the sum of pi log(pi / P) over the actions of its policy target, float32 [n]: how far the
     network's policy P is from it (Kullback-Leibler). nums, actions, probabilities: as `puct.Search.policy` returns
     them. kept: the priors before noise, float32 [B, A]; with no columns there was none."""
-    found, m = np.zeros(len(slots), np.float32), 0
+    found = np.zeros(len(slots), np.float32)
+    m = 0
     for i in range(len(slots)):
-        b, k = slots[i], 0
+        b = slots[i]
+        k = 0
         for _ in range(nums[i]):
             while trees.edge[b, trees.node[b, 0].first_edge + k].edge_action != actions[m]:
                 k += 1  # both are in the order of the actions

@@ -68,8 +68,11 @@ def _select_one(trees, b, rule, noise):
 @njit(cache=True, nogil=True)
 def _leaves_then_roots(trees, slots, nodes, actions):
     """Return what `select` does, from what `_select_one` returned for each slot."""
-    n, m, num_new = len(slots), 0, 0
-    rows, states = np.empty(n, np.int64), np.empty((n, trees.state.shape[2]), trees.state.dtype)
+    n = len(slots)
+    m = 0
+    num_new = 0
+    rows = np.empty(n, np.int64)
+    states = np.empty((n, trees.state.shape[2]), trees.state.dtype)
     for new in (True, False):
         for i in range(n):
             if nodes[i] != NO_CHILD and (actions[i] != EVALUATE) == new:
@@ -91,7 +94,8 @@ def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise)
 
     rule: see `choose_edge`. noise: see `root.mix_noise`.
     """
-    nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    nodes = np.empty(len(slots), np.int64)
+    actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
         nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise)
     return _leaves_then_roots(trees, slots, nodes, actions)
@@ -100,7 +104,8 @@ def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise)
 @njit(cache=True, nogil=True, parallel=True)
 def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise) -> tuple:
     """`select` over several threads. Not one function compiled twice: Numba's cache would mix them up."""
-    nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    nodes = np.empty(len(slots), np.int64)
+    actions = np.empty(len(slots), np.int64)
     for i in prange(len(slots)):
         nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise)
     return _leaves_then_roots(trees, slots, nodes, actions)
@@ -111,7 +116,7 @@ class Leaves(NamedTuple):
 
     states [m, S], player int8 [m], ended bool [m], value float32 [m]: of the position that each one led to, and the
     value for the player to move there. logits float32 [k, A], legal bool [k, A]: a row for each of the k positions
-    where the game goes on, in order."""
+    where the game is not over, in order."""
 
     nodes: np.ndarray
     actions: np.ndarray
@@ -126,9 +131,11 @@ class Leaves(NamedTuple):
 # Inlined: a call would pass so many arrays that it takes a fifth longer.
 @njit(cache=True, nogil=True, forceinline=True)
 def _complete_one(trees, b, leaves, i, row, noise):
-    """Add the leaf of simulation i to tree b, unless it is the root, expand it if the game goes on, back up its value.
-    row: of logits and legal."""
-    leaf, ended, value = leaves.nodes[i], leaves.ended[i], leaves.value[i]
+    """Add the leaf of simulation i to tree b, unless it is the root; expand it, unless the game is over there; back up
+    its value. row: of the leaf in logits and legal."""
+    leaf = leaves.nodes[i]
+    ended = leaves.ended[i]
+    value = leaves.value[i]
     if leaves.actions[i] != EVALUATE:
         leaf = tree.add_node(trees, b, leaf, leaves.states[i], leaves.player[i], ended, value)
         trees.edge[b, trees.path[b, trees.tree[b].path_length - 1]].edge_child = leaf
@@ -144,7 +151,8 @@ def _complete_one(trees, b, leaves, i, row, noise):
 @njit(cache=True, nogil=True)
 def _rows(ended):
     """Return, for each simulation, how many before it have not ended: its row in logits and legal, int64 [m]."""
-    rows, row = np.empty(len(ended), np.int64), 0
+    rows = np.empty(len(ended), np.int64)
+    row = 0
     for i in range(len(ended)):
         rows[i] = row
         row += not ended[i]
@@ -184,7 +192,7 @@ def select_several(trees: tree.Trees, b: int, leaves_max: int, rule: tuple, nois
 
     A descent leaves a visit on its path that changes no Q, until all are done: later descents turn to other actions for
     their exploration alone (Liu et al. 2020, "Watch the Unobserved"). One that ends where another did is no simulation;
-    after `leaves_max` of these the search goes on with the leaves that it has.
+    after `leaves_max` of these the search continues with the leaves that it has.
     """
     prepare_root(trees, b, rule)
     nodes, actions, paths, is_new = _descend_several(trees, b, leaves_max, rule, noise)
@@ -197,11 +205,15 @@ def _descend_several(trees, b, leaves_max, rule, noise):
     """Descend until `leaves_max` descents are simulations, or as many are not; leave the tree as it was. Return, of
     each descent, what `_descend` returned, its path after the path's length, and whether it is a simulation: (nodes,
     actions, paths, is_new)."""
-    most, depth = 2 * leaves_max, trees.path.shape[1]
-    nodes, actions = np.empty(most, np.int64), np.empty(most, np.int64)
-    paths, saved = np.empty((most, depth + 1), np.int32), np.empty((most, depth, 2))
+    most = 2 * leaves_max
+    depth = trees.path.shape[1]
+    nodes = np.empty(most, np.int64)
+    actions = np.empty(most, np.int64)
+    paths = np.empty((most, depth + 1), np.int32)
+    saved = np.empty((most, depth, 2))
     is_new = np.ones(most, np.bool_)
-    num, num_new = 0, 0
+    num = 0
+    num_new = 0
     while num_new < leaves_max and num < most:
         nodes[num], actions[num] = _descend(trees, b, rule, noise)
         paths[num, 0] = trees.tree[b].path_length
@@ -230,7 +242,8 @@ def _back_up_known(trees, b, nodes, actions, paths, is_new):
 def _new_leaves(trees, b, nodes, actions, paths, is_new):
     """Return the descents that found new leaves: (nodes, actions, their states, paths). It overwrites what it is
     given."""
-    m, states = 0, np.empty((len(nodes), trees.state.shape[2]), trees.state.dtype)
+    m = 0
+    states = np.empty((len(nodes), trees.state.shape[2]), trees.state.dtype)
     for i in range(len(nodes)):
         if is_new[i] and actions[i] != KNOWN:
             nodes[m], actions[m], paths[m] = nodes[i], actions[i], paths[i]
@@ -245,7 +258,8 @@ def _visit(trees, b, path, saved):
     """Add a visit to the nodes and edges of a path, each edge with its mean value, or its node's if it has none."""
     n = np.int64(0)
     for d in range(path[0]):
-        node, edge = trees.node[b, n], trees.edge[b, path[d + 1]]
+        node = trees.node[b, n]
+        edge = trees.edge[b, path[d + 1]]
         saved[d, 0], saved[d, 1] = node.value_sum, edge.edge_value_sum
         q = edge.edge_value_sum / edge.edge_visits if edge.edge_visits > 0 else node.value_sum / node.visits
         node.visits += 1
@@ -260,7 +274,8 @@ def _unvisit(trees, b, path, saved):
     """Undo the newest `_visit`."""
     n = np.int64(0)
     for d in range(path[0]):
-        node, edge = trees.node[b, n], trees.edge[b, path[d + 1]]
+        node = trees.node[b, n]
+        edge = trees.edge[b, path[d + 1]]
         node.visits -= 1
         edge.edge_visits -= 1
         node.value_sum, edge.edge_value_sum = saved[d, 0], saved[d, 1]
