@@ -1,4 +1,4 @@
-"""One game in progress, and the search that thinks about it: what every way of playing here shares."""
+"""One game in progress with its search. All ways to play share it: terminal, web page, GTP and UCI."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from az_mpi.search.tree import EDGE, NODE
 
 TREE_BYTES = 2**29  # a search ends when its tree is as large as this
 SIMULATIONS_MAX = 1_000_000
-RESERVE, RESERVE_S = 0.1, 0.2  # of the time for a move: the smaller of the two is kept for what is no simulation
+RESERVE, RESERVE_S = 0.1, 0.2  # of the time for a move: the smaller of the two is kept for all work besides simulations
 # The longest wait for a core so far counts as a reserve. It shrinks with each move, and takes at most STALL_MAX of the
 # time.
 STALL_KEPT, STALL_MAX = 0.98, 0.5
@@ -25,15 +25,16 @@ _SLOT = np.arange(1)
 
 
 def ready_session(player: LoadedPlayer) -> "Session":
-    """Return a new game for a player that thinks as fast as it can here, and does not wait in its first moves."""
+    """Return a new game for a player that searches as fast as it can on this machine; its first moves wait for no
+    compiler."""
     session = Session(player, player.leaves_at_once(), CACHE_BYTES)
     session.warm_up()
     return session
 
 
 class Session:
-    """A game in progress. Its search tree stays between moves: what was thought about the moves that were played
-    counts. Not for several threads at once.
+    """A game in progress. Its search tree stays between moves: simulations that went through the moves that were played
+    still count. Only one thread at a time may use a session.
 
     leaves_max: leaves that are evaluated at once, fewer in a small tree. cache_bytes: to remember evaluations in."""
 
@@ -121,7 +122,7 @@ class Session:
         self.actions.append(int(action))
 
     def forget(self) -> None:
-        """Drop what was thought about the position."""
+        """Drop the search tree of the position."""
         self._new_tree()
 
     def undo(self, plies: int = 1) -> None:
@@ -188,7 +189,7 @@ class Session:
 
     @property
     def value(self) -> float:
-        """What the search says of the position, in [-1, 1] for the player to move; 0 before it has begun."""
+        """The value that the search gives the position, in [-1, 1] for the player to move; 0 before a search."""
         self._follow()
         return float(self._search.value(_SLOT)[0])
 
@@ -197,7 +198,7 @@ class Session:
         return int(self._search.choose(_SLOT, np.zeros(1))[0])
 
     def moves(self) -> list[RootMove]:
-        """Return what the search says of each legal move, best first; nothing before it has begun."""
+        """Return what the search found about each legal move, best first; an empty list before a search."""
         self._follow()
         return root_moves(self._search, 0)
 

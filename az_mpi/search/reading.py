@@ -1,4 +1,4 @@
-"""What a search says about the moves at its root, for people and other programs."""
+"""What a search has found about the moves at its root, in a form for people and other programs."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

@@ -103,7 +103,8 @@ def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise)
 
 @njit(cache=True, nogil=True, parallel=True)
 def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise) -> tuple:
-    """`select` over several threads. Not one function compiled twice: Numba's cache would mix them up."""
+    """Do what `select` does, in several threads. It is a function of its own: if one function were compiled both with
+    and without threads, Numba's cache would mix the two up."""
     nodes = np.empty(len(slots), np.int64)
     actions = np.empty(len(slots), np.int64)
     for i in prange(len(slots)):
@@ -174,7 +175,8 @@ def complete(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, noise: root.N
 
 @njit(cache=True, nogil=True, parallel=True)
 def complete_parallel(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, noise: root.Noise) -> int:
-    """`complete` over several threads, a function of its own for the same reason as `select_parallel`."""
+    """Do what `complete` does, in several threads. It is a function of its own for the reason that `select_parallel`
+    gives."""
     needed = tree.edges_needed(trees, slots, leaves.ended, leaves.legal)
     if needed > trees.edge.shape[1]:
         return needed

@@ -19,7 +19,7 @@ def test_facts_of_this_host_survive_json():
     assert HostFacts(**json.loads(json.dumps(facts.to_dict()))) == facts
 
 
-def test_where_there_is_nothing_it_says_so(tmp_path):
+def test_facts_that_a_host_lacks_are_none_or_empty(tmp_path):
     """No az_mpi, no packages; and only the text of the file."""
     program = (ROOT / "az_mpi/core/host_facts.py").read_text() + f"\nprint(HostFacts.look({str(tmp_path)!r}))\n"
     done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, capture_output=True, text=True, check=True)

@@ -118,7 +118,7 @@ def test_ratings_are_found_again():
     assert elo == pytest.approx(true, abs=0.01) and 0 == error[0] < error[1] < error[2]
 
 
-def test_who_wins_all_games_has_a_rating():
+def test_a_player_who_wins_all_games_has_a_finite_rating():
     elo, error = rating.bradley_terry(np.array([[0, 0], [20, 0.0]]))
     assert 300 < elo[1] < 1500 and np.isfinite(error).all()
 
@@ -247,7 +247,7 @@ def test_a_match_with_itself_and_its_table(run, capsys):
     assert status == 0 and "all games" in out
 
 
-def test_openings_that_repeat_are_told(capsys):
+def test_repeated_openings_are_reported(capsys):
     """Tic-tac-toe has 9 openings of one move."""
     for num_games, repeat in ((18, False), (20, True)):
         words = ["match", "random", "random", "--game", "tictactoe", "--opening_plies", "1", "--games", str(num_games)]
@@ -295,7 +295,7 @@ def test_a_sequential_test_stops_early(run, capsys):
         (["RUN", "random", "--games_file", "x.doc"], ".sgf or .pgn"),
     ],
 )
-def test_what_is_no_match_is_refused(run, capsys, arguments, why):
+def test_wrong_arguments_of_a_match_are_refused(run, capsys, arguments, why):
     assert main(["match", *(word.replace("RUN", str(run)) if "RUN" in word else word for word in arguments)]) == 2
     assert why in capsys.readouterr().err
 
@@ -303,7 +303,7 @@ def test_what_is_no_match_is_refused(run, capsys, arguments, why):
 # ladders
 
 
-def test_a_ladder_goes_on_where_it_ended(run, capsys, tmp_path):
+def test_a_ladder_continues_where_it_ended(run, capsys, tmp_path):
     file = run / ladder.NAME
     status, out = play(capsys, "ladder", run, "--every", 2, "--games", 4, "--simulations", 8)
     before = json.loads(file.read_text())
@@ -351,7 +351,7 @@ def test_a_ladder_needs_two_networks(tmp_path, capsys):
     assert main(["ladder", str(tmp_path / "none")]) == 2
 
 
-def test_words_of_a_finished_game_are_none():
+def test_a_finished_game_has_no_legal_words():
     states = TICTACTOE.initial(1)[0]
     *_, last = positions(TICTACTOE, states, [0, 3, 1, 4, 2, 5])  # X has the top row
     assert legal_words(TICTACTOE, last) == {} and len(legal_words(TICTACTOE, states)) == 9

@@ -90,7 +90,7 @@ def test_value_is_that_of_the_best_move(whole):
         assert (whole.keeps[i] == (whole.action_values[i] == best)).all()
 
 
-def test_whoever_moves_next_is_asked():
+def test_the_solver_asks_the_game_who_moves_next():
     """Take one or two of five stones, and move again after taking one: who takes the last wins. Worked out by hand:
     with one or two left the mover wins; with n > 2 it takes one and goes on."""
 
