@@ -49,11 +49,9 @@ ENTRY_BYTES, FEW = KEY.itemsize + ENTRY.itemsize + OLDEST.itemsize / WAYS, 4
 
 def network_evaluator(game: Game, engine: "Engine", settings: "schema.Network") -> Evaluator:
     """Return the network in an engine, with the cache that `settings`, `config.network`, asks for."""
-    return (
-        CachedEvaluator(game, engine, settings.cache_bytes)
-        if settings.cache_bytes
-        else (NetworkEvaluator(game, engine))
-    )
+    if settings.cache_bytes:
+        return CachedEvaluator(game, engine, settings.cache_bytes)
+    return NetworkEvaluator(game, engine)
 
 
 def table_of(

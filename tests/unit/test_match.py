@@ -123,6 +123,13 @@ def test_a_player_who_wins_all_games_has_a_finite_rating():
     assert 300 < elo[1] < 1500 and np.isfinite(error).all()
 
 
+def test_players_are_linked_by_their_own_matches_and_by_those_of_others():
+    """a and c have met b; d and e have met only each other; f has met nobody."""
+    pairs = [("a", "b"), ("d", "e"), ("c", "b")]
+    assert rating.connected(pairs, "a") == rating.connected(pairs, "c") == {"a", "b", "c"}
+    assert rating.connected(pairs, "e") == {"d", "e"} and rating.connected(pairs, "f") == {"f"}
+
+
 @pytest.mark.parametrize("num", [2, 3, 7, 40])
 def test_all_players_of_a_ladder_are_linked_by_neighbours(num):
     pairs = ladder.meetings(num)
