@@ -1,8 +1,8 @@
 """Other people's programs as opponents: by the Go Text Protocol (GTP), and by the Universal Chess Interface (UCI).
 
-A program knows the game by its moves from the start on. One process plays all games of a rank in turn; before each move
-it is sent the moves that it has not seen. A program that dies, is silent or plays an illegal move loses that game and
-is started again.
+A program knows the game by its moves from the start on. One process plays all games of a rank, one move at a
+time; before each move it is sent the moves that it has not seen. A program that dies, is silent or plays an illegal
+move loses that game and is started again.
 """
 
 import logging

@@ -66,7 +66,7 @@ def evaluate(
 
 
 def check_opponents(config: Config, game: Game) -> None:
-    """Raise Refusal if an opponent of `evaluate.opponents` cannot play this game, or is not to be had on this host; or
+    """Raise Refusal if an opponent of `evaluate.opponents` cannot play this game, or is not available on this host, or
     if `evaluate.solver` is of another game."""
     if config.evaluate.solver_positions:
         SOLVERS.make(config.evaluate.solver, game=game)
