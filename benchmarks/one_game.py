@@ -1,4 +1,4 @@
-"""One game searched deeply against self-play with many games, in turns in one run on one core, by one network.
+"""One game searched deeply against self-play with many games, alternately in one run on one core, by one network.
 
     python benchmarks/one_game.py --run runs/connect4_quick      # a trained network; without --run an untrained one
 

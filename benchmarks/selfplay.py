@@ -6,7 +6,7 @@
 The floor is the network's forward pass: `ratio` is simulations/s over the bare engine's evaluations/s at its best
 batch. `positions_per_s` are moves played, also in games that are not over, each after a search of
 `search.simulations`, those carried over from the search before included; `--set search.reuse_tree=false` runs all of
-them anew. Games are begun one after the other before the first turn, so that in each turn some open and some end. Under
+them again. Games begin one after the other before the first turn, so that in each turn some open and some end. Under
 mpirun each rank has a core: `ranks_over_one` is what all ranks play at the same time over what the first plays while
 the others wait. All sides take turns, so that a machine whose speed drifts slows each of them. Where there is a GPU the
 engine runs there, as in a run; the search still has one core.

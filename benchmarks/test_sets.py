@@ -96,7 +96,7 @@ def hard_positions(seed):
 
 
 def plies_to_go(ply, score):
-    """Return how many moves perfect play goes on after `ply` moves. score: Pons', for the player to move: 22 minus the
+    """Return how many moves perfect play lasts after `ply` moves. score: Pons', for the player to move: 22 minus the
     stones with which the winner wins, negative if that is the other player, 0 for a draw."""
     if score > 0:
         return 2 * (22 - score - ply // 2) - 1

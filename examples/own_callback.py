@@ -1,4 +1,4 @@
-"""A callback of one's own: which moves games begin with, and how that changes from iteration to iteration."""
+"""A callback of your own: which moves games begin with, and how that changes from iteration to iteration."""
 
 import json
 from collections import Counter

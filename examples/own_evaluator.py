@@ -1,4 +1,4 @@
-"""An evaluator of one's own for self-play: the network, and beside it a look at every move that wins at once."""
+"""An evaluator of your own for self-play: the network, and beside it a look at every move that wins at once."""
 
 import numpy as np
 

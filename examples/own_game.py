@@ -1,4 +1,4 @@
-"""Hex on a small board, as a game of one's own: NumPy alone, all games of a batch at once.
+"""Hex on a small board, as a game of your own: NumPy alone, all games of a batch at once.
 
 The player who begins joins the top row to the bottom one, the other player the left column to the right one. A cell
 touches six others. One of the two always wins: a full board joins one pair of sides and never both.

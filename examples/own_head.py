@@ -1,4 +1,4 @@
-"""A head of one's own: a further output of the network, which learns how many moves are left of the game."""
+"""A head of your own: a further output of the network, which learns how many moves are left of the game."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""A metrics sink of one's own: a CSV file with a row for each iteration, for a spreadsheet."""
+"""A metrics sink of your own: a CSV file with a row for each iteration, for a spreadsheet."""
 
 import csv
 
@@ -18,7 +18,7 @@ COLUMNS = (
 
 
 class Csv(Sink):
-    """Writes RUN/NAME; a resumed run goes on with the same file."""
+    """Writes RUN/NAME; a resumed run continues the same file."""
 
     def __init__(self, folder, name="iterations.csv"):
         self.path = folder / name

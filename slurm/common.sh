@@ -9,7 +9,7 @@ source .venv/bin/activate || { echo "$PWD has no .venv: make setup there first" 
 : "${REQUEUES_MAX:=50}"
 # ---------------------------------------------------------------------------------------------------------------------
 
-RESUMABLE=75 # exit status of run_dist.py: stopped on request, the same command goes on
+RESUMABLE=75 # exit status of run_dist.py: stopped on request, the same command continues
 
 # mpirun starts one daemon on each node, by srun, and each daemon its ranks. Without this variable a daemon may use all
 # cores that the job has on its node; with it only one task's, and all ranks of the node would share those. A plain
@@ -27,7 +27,7 @@ mpirun_options=(${SLURM_NTASKS:+-np "$SLURM_NTASKS"})
 
 # run_dist OPTIONS: run_dist.py on all tasks of the job; the job ends as it ended.
 run_dist() {
-    # A job that comes back goes on with the run that it began.
+    # A job that comes back continues the run that it began.
     local words=() word
     for word in "$@"; do
         [ "$word" = --fresh ] && [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || words+=("$word")
@@ -60,7 +60,7 @@ as_job() {
     done
     trap '' USR1 # the job ends anyway
     trap - TERM
-    # mpirun's status alone does not tell. Where nothing trains there is nothing to go on with.
+    # mpirun's status alone does not tell. Where nothing trains there is nothing to continue.
     local code=$status
     if [ -n "$status_file" ]; then
         status=$(python -m az_mpi.launch.outcome "${status_file%/*}" "$code" "$asked" <<<"$status_before" || echo "$code")
@@ -82,10 +82,10 @@ requeue() {
     local job=$SLURM_JOB_ID
     [ -z "${SLURM_ARRAY_JOB_ID-}" ] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
     if [ "${SLURM_RESTART_COUNT:-0}" -ge "$REQUEUES_MAX" ]; then
-        say "not queued again after $REQUEUES_MAX times (REQUEUES_MAX); sbatch with the same options goes on"
+        say "not queued again after $REQUEUES_MAX times (REQUEUES_MAX); sbatch with the same options continues"
     elif scontrol requeue "$job"; then
         sleep 60 # Slurm ends this start of the job; were it to end by itself first, it might count as failed
     else
-        say "could not be queued again; sbatch with the same options goes on"
+        say "could not be queued again; sbatch with the same options continues"
     fi
 }

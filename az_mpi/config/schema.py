@@ -258,7 +258,7 @@ class Train(Section):
         "auto",
         (
             'Who trains: "all" ranks, those on the "root_host", one for each "gpu", or a number of ranks. The others '
-            'go on playing meanwhile. "auto": "gpu" if any rank has a GPU, otherwise "all".'
+            'play meanwhile. "auto": "gpu" if any rank has a GPU, otherwise "all".'
         ),
     )
     root_host: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=253)] = free(
@@ -320,7 +320,7 @@ class Train(Section):
     ema_decay: float = free(
         0.0,
         "Decay d of an average of the weights, such as 0.99: after each step average = d average + (1 - d) weights. "
-        "The average plays, is evaluated and exported; training goes on from the weights. 0: no average.",
+        "The average plays, is evaluated and exported; training continues from the weights. 0: no average.",
         ge=0,
         le=0.9999,
     )

@@ -42,7 +42,9 @@ class _Output(io.FileIO):
         left = memoryview(data).cast("B")
         try:
             while left:  # all of it: with python -u nobody looks at what is returned
-                if (written := super().write(left)) is None:  # it has no room, and whoever opened it does not block
+                if (
+                    written := super().write(left)
+                ) is None:  # it has no room, and the program that opened it does not block
                     select.select([], [self], [])
                 left = left[written or 0 :]
         except OSError as error:

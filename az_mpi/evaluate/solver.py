@@ -149,7 +149,7 @@ def solve_connect4(game: Game, states: np.ndarray, on_progress: OnProgress = sil
     from bitbully import BitBully, Board
 
     solver = BitBully(opening_book="12-ply")  # its 110 MiB are free again at the end
-    planes, second = game.planes(states)[:, :2], game.to_play(states)  # a game of one's own may show more
+    planes, second = game.planes(states)[:, :2], game.to_play(states)  # a user's own game may show more
     action_values = np.full((len(states), game.num_actions), np.nan, np.float32)
     for i, (own, other) in enumerate(planes):
         on_progress(i, len(states))

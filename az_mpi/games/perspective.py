@@ -301,7 +301,7 @@ EXPECTED = "  expected: the value for the player whom to_play names in that stat
 def _one_player(game, ends):
     i = int(np.argmax(ends.values[ends.rows] != 0))
     return (
-        "terminal gives the value for one and the same player, whoever is to move\n"
+        "terminal gives the value for one and the same player; the player to move does not matter\n"
         + EXPECTED
         + f"  got: the same value in all of {len(ends.rows)} ends when only who is to move is changed, so that the "
         f"winner is another player\n  the end of a random game, and the same with the other player to move:\n"
@@ -317,7 +317,7 @@ def _other_view(game, ends, pair):
     else:
         why = "  got: two values where the player to move sees the same planes\n"
     return (
-        "terminal seems to give the value for one and the same player, whoever is to move\n"
+        "terminal seems to give the value for one and the same player; the player to move does not matter\n"
         + EXPECTED
         + why
         + f"  look whether these two ends name the right winner:\n{_pair(game, pair)}"

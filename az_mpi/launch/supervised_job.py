@@ -22,7 +22,7 @@ class SupervisedJob:
 
     status_before: dict[str, Any]  # the run's status.json before this job, {} if no job of this launch had written one
     started: float
-    tick_at: float  # when the supervisor looks after it again
+    tick_at: float  # when the supervisor looks at it again
     search_at: float  # when hosts that are not in the job are asked again
     question: Question | None = None  # to hosts that are not in the job, while it is open
     has_told: bool = False  # whether the job has written a status

@@ -228,7 +228,7 @@ class Supervisor:
         return self.committed
 
     def tick(self) -> list[signal.Signals]:
-        """Look after the job that runs; return the signals that mpirun is to get."""
+        """Supervise the job that runs; return the signals that mpirun is to get."""
         job = self.job
         now = time.monotonic()
         signals, has_lost_node = self.transport.poll({host.name for host in self.chosen})

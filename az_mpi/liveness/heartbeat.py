@@ -69,7 +69,7 @@ class Listener:
 
     on_urgent(rank, content): called in that thread with the last words of a rank, before they are answered.
     on_silence(rank): called in it, once, when a rank has not been heard for `silence_s`; not for a rank that was never
-    heard. reply(): what answers tell the ranks in addition, a small dict.
+    heard. reply(): what the answers to ranks say in addition, a small dict.
     """
 
     def __init__(

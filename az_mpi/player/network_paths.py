@@ -1,5 +1,5 @@
-"""Which networks there are, and for which game, as far as names and small files say it: neither NumPy nor torch nor a
-network is loaded here, so that a program which waits for an answer gets it at once."""
+"""Which networks there are, and for which game, as far as names and small files say it. No NumPy, torch or network
+is loaded here, so that a program which waits for an answer gets it at once."""
 
 import json
 import os

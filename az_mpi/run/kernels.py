@@ -163,7 +163,7 @@ def main(names: Sequence[str]) -> int:
             _compiled(mark)
             kind = f"{algorithm}{' over several threads' * parallel}"
             print(f"compiled the kernels for {name}, {kind} ({time.monotonic() - begun:.0f} s)", flush=True)
-    return DONE if kernel_cache.failure is None else PROBLEMS  # they were compiled in vain
+    return DONE if kernel_cache.failure is None else PROBLEMS  # the next start compiles them again
 
 
 if __name__ == "__main__":

@@ -298,7 +298,7 @@ def hours_told(folder: str | Path, progress: Progress) -> float:
 
 
 def refuse_unusable(folder: str | Path, restart: bool, ours: Tensors | None = None) -> Checkpoint | None:
-    """Return the newest whole checkpoint, from which a run goes on, or None if it has none yet.
+    """Return the newest whole checkpoint, from which a run continues, or None if it has none yet.
 
     Raises Refusal if that checkpoint is of another network (see `check_fits`), or if there were checkpoints and none is
     whole, unless the user asked to start without one (`restart`). Raises OSError if the file system fails."""

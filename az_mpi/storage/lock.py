@@ -332,8 +332,8 @@ def _gone(folder):
             "job has taken the run over"
         )
     return LockLost(
-        f"{folder.parent}: the run's folder was renamed or removed while the job ran; a renamed one goes "
-        "on with its new name as --logdir",
+        f"{folder.parent}: the run's folder was renamed or removed while the job ran; a renamed one "
+        "continues with its new name as --logdir",
         resumable=False,
     )  # the same command would begin a new run
 

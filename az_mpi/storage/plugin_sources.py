@@ -66,7 +66,7 @@ def check(path: str | Path, config: Config, description: dict[str, Any], allowed
                     f"{path} holds a run that was made with another source:",
                     *lines,
                     "  put that one back, or give another --logdir for a new run;",
-                    "  --allow_other_source goes on with the new one",
+                    "  --allow_other_source continues with the new one",
                 ]
             )
         )

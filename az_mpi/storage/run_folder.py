@@ -141,7 +141,7 @@ def prepare(
 
 
 def note_start(path: str | Path, config: Config, hosts: Sequence[str]) -> int:
-    """Record that the run goes on with other ranks; return the number of this start. For root alone."""
+    """Record that the run continues with other ranks; return the number of this start. For root alone."""
     return _write_start(starts_folder(Path(path)), json.dumps(describe(config, hosts), indent=2) + "\n")
 
 
@@ -153,7 +153,7 @@ def usable(path: str | Path) -> Iterator[None]:
     except OSError as error:
         text = f"--logdir {path}: {error.strerror}: {error.filename}"
         if passes(error) and holds_run(path):
-            raise NotNow(f"{text}\n  the same command goes on once its file system works") from error
+            raise NotNow(f"{text}\n  the same command continues once its file system works") from error
         raise RunFolderError(f"{text}\n  {files.MAY_NOT}" if error.errno in files.REFUSED else text) from error
 
 

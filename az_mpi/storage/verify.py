@@ -224,7 +224,7 @@ class Findings:
             if before[name] != counted:
                 self.notes.append(
                     f"the newest checkpoint counts {counted:,} {name[4:]}, the whole segments before it "
-                    f"hold {before[name]:,}; a resumed run goes on with these"
+                    f"hold {before[name]:,}; a resumed run continues with these"
                 )
         self._links([path.stem for _, path in paths])
 

@@ -1,6 +1,6 @@
 """The optimiser: those built in, how one is made from its name, and its state by name.
 
-An optimiser of one's own is a class of torch or derives from `torch.optim.Optimizer`. Horovod makes it once more from
+An optimiser of your own is a class of torch or derives from `torch.optim.Optimizer`. Horovod makes it once more from
 its parameter groups alone, so what it is given must be in them, as it is in torch's own classes.
 """
 

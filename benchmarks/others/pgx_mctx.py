@@ -73,7 +73,7 @@ def recurrent(weights, _, action, state):
 
 @partial(jax.jit, static_argnums=3)
 def move(weights, state, key, simulations):
-    """Search every game, play the moves and begin ended games anew."""
+    """Search every game, play the moves and begin ended games again."""
     logits, value = network(weights, state.observation)
     root = mctx.RootFnOutput(prior_logits=logits, value=value, embedding=state)
     chosen = mctx.gumbel_muzero_policy(

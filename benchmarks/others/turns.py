@@ -1,4 +1,4 @@
-"""Self-play of az_mpi and of another program in turns, on the same cores.
+"""Self-play of az_mpi and of another program alternately, on the same cores.
 
     python benchmarks/others/turns.py --run runs/connect4_quick --cores 2 'other_program --threads 2'
 
@@ -9,7 +9,7 @@ The other program is any command of the shell that plays for ever and says now a
 with totals since it began (any of them may be missing; "source" tells several processes apart), or by lines that
 --pattern matches, a regular expression with groups of these names. Both sides are given the same cores. Each runs for
 --warm_up seconds after its first line, so that games are spread over all plies; then one runs while the other one is
-stopped, in turns. A turn's rate is that between the first and the last line of each source in it. Compare equal
+stopped, alternately. A turn's rate is that between the first and the last line of each source in it. Compare equal
 networks at equal stages of training: what is played decides how many simulations need an evaluation.
 """
 
@@ -129,7 +129,7 @@ def main():
     rows = figures(turns)
     if not rows:
         sys.exit("neither side said anything that the other one said too: let it print totals, or give longer turns")
-    tell(f"self-play in turns on {arguments.cores} core(s)", rows, arguments.json)
+    tell(f"self-play alternately on {arguments.cores} core(s)", rows, arguments.json)
 
 
 def ours(arguments):
@@ -155,7 +155,7 @@ def figures(turns):
     rows = {}
     for name in NAMES:
         if all(name in turn[side] for turn in turns for side in turn):
-            one, other = ([turn[side][name] for turn in turns] for side in ("az_mpi", "other"))
+            one, other = ([turn[side][name] for turn alternately] for side in ("az_mpi", "other"))
             rows |= {
                 f"az_mpi {name}/s": spread(one),
                 f"other {name}/s": spread(other),
