@@ -155,7 +155,7 @@ def figures(turns):
     rows = {}
     for name in NAMES:
         if all(name in turn[side] for turn in turns for side in turn):
-            one, other = ([turn[side][name] for turn alternately] for side in ("az_mpi", "other"))
+            one, other = ([turn[side][name] for turn in turns] for side in ("az_mpi", "other"))
             rows |= {
                 f"az_mpi {name}/s": spread(one),
                 f"other {name}/s": spread(other),

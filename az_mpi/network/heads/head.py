@@ -33,7 +33,7 @@ class Head(nn.Module):
     target_dtype: of one position's target, with its shape, such as np.dtype("f4") or np.dtype(("f4", (3,))). None: the
     target is the search's policy, which every sample has.
     is_board: whether the target is an array [H, W], which random symmetries turn with the board.
-    is_action: whether the target is the number of an action, which they turn in the same way; a negative one stays as it is.
+    is_action: whether the target is the number of an action, which they turn too; a negative one stays as it is.
     in_play: whether engines evaluate the head. If not, it costs nothing in play.
     """
 
