@@ -1,9 +1,15 @@
 """Starting real MPI jobs from tests."""
 
+import os
+import shutil
 import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
-from jobs import PROGRAMS, ROOT, SMOKE, command
+import template
+from jobs import HYDRA, PROGRAMS, ROOT, SMOKE, command
 
 
 @pytest.fixture
@@ -13,11 +19,44 @@ def without_gpus(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def mpirun():
-    """Return run(ranks, *arguments, status=0): start Python on that many ranks and return the finished process."""
+def forked():
+    """Return forked(environment): the words that start a rank from a template (see template.py), or None.
 
-    def run(ranks, *arguments, status=0, timeout=240):
+    A library may read a variable of the environment when it is loaded, so that only ranks whose environment is that of
+    the template come from it. A job's own variables are set by mpirun."""
+    folder, processes, known = Path(tempfile.mkdtemp(prefix="az_mpi-")), [], {}
+
+    def plain(environment):
+        return {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
+
+    def forked(environment):
+        if not processes:
+            known.update(plain(environment))
+            words = [sys.executable, "-c", "import template; template.main()", folder / "socket"]
+            path = os.pathsep.join([str(Path(template.__file__).parent), environment["PYTHONPATH"]])
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            processes.append(subprocess.Popen(words, cwd=ROOT, env=environment | {"PYTHONPATH": path}, **pipes))
+            assert processes[0].stdout.readline() == "ready\n"
+        if plain(environment) == known and not HYDRA:
+            return [sys.executable, "-IS", template.__file__, folder / "socket"]
+        return None
+
+    yield forked
+    for process in processes:
+        process.communicate()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def mpirun(forked):
+    """Return run(ranks, *arguments, status=0): start Python on that many ranks and return the finished process.
+
+    fresh: each rank is a Python of its own, which is not forked from the template."""
+
+    def run(ranks, *arguments, status=0, timeout=240, fresh=False):
         words, environment = command(ranks, arguments)
+        if not fresh and (python := forked(environment)):
+            words, _ = command(ranks, arguments, python=python)
         done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout)
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done

@@ -31,12 +31,14 @@ SMALL = [
 BACKENDS = ["ddp"] if HYDRA else ["horovod", "ddp"]  # Horovod is built against .venv's MPI
 
 
-def command(ranks, arguments, options=()):
-    """Return (words, environment) that start Python on that many ranks of this machine. options: of mpirun."""
+def command(ranks, arguments, options=(), python=(sys.executable,)):
+    """Return (words, environment) that start Python on that many ranks of this machine.
+
+    options: of mpirun. python: the words that start Python."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONPATH=str(ROOT))
     # More ranks than cores are meant here, on any machine.
     hosts = ["-hosts", "localhost"] if HYDRA else ["-H", f"localhost:{ranks}"]
-    words = [LAUNCHER, *options, "-np", ranks, *hosts, "--bind-to", "none", sys.executable, *arguments]
+    words = [LAUNCHER, *options, "-np", ranks, *hosts, "--bind-to", "none", *python, *arguments]
     return [str(word) for word in words], environment
 
 

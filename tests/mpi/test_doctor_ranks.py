@@ -32,7 +32,7 @@ def different(mpirun):
     def run(prefix, *options, status=1):
         usual = [str(word) for word in (sys.executable, *DOCTOR, *options)]
         commands = [json.dumps(usual), json.dumps([*map(str, prefix), *usual])]
-        return mpirun(2, "-c", BECOME, *commands, status=status)
+        return mpirun(2, "-c", BECOME, *commands, status=status, fresh=True)
 
     return run
 
@@ -142,6 +142,7 @@ def test_without_mpi_anywhere_the_first_rank_reports(mpirun, sees, monkeypatch, 
         "--logdir",
         tmp_path / "runs",
         status=1,
+        fresh=True,
     )
     said = words(done.stdout)
     assert "problem MPI cannot be started: ImportError: made up" in said and "would not start here" in said
