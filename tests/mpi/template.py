@@ -1,8 +1,8 @@
 """Ranks that are forked from a process which has loaded the libraries, so that not each rank spends two seconds on it.
 
 mpirun starts a stand-in in the place of `python WORDS`. The stand-in gives its words, folder, environment, standard
-input and outputs to the template, which forks the rank. It passes signals on to the rank and ends as the rank does; where
-the stand-in is killed, so is the rank.
+input and outputs to the template, which forks the rank. It passes signals on to the rank and ends as the rank does.
+Where the stand-in is killed, the template kills the rank.
 
     python -c "import template; template.main()" SOCKET    the template, until its standard input ends
     python -IS template.py SOCKET WORDS…                   a stand-in
