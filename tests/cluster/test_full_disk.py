@@ -66,7 +66,7 @@ class Disk:
 
 
 @pytest.mark.parametrize("step", [20, slow(10), slow(1)])
-def test_a_run_pauses_whatever_it_can_write_no_more(machine, checkout, step):
+def test_a_run_on_a_full_disk_pauses_at_any_write_and_continues_once_there_is_space(machine, checkout, step):
     """From nothing left to as much as an iteration writes, its segment and its checkpoint: the first write that finds
     no room is another one each time."""
     disk = Disk(machine, checkout, "mpirun", "-np", 2, "-H", "node1:2", "--bind-to", "none", "python", "run_dist.py")
@@ -92,7 +92,7 @@ def test_a_run_pauses_whatever_it_can_write_no_more(machine, checkout, step):
     assert "nothing is wrong" in disk.do("python -m az_mpi verify disk/run")
 
 
-def test_a_restart_that_finds_no_room_is_tried_again(machine, checkout):
+def test_a_restart_on_a_full_disk_is_repeated_until_there_is_space(machine, checkout):
     """A job is lost while the disk is full; launch goes on once there is room."""
     disk = Disk(machine, checkout, "python", "-m", "az_mpi", "launch", "--hosts", "node1:1,node2:1", "--")
     try:

@@ -27,7 +27,7 @@ def test_every_invariant_holds_after_a_fault(seed, tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_one_rank_after_another_is_lost_in_different_phases(tmp_path):
+def test_every_invariant_holds_where_ranks_are_lost_one_after_another_in_different_phases(tmp_path):
     """One dies in an allreduce; then root between a segment's writing and its rename, and the next root cannot read for
     a second; then that one in the rename of a checkpoint, so that one rank alone is left."""
     kills = [(3, "train", 48, 0), (0, "segment", 2, 1), (1, "checkpoint", 2, 2)]  # each behind the recovery before it
@@ -43,7 +43,7 @@ def test_one_rank_after_another_is_lost_in_different_phases(tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_a_recovery_undone_by_one_more_loss_leaves_nothing_that_beats(tmp_path):
+def test_a_recovery_broken_off_by_one_more_loss_leaves_no_heartbeat_behind(tmp_path):
     """One more dies when the others are ready to go on. Heartbeats that they left behind would end the job."""
     faults = [
         Injection(rank, phase, passage, ["signal", [rank], 9])
@@ -69,7 +69,7 @@ def test_a_recovery_undone_by_one_more_loss_leaves_nothing_that_beats(tmp_path):
         (2, "rescue", 1, 3, {47, 48, 49, 50}),  # another one, in the middle of that
     ],
 )
-def test_what_a_lone_trainer_had_come_to_survives_it_and_one_more(tmp_path, other, moment, passage, every, steps):
+def test_steps_of_a_lone_trainer_survive_its_loss_and_one_more(tmp_path, other, moment, passage, every, steps):
     """Weights have gone back once, to the beginning; then the trainer dies with a copy under way."""
     copies = 100 if every == 1 else 50 + 50 // every  # passages: one before each step and one behind each copy
     faults = [
@@ -87,7 +87,7 @@ def test_what_a_lone_trainer_had_come_to_survives_it_and_one_more(tmp_path, othe
 
 
 @pytest.mark.timeout(600)
-def test_steps_are_kept_where_root_dies_while_the_job_leaves(tmp_path):
+def test_the_other_ranks_save_the_steps_where_root_dies_while_the_job_leaves(tmp_path):
     """The others save what root was about to."""
     actions = (Injection(1, "train", 20, ["signal", [1], 12]), Injection(0, "leave", 1, ["signal", [0], 9]))
     one = Trial(0, "kill root while the job leaves", 3, actions, catalogue.OPTIONS | {"train.ranks": "all"})

@@ -70,7 +70,7 @@ while True:
 
 
 @pytest.mark.slow
-def test_another_program_takes_turns_with_ours(tmp_path):
+def test_the_benchmark_alternates_between_another_program_and_az_mpi(tmp_path):
     (tmp_path / "other.py").write_text(OTHER)
     program = BENCHMARKS / "others" / "turns.py"
     options = [
@@ -111,7 +111,7 @@ def test_another_program_takes_turns_with_ours(tmp_path):
         (40, 0, 2),
     ],
 )
-def test_moves_to_go_in_perfect_play(ply, score, to_go, monkeypatch):
+def test_moves_left_in_perfect_play_follow_from_ply_and_score(ply, score, to_go, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     assert runpy.run_path(str(BENCHMARKS / "test_sets.py"))["plies_to_go"](ply, score) == to_go
 

@@ -52,12 +52,12 @@ def test_two_ranks_play_the_games_of_one(run, match):
     assert match(1, *sides) == match(2, *sides)
 
 
-def test_all_ranks_stop_a_sequential_test_together(match):
+def test_all_ranks_stop_a_decided_sequential_test_together(match):
     result = match(3, "rollout", "random", "--game", "connect4", "--games", 600, "--simulations", 30, "--sprt", 0, 50)
     assert result["sprt"]["accepted"] == "H1" and result["num_games"] < 600 and result["num_games"] % 24 == 0
 
 
-def test_an_engine_that_is_not_there_ends_all_ranks_with_one_message(run, play):
+def test_a_missing_engine_ends_all_ranks_with_one_message(run, play):
     out, err = play(2, "match", run, "gtp:no_such_engine", status=2)
     assert not out and err.count("there is no program") == 1
     _, err = play(2, "match", run, "--games", "x", status=2)
@@ -82,7 +82,7 @@ def is_there(pid):
         return False
 
 
-def test_an_interrupted_match_tells_what_is_known(tmp_path):
+def test_an_interrupted_match_prints_the_result_so_far(tmp_path):
     """mpirun gives its ranks a quarter of a second, and prints no more of what they say. A job in the background of a
     shell, as tests may be, ignores SIGINT: TERM does the same."""
     process = start(2, "match", "rollout", "random", "--game", "connect4", "--games", 1000, "--simulations", 200)
@@ -124,6 +124,6 @@ def test_a_run_is_measured_against_an_engine(learn, tmp_path):
     assert len(pids) >= 4 and not any(map(is_there, pids))  # each rank's check, and its games
 
 
-def test_a_run_does_not_begin_without_its_engine(learn, tmp_path):
+def test_a_run_whose_opponent_is_missing_is_refused(learn, tmp_path):
     err = learn(tmp_path / "run", "uci(command='no_such_engine')", status=2)
     assert err.count("there is no program") == 1 and not (tmp_path / "run/starts").exists()

@@ -105,7 +105,7 @@ LIBRARIES = (
 )
 
 
-def test_no_library_reaches_another_host_or_writes_to_the_home_when_it_is_imported(trace, tmp_path):
+def test_no_import_of_a_library_reaches_another_host_or_writes_to_the_home(trace, tmp_path):
     """Those of requirements.txt that are there. A report of use may be sent some seconds later, or at the end."""
     there = [name for name in LIBRARIES if importlib.util.find_spec(name.partition(".")[0])]
     calls = trace([sys.executable, "-c", IMPORTS + "import time; time.sleep(3)", *there], os.environ)
@@ -121,7 +121,7 @@ open("/dev/null", "w"); open("a", "w"); import os; os.mkdir(os.path.expanduser("
 """
 
 
-def test_the_record_shows_other_addresses_look_ups_and_files(tmp_path):
+def test_the_record_of_system_calls_shows_addresses_look_ups_and_files(tmp_path):
     """Of the test's own reading."""
     words = [*system_calls.tracer(tmp_path), sys.executable, "-c", PROGRAM]
     subprocess.run(words, cwd=tmp_path, env=os.environ | {"HOME": str(tmp_path)}, check=True)

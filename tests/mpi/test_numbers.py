@@ -61,11 +61,11 @@ def records(folder, kind):
 
 
 @pytest.mark.parametrize("backend, ranks", list(zip(BACKENDS, (2, 3))))
-def test_a_rank_without_memory_makes_all_take_smaller_parts(program, backend, ranks):
+def test_all_ranks_take_smaller_parts_where_one_lacks_memory(program, backend, ranks):
     program(ranks, "memory_checks", backend)
 
 
-def test_the_rank_without_memory_may_be_the_only_one(program):
+def test_a_rank_alone_takes_smaller_parts_where_it_lacks_memory(program):
     program(1, "memory_checks", "ddp", "backward")
 
 
@@ -122,7 +122,7 @@ def test_after_bad_steps_in_a_row_all_go_back_to_the_last_good_checkpoint(run_wi
     assert rates[0] == pytest.approx(0.002 / 50)
 
 
-def test_a_run_that_never_is_finite_again_ends_with_70_and_can_be_resumed(mpirun, run_with_nan, tmp_path):
+def test_a_run_whose_losses_stay_not_finite_ends_with_70_and_can_be_resumed(mpirun, run_with_nan, tmp_path):
     run_with_nan(3, 1, 0, 0, "--set", "iterations=1", "--set", "train.ranks=2")
     before = content(tmp_path / "run", "000001")
     done = run_with_nan(3, 1, 3, 10**6, "--set", "train.ranks=2", status=70)

@@ -8,7 +8,7 @@ from jobs import SMALL, SMOKE
 pytestmark = pytest.mark.mpi
 
 
-def test_pipes_and_huge_files_in_a_runs_folder_hold_no_start_up(mpirun, tmp_path, monkeypatch):
+def test_a_run_starts_beside_pipes_and_huge_files_in_its_folder(mpirun, tmp_path, monkeypatch):
     """In ASCII, in which Python knows the folder's name as bytes only."""
     monkeypatch.setenv("LC_ALL", "POSIX")
     monkeypatch.setenv("PYTHONUTF8", "0")

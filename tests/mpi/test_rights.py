@@ -38,7 +38,7 @@ def start(start_mpirun, tmp_path):
     return start
 
 
-def test_a_run_that_may_not_write_for_a_while_goes_on(start, tmp_path):
+def test_a_run_pauses_while_it_has_no_right_to_write_and_then_continues(start, tmp_path):
     games, said = tmp_path / "run" / "games", ""
     process = start("--set", "storage.give_up_s=60")
     while not games.is_dir():
@@ -56,7 +56,7 @@ def test_a_run_that_may_not_write_for_a_while_goes_on(start, tmp_path):
     assert len(found) == len(set(found)) > 0
 
 
-def test_what_may_not_be_read_is_neither_damaged_nor_passed_over(start, tmp_path):
+def test_files_without_the_right_to_read_are_neither_damaged_nor_skipped(start, tmp_path):
     def listing():
         return sorted(path for path in (tmp_path / "run").rglob("*") if path.parent.name in ("games", "checkpoints"))
 

@@ -79,7 +79,7 @@ ELSEWHERE = ["selfplay.start_share=0.7", "selfplay.random_plies=2", "replay.wind
     ],
     ids=["gumbel", "all of puct", "puct", "forced", "elsewhere"],
 )
-def test_the_same_games_come_out_of_any_number_of_ranks(run_dist, tmp_path, numbers, search):
+def test_any_number_of_ranks_plays_the_same_games(run_dist, tmp_path, numbers, search):
     options = [*SMALL, "--set", "network.engine=uniform", "--num_games", 21]
     options += [word for setting in search for word in ("--set", setting)]
     for ranks in numbers:
@@ -149,7 +149,7 @@ def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulat
     assert_same_result(tmp_path / "whole", broken)
 
 
-def test_games_of_a_lost_iteration_are_used_not_played_again(run_dist, tmp_path):
+def test_games_of_a_lost_iteration_are_used_and_not_played_again(run_dist, tmp_path):
     options = [*SMALL, "--set", "iterations=3"]
     run_dist(1, tmp_path / "whole", *options)
     shutil.copytree(tmp_path / "whole", tmp_path / "broken")
@@ -159,7 +159,7 @@ def test_games_of_a_lost_iteration_are_used_not_played_again(run_dist, tmp_path)
     assert records(tmp_path / "broken", "iteration")[-1]["num_games"] == 0
 
 
-def test_a_run_goes_on_with_another_number_of_ranks(run_dist, tmp_path):
+def test_a_run_resumes_with_another_number_of_ranks(run_dist, tmp_path):
     options = [*SMALL, "--num_games", 20]
     for iterations, ranks in ((1, 2), (2, 3), (3, 1)):
         run_dist(ranks, tmp_path / "run", *options, "--set", f"iterations={iterations}")
@@ -216,7 +216,7 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
     assert len(np.unique(rows["games/id"])) == len(rows["games/id"]) and rows["games/iteration"].max() == 2
 
 
-def test_an_iteration_says_what_share_of_it_is_overhead(run_dist, tmp_path):
+def test_the_record_of_an_iteration_has_its_share_of_overhead(run_dist, tmp_path):
     run_dist(2, tmp_path / "run", *SMALL)
     first, second = records(tmp_path / "run", "iteration")
     assert "report_s" not in first and 0 < second["report_s"] < 10
@@ -275,7 +275,7 @@ def test_max_steps_ends_a_run(run_dist, tmp_path):
     assert state["step"] == 10 and state["iteration"] == 1
 
 
-def test_hours_of_all_starts_end_a_run_and_its_schedule(run_dist, tmp_path):
+def test_a_run_ends_when_the_hours_of_all_its_starts_are_over(run_dist, tmp_path):
     folder, endless = tmp_path / "run", [*SMALL, "--set", "report.summary_frequency=1", "--set", "iterations=100000"]
     run_dist(2, folder, *endless, "--set", "train.hours=0.0011")
     first = json.loads((newest(folder) / "state.json").read_text())
@@ -290,7 +290,7 @@ def test_hours_of_all_starts_end_a_run_and_its_schedule(run_dist, tmp_path):
     assert records(folder, "train")[-1]["learning_rate"] <= 0.56 * peak
 
 
-def test_play_outs_are_drawn_anew_each_iteration(run_dist, tmp_path):
+def test_a_resumed_run_draws_the_play_outs_of_an_unbroken_one(run_dist, tmp_path):
     """A resumed run whose searches draw random play-outs plays what an unbroken one does."""
     options = [*SMALL, "--set", "network.engine=rollout", "--set", "iterations=3"]
     run_dist(1, tmp_path / "whole", *options)

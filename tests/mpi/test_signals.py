@@ -164,7 +164,7 @@ def test_the_hours_of_a_start_that_is_stopped_in_play_count(start_mpirun, mpirun
     assert 3600 * (state(folder)["hours"] - hours) > time.monotonic() - begun + 4
 
 
-def test_usr1_in_play_makes_the_games_durable_and_the_run_goes_on(start_mpirun, tmp_path):
+def test_usr1_in_play_stores_the_games_and_the_run_continues(start_mpirun, tmp_path):
     options = ["--num_games", "100000", "--set", "exchange.every_s=1000.0"]
     folder = tmp_path / "run"
     process = start_mpirun(2, "run_dist.py", *BASE, *options, "--logdir", folder)
@@ -206,7 +206,7 @@ def load(process, ranks, library):
 
 
 @pytest.mark.parametrize("library", [slow("pydantic_core"), "libmpi", slow("libtorch")])
-def test_a_stop_during_the_start_is_kept(start_mpirun, tmp_path, library):
+def test_a_stop_signal_during_the_start_stops_the_run_in_order(start_mpirun, tmp_path, library):
     folder = tmp_path / "run"
     process = start_mpirun(2, *run_of(folder, "play"))
     load(process, 2, library)
@@ -217,7 +217,7 @@ def test_a_stop_during_the_start_is_kept(start_mpirun, tmp_path, library):
 
 
 @pytest.mark.parametrize("seconds", [slow(0.02), 0.1, slow(0.3)])
-def test_a_stop_right_after_the_start(start_mpirun, tmp_path, seconds):
+def test_a_stop_signal_right_after_the_start_leaves_nothing_or_a_resumable_run(start_mpirun, tmp_path, seconds):
     """Before mpirun or Python take signals, they die of it, and nothing has begun."""
     process = start_mpirun(2, *run_of(tmp_path / "run", "play"))
     time.sleep(seconds)
@@ -227,7 +227,7 @@ def test_a_stop_right_after_the_start(start_mpirun, tmp_path, seconds):
     assert (tmp_path / "run").exists() == (process.returncode == 75)
 
 
-def test_other_modes_end_by_a_signal_as_any_program_does(start_mpirun, tmp_path):
+def test_a_signal_ends_other_modes_as_any_program(start_mpirun, tmp_path):
     process = start_mpirun(1, "run_dist.py", *BASE, "--mode", "eval", "--logdir", tmp_path / "run")
     load(process, 1, "libmpi")
     process.send_signal(signal.SIGUSR2)

@@ -57,7 +57,7 @@ def weights_after(folder, iteration):
 
 
 @pytest.mark.parametrize("ranks", [1, slow(2)])
-def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
+def test_ranks_that_do_not_train_play_while_others_train(mpirun, tmp_path, ranks):
     options = [
         *OPTIONS,
         "--set",
@@ -113,19 +113,19 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
     assert iterations(tmp_path / "run")[-1]["broadcast_bytes"] == 0  # all have the weights that they trained
 
 
-def test_weights_reach_those_that_play_and_only_them(program):
+def test_weights_are_sent_to_ranks_that_only_play(program):
     program(3, "broadcast_checks")
 
 
 @pytest.mark.slow
-def test_root_host_is_every_rank_of_one_host(mpirun, tmp_path):
+def test_root_host_means_every_rank_of_roots_host(mpirun, tmp_path):
     done = mpirun(
         2, "run_dist.py", *OPTIONS, "--train_distributed_native", "--set", "iterations=1", "--logdir", tmp_path / "run"
     )
     assert done.stdout.count("play, train") == 2
 
 
-def test_a_deterministic_quota_is_split_by_weight_and_the_others_wait(mpirun, tmp_path):
+def test_a_deterministic_quota_is_split_by_weight_and_nobody_plays_during_training(mpirun, tmp_path):
     weights = json.dumps({"localhost": 3.0})
     options = [*OPTIONS, "--set", "selfplay.deterministic=true", "--set", "iterations=2", "--set", "train.ranks=1"]
     done = mpirun(3, "run_dist.py", *options, "--set", f"selfplay.weights={weights}", "--logdir", tmp_path / "run")
@@ -175,7 +175,7 @@ def test_games_travel_as_they_are_finished(mpirun, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_gpus")
-def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tmp_path):
+def test_missing_gpus_and_small_batches_are_refused_before_anything_is_written(mpirun, tmp_path):
     refused = mpirun(2, "run_dist.py", *OPTIONS, "--set", "train.ranks=gpu", "--logdir", tmp_path / "run", status=2)
     assert refused.stderr.count("no rank sees a GPU") == 1 and "Traceback" not in refused.stderr
     refused = mpirun(3, "run_dist.py", *OPTIONS, "--batch_size", 2, "--logdir", tmp_path / "run", status=2)
@@ -184,7 +184,7 @@ def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tm
 
 
 @pytest.mark.usefixtures("without_gpus")
-def test_the_table_says_what_self_play_and_training_compute_in(mpirun, tmp_path):
+def test_the_table_names_the_precisions_of_self_play_and_training(mpirun, tmp_path):
     options = [*OPTIONS, "--set", "iterations=1", "--set", "network.engine=torch", "--logdir", tmp_path / "run"]
     done = mpirun(
         2,

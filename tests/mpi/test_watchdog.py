@@ -6,8 +6,8 @@ import time
 
 import pytest
 from jobs import PROGRAMS
+from kills import BASE, check_whole, ranks_of, said, wait_for
 from marks import slow
-from test_recovery import BASE, check_whole, ranks_of, said, wait_for
 
 from az_mpi.liveness import watchdog
 
@@ -38,7 +38,7 @@ def start(start_mpirun, tmp_path):
 
 @pytest.mark.slow  # tests/faults has a root that is stopped (seed 111)
 @pytest.mark.parametrize("victim, phase", [(0, "play"), (2, "play"), (0, "train"), (2, "train")])
-def test_a_stopped_rank_is_killed_and_the_others_go_on(start, tmp_path, victim, phase):
+def test_a_stopped_rank_is_killed_and_the_others_continue(start, tmp_path, victim, phase):
     options, begun = {"play": (PLAY, "self-play: [0-9]{3} of"), "train": (TRAIN, "step 30:")}[phase]
     process = start(*options)
     wait_for(said(tmp_path / "run", begun), process)
@@ -65,7 +65,7 @@ def start_hanging(start_mpirun, folder, where, *mpirun):
         ("broadcast", r"asleep for \d+ s, though the run's folder answers"),
     ],
 )
-def test_a_rank_that_hangs_is_killed_and_those_that_wait_for_it_go_on(start_mpirun, tmp_path, where, why):
+def test_a_rank_that_hangs_is_killed_and_the_ranks_that_wait_for_it_continue(start_mpirun, tmp_path, where, why):
     process = start_hanging(start_mpirun, tmp_path / "run", where, "--with-ft", "ulfm")
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
@@ -80,7 +80,7 @@ def test_without_ulfm_a_rank_that_hangs_outside_of_steps_ends_the_job_resumable(
     assert process.returncode == 75 and "asleep for" in output, output
 
 
-def test_a_shorter_pause_is_survived(start, tmp_path):
+def test_a_pause_shorter_than_hang_s_costs_no_rank(start, tmp_path):
     process = start(*PLAY, hang_s=15.0)
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
     for rank in (1, 0):
@@ -93,7 +93,7 @@ def test_a_shorter_pause_is_survived(start, tmp_path):
     check_whole(tmp_path / "run", 1)
 
 
-def test_without_ulfm_a_hang_ends_the_job_and_the_run_can_be_resumed(start, tmp_path):
+def test_without_ulfm_a_stopped_rank_ends_the_job_and_the_run_can_be_resumed(start, tmp_path):
     process = start(*PLAY, mpirun=())
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
     ranks_of(process)[1].send_signal(signal.SIGSTOP)
@@ -108,7 +108,7 @@ def test_without_ulfm_a_hang_ends_the_job_and_the_run_can_be_resumed(start, tmp_
 @pytest.mark.parametrize(
     "victim, mpirun", [slow(1, ("--with-ft", "ulfm")), slow(0, ("--with-ft", "ulfm")), slow(1, ()), (0, ())]
 )
-def test_who_cannot_be_killed_is_missed_and_the_job_ends_resumable(start, tmp_path, victim, mpirun):
+def test_a_silent_rank_that_cannot_be_killed_ends_the_job_resumable(start, tmp_path, victim, mpirun):
     """As on a host that fails without a word: nobody is there who would kill the rank."""
     process = start(*PLAY, mpirun=mpirun)
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)

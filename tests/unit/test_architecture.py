@@ -161,6 +161,16 @@ def test_what_is_plugged_in_is_told_apart_by_the_registry_alone():
     assert [path.name for path in FILES if compared.search(path.read_text())] == []
 
 
+def test_no_test_module_imports_another():
+    """What several of them need is in modules beside them, whose names do not begin with "test_"."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found = [name for name in names if name.rpartition(".")[2].startswith("test_")]
+            assert not found, f"{path.relative_to(ROOT)} imports {found}"
+
+
 def test_nothing_imports_the_program():
     assert [path for path in FILES if any(name.startswith("run_dist") for name in imports(path))] == []
 

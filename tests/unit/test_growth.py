@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from helpers import CONNECT4, float_planes, make_config, make_run, positions, trained, untrained
-from test_average import go_on, saved, weights
-from test_learner import BATCH, HEADS, filled, train
+from learners import BATCH, HEADS, filled, resume, saved, train, weights
 
 from az_mpi.config import schema as models
 from az_mpi.config.load import changes
@@ -101,7 +100,7 @@ def test_training_goes_on_and_new_tensors_begin_without_moments(world, tmp_path,
     state = saved(small, tmp_path)
     checkpoint.check_fits(tmp_path, state, large.average.state_dict())
     state.model = grown(a_run(large.average, 3), state.model)
-    go_on(large, state)
+    resume(large, state)
     assert not any(key.startswith("tower.2.") and not key.endswith(".raw") for key in large.optimizer_tensors())
     planes = float_planes(positions(9))
     for one, other in ((small.average, large.average), (small.network, large.network)):
