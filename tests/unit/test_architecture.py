@@ -154,7 +154,7 @@ def test_libraries_stay_where_they_belong():
         assert "torch" not in found or package not in WITHOUT_TORCH, f"{name} imports torch"
 
 
-def test_what_is_plugged_in_is_told_apart_by_the_registry_alone():
+def test_no_module_compares_names_that_the_registry_knows():
     """No module compares the name of a game, or of anything else that can be plugged in, with one that it knows."""
     keys = "|".join(["game", *(key.rpartition(".")[2] for key, row in KEYS.items() if row.registry)])
     compared = re.compile(rf"\b({keys})(\.name)? ([!=]= |(not )?in \(?)['\"]|Literal\[.*\"(connect4|openvino|puct)")
@@ -171,7 +171,7 @@ def test_no_test_module_imports_another():
             assert not found, f"{path.relative_to(ROOT)} imports {found}"
 
 
-def test_nothing_imports_the_program():
+def test_no_module_of_the_package_imports_run_dist():
     assert [path for path in FILES if any(name.startswith("run_dist") for name in imports(path))] == []
 
 
@@ -253,7 +253,7 @@ def test_information_options_load_nothing_big(options):
 @pytest.mark.parametrize(
     "command", ["launch", "hosts", "status", "report", "doctor", "verify", "play", "gtp", "export", "match", "ladder"]
 )
-def test_commands_say_their_help_at_once(command):
+def test_help_of_every_command_loads_no_torch(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
 
 

@@ -212,7 +212,7 @@ def test_an_empty_record_has_targets_too(name):
 # losses
 
 
-def test_losses_by_hand():
+def test_losses_of_auxiliary_heads_match_hand_computation():
     """Zero outputs: Huber's 0.5 (1 - 0.25) and 0.5 - 0.125, ln 2 a cell, ln 9, and squares."""
 
     def loss(name, target, shape, game=TICTACTOE):
@@ -309,7 +309,7 @@ def test_engines_do_not_evaluate_heads_that_only_train(configured, engine):
         ("moves_left(factor=2)", "connect4", "no argument"),
     ],
 )
-def test_what_a_head_cannot_do_is_refused(name, game, why):
+def test_a_head_with_wrong_arguments_or_game_is_refused(name, game, why):
     with pytest.raises(Refusal, match=f"network.heads.*{why}|network.heads(.|\n)*{why}"):
         resnet.build(games.make(game), make_config(game, network={"heads": ("policy", "value", name)}).network, 1)
 

@@ -54,14 +54,14 @@ def test_a_configuration_that_a_start_takes_has_no_remark():
         ({"callbacks": ["json:JSONDecoder"]}, "callbacks"),
     ],
 )
-def test_what_the_start_refuses_is_refused_by_the_check(changes, said):
+def test_the_check_refuses_every_configuration_that_the_start_refuses(changes, said):
     with pytest.raises(Refusal) as caught:
         modes.check(config(**changes))
     assert said in str(caught.value) and caught.value.status == 2
     assert "rank 0 of 1" not in str(caught.value), "there is no job, and so no rank"
 
 
-def test_what_only_this_host_lacks_is_a_remark_and_the_rest_is_checked(monkeypatch):
+def test_hardware_that_this_host_lacks_is_a_remark_and_the_other_keys_are_checked(monkeypatch):
     monkeypatch.setattr(engines, "has_bf16", lambda device: False)
     [remark] = modes.check(config(network__precision="bf16"))
     assert 'network.precision = "bf16"' in remark
@@ -69,7 +69,7 @@ def test_what_only_this_host_lacks_is_a_remark_and_the_rest_is_checked(monkeypat
         modes.check(config(network__precision="bf16", evaluate__solver="bitbully"))
 
 
-def test_a_program_that_only_this_host_lacks_is_a_remark():
+def test_an_opponents_program_that_this_host_lacks_is_a_remark():
     [remark] = modes.check(config(game="connect4", evaluate__opponents=["gtp(command='/no/such/program')"]))
     assert "/no/such/program" in remark
 

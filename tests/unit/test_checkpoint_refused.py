@@ -20,7 +20,7 @@ from az_mpi.storage import checkpoint
 from az_mpi.storage.checkpoint import Progress
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_is_refused_until_told_to_begin_anew(tmp_path):
+def test_a_run_whose_checkpoints_are_all_damaged_is_refused_without_the_option_to_begin_again(tmp_path):
     folder = tmp_path / "run" / "checkpoints"
     folder.mkdir(parents=True)
     checkpoint.refuse_unusable(folder, restart=False)  # a new run
@@ -136,7 +136,7 @@ def test_games_that_were_under_way_are_told_of(tmp_path, monkeypatch, caplog):
     assert "lost: 3 games" in caplog.text
 
 
-def test_all_that_differs_between_networks_is_told_of(tmp_path):
+def test_a_refusal_lists_every_difference_between_networks(tmp_path):
     ours, other = make(1).model, make(1)
     del other.model["stem.bias"]
     other.model["stem.weight"] = other.model["stem.weight"].double()
@@ -165,7 +165,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("state", FOREIGN.values(), ids=FOREIGN)
-def test_what_a_stranger_made_with_right_sums_is_refused(tmp_path, state):
+def test_files_of_a_stranger_with_right_checksums_are_refused(tmp_path, state):
     checkpoint.save(tmp_path, make(1), keep=3)
     place = tmp_path / "000001"
     old, new = (hashlib.sha256(text).hexdigest() for text in ((place / "state.json").read_bytes(), state.encode()))

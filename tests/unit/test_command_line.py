@@ -26,11 +26,11 @@ def resolve(*options):
     return loads('{"game": "connect4"}', "my.json", arguments.overrides, arguments.sources)
 
 
-def test_the_defaults():
+def test_an_empty_command_line_gives_the_defaults():
     assert parse(FILE) == (Path("configs/smoke.json"), Path("runs/smoke"), "train", False, False, {}, {}, False, False)
 
 
-def test_all_plain_options():
+def test_plain_options_set_their_arguments():
     arguments = parse(["--config_file=a.b.json", "--logdir", "/x/y", "--mode", "eval", "--fresh", "--check_config"])
     assert arguments == (Path("a.b.json"), Path("/x/y"), "eval", True, True, {}, {}, False, False)
 
@@ -113,14 +113,14 @@ BAD_USAGE = [
 
 
 @pytest.mark.parametrize("arguments, said", BAD_USAGE)
-def test_arguments_that_cannot_be_used(arguments, said):
+def test_arguments_that_cannot_be_used_are_refused(arguments, said):
     with pytest.raises(Refusal) as caught:
         parse(arguments)
     assert said in str(caught.value)
     assert str(caught.value).endswith("\nAll options: python run_dist.py --help")
 
 
-def test_all_unknown_options_are_told_at_once():
+def test_all_unknown_options_are_reported_at_once():
     with pytest.raises(Refusal) as caught:
         parse(["--confg_file", "x", "--lgdir", "y"])
     assert "--confg_file" in str(caught.value) and "did you mean --logdir?" in str(caught.value)
@@ -189,7 +189,7 @@ def test_help_config_has_every_key_once():
     assert "train.batch_size *           1024         a whole number from 1 to 2^63-1" in lines
 
 
-def test_version():
+def test_version_prints_the_version():
     assert text_of("--version") == f"az_mpi {az_mpi.__version__}\n"
 
 
@@ -204,7 +204,7 @@ def test_version():
         ({"OMPI_COMM_WORLD_RANK": "x"}, 0),
     ],
 )
-def test_the_rank_from_the_environment(monkeypatch, variables, rank):
+def test_the_rank_is_read_from_the_launchers_environment(monkeypatch, variables, rank):
     for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

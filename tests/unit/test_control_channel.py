@@ -22,7 +22,7 @@ def test_the_hours_count_from_the_start_of_the_process():
     assert deadline(0.0) == math.inf
 
 
-def test_only_roots_clock_asks_to_stop():
+def test_a_deadline_stops_the_run_by_roots_clock_alone():
     over = Requests(time.monotonic() - 1)
     assert over.tell(is_root=False) == (False, False) and not over.stop
     assert over.tell(is_root=True) == (False, True) and over.stop
@@ -30,7 +30,7 @@ def test_only_roots_clock_asks_to_stop():
     assert Requests().tell(is_root=True) == (False, False)
 
 
-def test_ranks_hear_of_it_by_the_sums_they_exchange_anyway(world):
+def test_a_stop_reaches_all_ranks_in_their_next_sum(world):
     requests = Requests(time.monotonic() - 1)
     in_step = ControlChannel(world, requests, every_s=0.0)
     in_step.poll()
@@ -42,7 +42,7 @@ def test_ranks_hear_of_it_by_the_sums_they_exchange_anyway(world):
     assert in_step.wait(lambda total: True).stop == 0
 
 
-def test_an_interrupt_is_the_second_one_only_after_a_first():
+def test_an_interrupt_ends_the_process_only_after_a_first_one():
     """Not where the run is stopping for another reason, or has heard of another rank's first one before its own."""
     requests = Requests()
     requests.stop = True

@@ -64,7 +64,7 @@ def test_a_file_that_names_no_quota_limits_nothing(tree, text):
     assert tree("0::/\n", cpu_dot_max=text) == {}
 
 
-def test_without_cgroups_nothing_is_limited(tmp_path):
+def test_without_cgroups_there_is_no_quota(tmp_path):
     assert cpu_quotas(str(tmp_path / "none"), str(tmp_path)) == {}
 
 

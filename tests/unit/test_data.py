@@ -47,7 +47,7 @@ def file(folder):
         yield file
 
 
-def test_every_group_and_dataset_says_what_it_is(file):
+def test_every_group_and_dataset_has_a_description(file):
     found = {f"{group}/{name}": dict(file[group][name].attrs) for group in file for name in file[group]}
     assert found.keys() == COLUMNS.keys()
     for name, attributes in found.items():
@@ -57,7 +57,7 @@ def test_every_group_and_dataset_says_what_it_is(file):
     assert all(len(file[group].attrs["description"]) > 20 for group in file)
 
 
-def test_values_have_a_perspective_and_it_is_the_one_that_is_written(file):
+def test_stored_values_have_the_perspective_that_their_description_names(file):
     """Each value is compared with the result as the rules say it."""
     with_view = {name for name, column in COLUMNS.items() if column.perspective}
     assert with_view == {"games/outcome", "positions/value", "positions/root_value"}

@@ -53,7 +53,7 @@ def test_nothing_is_left_of_a_file_whose_writing_fails(tmp_path, error, written)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_was_never_written_is_an_error(tmp_path):
+def test_closing_a_new_file_without_content_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError), files.whole_file(tmp_path / "a.txt"):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -87,7 +87,7 @@ def test_a_folder_that_is_there_is_never_replaced(tmp_path):
     assert (path / "a").read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_cannot_be_removed_again_does_not_hide_why(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_removed_does_not_hide_the_first_error(tmp_path, monkeypatch):
     """Such as on a file system that is read-only from one moment to the next, and then no more."""
 
     def refuse(*arguments, **options):
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_removed_again_does_not_hide_why(tmp_path, monke
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["folder", "folder/b"]
 
 
-def test_what_a_process_of_the_same_number_left_is_not_mixed_in(tmp_path):
+def test_leftovers_of_a_process_with_the_same_number_are_not_mixed_in(tmp_path):
     """A program that died has left its temporary folder, and this one has the same process number."""
     with files.whole_folder(tmp_path / "folder") as temporary:
         left = temporary
@@ -141,7 +141,7 @@ def test_every_file_of_a_folder_reaches_the_disk_before_its_name_does(tmp_path, 
     assert events[2:] == [str(temporary), "rename", str(tmp_path)]
 
 
-def test_write_text(tmp_path):
+def test_written_text_replaces_the_file(tmp_path):
     files.write_text(tmp_path / "a", "one\n")
     files.write_text(tmp_path / "a", "two\n")
     assert (tmp_path / "a").read_text() == "two\n" and len(list(tmp_path.iterdir())) == 1
@@ -158,7 +158,7 @@ def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path):
     assert found == set(kept) and not list((tmp_path / "checkpoints").iterdir())
 
 
-def test_what_is_created_was_not_there_and_is_no_link(tmp_path):
+def test_a_created_file_was_not_there_and_is_no_link(tmp_path):
     files.create(tmp_path / "a", b"1")
     with pytest.raises(FileExistsError):
         files.create(tmp_path / "a", b"2")
@@ -176,7 +176,7 @@ def test_a_link_in_a_temporary_files_place_is_not_written_through(tmp_path):
     assert (tmp_path / "a").read_text() == "new" and not (tmp_path / "a").is_symlink()
 
 
-def test_what_may_not_appear_does_not(tmp_path):
+def test_a_file_forbidden_to_appear_does_not_appear(tmp_path):
     def forbid():
         assert len(list(tmp_path.iterdir())) == 1  # it is all written but for its name
         raise files.Forbidden("not ours")
@@ -213,7 +213,7 @@ def test_only_plain_files_are_opened(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"12" and (tmp_path / "new").read_bytes() == b"2"
 
 
-def test_a_file_that_is_larger_than_its_kind_may_be_is_not_read(tmp_path):
+def test_a_file_larger_than_the_limit_of_its_kind_is_not_read(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"x" * 10)
     assert files.read(path, 10) == b"x" * 10
@@ -223,7 +223,7 @@ def test_a_file_that_is_larger_than_its_kind_may_be_is_not_read(tmp_path):
         os.truncate(path, 2**36)  # 64 GiB of nothing
 
 
-def test_a_file_that_memory_does_not_hold_is_no_file_of_ours(tmp_path):
+def test_a_file_that_does_not_fit_into_memory_is_damaged(tmp_path):
     """A limit on this process stands for a small machine."""
     code = (
         "import resource, sys; from az_mpi.core import files\n"
@@ -237,7 +237,7 @@ def test_a_file_that_memory_does_not_hold_is_no_file_of_ours(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "", b"\xff", "[" * 100_000, b"[" * 100_000, '{"a":' * 100_000])
-def test_what_is_no_json_is_one_kind_of_error(tmp_path, text):
+def test_a_file_that_is_no_json_raises_one_kind_of_error(tmp_path, text):
     with pytest.raises(ValueError):
         files.parse_json(text)
     (tmp_path / "a").write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -245,12 +245,12 @@ def test_what_is_no_json_is_one_kind_of_error(tmp_path, text):
         files.read_json(tmp_path / "a")
 
 
-def test_json_is_read(tmp_path):
+def test_a_json_file_is_read(tmp_path):
     files.write_text(tmp_path / "a", '{"a": [1, "\u00e4"]}')
     assert files.read_json(tmp_path / "a") == {"a": [1, "\u00e4"]}
 
 
-def test_text_that_is_no_utf_8_is_written_all_the_same(tmp_path):
+def test_text_that_is_not_utf_8_is_written(tmp_path):
     files.write_text(tmp_path / "a", "\u00e4 \udcff")
     assert (tmp_path / "a").read_bytes() == b"\xc3\xa4 ?"
 
@@ -280,13 +280,13 @@ class Clock:
 FULL, AWAY, NO_ACCESS, DAMAGED = (OSError(n, "") for n in (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EFBIG))
 
 
-def test_what_is_unavailable_is_tried_again_with_growing_pauses_and_told_of_once():
+def test_an_unavailable_file_is_tried_with_growing_pauses_and_reported_once():
     clock = Clock(FULL, AWAY, NO_ACCESS, *[FULL] * 5, "done")
     assert clock.retry(math.inf) == "done" and clock.said == [FULL]
     assert clock.pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
-def test_what_is_unavailable_for_too_long_is_given_up():
+def test_a_file_unavailable_for_too_long_is_given_up():
     clock = Clock(AWAY)
     with pytest.raises(OSError) as raised:
         clock.retry(20.0)
@@ -296,7 +296,7 @@ def test_what_is_unavailable_for_too_long_is_given_up():
 
 
 @pytest.mark.parametrize("error", [DAMAGED, ValueError(), FileNotFoundError(errno.ENOENT, "")])
-def test_what_is_wrong_for_good_is_not_tried_again(error):
+def test_an_error_that_cannot_pass_is_not_retried(error):
     clock = Clock(FULL, error, "done")
     with pytest.raises(type(error)):
         clock.retry(math.inf)

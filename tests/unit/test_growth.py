@@ -70,7 +70,7 @@ def test_only_missing_blocks_at_the_end_are_no_difference():
 
 
 @pytest.mark.parametrize("decay, optimizer", [(0.0, "adamw"), (0.9, "adamw"), (0.0, "sgd"), (0.0, "muon")])
-def test_training_goes_on_and_new_tensors_begin_without_moments(world, tmp_path, decay, optimizer):
+def test_a_grown_network_trains_and_its_new_tensors_begin_without_moments(world, tmp_path, decay, optimizer):
     replay, learners = filled(Replay(CONNECT4, HEADS)), []
     for blocks in (1, 3):
         config = make_config(

@@ -249,7 +249,7 @@ def test_a_head_of_any_name_may_learn_the_policy_and_have_single_numbers(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["planes", "weight", "state", "policy_count", "a.b", ""])
-def test_outputs_are_not_called_as_other_parts_of_a_sample_are(tmp_path, name):
+def test_heads_may_not_be_named_as_other_parts_of_a_sample(tmp_path, name):
     text = f"from az_mpi.network.heads.value import Value\nclass Own(Value): name = {name!r}\n"
     (tmp_path / "own.py").write_text(text)
     config = make_config(network={"heads": ("policy", "value", f"{tmp_path}/own.py:Own")})

@@ -57,7 +57,7 @@ def heard(listener, rank=1):
     return listener.beats()[rank].content
 
 
-def test_a_datagram_is_read_by_who_knows_the_token_alone():
+def test_a_datagram_is_read_with_the_right_token_only():
     assert unpack(TOKEN, pack(TOKEN, {"a": [1, "x"]})) == {"a": [1, "x"]}
     assert unpack("another", pack(TOKEN, {"a": 1})) is None
     datagram = bytearray(pack(TOKEN, {"a": 1}))
@@ -67,7 +67,7 @@ def test_a_datagram_is_read_by_who_knows_the_token_alone():
         datagram[place] ^= 1
 
 
-def test_beats_arrive_by_rank_and_the_unheard_stay_unheard(listener):
+def test_beats_are_counted_by_rank(listener):
     games = iter(range(1, 100))
     sender = Sender([("127.0.0.1", listener.port)], TOKEN, 2, lambda: {"games": next(games)})
     wait_until(lambda: (heard(listener, 2) or {}).get("games", 0) >= 2)  # the first at once, then each second
@@ -92,14 +92,14 @@ def test_beats_arrive_by_rank_and_the_unheard_stay_unheard(listener):
     ],
     ids=["empty", "one byte", "zeros", "garbage", "random", "huge", "token", "cut", "padded", "reflected"],
 )
-def test_what_is_not_a_beat_of_this_run_changes_nothing(listener, say, datagram):
+def test_a_datagram_of_another_run_changes_nothing(listener, say, datagram):
     say(datagram)
     say(pack(TOKEN, message(1, rank=0)))
     assert unpack(TOKEN, say.socket.recv(2000)) == {"heard": 1, "route": 0}  # of the good one, the only answer
     assert heard(listener, 0) == {"count": 1} and heard(listener, 1) is None
 
 
-def test_lost_beats_are_no_silence_and_copies_are_no_life(listener, say):
+def test_lost_beats_are_no_silence_and_repeated_ones_no_sign_of_life(listener, say):
     say(pack(TOKEN, message(1)))
     wait_until(lambda: heard(listener) == {"count": 1})
     say(pack(TOKEN, message(7)))  # 2 to 6 were lost
@@ -118,7 +118,7 @@ def test_lost_beats_are_no_silence_and_copies_are_no_life(listener, say):
     assert listener.beats()[1].silent_s < time.monotonic() - before
 
 
-def test_silence_while_root_itself_slept_is_not_held_against_ranks():
+def test_silence_while_root_itself_slept_does_not_count():
     ahead = [0.0]
     listener = Listener(TOKEN, 1, clock=lambda: time.monotonic() + ahead[0])
     sender = Sender([("127.0.0.1", listener.port)], TOKEN, 0, dict)
@@ -149,7 +149,7 @@ def test_the_address_that_reaches_root_is_found_and_kept(listener):
         sender.close()
 
 
-def test_each_rank_hears_what_root_says_to_all(monkeypatch):
+def test_words_of_root_reach_every_rank(monkeypatch):
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.05)
     said, heard_by = {"news": 1}, {1: [], 2: []}
     listener = Listener(TOKEN, 3, reply=lambda: said)
@@ -215,7 +215,7 @@ def test_last_words_are_said_until_root_has_acted_on_them():
     listener.close()
 
 
-def test_last_words_to_nobody_end_in_a_bounded_time(monkeypatch):
+def test_last_words_end_in_a_bounded_time_where_root_is_gone(monkeypatch):
     monkeypatch.setattr(heartbeat, "LAST_WORDS_S", 0.2)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -246,7 +246,7 @@ def test_every_rank_of_a_world_finds_root(world, tmp_path):
     monitor.close()
 
 
-def test_who_falls_silent_is_missed_once_and_who_says_farewell_is_not(say, listener, monkeypatch):
+def test_a_silent_rank_is_reported_once_and_one_that_took_leave_is_not(say, listener, monkeypatch):
     """Rank 0 was never heard, 1 falls silent, 2 says that it ends."""
     missed = []
     monkeypatch.setattr(listener, "_silence_s", 0.6)

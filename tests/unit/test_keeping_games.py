@@ -22,7 +22,7 @@ TICTACTOE = games.make("tictactoe")
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_what_was_under_way_is_completed_before_games_go_on_or_are_given_up(deterministic):
+def test_simulations_under_way_are_completed_before_games_are_kept_or_given_up(deterministic):
     settings = make_config(search={"simulations": 6}, selfplay={"parallel_games": 4, "deterministic": deterministic})
 
     def begun(rank):
@@ -83,7 +83,7 @@ def test_games_are_kept_where_a_rank_is_lost_in_their_exchange(survives):
     assert iteration == 3 and record.games["id"].tolist() == game_ids(2, 0, np.arange(4)).tolist()
 
 
-def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, tmp_path, caplog):
+def test_the_next_root_waits_while_the_file_system_fails(monkeypatch, tmp_path, caplog):
     """By the writer, whose own tests show when it gives up."""
     taken = SimpleNamespace(check=lambda: None)
     answers = [OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "no answer"), taken]

@@ -53,7 +53,7 @@ def is_there(meeting, host):
     return bool(meeting.present([host]))
 
 
-def test_a_node_that_is_lost_is_missed_and_may_come_back_under_another_name(start):
+def test_a_lost_node_may_return_under_another_name(start):
     with start(0, "host0") as root:
         with start(1, "host1"):
             meeting = meet(root)
@@ -70,7 +70,7 @@ def test_a_node_that_is_lost_is_missed_and_may_come_back_under_another_name(star
             assert [one["host"] for one in root.content["members"]] == ["host0", "host9"]
 
 
-def test_a_file_that_is_away_for_a_moment_is_no_loss(start, monkeypatch):
+def test_a_nodes_file_that_vanishes_for_a_moment_is_no_loss(start, monkeypatch):
     """As where a file system fails while it is rewritten."""
     monkeypatch.setattr(nodes, "GONE_S", 5)
     with start(0, "host0") as root, start(1, "host1"):
@@ -166,7 +166,7 @@ def test_a_full_disk_makes_nobody_silent(seen, monkeypatch):
     assert seen.look(nodes.DEAD_S + 1)
 
 
-def test_a_node_does_what_it_is_asked_for_once_the_folder_can_be_read(start, monkeypatch, capfd):
+def test_a_node_obeys_requests_once_the_folder_can_be_read(start, monkeypatch, capfd):
     """Also a command that it was told of, and whose result it could not write."""
     monkeypatch.setattr(joiner, "listen", lambda caught: None)  # for a main thread
     with start(0, "host0") as root, start(1, "host1") as node:
@@ -191,7 +191,7 @@ def test_a_node_does_what_it_is_asked_for_once_the_folder_can_be_read(start, mon
         assert served == [3]
 
 
-def test_a_node_that_does_not_fit_is_told_of_once_and_left_out(start, capfd):
+def test_a_node_that_does_not_fit_is_reported_once_and_left_out(start, capfd):
     with start(0, "host0") as root:
         with start(1, "host1"):
             meeting = meet(root)
@@ -205,7 +205,7 @@ def test_a_node_that_does_not_fit_is_told_of_once_and_left_out(start, capfd):
     assert said.count("node 1 (host1): --np is") == 1 and said.count("both call themselves host0") == 1
 
 
-def test_two_lost_nodes_may_come_back_in_each_other_s_place(start):
+def test_two_lost_nodes_may_return_in_each_others_place(start):
     with start(0, "host0", num_nodes=3) as root:
         with start(1, "host1", num_nodes=3), start(2, "host2", num_nodes=3):
             meeting = meet(root)
@@ -232,7 +232,7 @@ def test_each_signal_of_a_node_is_passed_on_once_also_of_one_that_came_back(star
             wait_until(lambda: meeting.poll(set())[0] == [signal.SIGUSR1])
 
 
-def test_nodes_that_do_not_agree_hear_of_each_other_and_are_refused(start):
+def test_nodes_that_do_not_agree_are_refused_with_both_values(start):
     with start(0, "host0") as root, start(1, "host1", cwd="/elsewhere"):
         with pytest.raises(Refusal, match="node 1 \\(host1\\): the current folder is"):
             meet(root)

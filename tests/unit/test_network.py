@@ -29,7 +29,7 @@ def test_parameters_of_a_small_network_by_hand():
     assert sum(p.numel() for p in deeper.parameters()) == 97456 + 3 * 1168
 
 
-def test_there_is_nothing_but_weights_and_biases():
+def test_a_network_has_no_tensors_but_weights_and_biases():
     """No running statistics that would differ between ranks."""
     network = untrained()
     assert set(network.state_dict()) == {name for name, _ in network.named_parameters()}

@@ -33,7 +33,7 @@ def fitting():
     ]
 
 
-def test_all_fitting_games_are_there():
+def test_every_game_of_openspiel_that_fits_is_offered():
     assert len(fitting()) >= 31
     for name in fitting():
         assert games.make(f"openspiel:{name}").num_actions == pyspiel.load_game(name).num_distinct_actions()
@@ -57,7 +57,7 @@ def test_all_fitting_games_are_there():
         "nim",
     ],
 )
-def test_the_invariants_hold(name):
+def test_games_of_openspiel_keep_every_invariant(name):
     assert games.check(games.make(f"openspiel:{name}"), num_games=6) == []
 
 
@@ -68,7 +68,7 @@ def play(game, moves):
     return state
 
 
-def test_a_played_game():
+def test_a_game_of_openspiel_has_the_right_board_moves_planes_and_result():
     """x takes the middle row, from the left; o the top row but for its last cell."""
     game = games.make("openspiel:tic_tac_toe")
     moves = ["x(1,0)", "o(0,0)", "x(1,1)", "o(0,1)"]
@@ -179,7 +179,7 @@ def tells_legal_cells(game, kinds):
         ("quoridor(action_kinds=1)", 1),
     ],
 )
-def test_kinds_of_actions(name, kinds):
+def test_games_of_openspiel_have_their_kinds_of_actions(name, kinds):
     assert games.make(f"openspiel:{name}").action_kinds == kinds
 
 
@@ -192,7 +192,7 @@ def test_actions_are_of_the_cells_they_are_said_to_be(name):
     assert game.action_kinds and tells_legal_cells(game, game.action_kinds) == [True, True]
 
 
-def test_actions_that_are_of_no_cells_are_told_from_others():
+def test_actions_without_a_cell_have_none():
     """Quoridor counts moves of a pawn from the pawn on."""
     assert tells_legal_cells(games.make("openspiel:quoridor"), 1) == [False, False]
 
@@ -237,7 +237,7 @@ def test_engines_take_planes_that_are_not_binary(name, engine):
         assert np.abs(found[name] - output.numpy()).max() < 1e-4
 
 
-def test_what_does_not_fit_is_refused_with_its_property():
+def test_a_game_that_does_not_fit_is_refused_with_its_property():
     for name, words in (
         ("backgammon", "chance_mode is EXPLICIT_STOCHASTIC"),
         ("2048", "it has 1 player, needed are 2; its chance_mode is EXPLICIT_STOCHASTIC"),

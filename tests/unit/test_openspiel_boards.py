@@ -109,7 +109,7 @@ def test_a_text_of_another_form_is_no_board():
 
 
 @pytest.mark.parametrize("name", sorted(openspiel_boards.FORMS))
-def test_what_a_move_puts_down_is_the_movers(name):
+def test_a_stone_that_a_move_puts_down_belongs_to_the_mover(name):
     """In random games; a quarter that turns in Pentago moves pieces of both."""
     game, rng = games.make(f"openspiel:{name}"), np.random.default_rng(1)
     state = game.initial(1)
@@ -152,7 +152,7 @@ def test_every_game_that_fits_has_a_board_or_is_known_to_be_a_text():
         ("hex(board_size=4)", 4),
     ],
 )
-def test_who_won_has_the_cells_that_won(name, k):
+def test_the_winning_cells_belong_to_the_winner(name, k):
     game, found = games.make(f"openspiel:{name}"), 0
     for seed in range(6):
         rng, state = np.random.default_rng(seed), game.initial(1)

@@ -60,14 +60,14 @@ def test_the_place_of_a_copy_is_used_again_while_it_is_as_large():
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_numbers_that_are_not_finite_are_no_state_to_go_on_from(number):
+def test_a_copy_with_numbers_that_are_not_finite_is_not_used(number):
     one = PartnerCheckpoint(Pair())
     assert one.kept() is None
     one.keep(state(more=torch.tensor(number)))
     assert one.kept() is None
 
 
-def test_a_loss_is_told_where_its_end_is_waited_for_and_anything_else_ends_the_job(capfd):
+def test_a_loss_during_a_copy_is_raised_at_its_end_and_any_other_error_ends_the_job(capfd):
     one = PartnerCheckpoint(Pair())
     one.pair.error = PeerLost("rank 0")
     one.begin()

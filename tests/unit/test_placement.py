@@ -114,7 +114,7 @@ def test_a_batch_smaller_than_its_trainers_is_refused_with_the_numbers(ranks, re
         ("aabb", {"a": 2, "b": 0}, ["hosts have different numbers of GPUs: a 2, b 0"]),
     ],
 )
-def test_remarks(hosts, gpus, expected):
+def test_remarks_name_processors_and_gpus_that_stay_unused(hosts, gpus, expected):
     assert remarks(list(hosts), gpus) == expected
 
 

@@ -66,7 +66,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path, redirections):
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_result_that_cannot_be_written_is_one_line_and_no_success(words):
+def test_a_result_that_cannot_be_written_is_one_line_and_a_failure(words):
     done = python(">/dev/full", *words)
     assert done.returncode == exit_codes.RESUMABLE
     assert done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
@@ -117,7 +117,7 @@ os._exit(printing.unwritten())
 """
 
 
-def test_a_run_outlives_its_output_says_so_once_and_goes_on_printing_when_it_can(tmp_path):
+def test_a_run_outlives_its_output_and_prints_again_when_it_can(tmp_path):
     done = python(">/dev/full", "-c", OUTLIVES, tmp_path / "later")
     assert done.returncode == exit_codes.RESUMABLE and done.stderr.count("\n") == 1
     assert "No space left on device" in done.stderr

@@ -52,7 +52,7 @@ def refusal(call, *arguments, kind=Refusal, **more):
         ("/a b/c:d(1)/own.py:Rules(a={'b': 1})", "/a b/c:d(1)/own.py", "Rules", {"a": {"b": 1}}),
     ],
 )
-def test_names_as_they_may_be_written(text, place, attribute, arguments):
+def test_names_are_parsed_in_every_allowed_form(text, place, attribute, arguments):
     name = parse(text)
     assert name == (place, attribute, arguments) and parse(str(name)) == name
     assert name.is_file == place.endswith(".py")
@@ -90,7 +90,7 @@ def test_a_short_name_has_neither_folder_nor_order():
         "go(size=" + "[" * 5000 + "]" * 5000 + ")",
     ],
 )
-def test_what_is_no_name_is_refused_and_nothing_is_evaluated(text, monkeypatch):
+def test_text_that_is_no_name_is_refused_and_nothing_is_evaluated(text, monkeypatch):
     monkeypatch.setattr("os.getpid", lambda: pytest.fail("it was evaluated"))
     with pytest.raises(ValueError):
         parse(text)
@@ -131,7 +131,7 @@ def function():
 """
 
 
-def test_a_file_of_the_users_own(tmp_path):
+def test_a_class_of_a_users_file_is_found_and_made(tmp_path):
     path = tmp_path / "own rules.py"
     path.write_text(OWN)
     name = f"{path}:Rules"
@@ -150,7 +150,7 @@ def test_a_file_of_the_users_own(tmp_path):
         assert "did you mean Rules?" in refusal(THINGS.find, f"{path}:{wrong}")
 
 
-def test_files_that_cannot_be_loaded(tmp_path):
+def test_files_that_cannot_be_loaded_are_refused(tmp_path):
     for number, (text, said, kind) in enumerate(
         (
             ("x = (", "line 1: SyntaxError", Refusal),
@@ -166,7 +166,7 @@ def test_files_that_cannot_be_loaded(tmp_path):
     assert "cannot be read: No such file" in refusal(THINGS.find, f"{tmp_path}/none.py:Rules")
 
 
-def test_modules_that_are_installed(tmp_path, monkeypatch):
+def test_a_class_of_an_installed_module_is_found_and_made(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_package_1").mkdir()
     (tmp_path / "own_package_1" / "rules.py").write_text(OWN)

@@ -42,7 +42,7 @@ def program(path, text):
     return str(path)
 
 
-def test_a_file_system_without_locks_will_do(checkout, tmp_path):
+def test_setup_works_on_a_file_system_without_locks(checkout, tmp_path):
     """util-linux's flock ends with 65 there."""
     program(tmp_path / "bin/flock", "#!/bin/sh\nexit 65\n")
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
@@ -50,7 +50,7 @@ def test_a_file_system_without_locks_will_do(checkout, tmp_path):
     assert "Python 3.10 to 3.14 is needed" in said and "another set-up" not in said
 
 
-def test_what_was_asked_for_is_known_after_an_interruption(checkout, tmp_path):
+def test_setup_continues_with_its_options_after_an_interruption(checkout, tmp_path):
     for tool in ("mpicc", "mpicxx", "mpirun"):
         program(tmp_path / "mpi/bin" / tool, "#!/bin/sh\n")
     for variables in ({"MPI_HOME": str(tmp_path / "mpi")}, {}):
