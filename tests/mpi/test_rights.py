@@ -26,14 +26,15 @@ OPTIONS = [
 
 @pytest.fixture
 def start(start_mpirun, tmp_path):
-    """Return start(*options): the running mpirun of a run in tmp_path/run. It has no more rights than files show."""
+    """Return start(*options, ranks=2): the running mpirun of a run in tmp_path/run. It has no more rights than files
+    show."""
     rights = "-dac_override,-dac_read_search"
     prefix = ["setpriv", "--bounding-set", rights, "--inh-caps", rights] if os.geteuid() == 0 else []
     if prefix and not (shutil.which("setpriv") and subprocess.run([*prefix, "true"]).returncode == 0):
         pytest.skip("root may use every file, and setpriv (util-linux) cannot take that from it")
 
-    def start(*options):
-        return start_mpirun(2, "run_dist.py", *OPTIONS, "--logdir", tmp_path / "run", *options, prefix=prefix)
+    def start(*options, ranks=2):
+        return start_mpirun(ranks, "run_dist.py", *OPTIONS, "--logdir", tmp_path / "run", *options, prefix=prefix)
 
     return start
 
@@ -64,17 +65,17 @@ def test_files_without_the_right_to_read_are_neither_damaged_nor_skipped(start, 
     assert process.returncode == 0, said
     there = listing()
     go_on, model = ["--set", "iterations=3", "--set", "storage.give_up_s=2"], "checkpoints/000002/model.safetensors"
-    for name, rights, options, status, words in (
-        (model, 0, go_on, 2, "Permission denied: "),
-        (model, 0, [*go_on, "--without_checkpoint"], 2, "Permission denied: "),
-        (model, 0, ["--mode", "eval"], 2, "/checkpoints cannot be read: Permission denied: model.safetensors ("),
-        ("games/000000-000.h5", 0, go_on, 75, "/games cannot be read: Permission denied: 000000-000.h5 ("),
-        (".", 0o550, ["--mode", "selfplay"], 2, "Permission denied: "),
+    for name, rights, options, ranks, status, words in (
+        (model, 0, go_on, 2, 2, "Permission denied: "),
+        (model, 0, [*go_on, "--without_checkpoint"], 1, 2, "Permission denied: "),
+        (model, 0, ["--mode", "eval"], 1, 2, "/checkpoints cannot be read: Permission denied: model.safetensors ("),
+        ("games/000000-000.h5", 0, go_on, 2, 75, "/games cannot be read: Permission denied: 000000-000.h5 ("),
+        (".", 0o550, ["--mode", "selfplay"], 1, 2, "Permission denied: "),
     ):
         path = tmp_path / "run" / name
         before = path.stat().st_mode & 0o777
         path.chmod(rights)
-        said, _ = (process := start(*options)).communicate(timeout=120)
+        said, _ = (process := start(*options, ranks=ranks)).communicate(timeout=120)
         assert (process.returncode, words in said) == (status, True), said
         assert "Traceback" not in said and "resumed" not in said and "damaged" not in said and listing() == there
         path.chmod(before)

@@ -189,7 +189,7 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
         "--set",
         f"selfplay.deterministic={str(deterministic).lower()}",
         "--set",
-        "iterations=3",
+        "iterations=2",
         "--set",
         "search.simulations=2",
         "--set",
@@ -197,23 +197,23 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
         "--set",
         "train.replay_ratio=0.5",
     )
-    for record in records(tmp_path / "run", "iteration")[1:]:  # kernels are compiled in the first
-        for phase in ("play", "exchange", "train", "broadcast", "save"):
-            assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
-        fast_s, slow_s = max(record["playing_s_by_rank"][:2]), record["playing_s_by_rank"][2]
-        assert 0 < fast_s <= record["play_s"] + 0.05 and slow_s > 0.9 * record["play_s"]
-        if deterministic:
-            assert record["games_by_rank"] == [8, 8, 8] and fast_s < 0.4 * slow_s
-            # 5 plies of 2 simulations are the least that 8 games by fours take.
-            assert record["play_idle_max_s"] > 0.6 * record["play_s"] > 0.6 * 10 * step_s
-            assert record["play_idle_s"] == pytest.approx(2 / 3 * record["play_idle_max_s"], rel=0.2)
-        else:
-            assert record["games_by_rank"][2] < min(record["games_by_rank"][:2])
-            assert 24 <= record["num_games"] == sum(record["games_by_rank"])
-            assert record["play_idle_max_s"] < 1.5 * step_s
-        assert record["exchange_idle_max_s"] < 0.3  # nobody's play is counted here
+    _, record = records(tmp_path / "run", "iteration")  # kernels are compiled in the first
+    for phase in ("play", "exchange", "train", "broadcast", "save"):
+        assert 0 <= record[f"{phase}_idle_s"] <= record[f"{phase}_idle_max_s"] <= record[f"{phase}_s"] + 0.05
+    fast_s, slow_s = max(record["playing_s_by_rank"][:2]), record["playing_s_by_rank"][2]
+    assert 0 < fast_s <= record["play_s"] + 0.05 and slow_s > 0.9 * record["play_s"]
+    if deterministic:
+        assert record["games_by_rank"] == [8, 8, 8] and fast_s < 0.4 * slow_s
+        # 5 plies of 2 simulations are the least that 8 games by fours take.
+        assert record["play_idle_max_s"] > 0.6 * record["play_s"] > 0.6 * 10 * step_s
+        assert record["play_idle_s"] == pytest.approx(2 / 3 * record["play_idle_max_s"], rel=0.2)
+    else:
+        assert record["games_by_rank"][2] < min(record["games_by_rank"][:2])
+        assert 24 <= record["num_games"] == sum(record["games_by_rank"])
+        assert record["play_idle_max_s"] < 1.5 * step_s
+    assert record["exchange_idle_max_s"] < 0.3  # nobody's play is counted here
     rows = columns(tmp_path / "run")
-    assert len(np.unique(rows["games/id"])) == len(rows["games/id"]) and rows["games/iteration"].max() == 2
+    assert len(np.unique(rows["games/id"])) == len(rows["games/id"]) and rows["games/iteration"].max() == 1
 
 
 def test_the_record_of_an_iteration_has_its_share_of_overhead(run_dist, tmp_path):
