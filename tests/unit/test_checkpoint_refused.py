@@ -4,15 +4,16 @@ import hashlib
 import json
 import logging
 import os
-from types import SimpleNamespace
 
 import pytest
 import torch
 from checkpoints import FILES, assert_same, flip, make
+from stand_ins import part_of_run
 
 from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.core.problems import Refusal
+from az_mpi.mpi.alone import Alone
 from az_mpi.network import resnet
 from az_mpi.run import bad_steps, resume
 from az_mpi.run.run_files import RunFiles
@@ -103,15 +104,14 @@ def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, capl
     (tmp_path / "checkpoints").mkdir()
     checkpoint.save(tmp_path / "checkpoints", other, keep=3)
     network = resnet.build(games.make("tictactoe"), models.Network(blocks=1, channels=8), 1)
-    world = SimpleNamespace(is_root=True, share=lambda values: values)
-    learner, logger = SimpleNamespace(good_until=60, world=world, failure=None), logging.getLogger("test")
-    run = SimpleNamespace(
-        world=world,
-        setup=SimpleNamespace(folder=tmp_path),
+    learner = part_of_run(good_until=60, world=Alone(), failure=None)
+    run = part_of_run(
+        world=Alone(),
+        setup={"folder": tmp_path},
         files=RunFiles(tmp_path, None, 600.0),
-        training=SimpleNamespace(learner=learner, network=network),
+        training={"learner": learner, "network": network},
         progress=Progress(step=60),
-        report=SimpleNamespace(warn=logger.warning),
+        report={"warn": logging.getLogger("test").warning},
     )
     bad_steps.roll_back(run, "6 steps in a row were not finite")
     assert "training cannot go on" in learner.failure and "another network's" in caplog.text
@@ -124,12 +124,12 @@ def test_games_that_were_under_way_are_told_of(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(resume.archive, "renew", lambda run: None)
     logger = logging.getLogger("test")
     logger.setLevel(logging.INFO)
-    run = SimpleNamespace(
-        world=SimpleNamespace(is_root=True, share=lambda values: values),
+    run = part_of_run(
+        world=Alone(),
         progress=make(2).progress,
         files=RunFiles(tmp_path, None, 600.0),
         start=2,
-        report=SimpleNamespace(say=logger.info),
+        report={"say": logger.info},
         how_far=lambda: "2 iterations",
     )
     resume.resume(run)

@@ -1,12 +1,12 @@
 """A tower that gets more blocks while a run goes on, and networks from before."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import CONNECT4, float_planes, make_config, make_run, positions, trained, untrained
 from learners import BATCH, HEADS, filled, resume, saved, train, weights
+from stand_ins import part_of_run
 
 from az_mpi.config import schema as models
 from az_mpi.config.load import changes
@@ -28,8 +28,7 @@ def settings(blocks, kind="residual"):
 def a_run(network, blocks):
     """Return what `grown` sees of a run."""
     config = make_config("connect4", seed=7, network={"blocks": blocks, "channels": 16})
-    setup = SimpleNamespace(game=CONNECT4, config=config)
-    return SimpleNamespace(setup=setup, training=SimpleNamespace(network=network))
+    return part_of_run(setup={"game": CONNECT4, "config": config}, training={"network": network})
 
 
 @pytest.mark.parametrize("kind", BLOCKS.names)

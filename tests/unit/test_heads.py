@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from az_mpi import games
+from az_mpi.config import schema as models
 from az_mpi.core.problems import Refusal
 from az_mpi.network import engines, resnet
 from az_mpi.network.engines import int8
@@ -292,9 +293,9 @@ def test_targets_of_win_draw_and_loss():
         "root_value": np.array([0.5, -1, 0, -0.5, -1], np.float32),
     }
     record = SimpleNamespace(positions=columns)
-    target = head.target(record, TICTACTOE, SimpleNamespace(root_value_share=0.5))
+    target = head.target(record, TICTACTOE, models.Train(root_value_share=0.5))
     assert target.tolist() == [[0.875, 0, 0.125], [0, 0, 1], [0, 1, 0], [0, 0.75, 0.25], [0.5, 0, 0.5]]
-    exact = head.target(record, TICTACTOE, SimpleNamespace(root_value_share=0.0))
+    exact = head.target(record, TICTACTOE, models.Train(root_value_share=0.0))
     assert exact.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 0], [1, 0, 0]]
 
 

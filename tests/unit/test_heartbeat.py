@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 import time
-from types import SimpleNamespace
+from collections import namedtuple
 
 import pytest
 
@@ -225,14 +225,12 @@ def test_last_words_end_in_a_bounded_time_where_root_is_gone(monkeypatch):
 def test_own_addresses_are_ipv4_and_none_is_the_loopback(monkeypatch):
     import psutil
 
-    rows = {
-        "lo": [SimpleNamespace(family=socket.AF_INET, address="127.0.0.1")],
-        "eth0": [
-            SimpleNamespace(family=socket.AF_INET6, address="fd00::1"),
-            SimpleNamespace(family=socket.AF_INET, address="192.168.7.7"),
-        ],
-        "ib0": [SimpleNamespace(family=socket.AF_INET, address="10.9.0.1")],
-    }
+    def row(address):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return namedtuple("Row", ["family", "address"])(family, address)
+
+    rows = {"lo": ["127.0.0.1"], "eth0": ["fd00::1", "192.168.7.7"], "ib0": ["10.9.0.1"]}
+    rows = {name: list(map(row, addresses)) for name, addresses in rows.items()}
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: rows)
     monkeypatch.setattr(socket, "gethostbyname_ex", lambda name: (name, [], ["127.0.1.1", "10.9.0.1"]))
     assert heartbeat.own_addresses() == ["10.9.0.1", "192.168.7.7"]  # first what the host's name stands for

@@ -1,12 +1,11 @@
 """Games of OpenSpiel: what fits, what is refused, and states that survive a small cache."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 
 from az_mpi import games
+from az_mpi.config import schema as models
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import OPPONENTS
 from az_mpi.games import openspiel
@@ -213,7 +212,7 @@ def test_chess_is_seen_from_the_side_of_the_player_to_move():
 
 def test_chess_has_no_giant_layer():
     game = games.make("openspiel:chess")
-    settings = SimpleNamespace(blocks=1, channels=8, block="residual", heads=("policy", "value"))
+    settings = models.Network(blocks=1, channels=8)
     network = resnet.build(game, settings, seed=1)
     assert network(torch.from_numpy(game.planes(game.initial(2))))["policy"].shape == (2, 4674)
     assert sum(p.numel() for p in network.heads.parameters()) < 10_000
@@ -226,7 +225,7 @@ def test_engines_take_planes_that_are_not_binary(name, engine):
     if engine == "openvino":
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     game = games.make(f"openspiel:{name}")
-    settings = SimpleNamespace(blocks=1, channels=8, block="residual", heads=("policy", "value"))
+    settings = models.Network(blocks=1, channels=8)
     network = resnet.build(game, settings, seed=1)
     planes = np.concatenate([game.planes(states) for states, _ in random_games(game, 2, np.random.default_rng(0))])
     assert len(set(np.unique(planes)) - {0, 1}) > 1
