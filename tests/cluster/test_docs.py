@@ -1,4 +1,4 @@
-"""The documents' commands for several hosts and for Slurm, run as they stand on hosts of the tests' own.
+"""The documents' commands for several hosts and for Slurm, run as they are written on the hosts of the tests.
 
 Configurations are tiny ones, /shared and /tmp are folders of the test, 10.0.0.K are the hosts' addresses.
 """
@@ -91,7 +91,7 @@ def complete(text):
 
 @pytest.mark.slow
 def test_the_pages_about_hosts_and_all_that_name_some(run, meet):
-    """Each command has a run of its own: one that finds its run complete would tell nothing."""
+    """Each command has a run of its own: one that finds its run complete would show nothing."""
     alone, meetings = [], []
     for k, text in enumerate(text for name in NAMES for text in of_hosts(name)):
         text = re.sub(r"/shared/runs/(connect4|met)\b", f"/shared/runs/{k}", text)

@@ -77,7 +77,7 @@ class Job:
             time.sleep(0.05)
 
     def hang(self, source="middle"):
-        """Stop the server of the file system, or the one behind it, "real"; nobody is told.
+        """Stop the server of the file system, or the one behind it, "real". No process gets an error.
 
         Where the first has taken a request and cannot answer it, the kernel lets nobody be killed who waits for that.
         So it is stopped while it waits for the next one: in system call 0, and without having read anything more since

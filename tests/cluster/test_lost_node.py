@@ -1,4 +1,4 @@
-"""Batch jobs under a real Slurm that lose a node, or have less time than the run takes: they come back and finish."""
+"""Batch jobs under a real Slurm that lose a node, or have less time than the run takes, are queued again and finish."""
 
 import json
 import time
@@ -57,7 +57,7 @@ def test_a_job_that_loses_a_node_is_queued_again_and_finishes(queue, checkout):
 
 
 def test_a_job_that_loses_the_node_of_mpirun_continues_on_other_nodes(own_queue, checkout):
-    """Nobody is left to say anything. Slurm, once it is told or has seen it, puts the job back into its queue."""
+    """No process of the job is left. Slurm queues the job again when it knows that the node is lost."""
     queue, machine = own_queue, own_queue.machine
     write_config(checkout / "config.json", 200000)
     job = queue.submit(

@@ -1,4 +1,4 @@
-"""The tests' own hosts: apart from each other, from this machine, and gone when nobody holds them."""
+"""The hosts of tests are apart from each other and from this machine, and end with the session that made them."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The watch that launch keeps: hosts that are lost and come back, a killed mpirun, and what its user asks for."""
+"""The supervision by launch: hosts that are lost and return, a killed mpirun, and requests of its user."""
 
 import json
 import re
@@ -122,9 +122,9 @@ def test_a_job_restarts_on_the_hosts_that_are_added_and_removed(launch, machine,
 
 @pytest.mark.parametrize("come_back", [False, slow(True)])
 def test_survivors_on_other_hosts_continue_and_later_all_ranks_restart(launch, machine, checkout, come_back):
-    """A rank on another host than root's is killed, then root: the last one goes on. All are started again half a
-    minute after the first start (nightly): on a busy machine perhaps before root is killed, so the short test puts it
-    off."""
+    """A rank on another host than root's is killed, then root, and the last one continues. launch starts all again half
+    a minute after the first start (nightly). On a busy machine that may be before root is killed, so the short test
+    delays it."""
 
     def kill_rank(rank, host):
         script = """for pid in $(ip netns pids "$0"); do
@@ -151,8 +151,8 @@ def test_survivors_on_other_hosts_continue_and_later_all_ranks_restart(launch, m
 
 
 def test_a_job_whose_rank_is_killed_before_it_joins_restarts(launch, machine, checkout):
-    """On another host than mpirun's, as soon as its watchdog is there. MPI tells nobody: without the watchdog the
-    others would wait in MPI_Init."""
+    """The rank is on another host than mpirun, and is killed as soon as its watchdog runs. MPI reports no loss then:
+    without the watchdog the others would wait in MPI_Init."""
     script = """words() { tr '\\0' '\\n' <"/proc/$pid/$1"; }
         until pid=$(for pid in $(ip netns pids "$0"); do
             words environ | grep -qx OMPI_COMM_WORLD_LOCAL_RANK=1 && words cmdline | grep -q 'watchdog.main()' &&

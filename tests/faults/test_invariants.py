@@ -1,4 +1,4 @@
-"""Each invariant holds where all is well, and tells of what it is there for; and how trials are made and counted."""
+"""Each invariant holds after a sound trial and finds its mistake. Trials are made and counted as defined."""
 
 import csv
 import json
@@ -85,7 +85,7 @@ def test_documented_status_finds_other_exit_statuses_lost_ranks_and_tracebacks(w
     well.first.output = "Traceback (most recent call last)"
     assert invariants.documented_status(well) == ["status 0, and a traceback in what was said"]
     well.first.events[2]["ranks"], well.first.output = 1, ""
-    assert "only 1 of 3 ranks went on" in invariants.documented_status(well)[0]
+    assert "only 1 of 3 ranks continued" in invariants.documented_status(well)[0]
     well.first.events[2]["ranks"] = 2
     more = replace(well, trial=replace(KILL, options={"iterations": 2}))
     assert invariants.documented_status(more) == ["status 0, and the newest checkpoint is of iteration 1"]
@@ -153,7 +153,7 @@ def test_one_step_at_most_finds_each_further_step_lost(well, trainers, victims, 
     steps = [event("step", 0, 9.0, number=number) for number in range(1, 6 + lost)]
     after = [event("step", 2, 12.0, number=number) for number in range(6, 20)]  # taken again
     well.first.events = [*after, event("going on", 0, 13.0, ranks=2, steps=5), *steps, *well.first.events]
-    expected = [f"after {5 + lost} steps the survivors went on from 5"] if broken else []
+    expected = [f"after {5 + lost} steps the survivors continued from 5"] if broken else []
     assert invariants.one_step_at_most(well) == expected
 
 

@@ -108,7 +108,7 @@ def program(mpirun):
     def run(ranks, name, *arguments):
         num = len(arguments) if name == "several" else 1
         done = mpirun(ranks, PROGRAMS / f"{name}.py", *arguments)
-        # Each rank says so at its end: a program that ended early has not tested anything.
+        # Each rank prints that at its end: a program that ended early has not tested anything.
         assert done.stdout.count("all checks passed") == num * ranks, done.stdout + done.stderr
         return done
 

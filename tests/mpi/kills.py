@@ -24,6 +24,7 @@ BASE = [
 
 
 def wait_for(condition, process):
+    """Wait until a condition holds, which must be before the process ends and within 150 s."""
     deadline = time.monotonic() + 150
     while not condition():
         assert process.poll() is None and time.monotonic() < deadline
@@ -31,13 +32,13 @@ def wait_for(condition, process):
 
 
 def said(folder, text):
-    """Return a condition: root, whoever it was, has logged `text`."""
+    """Return a condition: the root of that time has logged `text`, a regular expression."""
     log = folder / "logs" / "run.log"
     return lambda: log.exists() and re.search(text, log.read_text())
 
 
 def ranks_of(process, program="run_dist.py"):
-    """Return {rank at the start: process} of those that live."""
+    """Return {rank at the start: process} of the living ranks."""
     children = psutil.Process(process.pid).children(recursive=True)
     alive = [
         child
@@ -48,11 +49,12 @@ def ranks_of(process, program="run_dist.py"):
 
 
 def state(folder):
+    """Return the state of a run's newest checkpoint."""
     return json.loads((max((folder / "checkpoints").iterdir()) / "state.json").read_text())
 
 
 def check_whole(folder, iterations):
-    """Assert that the run is complete, and that its last checkpoint counts just what lies in its segments."""
+    """Assert that the run is complete, and that its last checkpoint counts the games in its segments."""
     found = ids(folder)
     assert len(found) == len(set(found)) == state(folder)["num_games"]
     assert state(folder)["iteration"] == iterations

@@ -1,4 +1,4 @@
-"""Every benchmark runs, as small as can be. Of its figures nothing is asserted but that there are some."""
+"""Every benchmark runs with the smallest sizes. The tests assert only that it prints finite figures."""
 
 import json
 import math
@@ -58,7 +58,7 @@ def test_every_benchmark_can_be_imported():
     assert done.returncode == 0, done.stderr
 
 
-# It says 1,000 simulations a second, less where it has to wait for a core.
+# It prints 1,000 simulations a second, fewer where it has to wait for a core.
 OTHER = """
 import time
 n = 0

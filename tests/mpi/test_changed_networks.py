@@ -25,7 +25,7 @@ def hash_of(folder, tensors):
 
 
 def test_an_average_plays_and_a_resumed_run_is_the_unbroken_one(run_dist, tmp_path):
-    """One rank trains: the other one plays with the average that it is sent."""
+    """One rank trains. The other one plays with the average that it receives."""
     options = [*SMALL, "--set", "train.ema_decay=0.9", "--set", "train.schedule=constant", "--set", "train.ranks=1"]
     run_dist(2, tmp_path / "one", *options, "--set", "iterations=2")
     run_dist(2, tmp_path / "two", *options, "--set", "iterations=1")

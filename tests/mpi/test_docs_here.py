@@ -1,4 +1,4 @@
-"""The documents' commands for one machine, run as they stand; their configurations are tiny ones."""
+"""The documents' commands for one machine are run as they are written, with tiny configurations."""
 
 import os
 import subprocess

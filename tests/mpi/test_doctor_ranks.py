@@ -66,7 +66,7 @@ def test_doctor_ends_with_0_and_leaves_nothing_where_a_run_would_start(mpirun, t
     ):
         assert line in said
     assert f": {ranks} rank" in said and done.stdout.count("Shared folder") == 1
-    # All in one stream: mpirun may join what it has of an unended line to the next line of another stream.
+    # All lines are in one stream: mpirun may join an unended line to the next line of another stream.
     assert "doctor: playing and training" in said and "doctor: " not in done.stderr
     if ranks == 2:
         assert "every rank has the same" in said and "every rank sees the files of all 2" in said

@@ -77,7 +77,7 @@ def test_the_example_game_ends_where_a_drawn_board_has_a_chain():
 
 
 def test_the_network_sees_the_planes_of_the_example(run_example, mpirun):
-    """Also in a match against a network of the same game with other planes."""
+    """This also holds in a match against a network of the same game with other planes."""
     said, run = run_example("own_planes")
     assert "complete: iteration 2 of 2" in said
     assert checkpoint.load_newest(run / "checkpoints", False)[0].model["stem.weight"].shape == (8, 4, 3, 3)

@@ -1,4 +1,4 @@
-"""The first start compiles the kernels: once for all ranks, before the first game, and says so."""
+"""The first start compiles the kernels, once for all ranks and before the first game, and prints that."""
 
 import pytest
 from jobs import PROGRAMS

@@ -78,7 +78,7 @@ def test_a_loaded_player_finds_wins_and_repeats_its_searches(run):
 
 
 def test_the_named_network_plays(run):
-    """The newest checkpoint, an older one, and the best network, each with its own weights."""
+    """These are the newest checkpoint, an older one and the best network, each with its own weights."""
     states = np.stack([TICTACTOE.initial(1)[0], after("b2"), after("a1", "b2")])
     said = {}
     for place in ("", "checkpoints/000001", "checkpoints/000002", "best/000002.safetensors"):

@@ -1,4 +1,4 @@
-"""python -m az_mpi match and ladder over several ranks: the same games as on one, one message, one verdict."""
+"""python -m az_mpi match and ladder over several ranks: the same games as on one rank, one message, one verdict."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""Files and modules of the user's own in whole jobs: ranks that lack one or have another one, and resumed runs."""
+"""Users' files and modules in whole jobs: ranks that lack one or have another one, and resumed runs."""
 
 import inspect
 import json
@@ -104,13 +104,13 @@ def test_a_run_with_a_users_game_is_resumed_and_read_without_its_source(run_dist
     mpirun(2, "run_dist.py", "--logdir", run, "--set", "iterations=3")  # by the run's own configuration and copies
     assert (run / "checkpoints" / "000003").exists() and len(list(run.glob("sources/*/own.py"))) == 2
     own.write_text(OWN + "# changed")
-    assert "complete" in run_dist("--set", "iterations=3").stdout  # the file is the one that made it
+    assert "complete" in run_dist("--set", "iterations=3").stdout  # the file is again the one that made the run
     page = (run / "report.html").read_text()
     assert "own.py:Rules" in page and "moves," in page and str(tmp_path / "own.py") not in page
 
 
 def test_a_compiled_game_trains_from_a_file_a_module_and_the_runs_own_copy(mpirun, tmp_path, monkeypatch):
-    """What Numba keeps of a file names the module that it was loaded as."""
+    """Numba's cache of a file names the module that the file was loaded as."""
     monkeypatch.setenv("OWN", str(tmp_path))
     path = tmp_path / "own_mnk.py"
     shutil.copy(ROOT / "az_mpi/games/mnk.py", path)
@@ -138,7 +138,7 @@ def test_a_callback_with_wrong_arguments_is_refused_before_play(run_dist, tmp_pa
 
 
 def test_callbacks_and_sinks_are_called_on_after_root_is_lost(start_mpirun, tmp_path):
-    """The new root is told of iterations from then on; each rank of the games that it finishes."""
+    """From then on the new root's callback gets the iterations, and each rank's callback the games that it finishes."""
     run, callback, sink = tmp_path / "run", "own_callback.py:Openings", "own_sink.py:Csv"
     process = start_mpirun(
         3,
@@ -160,7 +160,7 @@ def test_callbacks_and_sinks_are_called_on_after_root_is_lost(start_mpirun, tmp_
         f'report.sinks=["{ROOT}/examples/{sink}"]',
         options=["--with-ft", "ulfm"],
     )
-    while not list(run.glob("games/*.h5")) or not (run / "openings-0.jsonl").exists():  # root has been told of a game
+    while not list(run.glob("games/*.h5")) or not (run / "openings-0.jsonl").exists():  # root's callback has had a game
         assert process.poll() is None
         time.sleep(0.05)
     [root] = [
@@ -211,7 +211,7 @@ class Rules(mnk.Rules):
     ],
 )
 def test_rules_that_break_in_play_end_the_job_with_status_2(run_dist, tmp_path, method, more, wrong, said):
-    """On the rank that meets it, while the other one plays: no traceback, nothing to resume."""
+    """One rank meets the mistake while the other plays. There is no traceback and nothing to resume."""
     (tmp_path / "own.py").write_text(WRONG_LATER.format(method=method, more=more, wrong=wrong))
     done = run_dist(status=2)
     assert "Traceback" not in done.stderr and said in done.stderr
@@ -234,7 +234,7 @@ sys.exit(on_ranks(Parser("probe", "about"), [], do))
 
 
 def test_a_command_ends_on_all_ranks_where_a_users_code_fails_on_one(mpirun):
-    """Such as a match: the others wait in a collective, which the failing rank never reaches."""
+    """The other ranks of a command such as a match wait in a collective that the failing rank never reaches."""
     done = mpirun(2, "-c", ONE_RANK_FAILS, status=2, timeout=60)
     assert "rank 1 of 2" in done.stderr and "the rules are broken here" in done.stderr
     assert "Traceback" not in done.stderr

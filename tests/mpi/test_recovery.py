@@ -1,4 +1,4 @@
-"""Ranks that are killed: the others go on, with every game that was finished by one of them or stored."""
+"""Runs whose ranks are killed: the other ranks continue, and no game that they had finished or stored is lost."""
 
 import os
 import re
@@ -74,7 +74,7 @@ def test_runs_of_other_games_complete_after_the_loss_of_a_rank(start, tmp_path, 
     ids=["processors", "gpus"],
 )
 def test_survivors_play_each_game_of_a_deterministic_quota_once(start, tmp_path, engine, num_games):
-    """Every game of it once, whoever was to play it, although simulations were under way: with a GPU in two groups."""
+    """Simulations are under way when the rank is killed, with a GPU in two groups."""
     folder = tmp_path / "run"
     options = ["--set", "selfplay.deterministic=true", "--num_games", num_games, "--set", f"network.engine={engine}"]
     process = start(3, *options, "--set", "iterations=1", "--max_steps", 20)
@@ -95,9 +95,9 @@ def weights(folder):
 
 
 def test_three_losses_of_the_only_trainer_cost_one_step_each_at_most(start, start_mpirun, tmp_path):
-    """Three times in turn, in a training and in play; each time its partner has its state. The last rank trains on
-    alone, and what comes of it are the weights of a run that nothing has befallen, to the bit. An average of them
-    plays: both have to survive."""
+    """The trainer is killed three times, in training and in play, and each time its partner has its state. The last
+    rank trains alone and ends with the weights of an undisturbed run to the bit. An average of the weights plays, so
+    that both have to survive."""
     folder = tmp_path / "run"
     options = [
         *ONE_TRAINER,
@@ -167,7 +167,7 @@ def test_without_copies_a_lost_trainers_run_continues_from_the_newest_checkpoint
 
 @pytest.mark.usefixtures("without_gpus")
 def test_survivors_that_cannot_train_save_the_lost_trainers_steps(start_mpirun, tmp_path):
-    """The only rank with a GPU is killed: the others leave with a checkpoint of what it had done but for one step."""
+    """The only rank with a GPU is killed. The others leave with a checkpoint that lacks one of its steps at most."""
     folder = tmp_path / "run"
     options = [*BASE, *PHASES["train"], "--set", "train.replay_ratio=80.0", "--logdir", folder]
     words = [PROGRAMS / "no_gpu_left.py", *options, "--set", "train.ranks=gpu"]
@@ -188,7 +188,7 @@ def test_survivors_that_cannot_train_save_the_lost_trainers_steps(start_mpirun, 
 
 
 def test_survivors_without_any_checkpoint_store_their_games_and_end_resumable(start, tmp_path):
-    """The only trainer dies, of which there is no copy, and no checkpoint is whole: the run does not start again."""
+    """The only trainer dies, no rank has a copy of its state, and no checkpoint is whole."""
     folder = tmp_path / "run"
     process = start(
         3,
@@ -243,14 +243,14 @@ def test_survivors_make_a_process_group_after_a_loss_in_its_start(start_mpirun):
 
 @pytest.mark.slow
 def test_survivors_make_communicators_after_a_loss_while_all_make_them(start_mpirun):
-    """MPI tells the survivors in the middle of it. This is a test of the MPI that `make setup` installs."""
+    """MPI reports the loss in the middle of the call. This is a test of the MPI that `make setup` installs."""
     process = start_mpirun(8, PROGRAMS / "loss_while_duplicating.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert "all checks passed" in output and "Segmentation fault" not in output, output
 
 
 def test_a_job_ends_or_continues_after_a_loss_in_its_start_up(start, tmp_path):
-    """After MPI_Init: one that dies within it holds up the others there, in Open MPI's own code."""
+    """The rank dies after MPI_Init. One that dies within it makes the others wait there, in Open MPI's own code."""
     process = start(3, *PHASES["play"])
 
     def loading():

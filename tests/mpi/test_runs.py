@@ -1,4 +1,4 @@
-"""Whole runs of run_dist.py on real ranks: what they leave behind, how they resume, how they fail."""
+"""Whole runs of run_dist.py on real ranks: the files that they leave, how they resume, how they fail."""
 
 import json
 import os
@@ -128,8 +128,8 @@ HEADS = '["policy", "value", "moves_left", "opponent_reply", "short_term_value",
     ],
 )
 def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulations, more):
-    """The window is filled again from the stored games: with their heads' targets, and with the positions on which
-    int8's ranges are measured and those at which games begin."""
+    """The window is filled again from the stored games, with their heads' targets, with the positions on which int8's
+    ranges are measured and with those at which games begin."""
     settings = [f"game={game}", "iterations=6", f"search.simulations={simulations}", *more]
     options = [*SMALL, "--num_games", max(simulations, 8), *(word for one in settings for word in ("--set", one))]
     run_dist(1, tmp_path / "whole", *options)
@@ -173,7 +173,8 @@ def test_a_run_resumes_with_another_number_of_ranks(run_dist, tmp_path):
 
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministic):
-    """Two of three ranks wait for the third: all the time where each has its share, one step where they share all."""
+    """Two of three ranks wait for the third: for most of the time where each has its share of the games, for one step
+    where they share all games."""
     program, step_s = Path(__file__).parent / "programs" / "slow_rank.py", 0.15 if deterministic else 0.3
     mpirun(
         3,

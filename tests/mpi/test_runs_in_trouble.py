@@ -72,7 +72,7 @@ def test_a_wrong_configuration_is_reported_once_and_nothing_is_written(run_dist,
     [
         slow("exception", "ZeroDivisionError: a fault in the test", 70),
         ("weights", "WeightsDiffer: after step", 70),
-        ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command goes on once it is over
+        ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command resumes once the fault is over
     ],
 )
 def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said, status):
@@ -91,7 +91,7 @@ def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said, status
 
 
 def test_a_slow_disk_delays_checkpoints_and_no_exchange(mpirun, tmp_path):
-    """Each fsync of a segment takes 1 s: two for the segment, two for the links; meanwhile the run goes on."""
+    """Each fsync of a segment takes 1 s: two for the segment, two for the links. The run continues meanwhile."""
     options = [*SMALL, "--set", "iterations=2", "--set", "checkpoint.every=2"]
     mpirun(2, PROGRAMS / "slow_disk.py", "slow", "--config_file", SMOKE, "--logdir", tmp_path / "run", *options)
     first, last = records(tmp_path / "run", "iteration")

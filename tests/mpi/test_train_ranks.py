@@ -1,4 +1,4 @@
-"""Ranks that play while others train: what they give, what is said of them, and who is refused."""
+"""Ranks that play while others train: their games, the records of them, and refused settings."""
 
 import json
 import re
@@ -75,7 +75,7 @@ def test_ranks_that_do_not_train_play_while_others_train(mpirun, tmp_path, ranks
     records, rows = iterations(tmp_path / "run"), games(tmp_path / "run")
     assert len(np.unique(rows["id"])) == len(rows["id"])
     assert all(record["meanwhile_simulations_per_s"] > 0 for record in records)
-    # Who trained played nothing meanwhile, and what the others did is in the next iteration.
+    # Trainers play nothing meanwhile, and the games of the others are in the next iteration.
     stale = rows["segment"] - rows["iteration"]
     assert (stale >= 0).all() and (stale > 0).any()
     for record in records:
@@ -107,7 +107,7 @@ def test_ranks_that_do_not_train_play_while_others_train(mpirun, tmp_path, ranks
             assert said in (tmp_path / "run" / "logs" / "rank-002.log").read_text()
     state = json.loads((tmp_path / "run" / "checkpoints" / "000004" / "state.json").read_text())
     assert state["num_games"] == len(rows["id"]) and state["phase"] == "play"
-    # Another mode goes on with it.
+    # The run resumes in another mode.
     again = mpirun(2, "run_dist.py", *options, "--set", "iterations=5", "--train_distributed")
     assert again.stdout.count("play, train") == 2 and "resumed after iteration 4" in again.stdout
     assert iterations(tmp_path / "run")[-1]["broadcast_bytes"] == 0  # all have the weights that they trained
@@ -205,7 +205,7 @@ def test_the_table_names_the_precisions_of_self_play_and_training(mpirun, tmp_pa
     engine, training = head.index("self-play engine"), head.index("training")
     assert [row[engine].split(" (")[0] for row in rows] == ["torch cpu fp32"] * 2
     assert [row[training] for row in rows] == ["bf16", "-"]
-    # The precision may change when the run goes on; bf16 is obeyed, or refused in one block.
+    # The precision may change when the run resumes. bf16 is obeyed, or refused in one block.
     options += ["--set", "iterations=2", "--set", "network.precision=bf16"]
     if has_bf16(torch.device("cpu")):
         assert mpirun(2, "run_dist.py", *options).stdout.count("torch cpu bf16 (as configured)") == 2

@@ -1,4 +1,4 @@
-"""Ranks that hang in a real job: they are killed, and the others go on; shorter pauses are survived."""
+"""Ranks that hang in a real job are killed, and the others continue. Shorter pauses cost no rank."""
 
 import re
 import signal
@@ -93,15 +93,15 @@ def test_without_ulfm_a_stopped_rank_ends_the_job_and_the_run_can_be_resumed(sta
     "victim, mpirun", [slow(1, ("--with-ft", "ulfm")), slow(0, ("--with-ft", "ulfm")), slow(1, ()), (0, ())]
 )
 def test_a_silent_rank_that_cannot_be_killed_ends_the_job_resumable(start, tmp_path, victim, mpirun):
-    """As on a host that fails without a word: nobody is there who would kill the rank."""
+    """The rank's watchdog is stopped too, as on a host that fails silently: no process there can kill the rank."""
     process = start(*PLAY, mpirun=mpirun)
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
     lost = ranks_of(process)[victim]
     watchdogs = lost.children()
-    for one in (*watchdogs, lost):  # its watchdog first
+    for one in (*watchdogs, lost):  # the watchdog comes first
         one.send_signal(signal.SIGSTOP)
     output = process.communicate(timeout=240)[0]
-    for one in watchdogs:  # whose parent is no more
+    for one in watchdogs:  # its parent has ended
         one.kill()
     assert process.returncode == 75 and f"has heard nothing from rank {victim} on " in output
     process = start(*PLAY, mpirun=mpirun)
@@ -111,7 +111,7 @@ def test_a_silent_rank_that_cannot_be_killed_ends_the_job_resumable(start, tmp_p
 
 
 def test_a_rank_killed_before_all_have_joined_ends_the_job(start_mpirun, tmp_path):
-    """MPI tells of lost ranks only later: under ULFM mpirun would let the others wait in MPI_Init."""
+    """MPI reports lost ranks only later: under ULFM mpirun would let the others wait in MPI_Init."""
     process = start_mpirun(
         3, PROGRAMS / "early_death.py", *BASE, "--logdir", tmp_path / "run", options=["--with-ft", "ulfm"]
     )

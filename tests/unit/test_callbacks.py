@@ -1,4 +1,4 @@
-"""Callbacks: what they are told, and that a run goes on without one that fails."""
+"""Callbacks get games, iterations and evaluations, and a run continues without one that fails."""
 
 import numpy as np
 from helpers import make_config, play_games

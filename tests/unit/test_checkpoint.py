@@ -128,7 +128,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(tmp_path, nam
     assert_same(found, make_like(found, 1))
     assert len(lines) == 1 and "000002" in lines[0] and "000002.damaged" in lines[0] and "\n" not in lines[0]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000001", "000002.damaged"]
-    # It is told once, and its number is free for the checkpoint that comes instead.
+    # The damage is reported once, and the number is free for the next checkpoint.
     assert checkpoint.load_newest(tmp_path, set_aside=True)[1] == []
     checkpoint.save(tmp_path, make(2, seed=9), keep=3)
     assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 2

@@ -98,7 +98,7 @@ def test_a_whole_checkpoint_of_another_network_is_refused_and_left_where_it_is(t
 
 
 def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, caplog):
-    """It was put there while the run went on: it stays where it is, and training ends with the reason."""
+    """The checkpoint was put there during the run. It stays where it is, and training ends with the reason."""
     other = make(2)
     other.model["stem.weight"] = torch.zeros(16, 2, 3, 3)
     (tmp_path / "checkpoints").mkdir()

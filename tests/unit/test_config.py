@@ -1,4 +1,4 @@
-"""The configuration: every problem is told, with its key, its value and what is allowed, and nothing else is raised."""
+"""Every problem of a configuration is reported with its key, its value and what is allowed; nothing else is raised."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""When the hours that a start of a run may take are over: whose clock says so, and from when it counts."""
+"""The hours of a start end by root's clock, which counts from the start of the process."""
 
 import math
 import os

@@ -81,7 +81,7 @@ def test_engine_uses_the_weights_it_was_given_last(engine_of):
     before = engine.evaluate(planes)
     expected = make(second).evaluate(planes)
     with torch.no_grad():
-        first.heads["policy"].out.bias += 1  # the network it was made from goes on learning
+        first.heads["policy"].out.bias += 1  # the network it was made from continues to learn
     assert (engine.evaluate(planes)["policy"] == before["policy"]).all()
     engine.load(second)
     for found, exact in zip(engine.evaluate(planes).values(), expected.values()):

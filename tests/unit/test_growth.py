@@ -1,4 +1,4 @@
-"""A tower that gets more blocks while a run goes on, and networks from before."""
+"""A run's tower gets more blocks, and networks from before are used with it."""
 
 import json
 

@@ -226,7 +226,7 @@ def test_a_wrong_description_of_planes_is_refused(given):
 
 
 def test_errors_keep_their_kind_with_another_text():
-    """A game's error can be told of another key without being made again."""
+    """A game's error can be reported for another key without a new exception."""
     broken = BrokenRules.of(mnk.Rules(), "legal returned None")
     assert broken.what == "legal returned None" and "tictactoe: legal" in str(broken)
     assert str(problems.reworded(broken, "told")) == "told" and not problems.is_on_every_rank(broken)

@@ -167,7 +167,7 @@ def test_a_full_disk_makes_nobody_silent(seen, monkeypatch):
 
 
 def test_a_node_obeys_requests_once_the_folder_can_be_read(start, monkeypatch, capfd):
-    """Also a command that it was told of, and whose result it could not write."""
+    """This also holds for a command that it had read and whose result it could not write."""
     monkeypatch.setattr(joiner, "listen", lambda caught: None)  # for a main thread
     with start(0, "host0") as root, start(1, "host1") as node:
         served = []

@@ -1,4 +1,4 @@
-"""A run's folder: who may go on with it, and what it remembers."""
+"""A run's folder: which starts may use it, and what its descriptions hold."""
 
 import errno
 import json
@@ -160,7 +160,7 @@ def test_a_run_whose_config_json_is_lost_is_a_run(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"hosts": []}', b"[" * 10**5])
 def test_damaged_descriptions_of_newer_starts_are_set_aside(tmp_path, content):
-    """The run goes on with what the newest whole one says; no number is given twice, as games are named by it."""
+    """The run resumes with the newest whole description. No number is given twice, since games are named by it."""
     for iterations in (3, 4, 5, 6):
         prepare(tmp_path, make_config(iterations=iterations), HOSTS, fresh=False)
     for number in (3, 4):
@@ -328,7 +328,7 @@ def test_a_folder_of_a_run_may_be_a_link_to_a_folder(tmp_path):
 
 
 def test_a_start_that_died_before_its_description_was_written_is_no_obstacle(tmp_path, monkeypatch):
-    """Whatever it leaves: the next start goes on with the run."""
+    """The next start resumes the run, whatever the file system leaves."""
     prepare(tmp_path, make_config(), HOSTS, fresh=False)
 
     def full(*_):
