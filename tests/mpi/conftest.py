@@ -30,6 +30,8 @@ def forked():
         return {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
 
     def forked(environment):
+        if HYDRA:
+            return None
         if not processes:
             known.update(plain(environment))
             words = [sys.executable, "-c", "import template; template.main()", folder / "socket"]
@@ -37,7 +39,7 @@ def forked():
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
             processes.append(subprocess.Popen(words, cwd=ROOT, env=environment | {"PYTHONPATH": path}, **pipes))
             assert processes[0].stdout.readline() == "ready\n"
-        if plain(environment) == known and not HYDRA:
+        if plain(environment) == known:
             return [sys.executable, "-IS", template.__file__, folder / "socket"]
         return None
 
