@@ -303,7 +303,7 @@ def test_a_job_told_to_end_is_not_queued_again_and_later_jobs_train_and_evaluate
 
 
 @pytest.mark.slow
-def test_a_job_near_its_time_limit_comes_back(queue, checkout):
+def test_a_job_near_its_time_limit_is_queued_again(queue, checkout):
     """Slurm itself sends USR1, 20 to 50 s before the limit; a job that did not stop would be ended as TIMEOUT."""
     replace_run_dist(checkout, "until_told.py")
     facts, said = queue.finish(*SMALL, "--time=1", "--signal=B:USR1@20", "slurm/train.sh", 2, "starts")

@@ -49,7 +49,7 @@ def test_one_rank_runs_where_dev_shm_is_full():
 
 
 @needs_mounts
-def test_launch_and_doctor_tell_of_a_full_tmp_before_mpirun_fails_on_it(tmp_path):
+def test_launch_and_doctor_report_a_full_tmp_before_mpirun_fails(tmp_path):
     """A folder of its own stands for /tmp, which may hold this checkout."""
     little = tmp_path / "tmp"
     little.mkdir()

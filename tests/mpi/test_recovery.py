@@ -217,7 +217,7 @@ def test_survivors_without_any_checkpoint_store_their_games_and_end_resumable(st
     assert set(before) < set(ids(folder))
 
 
-def test_survivors_of_any_collective_are_told_of_the_loss(start_mpirun):
+def test_survivors_of_any_collective_notice_the_loss(start_mpirun):
     process = start_mpirun(9, PROGRAMS / "loss_in_collectives.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and output.count("all checks passed") == 2, output

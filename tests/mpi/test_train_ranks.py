@@ -125,7 +125,7 @@ def test_root_host_means_every_rank_of_roots_host(mpirun, tmp_path):
     assert done.stdout.count("play, train") == 2
 
 
-def test_a_deterministic_quota_is_split_by_weight_and_nobody_plays_during_training(mpirun, tmp_path):
+def test_a_deterministic_quota_is_split_by_weight_and_no_rank_plays_during_training(mpirun, tmp_path):
     weights = json.dumps({"localhost": 3.0})
     options = [*OPTIONS, "--set", "selfplay.deterministic=true", "--set", "iterations=2", "--set", "train.ranks=1"]
     done = mpirun(3, "run_dist.py", *options, "--set", f"selfplay.weights={weights}", "--logdir", tmp_path / "run")
@@ -140,7 +140,7 @@ def test_a_deterministic_quota_is_split_by_weight_and_nobody_plays_during_traini
     assert not (tmp_path / "new").exists()
 
 
-def test_games_travel_as_they_are_finished(mpirun, tmp_path):
+def test_finished_games_are_exchanged_during_play(mpirun, tmp_path):
     """A shorter time between exchanges makes more of them; compression makes fewer bytes of the same games."""
     counts = {}
     for every_s, compress in ((0.05, True), (0.0, True), (0.0, False)):

@@ -72,7 +72,7 @@ def test_a_reply_of_a_fast_search_is_no_target():
 
 
 @pytest.mark.parametrize("name", ["hex", "hex(size=5,swap=True)", "breakthrough", "openspiel:chess(max_plies=30)"])
-def test_a_reply_is_where_the_player_to_move_sees_it(name):
+def test_a_reply_is_seen_from_the_player_to_move(name):
     """The cell of the reply is one that the reply changes, on the board as the mover sees it."""
     if name.startswith("openspiel"):
         pytest.importorskip("pyspiel", reason="optional; it could not be installed here")

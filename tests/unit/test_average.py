@@ -79,7 +79,7 @@ def test_training_with_an_average_resumes_to_the_same_bits(make_learner, replay,
     assert same(resumed.optimizer_tensors(), unbroken.optimizer_tensors())
 
 
-def test_a_run_without_an_average_gets_one_that_begins_at_its_weights(make_learner, replay, tmp_path):
+def test_the_average_of_a_run_without_one_begins_at_its_weights(make_learner, replay, tmp_path):
     old, new = make_learner(0.0), make_learner(0.9)
     train(old, replay, 2)
     resume(new, saved(old, tmp_path))

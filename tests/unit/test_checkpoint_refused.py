@@ -118,7 +118,7 @@ def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, capl
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000002"]
 
 
-def test_games_that_were_under_way_are_told_of(tmp_path, monkeypatch, caplog):
+def test_the_number_of_games_lost_under_way_is_logged(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(resume.exchange, "refill", lambda run: None)
     monkeypatch.setattr(resume.weights, "broadcast_weights", lambda run: None)
     monkeypatch.setattr(resume.archive, "renew", lambda run: None)

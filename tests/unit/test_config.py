@@ -291,7 +291,7 @@ def test_a_whole_number_is_a_number_and_choices_of_two_types_stay_apart():
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.json")), ids=lambda path: path.stem)
-def test_shipped_configurations_are_valid_say_only_what_differs_and_round_trip(path):
+def test_shipped_configurations_hold_no_defaults_and_round_trip(path):
     config = load(path)
     defaults = flat(loads(json.dumps({"game": config.game})))
     written = {
@@ -322,7 +322,7 @@ def test_a_configuration_does_not_change():
     assert config == loads(LEAST)
 
 
-def test_every_key_says_what_it_is():
+def test_every_key_has_a_description():
     for name, key in KEYS.items():
         assert len(key.description) > 15 and key.description.endswith("."), name
         assert (key.default is ...) == (name == "game"), name
@@ -385,7 +385,7 @@ def test_earlier_versions_counted_the_positions_of_the_cache():
         loads(LEAST, overrides={"network.cache_entries": "x"})
 
 
-def test_changes_lists_what_differs_and_whether_it_may():
+def test_changes_lists_each_difference_and_whether_it_is_allowed():
     old = loads(LEAST)
     new = loads(LEAST, overrides={"train.batch_size": 64, "search.c_puct": 2.0, "seed": 1})
     assert changes(old, old) == []

@@ -96,7 +96,7 @@ def test_the_page_lists_every_column_as_the_files_do():
 
 @pytest.mark.process
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_the_programs_of_the_page_do_what_it_says(folder, number):
+def test_the_programs_of_the_page_print_what_it_says(folder, number):
     if "pandas" in PROGRAMS[number]:
         pytest.importorskip("pandas", reason="optional; it could not be installed here")
     done = subprocess.run(

@@ -62,7 +62,7 @@ def test_engine_agrees_with_the_fp32_network(engine_of, n):
         assert n < 63 or np.corrcoef(found.ravel(), exact.ravel())[0, 1] > 0.999
 
 
-def test_engine_of_another_board_and_depth(engine_of):
+def test_engines_agree_with_the_network_on_another_board_and_depth(engine_of):
     """Tic-tac-toe, 3 blocks of 24 filters, zero weights in it as at the start of training."""
     make, _ = engine_of
     game = games.make("tictactoe")
@@ -101,7 +101,7 @@ def test_new_weights_again_and_again_take_no_more_memory(engine_of):
     assert process.memory_info().rss - before < 10 * 2**20
 
 
-def test_results_stay_when_the_engine_goes_on(engine_of):
+def test_results_of_a_batch_stay_when_the_engine_evaluates_another(engine_of):
     """What it returned is not a view of what it works in, and its input is left alone."""
     engine = engine_of[0](trained())
     planes = CONNECT4.planes(positions(70))
@@ -157,21 +157,21 @@ def choice(wanted, precision="auto"):
     return engines.make(wanted, trained(), CONNECT4, "cpu", 1, precision)
 
 
-def test_auto_is_openvino_where_it_is_there():
+def test_auto_is_openvino_where_openvino_is_installed():
     pytest.importorskip("openvino", reason="optional; it could not be installed here")
     engine, text = choice("auto")
     assert isinstance(engine, OpenVinoEngine)
     assert text.startswith("openvino cpu") and text.endswith("(auto: the fastest on processors)")
 
 
-def test_auto_is_torch_and_says_why_where_openvino_is_not_there(monkeypatch):
+def test_auto_is_torch_with_the_reason_where_openvino_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "openvino", None)
     engine, text = choice("auto")
     assert isinstance(engine, TorchEngine) and "torch cpu" in text and "(auto: OpenVINO cannot be imported: " in text
 
 
 @pytest.mark.parametrize("wanted, kind", [("torch", TorchEngine), ("openvino", OpenVinoEngine)])
-def test_what_is_configured_is_taken(wanted, kind):
+def test_the_configured_engine_is_taken(wanted, kind):
     if kind is OpenVinoEngine:
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     engine, text = choice(wanted)

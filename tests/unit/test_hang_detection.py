@@ -150,7 +150,7 @@ def test_no_rank_leaves_where_the_folder_answers_none(clock, make):
     assert live(clock, make(HANGS, {"answers": False}), 300) == []
 
 
-def test_a_file_system_may_come_back_for_one_rank_later_than_for_another(clock, make):
+def test_a_file_system_may_answer_one_rank_later_than_another(clock, make):
     """As late as it was away for all, half of hang_s at least."""
     ranks = make(HANGS, HANGS)
     assert live(clock, ranks, 300) == []

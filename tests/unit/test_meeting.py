@@ -128,7 +128,7 @@ def test_a_node_whose_file_stands_still_is_lost(seen):
 
 
 @pytest.mark.parametrize("what", ["names", "read"])
-def test_a_folder_that_cannot_be_read_makes_nobody_silent(seen, monkeypatch, what):
+def test_a_folder_that_cannot_be_read_makes_no_node_silent(seen, monkeypatch, what):
     """But one that is never read again is given up, and nobody is back who cannot be seen."""
     for _ in range(5):
         with monkeypatch.context() as patch:
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_read_makes_nobody_silent(seen, monkeypatch, wha
     assert seen.look(nodes.BLIND_S + 1) and seen.other.failed
 
 
-def test_a_folder_that_hangs_makes_nobody_silent(seen, monkeypatch):
+def test_a_folder_that_hangs_makes_no_node_silent(seen, monkeypatch):
     """All nodes hang in it and come back at about the same time; the first of them must not miss the others."""
     names = seen.folder.names
 
@@ -155,7 +155,7 @@ def test_a_folder_that_hangs_makes_nobody_silent(seen, monkeypatch):
     assert seen.look(nodes.DEAD_S)
 
 
-def test_a_full_disk_makes_nobody_silent(seen, monkeypatch):
+def test_a_full_disk_makes_no_node_silent(seen, monkeypatch):
     """Nobody can write a beat; the run waits for room too."""
     with monkeypatch.context() as patch:
         patch.setattr("os.rename", fail)

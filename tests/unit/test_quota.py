@@ -117,7 +117,7 @@ def test_play_until_stops_when_the_total_is_reached_and_keeps_the_games_under_wa
         assert indices == list(range(len(indices)))
 
 
-def test_play_until_counts_from_what_it_is_told():
+def test_play_until_counts_from_the_numbers_it_is_given():
     """Games given to an earlier iteration do not count; those finished since, while others trained, do."""
     player = make_player()
     play_until(player, Others(), 0, 1, 0, 12, silent)
@@ -137,7 +137,7 @@ def test_other_ranks_games_count():
 
 
 @pytest.mark.parametrize("request_of_one", [{"stop": 1}, {"save": 1}, {"exchange": 1}])
-def test_play_until_ends_for_a_request_and_goes_on_where_it_was(request_of_one):
+def test_play_until_ends_for_a_request_and_later_continues_there(request_of_one):
     player, world = make_player(), Others(requests={3: request_of_one})
     total = play_until(player, world, 2, 1, 0, 1000, silent)
     assert len(world.asked) == 3 and total._asdict().items() >= request_of_one.items()
@@ -174,7 +174,7 @@ class Columns:
 
 @pytest.mark.parametrize("slow", [0, 3])
 @pytest.mark.parametrize("num_games, parallel_games", [(40, 16), (5, 8), (16, 64)])
-def test_a_slow_rank_makes_no_work_for_the_others(num_games, parallel_games, slow):
+def test_ranks_beside_a_slow_one_finish_few_games_beyond_the_quota(num_games, parallel_games, slow):
     """Four ranks, of which one looks at its sums every 20 ms only, finish fewer than one game a rank too many, in three
     iterations after each other; games beyond the quota count for the next one."""
     size, played, sums = 4, [[] for _ in range(3)], defaultdict(dict)

@@ -191,7 +191,7 @@ def test_segments_are_found_oldest_first_with_their_numbers(tmp_path):
     assert [s.num_positions for s in found] == [len(segment.read(s.path, TICTACTOE).positions) for s in found]
 
 
-def test_segments_after_the_999th_come_after_it(tmp_path):
+def test_segment_1000_comes_after_segment_999(tmp_path):
     written = segment.write(tmp_path, 0, TICTACTOE, record_of([0], TICTACTOE), {}).path
     for name in ("000000-999.h5", "000000-1000.h5", "1000000-000.h5", "999999-000.h5"):
         shutil.copy(written, tmp_path / name)

@@ -112,7 +112,7 @@ def test_hdf5_tools_print_a_segment(run, record):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="there is no wheel of h5py 3.10 for this Python")
-def test_h5py_3_10_reads_it(run, record, tmp_path):
+def test_h5py_3_10_reads_a_segment(run, record, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv/bin/python"
     install = [python, "-m", "pip", "install", "-q", "--only-binary", ":all:", "h5py==3.10.*", "numpy<2"]

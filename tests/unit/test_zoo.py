@@ -68,7 +68,7 @@ def shipped():
 @pytest.mark.process  # not in `make test`: it takes 2 to 15 s for each, and a minute with all simulations
 @pytest.mark.parametrize("simulations", [16, slow(10**6)])
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: path and path.stem)
-def test_each_network_is_as_strong_as_it_says(path, world, simulations):
+def test_each_network_is_as_strong_as_its_description_says(path, world, simulations):
     check(path, world, simulations)
 
 
