@@ -22,26 +22,25 @@ def without_gpus(monkeypatch):
 def forked():
     """Return forked(environment): the words that start a rank from a template (see template.py), or None.
 
-    A library may read a variable of the environment when it is loaded, so that only ranks whose environment is that of
-    the template come from it. A job's own variables are set by mpirun."""
-    folder, processes, known = Path(tempfile.mkdtemp(prefix="az_mpi-")), [], {}
+    A library may read a variable of the environment when it is loaded. So only ranks with the environment of the
+    template come from it. Variables of a job, which mpirun or Slurm sets, may differ."""
+    folder, processes = Path(tempfile.mkdtemp(prefix="az_mpi-")), []
 
-    def plain(environment):
-        return {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
+    def of_libraries(environment):
+        return {k: v for k, v in environment.items() if k != "PYTEST_CURRENT_TEST" and not k.startswith("PMI_")}
+
+    known = of_libraries(command(1, [])[1])
 
     def forked(environment):
-        if HYDRA:
+        if HYDRA or of_libraries(environment) != known:
             return None
         if not processes:
-            known.update(plain(environment))
             words = [sys.executable, "-c", "import template; template.main()", folder / "socket"]
-            path = os.pathsep.join([str(Path(template.__file__).parent), environment["PYTHONPATH"]])
+            path = os.pathsep.join([str(Path(template.__file__).parent), known["PYTHONPATH"]])
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            processes.append(subprocess.Popen(words, cwd=ROOT, env=environment | {"PYTHONPATH": path}, **pipes))
+            processes.append(subprocess.Popen(words, cwd=ROOT, env=known | {"PYTHONPATH": path}, **pipes))
             assert processes[0].stdout.readline() == "ready\n"
-        if plain(environment) == known:
-            return [sys.executable, "-IS", template.__file__, folder / "socket"]
-        return None
+        return [sys.executable, "-IS", template.__file__, folder / "socket"]
 
     yield forked
     for process in processes:

@@ -41,6 +41,7 @@ def main():
 
     load()
     gc.freeze()
+    sys.path.remove(os.path.dirname(__file__))  # a rank does not find the modules of the tests
     words = serve(sys.argv[1])
     if words is not None:
         become(words)

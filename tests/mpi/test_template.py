@@ -44,8 +44,9 @@ def test_a_rank_may_run_a_module(start):
 
 
 def test_a_rank_begins_with_torch_loaded_and_without_mpi(start):
-    code = "import sys; print('torch' in sys.modules, 'mpi4py.MPI' in sys.modules, 'horovod' in sys.modules)"
-    assert start("-c", code).communicate(timeout=60)[0] == "True False False\n"
+    code = "import sys; print([name in sys.modules for name in ('torch', 'mpi4py.MPI', 'horovod')], sys.path)"
+    said = start("-c", code).communicate(timeout=60)[0]
+    assert said.startswith("[True, False, False] ") and str(ROOT) in said and str(ROOT / "tests") not in said
 
 
 @pytest.mark.parametrize(
