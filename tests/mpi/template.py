@@ -1,8 +1,8 @@
 """Ranks that are forked from a process which has loaded the libraries, so that not each rank spends two seconds on it.
 
-mpirun starts a stand-in in the place of `python WORDS`. The stand-in gives its words, folder, environment, standard
-input and outputs to the template, which forks the rank. It passes signals on to the rank and ends as the rank does.
-Where the stand-in is killed, the template kills the rank.
+mpirun starts a stand-in in the place of `python WORDS`. The stand-in gives its words, folder, environment, umask,
+standard input and outputs to the template, which forks the rank. It passes signals on to the rank and ends as the rank
+does. Where the stand-in is killed, the template kills the rank.
 
     python -c "import template; template.main()" SOCKET    the template, until its standard input ends
     python -IS template.py SOCKET WORDS…                   a stand-in
@@ -24,7 +24,7 @@ def stand_in(address, words):
         for number in PASSED_ON:
             signal.signal(number, lambda number, frame: link.send(bytes([number])))
         request = {"words": words, "folder": os.getcwd(), "environment": dict(os.environ), "parent": os.getppid()}
-        request = json.dumps(request).encode()
+        request = json.dumps(request | {"umask": os.umask(0)}).encode()
         socket.send_fds(link, [len(request).to_bytes(4, "big")], [0, 1, 2])
         link.sendall(request)
         status = int(link.recv(16) or b"1")
@@ -92,6 +92,7 @@ def serve(address):
                         os.close(file)
                     os.setpgid(0, 0)
                     os.chdir(request["folder"])
+                    os.umask(request["umask"])
                     os.environ.clear()
                     os.environ.update(request["environment"])
                     os.getppid = lambda parent=request["parent"]: parent  # mpirun, which a rank looks for

@@ -15,13 +15,14 @@ ENVIRONMENT = command(1, [])[1]
 
 @pytest.fixture
 def start(forked):
-    """Return start(*words): the running stand-in of `python WORDS`."""
+    """Return start(*words, umask=-1, **environment): the running stand-in of `python WORDS`. -1: the tests' umask."""
     started = []
 
-    def start(*words, **environment):
+    def start(*words, umask=-1, **environment):
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         words = [*map(str, forked(ENVIRONMENT)), *map(str, words)]
-        started.append(subprocess.Popen(words, cwd=ROOT, env=ENVIRONMENT | environment, text=True, **pipes))
+        pipes |= {"cwd": ROOT, "env": ENVIRONMENT | environment, "text": True, "umask": umask}
+        started.append(subprocess.Popen(words, **pipes))
         return started[-1]
 
     yield start
@@ -31,12 +32,15 @@ def start(forked):
 
 
 @pytest.mark.parametrize("form", ["file", "code"])
-def test_a_rank_has_the_words_folder_environment_and_streams_of_its_stand_in(start, tmp_path, form):
-    code = "import os, sys; print(input(), os.getcwd(), os.environ['MINE'], __name__, *sys.argv[1:], file=sys.stderr)"
+def test_a_rank_has_the_words_folder_environment_umask_and_streams_of_its_stand_in(start, tmp_path, form):
+    code = (
+        "import os, sys\n"
+        "print(input(), os.getcwd(), os.environ['MINE'], os.umask(0), __name__, *sys.argv[1:], file=sys.stderr)"
+    )
     (tmp_path / "own.py").write_text(code)
     words = {"file": [tmp_path / "own.py"], "code": ["-c", code]}[form]
-    out, errors = start(*words, "a b", "--c", MINE="value").communicate("line\n", timeout=60)
-    assert (out, errors) == ("", f"line {ROOT} value __main__ a b --c\n")
+    process = start(*words, "a b", "--c", MINE="value", umask=0o31)
+    assert process.communicate("line\n", timeout=60) == ("", f"line {ROOT} value {0o31} __main__ a b --c\n")
 
 
 def test_a_rank_may_run_a_module(start):
